@@ -1,0 +1,51 @@
+# The instruction sets: src/kernels/table.cpp is compiled once for each. A line is a name, the kernels' Arch type and the
+# compiler flags, which must be no larger than what src/dispatch.cpp checks at run time.
+# To add one: a line here, a row in src/dispatch.cpp, a Lanes<Arch> if it is no xsimd arch, a Tile<Arch> if the default is not best.
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  set(HEADLANE_KNOWN_ISAS avx512 avx2 scalar portable)
+  set(HEADLANE_SCALAR_FLAGS -mfma)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
+  set(HEADLANE_KNOWN_ISAS neon scalar portable)
+  set(HEADLANE_SCALAR_FLAGS)
+else()
+  set(HEADLANE_KNOWN_ISAS portable)
+endif()
+
+set(HEADLANE_ISAS "all" CACHE STRING "Instruction sets to build, separated by ';' (of: ${HEADLANE_KNOWN_ISAS}), or 'all'")
+
+function(headlane_add_isas target)
+  set(wanted ${HEADLANE_ISAS})
+  if(wanted STREQUAL "all")
+    set(wanted ${HEADLANE_KNOWN_ISAS})
+  endif()
+  set(no_vectors -fno-tree-vectorize -fno-tree-slp-vectorize)
+  foreach(isa IN LISTS wanted)
+    if(NOT isa IN_LIST HEADLANE_KNOWN_ISAS)
+      message(FATAL_ERROR "HEADLANE_ISAS names '${isa}'; for ${CMAKE_SYSTEM_PROCESSOR} there are: ${HEADLANE_KNOWN_ISAS}")
+    endif()
+  endforeach()
+  #                  name     Arch                       flags
+  headlane_isa(avx512   xsimd::avx512bw            -mavx512f -mavx512cd -mavx512dq -mavx512bw -mavx512vl -mfma)
+  headlane_isa(avx2     xsimd::fma3<xsimd::avx2>   -mavx2 -mfma)
+  headlane_isa(neon     xsimd::neon64)
+  headlane_isa(scalar   headlane::kernels::Scalar  ${HEADLANE_SCALAR_FLAGS} ${no_vectors})
+  headlane_isa(portable headlane::kernels::Portable ${no_vectors})
+endfunction()
+
+# One object per ISA, added to `target`; does nothing for an ISA that is not wanted.
+macro(headlane_isa name arch)
+  if(${name} IN_LIST wanted)
+    add_library(headlane_${name} OBJECT src/kernels/table.cpp)
+    target_compile_features(headlane_${name} PRIVATE cxx_std_20)
+    target_compile_definitions(headlane_${name} PRIVATE HEADLANE_ISA=${name} HEADLANE_ARCH=${arch})
+    target_include_directories(headlane_${name} PRIVATE include src)
+    target_include_directories(headlane_${name} SYSTEM PRIVATE ${HEADLANE_XSIMD_INCLUDE_DIR})
+    # No contraction: a multiplication and an addition become one fma only where the source says so.
+    target_compile_options(headlane_${name} PRIVATE ${ARGN} -ffp-contract=off ${HEADLANE_WARNINGS})
+    set_target_properties(headlane_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+                                                      CXX_EXTENSIONS OFF)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:headlane_${name}>)
+    target_compile_definitions(${target} PRIVATE HEADLANE_HAS_${name}=1)
+  endif()
+endmacro()

@@ -1,0 +1,57 @@
+// Scaled dot-product attention, tiled over keys: nothing of size q_length × kv_length is ever stored.
+#pragma once
+
+#include <headlane/view.hpp>
+
+#include <optional>
+
+namespace headlane {
+
+struct AttentionOptions {
+  /// Multiplies the scores; 1 / sqrt(head_dim) if absent.
+  std::optional<float> scale;
+  /// Key j is seen by query i only if j <= i + causal_offset.
+  bool causal = false;
+  /// Position of the first query on the key axis: the number of cached keys when decoding; negative is allowed.
+  index causal_offset = 0;
+  /// If data is not null: [batch, q_heads, q_length], any strides; receives log Σ_j exp(score_j), natural logarithm.
+  View<float, 3> lse;
+};
+
+/// out = softmax(scale · q · kᵀ) · v, for each batch and head.
+///
+/// Shapes: q [batch, q_heads, q_length, head_dim], k [batch, kv_heads, kv_length, head_dim],
+///   v [batch, kv_heads, kv_length, value_dim], out [batch, q_heads, q_length, value_dim]; any strides, so that
+///   [batch, sequence, head, dim] or one packed QKV buffer are views. head_dim and value_dim 1 … 256 (64 is fastest); lengths
+///   from 0. kv_heads divides q_heads: query head h uses key head h / (q_heads / kv_heads).
+/// A row that sees no key gives 0, and log-sum-exp -inf. A key that is not seen has no influence, NaN or not; what is seen
+///   propagates: a NaN in a query gives NaN in its row, in a key or value in the rows that see it. A score of +inf
+///   gives NaN, one of -inf a probability of 0.
+/// Aliasing: inputs may overlap each other; out and lse must overlap nothing.
+/// Arithmetic: q · scale is rounded first; each score is an fma chain over head_dim from 0. Keys lie on a grid of 512:
+///   each block gives its own maximum, exponentials, sum (as in softmax) and P·V (an fma chain over keys), and blocks merge in
+///   order. The same bits for every instruction set, number of threads, stride, batch, and split of the queries.
+/// Error, u = 2^-24, D = head_dim, B = ceil(kv_length / 512), S = the largest over the row of Σ|q||k| · |scale|:
+///   |out - exact| <= (2·(D + 3)·S + 4·max|score| + min(kv_length, 512) + 3·B + 24) · u · Σ_j p_j |v_j|, plus underflow.
+/// Source: the block recurrence of Milakov and Gimelshein 2018; Rabe and Staats 2021; Dao et al. 2022.
+/// Memory: scratch is kept per thread, and packed keys and values in at most max(32 MiB, one kv head); a call allocates
+///   nothing once warm. Parallel over batch × heads × blocks of queries.
+/// Errors: std::invalid_argument, before anything is written, for shapes that do not match, heads that do not divide,
+///   dims out of range, null data, an overlapping output, sizes that overflow; std::bad_alloc.
+void attention(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v, View<float, 4> out,
+               const AttentionOptions& options = {});
+
+/// The same on heads that lie side by side: head h has the columns dim·h … dim·h + dim-1, so that eight heads of 64
+/// fill one [sequence, 512] buffer and their outputs stand concatenated. Nothing is copied: these are views for attention().
+///
+/// Shapes: q [batch, q_length, heads · head_dim], k [batch, kv_length, kv_heads · head_dim], v [batch, kv_length,
+///   kv_heads · value_dim], out [batch, q_length, heads · value_dim]; head_dim is q's width / heads, and kv_heads k's width /
+///   head_dim. Everything else as in attention().
+void multi_head_attention(View<const float, 3> q, View<const float, 3> k, View<const float, 3> v, View<float, 3> out,
+                          index heads, const AttentionOptions& options = {});
+
+/// One sequence: [length, heads · dim]; lse, if wanted, is [1, heads, q_length].
+void multi_head_attention(View<const float, 2> q, View<const float, 2> k, View<const float, 2> v, View<float, 2> out,
+                          index heads, const AttentionOptions& options = {});
+
+}  // namespace headlane

@@ -1,0 +1,28 @@
+// General matrix product in binary32.
+#pragma once
+
+#include <headlane/view.hpp>
+
+namespace headlane {
+
+struct GemmOptions {
+  float alpha = 1.0f;
+  float beta = 0.0f;
+};
+
+/// c = alpha · a · b + beta · c.
+///
+/// Shapes: a [m, k], b [k, n], c [m, n]; any strides, so that a transpose is a view: `gemm(a, w.transposed(), c)`.
+/// Sizes may be 0: with k = 0 the result is beta · c.
+/// Reads: c only if beta is not 0 (a NaN in it is then overwritten); a and b only if alpha is not 0.
+/// Aliasing: a and b may overlap each other; c must not overlap either, nor itself.
+/// Arithmetic: c = beta · c; then for each block of 512 along k, in order, an fma chain from 0 over the block and
+///   c = fma(alpha, chain, c). The same bits for every instruction set, number of threads, stride and neighbour.
+/// Error: |c - exact| <= gamma(min(k, 512) + ceil(k / 512) + 1) · (|alpha| Σ|a||b| + |beta| |c|), gamma(i) = i·u / (1 - i·u),
+///   u = 2^-24, as long as nothing overflows or underflows (Higham 2002, section 3.1).
+/// Memory: scratch is kept per thread; a call allocates nothing once warm.
+/// Errors: std::invalid_argument, before anything is written, for shapes that do not match, negative sizes, null data,
+///   an overlapping c, sizes that overflow; std::bad_alloc.
+void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c, const GemmOptions& options = {});
+
+}  // namespace headlane

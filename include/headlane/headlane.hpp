@@ -1,0 +1,8 @@
+// Everything.
+#pragma once
+
+#include <headlane/attention.hpp>
+#include <headlane/gemm.hpp>
+#include <headlane/runtime.hpp>
+#include <headlane/softmax.hpp>
+#include <headlane/view.hpp>

@@ -1,0 +1,28 @@
+// Softmax and log-softmax over the last axis.
+#pragma once
+
+#include <headlane/view.hpp>
+
+namespace headlane {
+
+struct SoftmaxOptions {
+  float scale = 1.0f;  ///< multiplies x first: the inverse temperature
+  bool log = false;    ///< log-softmax instead
+};
+
+/// y[…, j] = exp(s_j - max s) / Σ_i exp(s_i - max s) with s = scale · x[…, ·]; with `log`, (s_j - max s) - log Σ.
+///
+/// Shapes: x and y alike, of any rank up to 8 and any strides; to work along another axis, permute it to the last place.
+/// Rows of length 0 give nothing.
+/// Aliasing: y may be x itself (the same data and strides); any other overlap is an error.
+/// Special values, row by row, as in NumPy and PyTorch: a NaN or a +inf, or a row of -inf only, gives a row of NaN; an
+///   element of -inf beside others gives 0 (log: -inf).
+/// Arithmetic: element j goes to lane j mod 16, the 16 partial sums fold 16 → 8 → 4 → 2 → 1; exp as in exp.hpp (at most
+///   1 ULP). The same bits for every instruction set, number of threads and stride.
+/// Error, n the row length, u = 2^-24: relative error of y at most (2·|s_j - max s| + ceil(n / 16) + 14) · u while y is
+///   normal; absolute with `log`: (2·|s_j - max s| + |y| + ceil(n / 16) + 14) · u.
+/// Source: Milakov and Gimelshein 2018 review the three-pass form used here.
+/// Memory: allocates nothing once warm. Errors: std::invalid_argument before anything is written; std::bad_alloc.
+void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& options = {});
+
+}  // namespace headlane

@@ -1,0 +1,203 @@
+// View: a pointer, a shape and strides. It owns nothing and copies nothing; a transpose, a head of a packed QKV buffer
+// or a broadcast is another View on the same memory.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+namespace headlane {
+
+/// Sizes, strides and positions, all counted in elements.
+using index = std::ptrdiff_t;
+
+/// The highest rank that any function accepts.
+inline constexpr int max_rank = 8;
+
+namespace detail {
+
+[[noreturn]] inline void view_error(const char* function, const char* argument, index value, index limit) {
+  throw std::invalid_argument(std::string("View::") + function + ": " + argument + " is " + std::to_string(value) +
+                              ", the limit is " + std::to_string(limit));
+}
+
+inline void check_range(const char* function, const char* argument, index value, index low, index high) {
+  if (value < low || value > high) view_error(function, argument, value, value < low ? low : high);
+}
+
+// Strides of a dense row-major array. Wraps instead of overflowing: a shape too large for memory is found by the
+// function that is called with it.
+template <std::size_t Rank>
+constexpr std::array<index, Rank> dense_strides(const std::array<index, Rank>& shape) {
+  std::array<index, Rank> strides{};
+  std::size_t stride = 1;
+  for (std::size_t axis = Rank; axis-- > 0;) {
+    strides[axis] = static_cast<index>(stride);
+    stride *= static_cast<std::size_t>(shape[axis]);
+  }
+  return strides;
+}
+
+}  // namespace detail
+
+/// A strided array of `Rank` axes. Element [i, j, …] is at `data[i·strides[0] + j·strides[1] + …]`.
+/// Strides may be 0 (broadcast, inputs only) or negative. Copying a View copies no elements.
+template <class T, int Rank>
+struct View {
+  static_assert(Rank >= 1 && Rank <= max_rank);
+  using Extents = std::array<index, static_cast<std::size_t>(Rank)>;
+
+  T* data = nullptr;
+  Extents shape{};
+  Extents strides{};
+
+  constexpr View() = default;
+
+  /// Dense, row-major: the last axis has stride 1.
+  constexpr View(T* data_, const Extents& shape_)
+      : data(data_), shape(shape_), strides(detail::dense_strides(shape_)) {}
+
+  constexpr View(T* data_, const Extents& shape_, const Extents& strides_)
+      : data(data_), shape(shape_), strides(strides_) {}
+
+  /// View<float, R> converts to View<const float, R>.
+  template <class U>
+    requires(std::is_same_v<T, const U> && !std::is_const_v<U>)
+  constexpr View(const View<U, Rank>& other)  // NOLINT(google-explicit-constructor): the point is that it converts
+      : data(other.data), shape(other.shape), strides(other.strides) {}
+
+  /// Number of elements along an axis; a negative axis counts from the last one.
+  [[nodiscard]] constexpr index size(int axis) const { return shape[position(axis)]; }
+  [[nodiscard]] constexpr index stride(int axis) const { return strides[position(axis)]; }
+
+  /// One element. Not checked.
+  template <class... Positions>
+    requires(sizeof...(Positions) == static_cast<std::size_t>(Rank))
+  constexpr T& operator()(Positions... positions) const {
+    const Extents at{static_cast<index>(positions)...};
+    index offset = 0;
+    for (std::size_t axis = 0; axis < at.size(); ++axis) offset += at[axis] * strides[axis];
+    return data[offset];
+  }
+
+  /// The last two axes exchanged.
+  [[nodiscard]] constexpr View transposed() const
+    requires(Rank >= 2)
+  {
+    View result = *this;
+    constexpr auto last = static_cast<std::size_t>(Rank - 1);
+    result.shape[last] = shape[last - 1];
+    result.shape[last - 1] = shape[last];
+    result.strides[last] = strides[last - 1];
+    result.strides[last - 1] = strides[last];
+    return result;
+  }
+
+  /// Axis `i` of the result is axis `axes[i]` of this view. Throws std::invalid_argument if `axes` is no permutation.
+  [[nodiscard]] constexpr View permuted(const std::array<int, static_cast<std::size_t>(Rank)>& axes) const {
+    View result = *this;
+    unsigned seen = 0;
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      detail::check_range("permuted", "axis", axes[i], 0, Rank - 1);
+      seen |= 1u << static_cast<unsigned>(axes[i]);
+      result.shape[i] = shape[static_cast<std::size_t>(axes[i])];
+      result.strides[i] = strides[static_cast<std::size_t>(axes[i])];
+    }
+    if (seen != (1u << Rank) - 1) throw std::invalid_argument("View::permuted: an axis is named twice");
+    return result;
+  }
+
+  /// Elements begin … end-1 along one axis. Throws std::invalid_argument unless 0 <= begin <= end <= size.
+  [[nodiscard]] constexpr View slice(int axis, index begin, index end) const {
+    const std::size_t at = position(axis);
+    detail::check_range("slice", "end", end, 0, shape[at]);
+    detail::check_range("slice", "begin", begin, 0, end);
+    View result = *this;
+    if (begin < end) result.data += begin * strides[at];  // an empty slice keeps the pointer: no arithmetic on null
+    result.shape[at] = end - begin;
+    return result;
+  }
+
+  /// Position `i` along one axis; that axis disappears. Throws std::invalid_argument unless 0 <= i < size.
+  [[nodiscard]] constexpr View<T, Rank - 1> select(int axis, index i) const
+    requires(Rank >= 2)
+  {
+    const std::size_t at = position(axis);
+    detail::check_range("select", "position", i, 0, shape[at] - 1);
+    View<T, Rank - 1> result;
+    result.data = data + i * strides[at];
+    for (std::size_t from = 0, to = 0; from < shape.size(); ++from) {
+      if (from == at) continue;
+      result.shape[to] = shape[from];
+      result.strides[to++] = strides[from];
+    }
+    return result;
+  }
+
+  /// Splits an axis of n elements into [n / inner, inner]. [L, 512].split(1, 64) is [L, 8, 64]: head h has the columns
+  /// 64·h … 64·h+63. Throws std::invalid_argument unless inner > 0 divides n.
+  [[nodiscard]] constexpr View<T, Rank + 1> split(int axis, index inner) const
+    requires(Rank < max_rank)
+  {
+    const std::size_t at = position(axis);
+    detail::check_range("split", "inner", inner, 1, shape[at] > 0 ? shape[at] : 1);
+    if (shape[at] % inner != 0) detail::view_error("split", "size modulo inner", shape[at] % inner, 0);
+    View<T, Rank + 1> result;
+    result.data = data;
+    for (std::size_t from = 0, to = 0; from < shape.size(); ++from) {
+      result.shape[to] = from == at ? shape[from] / inner : shape[from];
+      result.strides[to++] = from == at ? strides[from] * inner : strides[from];
+      if (from != at) continue;
+      result.shape[to] = inner;
+      result.strides[to++] = strides[from];
+    }
+    return result;
+  }
+
+  /// A new axis of size n and stride 0 before axis `axis` (0 … Rank): every position along it is the same element.
+  [[nodiscard]] constexpr View<T, Rank + 1> broadcast(int axis, index n) const
+    requires(Rank < max_rank)
+  {
+    detail::check_range("broadcast", "axis", axis, 0, Rank);
+    View<T, Rank + 1> result;
+    result.data = data;
+    for (std::size_t from = 0, to = 0; to < result.shape.size(); ++to) {
+      const bool added = to == static_cast<std::size_t>(axis);
+      result.shape[to] = added ? n : shape[from];
+      result.strides[to] = added ? 0 : strides[from];
+      from += added ? 0 : 1;
+    }
+    return result;
+  }
+
+ private:
+  static constexpr std::size_t position(int axis) {
+    const int at = axis < 0 ? axis + Rank : axis;
+    detail::check_range("axis", "axis", at, 0, Rank - 1);
+    return static_cast<std::size_t>(at);
+  }
+};
+
+/// A View whose rank is known at run time only, for functions that take any rank. Made from a View implicitly.
+template <class T>
+struct AnyView {
+  T* data = nullptr;
+  int rank = 0;
+  std::array<index, static_cast<std::size_t>(max_rank)> shape{};
+  std::array<index, static_cast<std::size_t>(max_rank)> strides{};
+
+  AnyView() = default;
+
+  template <class U, int Rank>
+    requires(std::is_same_v<T, U> || std::is_same_v<T, const U>)
+  AnyView(const View<U, Rank>& view) : data(view.data), rank(Rank) {  // NOLINT(google-explicit-constructor)
+    for (std::size_t axis = 0; axis < view.shape.size(); ++axis) {
+      shape[axis] = view.shape[axis];
+      strides[axis] = view.strides[axis];
+    }
+  }
+};
+
+}  // namespace headlane

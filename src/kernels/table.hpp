@@ -1,0 +1,87 @@
+// What one instruction set offers: a table of kernels. The drivers in src/ know only this file of the folder.
+// Pointers are to float, sizes and strides count elements; no kernel checks, allocates or throws.
+#pragma once
+
+#include <headlane/view.hpp>
+
+namespace headlane::kernels {
+
+/// Virtual vector: 16 floats on every instruction set.
+inline constexpr index lanes = 16;
+
+/// KC of GEMM and the grid of keys in attention: the longest fma chain of a product. A constant of the library, since it
+/// decides the bits: 512 makes d_model = 512 one chain, and a strip of 12 rows (24 KiB) stays in a 32 KiB L1.
+inline constexpr index block_size = 512;
+
+/// Rows of a packed left operand are this far apart: a compile-time constant, so that a tile addresses all its rows from one
+/// pointer; 33 cache lines, so that they fall into different sets of the L1.
+inline constexpr index row_stride = block_size + lanes;
+
+/// A matrix to copy from: any strides, rows × columns, multiplied by scale where the kernel says so.
+struct Source {
+  const float* data;
+  index rows, columns;
+  index row_step, column_step;
+};
+
+/// c [m, n] = alpha · a · b + beta · c, one block along k (k <= block_size).
+struct GemmBlock {
+  index m, n, k;
+  const float* a;               ///< packed rows, row_stride apart
+  const float* b;               ///< panels of panel_columns columns: element [p, j] of a panel at p·b_row_step + j
+  index b_row_step;
+  index b_panel_step;           ///< from one panel to the next
+  float* c;                     ///< column stride 1
+  index c_row_step;
+  float alpha, beta;            ///< beta 0: c is not read
+};
+
+struct SoftmaxRow {
+  const float* x;
+  float* y;                     ///< may be x
+  index n;
+  float scale;
+  bool log;
+};
+
+/// The running result of some query rows: what online softmax carries from one block of keys to the next.
+struct AttentionState {
+  float* out;                   ///< [rows, out_step], the sum of p·v, not yet divided
+  index out_step;
+  float* max;                   ///< [rows] largest score so far; -inf while no key was seen
+  float* sum;                   ///< [rows] Σ exp(score - max)
+};
+
+/// One strip of query rows (at most strip_rows) against one block of keys.
+struct AttentionBlock {
+  index rows, head_dim, value_dim;
+  const float* q;               ///< packed rows, already scaled, row_stride apart
+  const float* k;               ///< packed panels [panel][head_dim][panel_columns]
+  const float* v;               ///< panels as GemmBlock::b
+  index v_row_step, v_panel_step;
+  const index* seen;            ///< [rows] how many of the block's keys, from the first, each row sees
+  float* scores;                ///< scratch [rows, row_stride], aligned
+  AttentionState state;
+};
+
+struct KernelTable {
+  const char* name;
+  index panel_columns;          ///< NR: columns of a panel of a packed right operand
+  index strip_rows;             ///< MR: rows of a strip
+
+  /// Copies rows × columns (<= block_size) to rows row_stride apart, times scale.
+  void (*pack_rows)(const Source& source, float scale, float* packed) noexcept;
+  /// Copies rows × columns to panels [panel][row][panel_columns], the last one padded with zeros.
+  void (*pack_panels)(const Source& source, float* packed) noexcept;
+  void (*gemm_block)(const GemmBlock& block) noexcept;
+  void (*softmax_row)(const SoftmaxRow& row) noexcept;
+  void (*attention_block)(const AttentionBlock& block) noexcept;
+  /// out[row, 0 … value_dim) = state.out / state.sum, lse[row] = max + log(sum); 0 and -inf for a row without keys.
+  void (*attention_finish)(const AttentionState& state, index rows, index value_dim, float* out, index out_row_step,
+                           index out_column_step, float* lse, index lse_step) noexcept;
+  /// y[i] = exp(x[i]), y[i] = log(x[i]): for the tests of their error.
+  void (*exp)(const float* x, float* y, index n) noexcept;
+  void (*log)(const float* x, float* y, index n) noexcept;
+};
+
+}  // namespace headlane::kernels
