@@ -14,37 +14,41 @@ endif()
 
 set(HEADLANE_ISAS "all" CACHE STRING "Instruction sets to build, separated by ';' (of: ${HEADLANE_KNOWN_ISAS}), or 'all'")
 
+# Adds the objects of all wanted ISAs to `target` and leaves their names in HEADLANE_BUILT_ISAS.
 function(headlane_add_isas target)
   set(wanted ${HEADLANE_ISAS})
   if(wanted STREQUAL "all")
     set(wanted ${HEADLANE_KNOWN_ISAS})
   endif()
-  set(no_vectors -fno-tree-vectorize -fno-tree-slp-vectorize)
   foreach(isa IN LISTS wanted)
     if(NOT isa IN_LIST HEADLANE_KNOWN_ISAS)
       message(FATAL_ERROR "HEADLANE_ISAS names '${isa}'; for ${CMAKE_SYSTEM_PROCESSOR} there are: ${HEADLANE_KNOWN_ISAS}")
     endif()
   endforeach()
-  #                  name     Arch                       flags
-  headlane_isa(avx512   xsimd::avx512bw            -mavx512f -mavx512cd -mavx512dq -mavx512bw -mavx512vl -mfma)
-  headlane_isa(avx2     xsimd::fma3<xsimd::avx2>   -mavx2 -mfma)
+  set(HEADLANE_BUILT_ISAS ${wanted} PARENT_SCOPE)
+  set(no_vectors -fno-tree-vectorize -fno-tree-slp-vectorize)
+  #            name     Arch                         flags
+  headlane_isa(avx512   xsimd::avx512bw              -mavx512f -mavx512cd -mavx512dq -mavx512bw -mavx512vl -mfma)
+  headlane_isa(avx2     xsimd::fma3<xsimd::avx2>     -mavx2 -mfma)
   headlane_isa(neon     xsimd::neon64)
-  headlane_isa(scalar   headlane::kernels::Scalar  ${HEADLANE_SCALAR_FLAGS} ${no_vectors})
-  headlane_isa(portable headlane::kernels::Portable ${no_vectors})
+  headlane_isa(scalar   headlane::kernels::Scalar    ${HEADLANE_SCALAR_FLAGS} ${no_vectors})
+  headlane_isa(portable headlane::kernels::Portable  ${no_vectors})
 endfunction()
 
 # One object per ISA, added to `target`; does nothing for an ISA that is not wanted.
 macro(headlane_isa name arch)
   if(${name} IN_LIST wanted)
     add_library(headlane_${name} OBJECT src/kernels/table.cpp)
-    target_compile_features(headlane_${name} PRIVATE cxx_std_20)
-    target_compile_definitions(headlane_${name} PRIVATE HEADLANE_ISA=${name} HEADLANE_ARCH=${arch})
+    headlane_common(headlane_${name})
+    # GCC 12 warns of its own AVX-512 intrinsics, which start from an undefined register (GCC bug 105593, fixed in 13).
+    target_compile_options(headlane_${name} PRIVATE ${ARGN} -fno-exceptions
+      $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-maybe-uninitialized>)
+    target_compile_definitions(headlane_${name} PRIVATE HEADLANE_ISA=${name} "HEADLANE_ARCH=${arch}")
     target_include_directories(headlane_${name} PRIVATE include src)
-    target_include_directories(headlane_${name} SYSTEM PRIVATE ${HEADLANE_XSIMD_INCLUDE_DIR})
-    # No contraction: a multiplication and an addition become one fma only where the source says so.
-    target_compile_options(headlane_${name} PRIVATE ${ARGN} -ffp-contract=off ${HEADLANE_WARNINGS})
+    target_link_libraries(headlane_${name} PRIVATE headlane_xsimd)
+    # Hidden, so that a shared library exports the public functions and no kernel.
     set_target_properties(headlane_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
-                                                      CXX_EXTENSIONS OFF)
+                                                      VISIBILITY_INLINES_HIDDEN ON)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:headlane_${name}>)
     target_compile_definitions(${target} PRIVATE HEADLANE_HAS_${name}=1)
   endif()

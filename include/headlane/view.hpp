@@ -2,6 +2,8 @@
 // or a broadcast is another View on the same memory.
 #pragma once
 
+#include <headlane/index.hpp>
+
 #include <array>
 #include <cstddef>
 #include <stdexcept>
@@ -9,9 +11,6 @@
 #include <type_traits>
 
 namespace headlane {
-
-/// Sizes, strides and positions, all counted in elements.
-using index = std::ptrdiff_t;
 
 /// The highest rank that any function accepts.
 inline constexpr int max_rank = 8;

@@ -2,7 +2,7 @@
 // Pointers are to float, sizes and strides count elements; no kernel checks, allocates or throws.
 #pragma once
 
-#include <headlane/view.hpp>
+#include <headlane/index.hpp>
 
 namespace headlane::kernels {
 
@@ -16,6 +16,9 @@ inline constexpr index block_size = 512;
 /// Rows of a packed left operand are this far apart: a compile-time constant, so that a tile addresses all its rows from one
 /// pointer; 33 cache lines, so that they fall into different sets of the L1.
 inline constexpr index row_stride = block_size + lanes;
+
+/// No tile has more rows.
+inline constexpr index max_tile_rows = 16;
 
 /// A matrix to copy from: any strides, rows × columns, multiplied by scale where the kernel says so.
 struct Source {
@@ -46,13 +49,13 @@ struct SoftmaxRow {
 
 /// The running result of some query rows: what online softmax carries from one block of keys to the next.
 struct AttentionState {
-  float* out;                   ///< [rows, out_step], the sum of p·v, not yet divided
+  float* out;                   ///< [rows, out_step], the sum of p·v, not yet divided; out_step a multiple of panel_columns
   index out_step;
   float* max;                   ///< [rows] largest score so far; -inf while no key was seen
   float* sum;                   ///< [rows] Σ exp(score - max)
 };
 
-/// One strip of query rows (at most strip_rows) against one block of keys.
+/// Some query rows against one block of keys (at most block_size).
 struct AttentionBlock {
   index rows, head_dim, value_dim;
   const float* q;               ///< packed rows, already scaled, row_stride apart
@@ -60,14 +63,24 @@ struct AttentionBlock {
   const float* v;               ///< panels as GemmBlock::b
   index v_row_step, v_panel_step;
   const index* seen;            ///< [rows] how many of the block's keys, from the first, each row sees
-  float* scores;                ///< scratch [rows, row_stride], aligned
+  float* scores;                ///< scratch [max_tile_rows, row_stride]
+  bool fresh;                   ///< the state is not yet initialised: this is the first block
   AttentionState state;
+};
+
+/// Where the divided result goes.
+struct AttentionOutput {
+  index rows, value_dim;
+  float* out;
+  index row_step, column_step;
+  float* lse;                   ///< may be null
+  index lse_step;
 };
 
 struct KernelTable {
   const char* name;
   index panel_columns;          ///< NR: columns of a panel of a packed right operand
-  index strip_rows;             ///< MR: rows of a strip
+  index tile_rows;              ///< MR: rows that a tile takes at once
 
   /// Copies rows × columns (<= block_size) to rows row_stride apart, times scale.
   void (*pack_rows)(const Source& source, float scale, float* packed) noexcept;
@@ -76,9 +89,8 @@ struct KernelTable {
   void (*gemm_block)(const GemmBlock& block) noexcept;
   void (*softmax_row)(const SoftmaxRow& row) noexcept;
   void (*attention_block)(const AttentionBlock& block) noexcept;
-  /// out[row, 0 … value_dim) = state.out / state.sum, lse[row] = max + log(sum); 0 and -inf for a row without keys.
-  void (*attention_finish)(const AttentionState& state, index rows, index value_dim, float* out, index out_row_step,
-                           index out_column_step, float* lse, index lse_step) noexcept;
+  /// out = state.out / state.sum, lse = state.max + log(state.sum); 0 and -inf for a row that saw no key.
+  void (*attention_finish)(const AttentionState& state, const AttentionOutput& output) noexcept;
   /// y[i] = exp(x[i]), y[i] = log(x[i]): for the tests of their error.
   void (*exp)(const float* x, float* y, index n) noexcept;
   void (*log)(const float* x, float* y, index n) noexcept;

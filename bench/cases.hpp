@@ -1,0 +1,55 @@
+// What is timed: the operations and their sizes. Everything at d_model = 512, 8 heads.
+#pragma once
+
+#include "naive.hpp"
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bench {
+
+/// A case made ready to be timed: its buffers exist and are filled.
+struct Work {
+  std::function<void()> library;
+  std::function<void(int threads)> naive;
+  /// What the machine could do at most, in the case's unit per second, measured now.
+  std::function<double(std::string_view isa, int threads)> limit;
+  std::span<float> output;
+};
+
+struct Case {
+  std::string op;    ///< one table for each
+  std::string size;  ///< one line for each
+  double amount;     ///< what one call does: floating-point operations, elements or bytes
+  double flops;      ///< floating-point operations, roughly: how long it will take
+  bool quick;        ///< also with --quick
+  std::function<Work()> prepare;
+
+  [[nodiscard]] std::string name() const { return op + "/" + size; }
+};
+
+/// How the table of one operation is headed.
+struct Section {
+  std::string_view op, title;
+};
+inline constexpr Section sections[] = {
+    {"gemm", "GEMM, m×n×k: GFLOP/s and share of the FMA peak of the same instruction set"},
+    {"softmax", "Softmax, rows×columns: 10⁹ elements/s and share of the speed of a plain copy"},
+    {"attention", "Attention, 8 heads of 64, [batch×] length: GFLOP/s and share of the FMA peak"},
+    {"causal", "Causal attention: GFLOP/s of useful work (only the keys that are seen) and share of the FMA peak"},
+    {"decode", "Decoding, one query row, [batch×] keys: GB/s of K and V and share of just reading as many bytes"},
+};
+
+Case gemm_case(index m, index n, index k, bool quick = false);
+Case softmax_case(index rows, index columns, bool quick = false);
+Case attention_case(const AttentionShape& shape, bool quick = false);
+
+std::vector<Case> gemm_cases();
+std::vector<Case> softmax_cases();
+std::vector<Case> attention_cases();
+
+}  // namespace bench

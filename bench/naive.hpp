@@ -1,0 +1,30 @@
+// The three operations as a C++ programmer writes them first: plain loops over dense row-major arrays, compiled with the
+// project's ordinary release flags. More threads: one OpenMP line on the outermost loop.
+#pragma once
+
+#include <headlane/view.hpp>
+
+namespace bench {
+
+using headlane::index;
+
+/// Eight heads of 64 side by side, as everywhere in the benchmark: d_model = 512.
+inline constexpr index heads = 8;
+inline constexpr index head_dim = 64;
+inline constexpr index d_model = heads * head_dim;
+
+struct AttentionShape {
+  index batch, q_length, kv_length;
+  bool causal;
+};
+
+/// c [m, n] = a [m, k] · b [k, n].
+void naive_gemm(const float* a, const float* b, float* c, index m, index n, index k, int threads);
+
+void naive_softmax(const float* x, float* y, index rows, index columns, int threads);
+
+/// q and out [batch, q_length, d_model], k and v [batch, kv_length, d_model]; one row of scores at a time is stored.
+void naive_attention(const float* q, const float* k, const float* v, float* out, const AttentionShape& shape,
+                     int threads);
+
+}  // namespace bench

@@ -1,0 +1,56 @@
+// Collects what Google Benchmark reports and prints it as tables, each line as soon as its last figure is there.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bench {
+
+/// The name under which a figure is registered and found again: gemm/512x512x512/avx2/threads:1.
+std::string figure_name(const std::string& case_name, std::string_view kind, int threads);
+
+class Results {
+ public:
+  void add(const std::string& name, double rate, double limit);
+  /// Median over the repetitions, in units per second; nothing if it was not measured.
+  [[nodiscard]] std::optional<double> rate(const std::string& name) const;
+  /// Median of the share of the limit that was measured beside each repetition.
+  [[nodiscard]] std::optional<double> share(const std::string& name) const;
+
+ private:
+  struct Samples {
+    std::vector<double> rates, shares;
+  };
+  std::map<std::string, Samples> samples_;
+};
+
+class TableReporter : public benchmark::BenchmarkReporter {
+ public:
+  /// `kinds` are the columns, slowest first; `threads` the groups of columns.
+  TableReporter(std::vector<std::string> kinds, std::vector<int> threads);
+
+  bool ReportContext(const Context& context) override;
+  void ReportRuns(const std::vector<Run>& runs) override;
+  void Finalize() override;
+
+  [[nodiscard]] const Results& results() const { return results_; }
+
+ private:
+  void print_heading(const std::string& op);
+  void print_line();
+  [[nodiscard]] std::string group(int threads);
+
+  std::vector<std::string> kinds_;
+  std::vector<int> threads_;
+  Results results_;
+  std::string case_name_;  // of the line that is being filled
+  std::string op_;         // of the table that is being printed
+  bool left_out_ = false;  // a dash was printed
+};
+
+}  // namespace bench

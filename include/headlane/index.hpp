@@ -1,0 +1,11 @@
+// The type of sizes, strides and positions.
+#pragma once
+
+#include <cstddef>
+
+namespace headlane {
+
+/// Sizes, strides and positions, all counted in elements. Signed, for strides may be negative.
+using index = std::ptrdiff_t;
+
+}  // namespace headlane

@@ -1,0 +1,26 @@
+// What attention_check.cpp hands to attention.cpp.
+#pragma once
+
+#include <headlane/view.hpp>
+
+namespace headlane {
+
+namespace kernels {
+struct KernelTable;
+}
+
+/// Attention whose arguments are checked and whose defaults are filled in; no output is empty.
+struct AttentionProblem {
+  View<const float, 4> q, k, v;
+  View<float, 4> out;
+  View<float, 3> lse;  // data null: not wanted
+  float scale;
+  bool causal;
+  index causal_offset;  // -q_length … kv_length
+  const kernels::KernelTable& kernel;
+  int threads;
+};
+
+void run_attention(const AttentionProblem& problem);
+
+}  // namespace headlane

@@ -1,0 +1,112 @@
+// Attention: checks of the arguments, defaults, and the views behind multi_head_attention.
+#include <headlane/attention.hpp>
+
+#include "attention.hpp"
+#include "check.hpp"
+#include "dispatch.hpp"
+#include "parallel.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace headlane {
+namespace {
+
+constexpr index most_head_dim = 256;
+
+void check_dim(const Operand& operand) {
+  require(operand.shape[3] >= 1 && operand.shape[3] <= most_head_dim, operand.function, ": ", operand.name, " has head_dim ",
+          operand.shape[3], ", it must be 1 to ", most_head_dim);
+}
+
+void check_shapes(const Operand& q, const Operand& k, const Operand& v, const Operand& out) {
+  for (const Operand* input : {&q, &k, &v}) check_operand(*input);
+  check_output(out);
+  check_dim(q);
+  check_dim(v);
+  for (const Operand* other : {&k, &v, &out}) check_same(q, 0, "batch elements", *other, 0, "batch elements");
+  check_same(q, 3, "elements a head (head_dim)", k, 3, "elements a head (head_dim)");
+  check_same(k, 1, "heads", v, 1, "heads");
+  check_same(k, 2, "keys", v, 2, "values");
+  check_same(out, 1, "heads", q, 1, "heads");
+  check_same(out, 2, "rows", q, 2, "rows");
+  check_same(out, 3, "elements a head (head_dim)", v, 3, "elements a head (head_dim)");
+  require(k.shape[1] > 0 ? q.shape[1] % k.shape[1] == 0 : q.shape[1] == 0, q.function, ": q has ", q.shape[1],
+          " heads, k has ", k.shape[1], ", which does not divide them");
+  for (const Operand* input : {&q, &k, &v}) check_no_overlap(out, *input);
+}
+
+void check_lse(const Operand& lse, const Operand& q, const Operand& k, const Operand& v, const Operand& out) {
+  check_output(lse);
+  check_same(lse, 0, "batch elements", q, 0, "batch elements");
+  check_same(lse, 1, "heads", q, 1, "heads");
+  check_same(lse, 2, "rows", q, 2, "rows");
+  for (const Operand* other : {&q, &k, &v, &out}) check_no_overlap(lse, *other);
+}
+
+void attention_named(const char* function, const View<const float, 4>& q, const View<const float, 4>& k,
+                     const View<const float, 4>& v, const View<float, 4>& out, const AttentionOptions& options) {
+  const Operand of_q = operand(function, "q", q), of_k = operand(function, "k", k), of_v = operand(function, "v", v);
+  const Operand of_out = operand(function, "out", out);
+  check_shapes(of_q, of_k, of_v, of_out);
+  if (options.lse.data != nullptr) check_lse(operand(function, "lse", options.lse), of_q, of_k, of_v, of_out);
+  const kernels::KernelTable& kernel = active();
+  if (q.shape[0] == 0 || q.shape[1] == 0 || q.shape[2] == 0) return;
+
+  const double keys = static_cast<double>(k.shape[2]), rows = static_cast<double>(q.shape[0] * q.shape[1] * q.shape[2]);
+  const double flops = 2.0 * rows * keys * static_cast<double>(q.shape[3] + v.shape[3]);
+  run_attention({.q = q,
+                 .k = k,
+                 .v = v,
+                 .out = out,
+                 .lse = options.lse,
+                 .scale = options.scale.value_or(1.0f / std::sqrt(static_cast<float>(q.shape[3]))),
+                 .causal = options.causal,
+                 .causal_offset = std::clamp(options.causal_offset, -q.shape[2], k.shape[2]),
+                 .kernel = kernel,
+                 .threads = useful_threads(flops)});
+}
+
+/// [batch, length, heads · dim] as [batch, head, length, dim].
+template <class T>
+View<T, 4> by_head(const View<T, 3>& x, index dim) {
+  return x.split(2, dim).permuted({0, 2, 1, 3});
+}
+
+/// The width of `name` is a multiple of `parts`, not 0; gives the quotient.
+index divided(const char* name, index width, const char* what, index parts) {
+  require(parts > 0 && width > 0 && width % parts == 0, "multi_head_attention: ", name, " is ", width, " wide, ", what, " is ",
+          parts, ", which does not divide it");
+  return width / parts;
+}
+
+template <class T>
+View<T, 3> one_batch(const View<T, 2>& x) {
+  return x.broadcast(0, 1);
+}
+
+}  // namespace
+
+void attention(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v, View<float, 4> out,
+               const AttentionOptions& options) {
+  attention_named("attention", q, k, v, out, options);
+}
+
+void multi_head_attention(View<const float, 3> q, View<const float, 3> k, View<const float, 3> v, View<float, 3> out,
+                          index heads, const AttentionOptions& options) {
+  const index head_dim = divided("q", q.shape[2], "heads", heads);
+  const index kv_heads = divided("k", k.shape[2], "head_dim", head_dim);
+  const index value_dim = divided("v", v.shape[2], "the number of kv heads", kv_heads);
+  const index out_heads = divided("out", out.shape[2], "the head_dim of v", value_dim);
+  require(out_heads == heads, "multi_head_attention: out is ", out.shape[2], " wide, ", heads, " heads of ", value_dim,
+          " are ", heads * value_dim);
+  attention_named("multi_head_attention", by_head(q, head_dim), by_head(k, head_dim), by_head(v, value_dim),
+                  by_head(out, value_dim), options);
+}
+
+void multi_head_attention(View<const float, 2> q, View<const float, 2> k, View<const float, 2> v, View<float, 2> out,
+                          index heads, const AttentionOptions& options) {
+  multi_head_attention(one_batch(q), one_batch(k), one_batch(v), one_batch(out), heads, options);
+}
+
+}  // namespace headlane

@@ -1,0 +1,59 @@
+// Checks of arguments. All of them throw std::invalid_argument with a message that names the function, the argument and the
+// sizes; none writes anything.
+#pragma once
+
+#include <headlane/view.hpp>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace headlane {
+
+/// What the checks look at: a view of any rank, with a name for the messages.
+struct Operand {
+  const char* function;
+  const char* name;
+  const void* data;
+  int rank;
+  const index* shape;
+  const index* strides;
+  std::size_t element_size;
+};
+
+template <class T, int Rank>
+Operand operand(const char* function, const char* name, const View<T, Rank>& view) {
+  return {function, name, view.data, Rank, view.shape.data(), view.strides.data(), sizeof(T)};
+}
+
+template <class T>
+Operand operand(const char* function, const char* name, const AnyView<T>& view) {
+  return {function, name, view.data, view.rank, view.shape.data(), view.strides.data(), sizeof(T)};
+}
+
+/// Throws unless `condition`; the parts (text and numbers) are joined to the message only then.
+template <class... Parts>
+void require(bool condition, const Parts&... parts) {
+  if (condition) return;
+  std::string message;
+  const auto add = [&message](const auto& part) {
+    if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(part)>>) message += std::to_string(part);
+    else message += std::string_view(part);
+  };
+  (add(parts), ...);
+  throw std::invalid_argument(message);
+}
+
+/// Sizes are not negative, data is there and aligned to its type, all elements lie within the address space.
+void check_operand(const Operand& operand);
+
+/// As check_operand, and no two elements are the same: strides nest (each axis steps beyond all smaller ones).
+void check_output(const Operand& operand);
+
+/// No element of `output` is one of `input`. Knows apart operands that interleave, such as columns of one buffer.
+void check_no_overlap(const Operand& output, const Operand& input);
+
+/// Axis `a` of one operand is as long as axis `b` of the other: "gemm: a has 3 columns, b has 4 rows" if not.
+void check_same(const Operand& first, int a, const char* what_a, const Operand& second, int b, const char* what_b);
+
+}  // namespace headlane

@@ -1,0 +1,208 @@
+// Attention of some query rows to one block of keys: scores, exponentials, P·V, and the merge into the running state.
+// Online softmax by blocks (Milakov and Gimelshein 2018; Dao et al. 2022), each with its own maximum, so that what a block
+// contributes does not depend on the blocks before it.
+#pragma once
+
+#include "kernels/exp.hpp"
+#include "kernels/tile.hpp"
+
+namespace headlane::kernels {
+namespace {
+
+/// The least and the most keys that the rows of a tile see.
+struct Seen {
+  index least, most;
+};
+
+template <class Arch, int Rows>
+HEADLANE_INLINE Seen seen_by(const index* seen) {
+  Seen result{seen[0], seen[0]};
+  for (int i = 1; i < Rows; ++i) {
+    if (seen[i] < result.least) result.least = seen[i];
+    if (seen[i] > result.most) result.most = seen[i];
+  }
+  return result;
+}
+
+/// scores = q · kᵀ for one tile. If every row sees all its keys, their maximum goes into lane_max, 16 a row, while the scores
+/// are still in registers.
+template <class Arch, int Rows, int Vectors>
+HEADLANE_INLINE void score_tile(const AttentionBlock& block, index row, index column, bool whole, float* lane_max) {
+  using V = Lanes<Arch>;
+  constexpr index width = panel_columns<Arch>;
+  V acc[Rows][Vectors];
+  clear<Arch, Rows, Vectors>(acc);
+  const Panels k{block.k + column / width * width * block.head_dim + column % width, width, width * block.head_dim};
+  multiply<Arch, Rows, Vectors>(block.head_dim, block.q + row * row_stride, k, acc);
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) acc[i][j].store(block.scores + i * row_stride + column + j * lanes);
+    if (!whole) continue;
+    V largest = V::load(lane_max + i * lanes);
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) largest = max(acc[i][j], largest);
+    largest.store(lane_max + i * lanes);
+  }
+}
+
+/// All scores that some row of the tile sees, and the largest that each row sees: -inf if it sees none.
+template <class Arch, int Rows>
+HEADLANE_INLINE void tile_scores(const AttentionBlock& block, index row, const Seen& seen, float* largest) {
+  using V = Lanes<Arch>;
+  const V minus_inf = V::broadcast(-__builtin_inff());
+  alignas(64) float lane_max[Rows * lanes];
+  for (int i = 0; i < Rows; ++i) minus_inf.store(lane_max + i * lanes);
+  index compared = 0;
+  for_each_column_tile<Arch, Rows>(seen.most, [&](index column, auto vectors) {
+    const index end = column + vectors.value * lanes;
+    const bool whole = end <= seen.least;
+    if (whole) compared = end;
+    score_tile<Arch, Rows, vectors.value>(block, row, column, whole, lane_max);
+  });
+  for (int i = 0; i < Rows; ++i) {
+    V m = V::load(lane_max + i * lanes);
+    const float* scores = block.scores + i * row_stride;
+    for (index j = compared; j < block.seen[row + i]; j += lanes)
+      m = max(V::load(scores + j).first(block.seen[row + i] - j, minus_inf), m);
+    largest[i] = m.reduce_max();
+  }
+}
+
+/// Replaces the first n scores of a row by exp(score - largest), and gives their sum. The rest of the last 16 become 0.
+template <class Arch>
+HEADLANE_INLINE float exponentials(float* scores, index n, float largest) {
+  using V = Lanes<Arch>;
+  const V m = V::broadcast(largest == -__builtin_inff() ? 0.0f : largest);  // not -inf - -inf, which is NaN
+  V sum = V::zero();
+  index j = 0;
+  for (; j + lanes <= n; j += lanes) {
+    const V p = exp_nonpositive(V::load(scores + j) - m);
+    p.store(scores + j);
+    sum = sum + p;
+  }
+  if (j < n) {
+    const V p = exp_nonpositive(V::load(scores + j).first(n - j, V::broadcast(-__builtin_inff())) - m);
+    p.store(scores + j);
+    sum = sum + p;
+  }
+  return sum.reduce_add();
+}
+
+/// How the state and the block's part are weighted: state = keep · state + add · part.
+struct Weights {
+  float keep[lanes], add[lanes];
+};
+
+/// Merges the maxima and sums of a tile's rows, one row a lane. With a fresh state keep = 0 and add = 1.
+template <class Arch, int Rows>
+HEADLANE_INLINE void merge_sums(const AttentionBlock& block, index row, const float* largest, const float* sums,
+                                Weights& weights) {
+  using V = Lanes<Arch>;
+  float *state_max = block.state.max + row, *state_sum = block.state.sum + row;
+  const V block_max = V::load(largest), block_sum = V::load(sums);
+  if (block.fresh) {
+    block_max.store(state_max, Rows);
+    block_sum.store(state_sum, Rows);
+    return;
+  }
+  const V minus_inf = V::broadcast(-__builtin_inff());
+  const V old_max = V::load(state_max, Rows, 0.0f), old_sum = V::load(state_sum, Rows, 0.0f);
+  const V new_max = max(block_max, old_max);
+  const V m = select_equal(new_max, minus_inf, V::zero(), new_max);
+  const V keep = exp(old_max - m), add = exp(block_max - m);
+  keep.store(weights.keep);
+  add.store(weights.add);
+  new_max.store(state_max, Rows);
+  fma(block_sum, add, old_sum * keep).store(state_sum, Rows);
+}
+
+/// state.out = keep · state.out + add · (P · V) for one tile. Keys that only some rows see go into those rows alone: a NaN
+/// in a value must not reach a row that does not see it, not even times 0.
+template <class Arch, int Rows, int Vectors>
+HEADLANE_INLINE void value_tile(const AttentionBlock& block, index row, index column, const Seen& seen,
+                                const Weights& weights) {
+  using V = Lanes<Arch>;
+  constexpr index width = panel_columns<Arch>;
+  constexpr int per_panel = Tile<Arch>::vectors;
+  const index* row_seen = block.seen + row;
+  V acc[Rows][Vectors];
+  clear<Arch, Rows, Vectors>(acc);
+  const Panels v{block.v + column / width * block.v_panel_step + column % width, block.v_row_step, block.v_panel_step};
+  multiply<Arch, Rows, Vectors>(seen.least, block.scores, v, acc);
+  for (index p = seen.least; p < seen.most; ++p) {
+    const float* values = v.data + p * v.row_step;
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) {
+      if (p >= row_seen[i]) continue;
+      const V weight = V::broadcast(block.scores[i * row_stride + p]);
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j)
+        acc[i][j] = fma(weight, V::load(values + (j / per_panel) * v.panel_step + (j % per_panel) * lanes), acc[i][j]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i) {
+    float* out = block.state.out + (row + i) * block.state.out_step + column;
+    if (!block.fresh && row_seen[i] == 0) continue;
+    const V keep = V::broadcast(weights.keep[i]), add = V::broadcast(weights.add[i]);
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) {
+      const V old = block.fresh ? V::zero() : V::load(out + j * lanes) * keep;
+      const V part = block.fresh ? acc[i][j] + old : fma(acc[i][j], add, old);
+      part.store(out + j * lanes);
+    }
+  }
+}
+
+template <class Arch, int Rows>
+HEADLANE_INLINE void attention_tile(const AttentionBlock& block, index row) {
+  const Seen seen = seen_by<Arch, Rows>(block.seen + row);
+  if (seen.most == 0 && !block.fresh) return;
+  alignas(64) float largest[lanes] = {}, sums[lanes] = {};
+  alignas(64) Weights weights;
+  tile_scores<Arch, Rows>(block, row, seen, largest);
+  for (int i = 0; i < Rows; ++i)
+    sums[i] = exponentials<Arch>(block.scores + i * row_stride, block.seen[row + i], largest[i]);
+  merge_sums<Arch, Rows>(block, row, largest, sums, weights);
+  for_each_column_tile<Arch, Rows>(block.value_dim, [&](index column, auto vectors) {
+    value_tile<Arch, Rows, vectors.value>(block, row, column, seen, weights);
+  });
+}
+
+/// Tile by tile of rows: its scores (12 × 512 floats, 24 KiB) stay in the L1 from one pass to the next.
+template <class Arch>
+void attention_block(const AttentionBlock& block) noexcept {
+  for_each_row_tile<Arch>(block.rows,
+                          [&](index row, auto rows) { attention_tile<Arch, rows.value>(block, row); });
+}
+
+template <class Arch>
+void attention_finish(const AttentionState& state, const AttentionOutput& output) noexcept {
+  using V = Lanes<Arch>;
+  for (index first = 0; first < output.rows; first += lanes) {
+    const index rows = output.rows - first < lanes ? output.rows - first : lanes;
+    const V sum = V::load(state.sum + first, rows, 0.0f);
+    alignas(64) float factor[lanes], lse[lanes];
+    select_equal(sum, V::zero(), V::zero(), V::broadcast(1.0f) / sum).store(factor);
+    if (output.lse != nullptr) (V::load(state.max + first, rows, 0.0f) + log(sum)).store(lse);
+    for (index i = 0; i < rows; ++i) {
+      const float* from = state.out + (first + i) * state.out_step;
+      float* to = output.out + (first + i) * output.row_step;
+      const V weight = V::broadcast(factor[i]);
+      if (output.lse != nullptr) output.lse[(first + i) * output.lse_step] = lse[i];
+      for (index j = 0; j < output.value_dim; j += lanes) {
+        const V y = V::load(from + j) * weight;
+        const index count = output.value_dim - j;
+        alignas(64) float copy[lanes] = {};
+        if (output.column_step == 1 && count >= lanes) y.store(to + j);
+        else if (output.column_step == 1) y.store(to + j, count);
+        else y.store(copy);
+        for (index c = 0; output.column_step != 1 && c < lanes && c < count; ++c) to[(j + c) * output.column_step] = copy[c];
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headlane::kernels

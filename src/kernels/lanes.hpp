@@ -1,0 +1,132 @@
+// Lanes<Arch>: the virtual vector of 16 floats that all kernels are written on: one AVX-512 register, two AVX2, four
+// NEON, or sixteen plain floats. Written on Lanes, a kernel gives the same bits on every instruction set.
+#pragma once
+
+#include "kernels/registers.hpp"
+#include "kernels/table.hpp"
+
+namespace headlane::kernels {
+namespace {
+
+/// A number as a type, for loops that are unrolled over tiles of several sizes.
+template <int Value>
+struct Constant {
+  static constexpr int value = Value;
+};
+
+/// Every operation works lane by lane. Masks are what comparisons of two registers give.
+template <class Arch>
+struct Lanes {
+  using R = Register<Arch>;
+  using Float = typename R::Float;
+  static constexpr int width = R::width;
+  static constexpr int parts = static_cast<int>(lanes) / width;
+
+  Float part[parts];
+
+  /// f on each register; f may take registers of several operands.
+  template <class F, class... Operands>
+  static HEADLANE_INLINE Lanes map(F f, const Operands&... operands) {
+    Lanes result;
+#pragma GCC unroll 16
+    for (int i = 0; i < parts; ++i) result.part[i] = f(operands.part[i]...);
+    return result;
+  }
+
+  static HEADLANE_INLINE Lanes broadcast(float x) {
+    Lanes result;
+    const Float all(x);
+#pragma GCC unroll 16
+    for (int i = 0; i < parts; ++i) result.part[i] = all;
+    return result;
+  }
+  static HEADLANE_INLINE Lanes zero() { return broadcast(0.0f); }
+
+  static HEADLANE_INLINE Lanes load(const float* p) {
+    Lanes result;
+#pragma GCC unroll 16
+    for (int i = 0; i < parts; ++i) result.part[i] = R::load(p + i * width);
+    return result;
+  }
+  HEADLANE_INLINE void store(float* p) const {
+#pragma GCC unroll 16
+    for (int i = 0; i < parts; ++i) R::store(p + i * width, part[i]);
+  }
+
+  /// The first `count` (0 … 16) elements; the other lanes are `fill` and their memory is not touched.
+  static HEADLANE_INLINE Lanes load(const float* p, index count, float fill) {
+    Lanes result;
+#pragma GCC unroll 16
+    for (int i = 0; i < parts; ++i) result.part[i] = R::load_some(p + i * width, count - i * width, fill);
+    return result;
+  }
+  /// Stores the first `count` (0 … 16) lanes; no other memory is touched.
+  HEADLANE_INLINE void store(float* p, index count) const {
+#pragma GCC unroll 16
+    for (int i = 0; i < parts; ++i) R::store_some(p + i * width, part[i], count - i * width);
+  }
+
+  friend HEADLANE_INLINE Lanes operator+(const Lanes& a, const Lanes& b) {
+    return map([](Float x, Float y) { return x + y; }, a, b);
+  }
+  friend HEADLANE_INLINE Lanes operator-(const Lanes& a, const Lanes& b) {
+    return map([](Float x, Float y) { return x - y; }, a, b);
+  }
+  friend HEADLANE_INLINE Lanes operator*(const Lanes& a, const Lanes& b) {
+    return map([](Float x, Float y) { return x * y; }, a, b);
+  }
+  friend HEADLANE_INLINE Lanes operator/(const Lanes& a, const Lanes& b) {
+    return map([](Float x, Float y) { return x / y; }, a, b);
+  }
+  /// a · b + c, rounded once.
+  friend HEADLANE_INLINE Lanes fma(const Lanes& a, const Lanes& b, const Lanes& c) {
+    return map([](Float x, Float y, Float z) { return R::fma(x, y, z); }, a, b, c);
+  }
+  /// a > b ? a : b. A NaN in a gives b, a NaN in b stays: max(bound, x) and x keep a NaN in x.
+  friend HEADLANE_INLINE Lanes max(const Lanes& a, const Lanes& b) {
+    return map([](Float x, Float y) { return R::max(x, y); }, a, b);
+  }
+  /// a == b ? x : y.
+  friend HEADLANE_INLINE Lanes select_equal(const Lanes& a, const Lanes& b, const Lanes& x, const Lanes& y) {
+    return map([](Float p, Float q, Float r, Float s) { return R::select(p == q, r, s); }, a, b, x, y);
+  }
+  /// a < b ? x : y.
+  friend HEADLANE_INLINE Lanes select_less(const Lanes& a, const Lanes& b, const Lanes& x, const Lanes& y) {
+    return map([](Float p, Float q, Float r, Float s) { return R::select(p < q, r, s); }, a, b, x, y);
+  }
+
+  /// The first `count` lanes of this one, the other lanes of `fill`.
+  HEADLANE_INLINE Lanes first(index count, const Lanes& fill) const {
+    constexpr float position[lanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return select_less(load(position), broadcast(static_cast<float>(count)), *this, fill);
+  }
+
+  /// Sum of the lanes by the fixed tree 16 → 8 → 4 → 2 → 1: lane i + lane i+8, then i + i+4, i + i+2, i + i+1.
+  HEADLANE_INLINE float reduce_add() const {
+    return fold([](Float x, Float y) { return x + y; });
+  }
+  /// Largest lane, by the same tree.
+  HEADLANE_INLINE float reduce_max() const {
+    return fold([](Float x, Float y) { return R::max(x, y); });
+  }
+
+ private:
+  template <class Op>
+  HEADLANE_INLINE float fold(Op op) const {
+    Float x[parts];
+#pragma GCC unroll 16
+    for (int i = 0; i < parts; ++i) x[i] = part[i];
+#pragma GCC unroll 4
+    for (int half = parts / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+      for (int i = 0; i < half; ++i) x[i] = op(x[i], x[i + half]);
+    if constexpr (width > 8) x[0] = op(x[0], R::template rotated<8>(x[0]));
+    if constexpr (width > 4) x[0] = op(x[0], R::template rotated<4>(x[0]));
+    if constexpr (width > 2) x[0] = op(x[0], R::template rotated<2>(x[0]));
+    if constexpr (width > 1) return op(x[0], R::template rotated<1>(x[0])).get(0);
+    if constexpr (width == 1) return x[0];
+  }
+};
+
+}  // namespace
+}  // namespace headlane::kernels

@@ -1,0 +1,91 @@
+// Copies of operands in the order in which a tile reads them.
+#pragma once
+
+#include "kernels/lanes.hpp"
+#include "kernels/tile.hpp"
+
+namespace headlane::kernels {
+namespace {
+
+/// to[c, r] = scale · from[r, c] for r < rows, c < columns (both <= 16); what lies beyond them in the 16 × 16 of `to` is
+/// zero for r and untouched for c. Both have inner stride 1.
+template <class Arch>
+HEADLANE_INLINE void transpose_16(const float* from, index from_step, index rows, index columns, float scale, float* to,
+                                  index to_step) {
+  using R = Register<Arch>;
+  using Float = typename R::Float;
+  constexpr int width = R::width;
+  const Float factor(scale);
+  for (index column = 0; column < columns; column += width) {
+    for (index row = 0; row < lanes; row += width) {
+      Float square[width];
+#pragma GCC unroll 16
+      for (int i = 0; i < width; ++i) {
+        square[i] = Float(0.0f);
+        if (row + i >= rows) continue;
+        const float* source = from + (row + i) * from_step + column;
+        square[i] = columns - column >= width ? R::load(source) : R::load_some(source, columns - column, 0.0f);
+        square[i] = square[i] * factor;
+      }
+      R::transpose(square);
+#pragma GCC unroll 16
+      for (int i = 0; i < width; ++i)
+        if (column + i < columns) R::store(to + (column + i) * to_step + row, square[i]);
+    }
+  }
+}
+
+/// to[r, 0 … 16) = scale · from[r, 0 … count), zeros after them, for one row of any column step.
+template <class Arch>
+HEADLANE_INLINE void copy_16(const float* from, index column_step, index count, float scale, float* to) {
+  using V = Lanes<Arch>;
+  const V factor = V::broadcast(scale);
+  if (column_step == 1 && count >= lanes) return (V::load(from) * factor).store(to);
+  if (column_step == 1) return (V::load(from, count, 0.0f) * factor).store(to);
+  for (index i = 0; i < lanes; ++i) to[i] = i < count ? from[i * column_step] * scale : 0.0f;
+}
+
+/// Rows (any number) of at most block_size columns, row_stride apart; zeros up to the next multiple of 16.
+template <class Arch>
+void pack_rows(const Source& source, float scale, float* packed) noexcept {
+  const auto [data, rows, columns, row_step, column_step] = source;
+  if (row_step == 1 && column_step != 1) {  // columns are contiguous
+    for (index r = 0; r < rows; r += lanes)
+      for (index c = 0; c < columns; c += lanes) {
+        const index height = rows - r < lanes ? rows - r : lanes, width = columns - c < lanes ? columns - c : lanes;
+        alignas(64) float square[lanes * lanes];
+        for (index i = 0; i < lanes * lanes; ++i) square[i] = 0.0f;
+        // Read 16 × 16 with the inner stride of 1, and turn it.
+        transpose_16<Arch>(data + r + c * column_step, column_step, width, height, scale, square, lanes);
+        for (index i = 0; i < height; ++i) Lanes<Arch>::load(square + i * lanes).store(packed + (r + i) * row_stride + c);
+      }
+    return;
+  }
+  for (index r = 0; r < rows; ++r)
+    for (index c = 0; c < columns; c += lanes)
+      copy_16<Arch>(data + r * row_step + c * column_step, column_step, columns - c, scale, packed + r * row_stride + c);
+}
+
+/// Panels [panel][row][panel_columns]; the columns that the last one lacks are zeros.
+template <class Arch>
+void pack_panels(const Source& source, float* packed) noexcept {
+  const auto [data, rows, columns, row_step, column_step] = source;
+  constexpr index width = panel_columns<Arch>;
+  for (index panel = 0; panel < columns; panel += width, packed += rows * width) {
+    for (index c = 0; c < width; c += lanes) {
+      const index count = columns - panel - c;  // of columns here and beyond; none or fewer if not positive
+      const float* from = data + (count > 0 ? (panel + c) * column_step : 0);
+      if (row_step == 1 && column_step != 1) {
+        for (index r = 0; r < rows; r += lanes)
+          transpose_16<Arch>(from + r, column_step, count, rows - r < lanes ? rows - r : lanes, 1.0f,
+                             packed + r * width + c, width);
+      } else {
+        for (index r = 0; r < rows; ++r)
+          copy_16<Arch>(from + r * row_step, column_step, count, 1.0f, packed + r * width + c);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headlane::kernels

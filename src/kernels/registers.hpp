@@ -1,0 +1,202 @@
+// Register<Arch>: one hardware register of floats, and the few operations that xsimd lacks or leaves open. Lanes<Arch>
+// is made of as many of them as hold 16 floats. The plain kinds have registers of one float.
+#pragma once
+
+#include "kernels/table.hpp"
+
+#include <xsimd/xsimd.hpp>
+
+#include <cstdint>
+
+#define HEADLANE_INLINE __attribute__((always_inline)) inline
+
+namespace headlane::kernels {
+namespace {
+
+/// One float a register, no vector instructions: `Scalar` has an fma instruction, `Portable` need not have.
+struct Scalar {};
+struct Portable {};
+
+/// x · 2^n, rounded once, in two exact steps and one rounded, for 2^n itself may be no normal number. `shifted` is n + 2^23 ·
+/// 1.5 as a float's bits: n in the low ones. -150 <= n <= 128.
+template <class R>
+HEADLANE_INLINE typename R::Float scale_in_two(typename R::Float x, typename R::Int shifted) {
+  const auto n = shifted - 0x4b400000, half = n >> 1;
+  return x * R::as_float((half + 127) << 23) * R::as_float((n - half + 127) << 23);
+}
+/// The same for n <= 0: 2^(n + 64) is normal, and what is above the low 9 bits is shifted out.
+template <class R>
+HEADLANE_INLINE typename R::Float scale_low(typename R::Float x, typename R::Int shifted) {
+  return x * R::as_float((shifted + (127 + 64)) << 23) * typename R::Float(0x1p-64f);
+}
+
+/// What all xsimd registers have in common.
+template <class Arch>
+struct XsimdRegister {
+  using Float = xsimd::batch<float, Arch>;
+  using Int = xsimd::batch<std::int32_t, Arch>;
+  static constexpr int width = static_cast<int>(Float::size);
+
+  static HEADLANE_INLINE Float load(const float* p) { return Float::load_unaligned(p); }
+  static HEADLANE_INLINE void store(float* p, Float x) { x.store_unaligned(p); }
+  static HEADLANE_INLINE Float fma(Float x, Float y, Float z) { return xsimd::fma(x, y, z); }
+  /// a > b ? a : b, so that NaN and ±0 behave alike everywhere: xsimd's max differs between versions and machines.
+  static HEADLANE_INLINE Float max(Float a, Float b) { return xsimd::select(a > b, a, b); }
+  static HEADLANE_INLINE Float min(Float a, Float b) { return xsimd::select(a < b, a, b); }
+  template <class Mask>
+  static HEADLANE_INLINE Float select(Mask mask, Float a, Float b) {
+    return xsimd::select(mask, a, b);
+  }
+  static HEADLANE_INLINE Int as_int(Float x) { return xsimd::bitwise_cast<std::int32_t>(x); }
+  static HEADLANE_INLINE Float as_float(Int x) { return xsimd::bitwise_cast<float>(x); }
+  static HEADLANE_INLINE Float to_float(Int x) { return xsimd::to_float(x); }
+  static HEADLANE_INLINE Float scale(Float x, Float, Int shifted) { return scale_in_two<XsimdRegister>(x, shifted); }
+  static HEADLANE_INLINE Float scale_down(Float x, Float, Int shifted) { return scale_low<XsimdRegister>(x, shifted); }
+  static HEADLANE_INLINE void transpose(Float (&rows)[width]) { xsimd::transpose(rows, rows + width); }
+};
+
+template <class Arch>
+struct Register;
+
+#if defined(__AVX512F__)
+template <>
+struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
+  /// The first `count` elements, any count; the other lanes are `fill` and their memory is not touched.
+  static HEADLANE_INLINE Float load_some(const float* p, index count, float fill) {
+    return _mm512_mask_loadu_ps(_mm512_set1_ps(fill), first(count), p);
+  }
+  static HEADLANE_INLINE void store_some(float* p, Float x, index count) { _mm512_mask_storeu_ps(p, first(count), x); }
+
+  /// One instruction: vmaxps is a > b ? a : b.
+  static HEADLANE_INLINE Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
+  static HEADLANE_INLINE Float min(Float a, Float b) { return _mm512_min_ps(a, b); }
+  static HEADLANE_INLINE Float scale(Float x, Float n, Int) { return _mm512_scalef_ps(x, n); }
+  static HEADLANE_INLINE Float scale_down(Float x, Float n, Int) { return _mm512_scalef_ps(x, n); }
+
+  /// Lane i + N in lane i.
+  template <int N>
+  static HEADLANE_INLINE Float rotated(Float x) {
+    if constexpr (N == 8) return _mm512_shuffle_f32x4(x, x, 0b01'00'11'10);
+    if constexpr (N == 4) return _mm512_shuffle_f32x4(x, x, 0b00'11'10'01);
+    if constexpr (N == 2) return _mm512_permute_ps(x, 0b01'00'11'10);
+    if constexpr (N == 1) return _mm512_permute_ps(x, 0b00'11'10'01);
+  }
+
+  static HEADLANE_INLINE void transpose(Float (&rows)[16]) {
+    __m512 pair[16];  // 2 × 2 blocks, then 4 × 4 within each quarter, then the quarters
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) {
+      pair[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
+      pair[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+    }
+    __m512 four[16];
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) {
+      four[i] = unpack_pairs<0>(pair[i], pair[i + 2]);
+      four[i + 1] = unpack_pairs<1>(pair[i], pair[i + 2]);
+      four[i + 2] = unpack_pairs<0>(pair[i + 1], pair[i + 3]);
+      four[i + 3] = unpack_pairs<1>(pair[i + 1], pair[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const __m512 even_low = _mm512_shuffle_f32x4(four[i], four[i + 4], 0x88);
+      const __m512 odd_low = _mm512_shuffle_f32x4(four[i], four[i + 4], 0xdd);
+      const __m512 even_high = _mm512_shuffle_f32x4(four[i + 8], four[i + 12], 0x88);
+      const __m512 odd_high = _mm512_shuffle_f32x4(four[i + 8], four[i + 12], 0xdd);
+      rows[i] = _mm512_shuffle_f32x4(even_low, even_high, 0x88);
+      rows[i + 4] = _mm512_shuffle_f32x4(odd_low, odd_high, 0x88);
+      rows[i + 8] = _mm512_shuffle_f32x4(even_low, even_high, 0xdd);
+      rows[i + 12] = _mm512_shuffle_f32x4(odd_low, odd_high, 0xdd);
+    }
+  }
+
+ private:
+  static HEADLANE_INLINE __mmask16 first(index count) {
+    return count >= 16 ? __mmask16(0xffff) : count <= 0 ? __mmask16(0) : static_cast<__mmask16>((1u << count) - 1u);
+  }
+  template <int High>
+  static HEADLANE_INLINE __m512 unpack_pairs(__m512 a, __m512 b) {
+    const __m512d x = _mm512_castps_pd(a), y = _mm512_castps_pd(b);
+    return _mm512_castpd_ps(High ? _mm512_unpackhi_pd(x, y) : _mm512_unpacklo_pd(x, y));
+  }
+};
+#elif defined(__AVX2__)
+template <>
+struct Register<xsimd::fma3<xsimd::avx2>> : XsimdRegister<xsimd::fma3<xsimd::avx2>> {
+  static HEADLANE_INLINE Float load_some(const float* p, index count, float fill) {
+    const __m256i mask = first(count);
+    return _mm256_blendv_ps(_mm256_set1_ps(fill), _mm256_maskload_ps(p, mask), _mm256_castsi256_ps(mask));
+  }
+  static HEADLANE_INLINE void store_some(float* p, Float x, index count) { _mm256_maskstore_ps(p, first(count), x); }
+
+  static HEADLANE_INLINE Float max(Float a, Float b) { return _mm256_max_ps(a, b); }
+  static HEADLANE_INLINE Float min(Float a, Float b) { return _mm256_min_ps(a, b); }
+
+  template <int N>
+  static HEADLANE_INLINE Float rotated(Float x) {
+    if constexpr (N == 4) return _mm256_permute2f128_ps(x, x, 0x01);
+    if constexpr (N == 2) return _mm256_permute_ps(x, 0b01'00'11'10);
+    if constexpr (N == 1) return _mm256_permute_ps(x, 0b00'11'10'01);
+  }
+
+ private:
+  static HEADLANE_INLINE __m256i first(index count) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+};
+#elif defined(__aarch64__) && defined(XSIMD_WITH_NEON64) && XSIMD_WITH_NEON64
+template <>
+struct Register<xsimd::neon64> : XsimdRegister<xsimd::neon64> {
+  static HEADLANE_INLINE Float load_some(const float* p, index count, float fill) {
+    float copy[4];
+    for (index i = 0; i < 4; ++i) copy[i] = i < count ? p[i] : fill;
+    return Float::load_unaligned(copy);
+  }
+  static HEADLANE_INLINE void store_some(float* p, Float x, index count) {
+    float copy[4];
+    x.store_unaligned(copy);
+    for (index i = 0; i < 4 && i < count; ++i) p[i] = copy[i];
+  }
+
+  template <int N>
+  static HEADLANE_INLINE Float rotated(Float x) {
+    return vextq_f32(x, x, N);
+  }
+};
+#endif
+
+/// Registers of one float.
+struct PlainRegister {
+  using Float = float;
+  using Int = std::int32_t;
+  static constexpr int width = 1;
+
+  static HEADLANE_INLINE float load(const float* p) { return *p; }
+  static HEADLANE_INLINE float load_some(const float* p, index count, float fill) { return count > 0 ? *p : fill; }
+  static HEADLANE_INLINE void store(float* p, float x) { *p = x; }
+  static HEADLANE_INLINE void store_some(float* p, float x, index count) {
+    if (count > 0) *p = x;
+  }
+  static HEADLANE_INLINE float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+  static HEADLANE_INLINE float max(float a, float b) { return a > b ? a : b; }
+  static HEADLANE_INLINE float min(float a, float b) { return a < b ? a : b; }
+  static HEADLANE_INLINE float select(bool mask, float a, float b) { return mask ? a : b; }
+  static HEADLANE_INLINE Int as_int(float x) { return __builtin_bit_cast(Int, x); }
+  static HEADLANE_INLINE float as_float(Int x) { return __builtin_bit_cast(float, x); }
+  static HEADLANE_INLINE float to_float(Int x) { return static_cast<float>(x); }
+  static HEADLANE_INLINE float scale(float x, float, Int shifted) { return scale_in_two<PlainRegister>(x, shifted); }
+  static HEADLANE_INLINE float scale_down(float x, float, Int shifted) { return scale_low<PlainRegister>(x, shifted); }
+  static HEADLANE_INLINE void transpose(float (&)[1]) {}
+  template <int N>
+  static HEADLANE_INLINE float rotated(float x) {
+    return x;
+  }
+};
+
+template <>
+struct Register<Scalar> : PlainRegister {};
+template <>
+struct Register<Portable> : PlainRegister {};
+
+}  // namespace
+}  // namespace headlane::kernels

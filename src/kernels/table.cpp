@@ -1,0 +1,50 @@
+// Compiled once per ISA, see cmake/isa.cmake: fills the table for the Arch that the build names.
+#include "kernels/table.hpp"
+
+#include "kernels/attention_block.hpp"
+#include "kernels/exp.hpp"
+#include "kernels/gemm_block.hpp"
+#include "kernels/pack.hpp"
+#include "kernels/softmax_row.hpp"
+
+#define HEADLANE_JOIN_(a, b) a##b
+#define HEADLANE_JOIN(a, b) HEADLANE_JOIN_(a, b)
+#define HEADLANE_TEXT_(a) #a
+#define HEADLANE_TEXT(a) HEADLANE_TEXT_(a)
+
+namespace headlane::kernels {
+namespace {
+
+using Arch = HEADLANE_ARCH;
+
+template <class F>
+void each(const float* x, float* y, index n, const F& f) noexcept {
+  for (index i = 0; i < n; i += lanes) f(Lanes<Arch>::load(x + i, n - i, 0.0f)).store(y + i, n - i);
+}
+void exp_each(const float* x, float* y, index n) noexcept {
+  each(x, y, n, [](const Lanes<Arch>& v) { return exp(v); });
+}
+void log_each(const float* x, float* y, index n) noexcept {
+  each(x, y, n, [](const Lanes<Arch>& v) { return log(v); });
+}
+
+}  // namespace
+
+static_assert(Tile<Arch>::rows <= max_tile_rows);
+
+extern const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA);
+const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA){
+    .name = HEADLANE_TEXT(HEADLANE_ISA),
+    .panel_columns = panel_columns<Arch>,
+    .tile_rows = Tile<Arch>::rows,
+    .pack_rows = pack_rows<Arch>,
+    .pack_panels = pack_panels<Arch>,
+    .gemm_block = gemm_block<Arch>,
+    .softmax_row = softmax_row<Arch>,
+    .attention_block = attention_block<Arch>,
+    .attention_finish = attention_finish<Arch>,
+    .exp = exp_each,
+    .log = log_each,
+};
+
+}  // namespace headlane::kernels

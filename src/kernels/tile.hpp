@@ -1,0 +1,115 @@
+// The register tile: rows × vectors accumulators that one loop over k feeds. Everything that multiplies goes through here.
+#pragma once
+
+#include "kernels/lanes.hpp"
+
+namespace headlane::kernels {
+namespace {
+
+/// How many rows and Lanes of accumulators fit: rows · vectors registers, one row of b, one broadcast of a. Two FMA pipes of
+/// latency 4 want at least 8 accumulators; more rows mean fewer loads per fma.
+/// Default for 16 registers of 8 floats: 6 × 16 floats are 12 registers, 2 for b, 1 for a.
+template <class Arch>
+struct Tile {
+  static constexpr int rows = 6, vectors = 1;
+};
+#if defined(__AVX512F__)
+/// 32 registers of 16: 12 × 32 floats are 24 registers, 2 for b, 1 for a; 14 loads for 24 fmas.
+template <>
+struct Tile<xsimd::avx512bw> {
+  static constexpr int rows = 12, vectors = 2;
+};
+#endif
+/// One float a register: 1 × 16 are 16 accumulators.
+template <>
+struct Tile<Scalar> {
+  static constexpr int rows = 1, vectors = 1;
+};
+template <>
+struct Tile<Portable> {
+  static constexpr int rows = 1, vectors = 1;
+};
+
+/// Columns of a panel of a packed right operand.
+template <class Arch>
+inline constexpr index panel_columns = Tile<Arch>::vectors * lanes;
+
+/// A right operand: element [p, j] of panel i stands at data[i · panel_step + p · row_step + j].
+struct Panels {
+  const float* data;
+  index row_step, panel_step;
+};
+
+template <class Arch, int Rows, int Vectors>
+using Accumulators = Lanes<Arch>[Rows][Vectors];
+
+template <class Arch, int Rows, int Vectors>
+HEADLANE_INLINE void clear(Accumulators<Arch, Rows, Vectors>& acc) {
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) acc[i][j] = Lanes<Arch>::zero();
+}
+
+/// acc[i][j] = fma(a[i, p], b[p, j], acc[i][j]) for p = 0 … k-1. The rows of a are row_stride apart.
+template <class Arch, int Rows, int Vectors>
+HEADLANE_INLINE void multiply(index k, const float* a, const Panels& b, Accumulators<Arch, Rows, Vectors>& acc) {
+  using V = Lanes<Arch>;
+  constexpr int per_panel = Tile<Arch>::vectors;
+  const float* row = b.data;
+  for (index p = 0; p < k; ++p, ++a, row += b.row_step) {
+    V right[Vectors];
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j)
+      right[j] = V::load(row + (j / per_panel) * b.panel_step + (j % per_panel) * lanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) {
+      const V left = V::broadcast(a[i * row_stride]);
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j) acc[i][j] = fma(left, right[j], acc[i][j]);
+    }
+  }
+}
+
+/// Calls f(Constant<Rows>) with the smaller of `rows` and Limit.
+template <int Limit, class F>
+HEADLANE_INLINE void with_rows(index rows, const F& f) {
+  if constexpr (Limit > 1) {
+    if (rows < Limit) return with_rows<Limit - 1>(rows, f);
+  }
+  f(Constant<Limit>{});
+}
+
+/// Calls f(first_row, Constant<rows>) for tiles that cover `rows`, as even as they can be: 16 rows of at most 12 are 8 + 8.
+template <class Arch, class F>
+HEADLANE_INLINE void for_each_row_tile(index rows, const F& f) {
+  constexpr int most = Tile<Arch>::rows;
+  for (index tiles = (rows + most - 1) / most, first = 0; tiles > 0; --tiles) {
+    const index here = (rows - first + tiles - 1) / tiles;
+    with_rows<most>(here, [&](auto constant) { f(first, constant); });
+    first += here;
+  }
+}
+
+/// Panels that one tile of so many rows takes side by side, to have enough accumulators when rows are few.
+template <class Arch>
+constexpr int panels_per_tile(int rows) {
+  const int fit = Tile<Arch>::rows / rows;
+  return fit < 1 ? 1 : fit > 4 ? 4 : fit;
+}
+
+/// Calls f(first_column, Constant<vectors>) for groups of vectors that cover `columns` of b: as wide as a tile of Rows
+/// allows, then single panels, then what is left of the last one.
+template <class Arch, int Rows, class F>
+HEADLANE_INLINE void for_each_column_tile(index columns, const F& f) {
+  constexpr int per_panel = Tile<Arch>::vectors, wide = panels_per_tile<Arch>(Rows) * per_panel;
+  index first = 0;
+  if constexpr (wide > per_panel)
+    for (; columns - first >= wide * lanes; first += wide * lanes) f(first, Constant<wide>{});
+  for (; columns - first > (per_panel - 1) * lanes; first += per_panel * lanes) f(first, Constant<per_panel>{});
+  if constexpr (per_panel > 1)
+    for (; first < columns; first += lanes) f(first, Constant<1>{});
+}
+
+}  // namespace
+}  // namespace headlane::kernels

@@ -1,0 +1,61 @@
+// Threads. The only file that knows OpenMP.
+#pragma once
+
+#include <headlane/index.hpp>
+#include <headlane/runtime.hpp>
+
+#include <algorithm>
+#include <exception>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+namespace headlane {
+
+/// What OpenMP would use: OMP_NUM_THREADS or the number of cores.
+inline int default_threads() noexcept {
+#ifdef _OPENMP
+  return omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
+/// Threads worth starting for so many multiplications and additions: none below a grain each, since a parallel region costs
+/// some microseconds; one inside the caller's own parallel region.
+inline int useful_threads(double flops) noexcept {
+#ifdef _OPENMP
+  if (omp_in_parallel()) return 1;
+#endif
+  constexpr double grain = 2.5e5;
+  const double fit = flops / grain;
+  const int limit = num_threads();
+  return fit >= limit ? limit : std::max(1, static_cast<int>(fit));
+}
+
+/// f(task) for task = 0 … tasks-1, each once, in any order, on up to `threads` threads. What a task throws (std::bad_alloc)
+/// is thrown here when all have ended. Tasks are handed out one by one: they may differ in length, and so may cores.
+template <class F>
+void parallel_for(index tasks, int threads, const F& f) {
+  const int team = static_cast<int>(std::min<index>(threads, tasks));
+  if (team <= 1) {
+    for (index task = 0; task < tasks; ++task) f(task);
+    return;
+  }
+#ifdef _OPENMP
+  std::exception_ptr error;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(team)
+  for (index task = 0; task < tasks; ++task) {
+    try {
+      f(task);
+    } catch (...) {
+#pragma omp critical(headlane_error)
+      error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+#endif
+}
+
+}  // namespace headlane

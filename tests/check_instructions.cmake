@@ -1,0 +1,26 @@
+# Fails unless the kernel object OBJECT is made of the instructions of its ISA: those it must use are there, and none that
+# the run-time check does not vouch for, or that would make the scalar yardstick a vector one.
+execute_process(COMMAND ${OBJDUMP} -d --no-show-raw-insn ${OBJECT} OUTPUT_VARIABLE code COMMAND_ERROR_IS_FATAL ANY)
+
+set(fma "\tvfn?m(add|sub)[0-9]+")  # x86: vfmadd231ps and its kin; then ps is packed, ss scalar
+set(packed "\tv?(add|sub|mul|div|sqrt|max|min)ps ")
+if(PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
+  set(must_neon "\tfmla\tv[0-9]+\\.4s")
+  set(must_not_scalar "\tf(mla|mls|add|sub|mul|div)\tv[0-9]+\\.[24]s")
+  set(must_scalar "\tfn?m(add|sub)\t|\tbl\t")
+  set(must_not_portable "${must_not_scalar}")
+else()
+  set(must_avx512 "${fma}ps .*%zmm")
+  set(must_avx2 "${fma}ps .*%ymm")
+  set(must_not_avx2 "%zmm|%k[0-7]|%[xy]mm(1[6-9]|2[0-9]|3[01])")
+  set(must_scalar "${fma}ss ")
+  set(must_not_scalar "%[yz]mm|${fma}ps |${packed}")
+  set(must_not_portable "%[yz]mm|\tv[a-z]|${packed}")
+endif()
+
+if(DEFINED must_${ISA} AND NOT code MATCHES "${must_${ISA}}")
+  message(SEND_ERROR "${OBJECT} has no instruction like '${must_${ISA}}'")
+endif()
+if(DEFINED must_not_${ISA} AND code MATCHES "[^\n]*(${must_not_${ISA}})[^\n]*")
+  message(SEND_ERROR "${OBJECT} has an instruction that is not for ${ISA}: ${CMAKE_MATCH_0}")
+endif()

@@ -1,0 +1,104 @@
+// The cases whose output bits are checked in: hashes.hpp holds one number for each.
+#pragma once
+
+#include "attention_case.hpp"
+#include "dispatch.hpp"
+#include "hash.hpp"
+#include "kernels/table.hpp"
+
+#include <headlane/headlane.hpp>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace headlane::test {
+
+struct HashCase {
+  std::string name;
+  std::function<std::uint64_t()> run;
+};
+
+inline std::uint64_t gemm_hash(index m, index n, index k, const GemmOptions& options, const Layout& layout = {}) {
+  Random random(7);
+  const Tensor<2> a = random_tensor<2>({m, k}, random, layout), b = random_tensor<2>({k, n}, random, layout);
+  const Tensor<2> c = random_tensor<2>({m, n}, random, layout);
+  gemm(a.view, b.view, c.view, options);
+  Hash hash;
+  hash.add(c.view);
+  return hash.value();
+}
+
+inline std::uint64_t softmax_hash(index rows, index n, const SoftmaxOptions& options, bool special = false) {
+  Random random(8);
+  const Tensor<2> x({rows, n}), y({rows, n});
+  for_each(x.view, [&](float& e) { e = 5 * random.normal(); });
+  if (special) {
+    x.view(0, 0) = nan;
+    x.view(1, 0) = infinity;
+    x.view(2, n - 1) = -infinity;
+  }
+  softmax(x.view, y.view, options);
+  Hash hash;
+  hash.add(y.view);
+  return hash.value();
+}
+
+inline std::uint64_t attention_hash(const AttentionSizes& sizes, const AttentionOptions& options,
+                                    const Layout& layout = {}) {
+  const AttentionTensors t(sizes, 9, layout);
+  t.run(options);
+  Hash hash;
+  hash.add(t.out.view);
+  hash.add(t.lse.view);
+  return hash.value();
+}
+
+// About 300,000 floats spread over all bit patterns.
+inline std::uint64_t function_hash(void (*kernel)(const float* x, float* y, index n) noexcept) {
+  Hash hash;
+  for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 14281) {
+    const float x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+    float y = 0;
+    kernel(&x, &y, 1);
+    hash.add(y);
+  }
+  return hash.value();
+}
+
+inline std::vector<HashCase> hash_cases() {
+  const Layout transposed{"transposed", Order::columns}, heads{"BSHD", Order::middle};
+  return {
+      {"gemm 1 1 1", [] { return gemm_hash(1, 1, 1, {}); }},
+      {"gemm 1 512 512", [] { return gemm_hash(1, 512, 512, {}); }},
+      {"gemm 13 35 17", [] { return gemm_hash(13, 35, 17, {0.7f, 1.3f}); }},
+      {"gemm 64 64 64", [] { return gemm_hash(64, 64, 64, {}); }},
+      {"gemm 50 70 513", [] { return gemm_hash(50, 70, 513, {1.3f, -1.0f}); }},
+      {"gemm 33 129 1100", [] { return gemm_hash(33, 129, 1100, {}); }},
+      {"gemm 33 129 1100 transposed", [=] { return gemm_hash(33, 129, 1100, {}, transposed); }},
+      {"gemm 19 21 0", [] { return gemm_hash(19, 21, 0, {1.0f, 0.7f}); }},
+      {"softmax 5 1", [] { return softmax_hash(5, 1, {}); }},
+      {"softmax 7 37", [] { return softmax_hash(7, 37, {}); }},
+      {"softmax 7 37 scale", [] { return softmax_hash(7, 37, {-0.3f, false}); }},
+      {"softmax 4 512", [] { return softmax_hash(4, 512, {}); }},
+      {"softmax 3 5000", [] { return softmax_hash(3, 5000, {0.125f, false}); }},
+      {"softmax 5 100 special", [] { return softmax_hash(5, 100, {}, true); }},
+      {"log_softmax 7 37", [] { return softmax_hash(7, 37, {1.0f, true}); }},
+      {"log_softmax 3 5000", [] { return softmax_hash(3, 5000, {0.7f, true}); }},
+      {"log_softmax 5 100 special", [] { return softmax_hash(5, 100, {1.0f, true}, true); }},
+      {"attention 8 heads of 64", [] { return attention_hash({1, 8, 8, 64, 64, 64, 64}, {}); }},
+      {"attention 8 heads of 64 causal", [] { return attention_hash({1, 8, 8, 64, 64, 64, 64}, causal(0)); }},
+      {"attention BSHD", [=] { return attention_hash({2, 4, 4, 20, 33, 24, 24}, {}, heads); }},
+      {"attention grouped", [] { return attention_hash({2, 6, 2, 17, 50, 16, 40}, causal(20)); }},
+      {"attention decode", [] { return attention_hash({1, 2, 2, 1, 1500, 64, 64}, {}); }},
+      {"attention blocks", [] { return attention_hash({1, 1, 1, 30, 1100, 32, 32}, causal(1050)); }},
+      {"attention negative offset", [] { return attention_hash({1, 1, 1, 30, 40, 32, 32}, causal(-10)); }},
+      {"attention head_dim 1", [] { return attention_hash({1, 1, 1, 9, 21, 1, 1}, {}); }},
+      {"attention head_dim 256", [] { return attention_hash({1, 1, 1, 9, 21, 256, 256}, scaled(0.1f)); }},
+      {"attention scale -2", [] { return attention_hash({1, 1, 1, 9, 600, 20, 20}, scaled(-2)); }},
+      {"exp", [] { return function_hash(active().exp); }},
+      {"log", [] { return function_hash(active().log); }},
+  };
+}
+
+}  // namespace headlane::test

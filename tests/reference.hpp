@@ -1,0 +1,141 @@
+// The oracle: naive loops in double that share nothing with src/. Beside each value it returns the sums that the stated
+// error bounds are made of.
+#pragma once
+
+#include <headlane/attention.hpp>
+#include <headlane/gemm.hpp>
+#include <headlane/softmax.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace headlane::test {
+
+struct GemmReference {
+  std::vector<double> value;
+  std::vector<double> magnitude;  ///< |alpha| Σ|a||b| + |beta| |c|
+};
+
+/// Row-major [m, n]; `c` is what the output holds before the call.
+inline GemmReference gemm_reference(View<const float, 2> a, View<const float, 2> b, View<const float, 2> c,
+                                    const GemmOptions& options) {
+  GemmReference result;
+  const double alpha = options.alpha, beta = options.beta;
+  for (index i = 0; i < c.size(0); ++i) {
+    for (index j = 0; j < c.size(1); ++j) {
+      double sum = 0, magnitude = 0;
+      for (index p = 0; p < a.size(1) && alpha != 0; ++p) {
+        const double product = double{a(i, p)} * double{b(p, j)};
+        sum += product;
+        magnitude += std::abs(product);
+      }
+      const double before = beta == 0 ? 0.0 : beta * double{c(i, j)};
+      result.value.push_back(alpha == 0 ? before : alpha * sum + before);
+      result.magnitude.push_back(std::abs(alpha) * magnitude + std::abs(before));
+    }
+  }
+  return result;
+}
+
+struct SoftmaxReference {
+  std::vector<double> value;
+  std::vector<double> distance;  ///< |s_j - max s|
+};
+
+/// One row.
+inline SoftmaxReference softmax_reference(const std::vector<float>& x, const SoftmaxOptions& options) {
+  SoftmaxReference result;
+  double max = -std::numeric_limits<double>::infinity();
+  std::vector<double> scaled;
+  for (const float element : x) {
+    scaled.push_back(double{options.scale} * double{element});
+    if (!(scaled.back() <= max)) max = scaled.back();  // a NaN becomes the maximum, and then the whole row
+    if (std::isnan(max)) break;
+  }
+  double sum = 0;
+  for (const double s : scaled) sum += std::exp(s - max);
+  for (std::size_t j = 0; j < x.size(); ++j) {
+    const double shifted = std::isnan(max) ? max : scaled[j] - max;
+    result.value.push_back(options.log ? shifted - std::log(sum) : std::exp(shifted) / sum);
+    result.distance.push_back(std::abs(shifted));
+  }
+  return result;
+}
+
+struct AttentionReference {
+  // [batch, head, query, value_dim]
+  std::vector<double> out;
+  std::vector<double> weighted;  ///< Σ_j p_j |v_j|
+  // [batch, head, query]
+  std::vector<double> lse;
+  std::vector<double> max_score;  ///< max_j |score_j|
+  std::vector<double> max_sum;    ///< S = max_j Σ|q||k| · |scale|
+};
+
+namespace reference_detail {
+
+struct Row {
+  std::vector<double> scores;
+  double max = -std::numeric_limits<double>::infinity();
+  double max_score = 0, max_sum = 0;
+};
+
+inline Row attention_scores(View<const float, 4> q, View<const float, 4> k, index batch, index head, index query,
+                            const AttentionOptions& options) {
+  Row row;
+  const index kv_head = head / (q.size(1) / k.size(1));
+  const double scale = options.scale ? double{*options.scale} : 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+  for (index j = 0; j < k.size(2); ++j) {
+    if (options.causal && j > query + options.causal_offset) break;
+    double score = 0, sum = 0;
+    for (index d = 0; d < q.size(3); ++d) {
+      const double product = scale * double{q(batch, head, query, d)} * double{k(batch, kv_head, j, d)};
+      score += product;
+      sum += std::abs(product);
+    }
+    row.scores.push_back(score);
+    if (!(score <= row.max)) row.max = score;
+    if (std::isnan(score)) break;  // the row is NaN whatever follows
+    row.max_score = std::max(row.max_score, std::abs(score));
+    row.max_sum = std::max(row.max_sum, sum);
+  }
+  return row;
+}
+
+}  // namespace reference_detail
+
+inline AttentionReference attention_reference(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
+                                              const AttentionOptions& options) {
+  AttentionReference result;
+  for (index b = 0; b < q.size(0); ++b) {
+    for (index h = 0; h < q.size(1); ++h) {
+      for (index i = 0; i < q.size(2); ++i) {
+        const reference_detail::Row row = reference_detail::attention_scores(q, k, b, h, i, options);
+        const bool empty = row.max == -std::numeric_limits<double>::infinity();
+        std::vector<double> out(static_cast<std::size_t>(v.size(3)), 0.0), weighted = out;
+        double sum = 0;
+        for (std::size_t j = 0; j < row.scores.size() && !empty; ++j) {
+          const double p = std::exp(row.scores[j] - row.max);
+          sum += p;
+          for (index d = 0; d < v.size(3); ++d) {
+            const double value = v(b, h / (q.size(1) / v.size(1)), static_cast<index>(j), d);
+            out[static_cast<std::size_t>(d)] += p * value;
+            weighted[static_cast<std::size_t>(d)] += p * std::abs(value);
+          }
+        }
+        for (std::size_t d = 0; d < out.size(); ++d) {
+          result.out.push_back(empty ? 0.0 : out[d] / sum);
+          result.weighted.push_back(empty ? 0.0 : weighted[d] / sum);
+        }
+        result.lse.push_back(empty ? row.max : row.max + std::log(sum));
+        result.max_score.push_back(row.max_score);
+        result.max_sum.push_back(row.max_sum);
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace headlane::test

@@ -1,0 +1,43 @@
+// Settings of the library that hold for one block of a test, and what the tests need to know about the machine.
+#pragma once
+
+#include <headlane/runtime.hpp>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace headlane::test {
+
+/// Uses an instruction set until the end of the block.
+class IsaScope {
+ public:
+  explicit IsaScope(std::string_view name) : previous_(isa()) { set_isa(name); }
+  IsaScope(const IsaScope&) = delete;
+  IsaScope& operator=(const IsaScope&) = delete;
+  ~IsaScope() { set_isa(previous_); }
+
+ private:
+  std::string previous_;
+};
+
+/// Uses a number of threads until the end of the block.
+class ThreadsScope {
+ public:
+  explicit ThreadsScope(int threads) { set_num_threads(threads); }
+  ThreadsScope(const ThreadsScope&) = delete;
+  ThreadsScope& operator=(const ThreadsScope&) = delete;
+  ~ThreadsScope() { set_num_threads(0); }
+};
+
+/// Sweeps are thinned out here. Decided by name, not by time, so that a run always does the same: builds without SIMD, and
+/// all of AArch64, whose tests run under an emulator.
+inline bool slow_isa() {
+#if defined(__x86_64__)
+  return isa() == "scalar" || isa() == "portable";
+#else
+  return true;
+#endif
+}
+
+}  // namespace headlane::test

@@ -1,0 +1,306 @@
+// Which instruction set runs and how many threads; floating-point state; no allocation once warm; memory of a long
+// sequence.
+#include "attention_case.hpp"
+#include "child.hpp"
+#include "dispatch.hpp"
+#include "kernels/table.hpp"
+#include "scope.hpp"
+
+#include <headlane/headlane.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <new>
+
+#include <malloc.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HEADLANE_TEST_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define HEADLANE_TEST_SANITIZED 1
+#endif
+#endif
+
+namespace {
+std::atomic<long> allocations{0};
+}
+
+// Sanitizers bring their own operator new.
+#if !defined(HEADLANE_TEST_SANITIZED)
+void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
+  throw std::bad_alloc();
+}
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  ++allocations;
+  void* p = nullptr;
+  if (posix_memalign(&p, std::max(sizeof(void*), static_cast<std::size_t>(alignment)), size) != 0) throw std::bad_alloc();
+  return p;
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+#endif
+
+namespace headlane::test {
+namespace {
+
+// One call of every function that computes, several blocks and heads large.
+struct Work {
+  Random random{1};
+  Tensor<2> a = random_tensor<2>({70, 600}, random), b = random_tensor<2>({600, 130}, random), c{{70, 130}};
+  Tensor<2> x = random_tensor<2>({200, 300}, random), y{{200, 300}};
+  AttentionTensors t{{2, 4, 2, 70, 600, 64, 64}, 2};
+  Tensor<3> m = random_tensor<3>({1, 40, 128}, random), m_out{{1, 40, 128}};
+
+  void run_gemm() const { gemm(a.view, b.view, c.view, {0.5f, 0.0f}); }
+  void run_softmax() const {
+    softmax(x.view, y.view);
+    softmax(x.view, y.view, {.scale = 2, .log = true});
+  }
+  void run_attention() const {
+    t.run();
+    t.run(causal(530));
+  }
+  void run_multi_head() const { multi_head_attention(m.view, m.view, m.view, m_out.view, 2); }
+  void run() const {
+    run_gemm();
+    run_softmax();
+    run_attention();
+    run_multi_head();
+  }
+};
+
+template <class F>
+std::string message_of(F f) {
+  try {
+    f();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+bool lists_isas(const std::string& text) {
+  const auto names = available_isas();
+  return std::all_of(names.begin(), names.end(), [&](std::string_view name) { return contains(text, name); });
+}
+
+TEST_CASE("version is three numbers") {
+  const std::string text(version());
+  CHECK(std::count(text.begin(), text.end(), '.') == 2);
+  CHECK(text.find_first_not_of("0123456789.") == std::string::npos);
+}
+
+TEST_CASE("isa: every available one can be chosen and then runs") {
+  const auto names = available_isas();
+  const auto tables = available_tables();
+  REQUIRE(names.size() == tables.size());
+  REQUIRE(!names.empty());
+  if (const char* forced = std::getenv("HEADLANE_ISA")) CHECK(isa() == forced);
+  else CHECK(isa() == names.front());
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    CHECK(names[i] == tables[i]->name);
+    const IsaScope scope(names[i]);
+    CHECK(isa() == names[i]);
+    CHECK(&active() == tables[i]);
+  }
+}
+
+TEST_CASE("isa: each table holds its own kernels") {
+  const auto tables = available_tables();
+  for (const auto* x : tables) {
+    for (const auto* y : tables) {
+      if (x == y) continue;
+      CHECK((x->gemm_block != y->gemm_block));
+      CHECK((x->softmax_row != y->softmax_row));
+      CHECK((x->attention_block != y->attention_block));
+      CHECK((x->exp != y->exp));
+    }
+  }
+}
+
+TEST_CASE("isa: an unknown name is an error that lists what there is, and changes nothing") {
+  const std::string before(isa());
+  for (const char* name : {"nonsense", "", "AVX2", "avx2 ", "sse", "avx512,avx2"}) {
+    const std::string message = message_of([&] { set_isa(name); });
+    CHECK_MESSAGE(contains(message, name), message);
+    CHECK_MESSAGE(lists_isas(message), message);
+    CHECK(isa() == before);
+  }
+}
+
+// ---- decided once per process: seen in a child ----
+
+int print(const std::string& text) {
+  std::printf("%s", text.c_str());
+  return 0;
+}
+
+const bool tasks_registered = [] {
+  child_tasks()["isa"] = [] { return print(std::string(isa())); };
+  child_tasks()["isa message"] = [] { return print(message_of([] { isa(); })); };
+  child_tasks()["gemm message"] = [] { return print(message_of([] { Work().run_gemm(); })); };
+  child_tasks()["softmax message"] = [] { return print(message_of([] { Work().run_softmax(); })); };
+  child_tasks()["attention message"] = [] { return print(message_of([] { Work().run_attention(); })); };
+  child_tasks()["multi_head message"] = [] { return print(message_of([] { Work().run_multi_head(); })); };
+  child_tasks()["threads"] = [] { return print(std::to_string(num_threads())); };
+  return true;
+}();
+
+bool can_start_children() {
+  const bool can = run_child("threads").status != not_started;
+  if (!can) MESSAGE("this program cannot start itself again here: skipped");
+  return can;
+}
+
+TEST_CASE("HEADLANE_ISA is honoured, and an unknown one stops every function that computes") {
+  if (!can_start_children()) return;
+  for (const auto name : available_isas()) {
+    CHECK(run_child("isa", {{"HEADLANE_ISA", std::string(name)}}).output == name);
+  }
+  CHECK(run_child("isa", {{"HEADLANE_ISA", ""}}).output == available_isas().front());
+  for (const char* task : {"isa message", "gemm message", "softmax message", "attention message", "multi_head message"}) {
+    const ChildResult child = run_child(task, {{"HEADLANE_ISA", "nonsense"}});
+    CHECK_MESSAGE(child.status == 0, task);
+    CHECK_MESSAGE(contains(child.output, "nonsense"), task, ": ", child.output);
+    CHECK_MESSAGE(lists_isas(child.output), task, ": ", child.output);
+  }
+}
+
+TEST_CASE("threads: HEADLANE_NUM_THREADS, OMP_NUM_THREADS, set_num_threads") {
+  if (!can_start_children()) return;
+  const bool serial = run_child("threads", {{"HEADLANE_NUM_THREADS", ""}, {"OMP_NUM_THREADS", "5"}}).output == "1";
+  const auto threads = [](const char* own, const char* omp) {
+    return run_child("threads", {{"HEADLANE_NUM_THREADS", own}, {"OMP_NUM_THREADS", omp}}).output;
+  };
+  if (serial) {
+    MESSAGE("built without OpenMP");
+  } else {
+    CHECK(threads("3", "") == "3");
+    CHECK(threads("3", "5") == "3");
+    CHECK(threads("", "5") == "5");
+  }
+  for (const char* wrong : {"0", "-2", "many", "3x", "99999999999999999999"}) {
+    CHECK_MESSAGE(std::atoi(threads(wrong, "2").c_str()) >= 1, wrong);
+  }
+  const int before = num_threads();
+  CHECK(before >= 1);
+  set_num_threads(3);
+  if (!serial) CHECK(num_threads() == 3);
+  CHECK(contains(message_of([] { set_num_threads(-1); }), "-1"));
+  if (!serial) CHECK(num_threads() == 3);
+  set_num_threads(0);
+  CHECK(num_threads() == before);
+}
+
+// ---- floating-point state ----
+
+#if defined(__x86_64__)
+using State = unsigned;
+constexpr State control_bits = 0xffc0;  // DAZ, exception masks, rounding, FTZ; the rest are flags of what happened
+State state() { return _mm_getcsr() & control_bits; }
+void set_state(State s) { _mm_setcsr(s); }
+const std::vector<State> states{0x1f80, 0x9fc0, 0x3f80, 0x5f80, 0x7f80};  // default, FTZ + DAZ, three roundings
+#elif defined(__aarch64__)
+using State = std::uint64_t;
+State state() {
+  State s = 0;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(s));
+  return s;
+}
+void set_state(State s) { __asm__ volatile("msr fpcr, %0" : : "r"(s)); }
+const std::vector<State> states{0, State{1} << 24, State{1} << 22, State{2} << 22, State{3} << 22};
+#endif
+
+#if defined(__x86_64__) || defined(__aarch64__)
+TEST_CASE("the caller's floating-point state is the same after each call, whatever it was") {
+  const State original = state();
+  const Work work;
+  for (const auto name : available_isas()) {
+    const IsaScope scope(name);
+    for (const State wanted : states) {
+      set_state(wanted);
+      work.run_gemm();
+      const State after_gemm = state();
+      work.run_softmax();
+      const State after_softmax = state();
+      work.run_attention();
+      const State after_attention = state();
+      work.run_multi_head();
+      const State after_multi_head = state();
+      set_state(original);
+      CHECK(after_gemm == wanted);
+      CHECK(after_softmax == wanted);
+      CHECK(after_attention == wanted);
+      CHECK(after_multi_head == wanted);
+    }
+  }
+}
+#endif
+
+// ---- memory ----
+
+#if !defined(HEADLANE_TEST_SANITIZED)
+TEST_CASE("no allocation once warm") {
+  const Work work;
+  for (const int threads : {1, 2}) {
+    const ThreadsScope scope(threads);
+    for (int i = 0; i < 3; ++i) work.run();
+    const long before = allocations;
+    const auto bytes = mallinfo2().uordblks;
+    for (int i = 0; i < 3; ++i) work.run();
+    CHECK_MESSAGE(allocations - before == 0, threads, " threads");
+    CHECK_MESSAGE(mallinfo2().uordblks == bytes, threads, " threads");
+  }
+  const long before = allocations;
+  delete new int(1);
+  CHECK(allocations == before + 1);  // it does count
+}
+
+// In MiB, from the kernel.
+double status_of(const std::string& key) {
+  std::ifstream file("/proc/self/status");
+  std::string word;
+  while (file >> word) {
+    double kib = 0;
+    if (word == key + ":" && file >> kib) return kib / 1024;
+  }
+  return 0;
+}
+
+const bool memory_registered = [] {
+  child_tasks()["memory"] = [] {
+    const AttentionTensors t({1, 4, 2, 16384, 16384, 64, 64}, 1);
+    const double before = status_of("VmRSS");
+    t.run(causal(0));
+    return print(std::to_string(status_of("VmHWM") - before));
+  };
+  return true;
+}();
+
+TEST_CASE("causal attention at L = 16384 needs at most 64 MiB beyond inputs and outputs") {
+  if (slow_isa() || !can_start_children()) return;
+  const ChildResult child = run_child("memory");
+  const double mib = std::atof(child.output.c_str());
+  MESSAGE("attention, 4 heads, L = 16384: ", mib, " MiB beyond inputs and outputs");
+  CHECK(child.status == 0);
+  CHECK(mib > 0);
+  CHECK(mib <= 64);
+}
+#endif
+
+}  // namespace
+}  // namespace headlane::test

@@ -1,0 +1,141 @@
+// Calls from several threads at once and from the caller's own parallel region: the same bits as a call alone. Also what
+// a program under a thread sanitizer should run.
+#include "attention_case.hpp"
+#include "scope.hpp"
+
+#include <headlane/headlane.hpp>
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <iterator>
+#include <thread>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+namespace headlane::test {
+namespace {
+
+// One problem per operation, with results of its own.
+struct Problem {
+  explicit Problem(std::uint64_t seed = 1)
+      : random(seed),
+        a(random_tensor<2>({60, 600}, random)),
+        b(random_tensor<2>({600, 90}, random)),
+        c({60, 90}),
+        y({60, 600}),
+        t({1, 4, 2, 60, 600, 32, 32}, seed) {}
+
+  void run() const {
+    gemm(a.view, b.view, c.view);
+    softmax(a.view, y.view);
+    t.run(causal(540));
+  }
+
+  [[nodiscard]] index differences(const Problem& other) const {
+    return different_bits(c.view, other.c.view) + different_bits(y.view, other.y.view) +
+           different_bits(t.out.view, other.t.out.view) + different_bits(t.lse.view, other.t.lse.view);
+  }
+
+  Random random;
+  Tensor<2> a, b, c, y;
+  AttentionTensors t;
+};
+
+constexpr int rounds = 5;
+
+// `callers` problems of one size and different data, each with its result when computed alone.
+struct Callers {
+  explicit Callers(int callers) {
+    for (int i = 0; i < callers; ++i) {
+      alone.emplace_back(static_cast<std::uint64_t>(i));
+      alone.back().run();
+      shared.emplace_back(static_cast<std::uint64_t>(i));
+    }
+    differing.assign(static_cast<std::size_t>(callers), 0);
+  }
+  void work(int caller) {
+    const auto at = static_cast<std::size_t>(caller);
+    for (int round = 0; round < rounds; ++round) {
+      shared[at].run();
+      differing[at] += shared[at].differences(alone[at]);
+    }
+  }
+  void check() const {
+    for (std::size_t i = 0; i < differing.size(); ++i) {
+      CHECK_MESSAGE(differing[i] == 0, "caller ", i, ", isa ", isa());
+      CHECK(shared[i].differences(alone[i]) == 0);
+    }
+  }
+  std::vector<Problem> alone, shared;
+  std::vector<index> differing;
+};
+
+TEST_CASE("several std::threads call at once, each with 1 and with 2 threads of its own") {
+  for (const int own : {1, 2}) {
+    const ThreadsScope team(own);
+    Callers callers(4);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) threads.emplace_back([&callers, i] { callers.work(i); });
+    for (std::thread& thread : threads) thread.join();
+    callers.check();
+  }
+}
+
+TEST_CASE("threads that come and go") {
+  Callers callers(1);
+  for (int i = 0; i < 20; ++i) std::thread([&callers] { callers.work(0); }).join();
+  callers.check();
+}
+
+#ifdef _OPENMP
+TEST_CASE("called from inside the caller's own parallel region") {
+  const ThreadsScope team(4);
+  for (const int outer : {1, 2, 3, 7}) {
+    Callers callers(outer);
+#pragma omp parallel num_threads(outer)
+    callers.work(omp_get_thread_num());
+    callers.check();
+  }
+}
+
+index threads_of_process() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+}
+
+TEST_CASE("a call inside a parallel region starts no threads") {
+  const ThreadsScope team(4);
+  omp_set_max_active_levels(2);  // nested regions would be possible
+  const Problem problem;
+  index before = 0, after = 0;
+#pragma omp parallel num_threads(2)
+  {
+#pragma omp master
+    {
+      before = threads_of_process();
+      problem.run();
+      after = threads_of_process();
+    }
+#pragma omp barrier
+  }
+  omp_set_max_active_levels(1);
+  CHECK(before >= 2);
+  CHECK(after == before);
+}
+#endif
+
+TEST_CASE("more threads than work, and changing numbers of threads") {
+  const Problem alone;
+  alone.run();
+  for (const int threads : {16, 1, 7, 2, 64, 3}) {
+    const ThreadsScope team(threads);
+    const Problem problem;
+    problem.run();
+    CHECK_MESSAGE(problem.differences(alone) == 0, threads, " threads");
+  }
+}
+
+}  // namespace
+}  // namespace headlane::test

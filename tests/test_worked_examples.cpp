@@ -1,0 +1,109 @@
+// The worked examples A, B and C of the tutorials that the project was started from, to the printed digits.
+#include "attention_case.hpp"
+#include "tolerance.hpp"
+
+#include <headlane/attention.hpp>
+#include <headlane/gemm.hpp>
+
+namespace headlane::test {
+namespace {
+
+template <index Rows, index Columns>
+struct Matrix {
+  std::array<float, static_cast<std::size_t>(Rows * Columns)> values{};
+  View<float, 2> view() { return {values.data(), {Rows, Columns}}; }
+  View<float, 4> as_head() { return {values.data(), {1, 1, Rows, Columns}}; }
+};
+
+template <index Rows, index Columns>
+void check_exact(Matrix<Rows, Columns> actual, const Matrix<Rows, Columns>& expected) {
+  for (std::size_t i = 0; i < expected.values.size(); ++i) CHECK(actual.values[i] == expected.values[i]);
+}
+
+// Half a unit of the eighth printed decimal, and the four roundings of a float that a short computation may cost.
+template <std::size_t Size>
+void check_printed(const float* actual, const std::array<double, Size>& printed, const char* what) {
+  Comparison comparison("worked examples", what, 0, Comparison::Kind::special);
+  for (std::size_t i = 0; i < Size; ++i) {
+    comparison.add({static_cast<index>(i)}, actual[i], printed[i], 0.5e-8 + 4 * unit * std::abs(printed[i]));
+  }
+  comparison.finish();
+}
+
+TEST_CASE("worked example A: self-attention, 3 inputs, d_model 4, d_k 3, unscaled") {
+  Matrix<3, 4> x{{1, 0, 1, 0, 0, 2, 0, 2, 1, 1, 1, 1}};
+  Matrix<4, 3> w_q{{1, 0, 1, 1, 0, 0, 0, 0, 1, 0, 1, 1}}, w_k{{0, 0, 1, 1, 1, 0, 0, 1, 0, 1, 1, 0}};
+  Matrix<4, 3> w_v{{0, 2, 0, 0, 3, 0, 1, 0, 3, 1, 1, 0}};
+  Matrix<3, 3> q, k, v, scores, weights, out;
+  gemm(x.view(), w_q.view(), q.view());
+  gemm(x.view(), w_k.view(), k.view());
+  gemm(x.view(), w_v.view(), v.view());
+  check_exact(q, {{1, 0, 2, 2, 2, 2, 2, 1, 3}});
+  check_exact(k, {{0, 1, 1, 4, 4, 0, 2, 3, 1}});
+  check_exact(v, {{1, 2, 3, 2, 8, 0, 2, 6, 3}});
+
+  gemm(q.view(), k.view().transposed(), scores.view());
+  check_exact(scores, {{2, 4, 4, 4, 16, 12, 4, 12, 10}});
+  softmax(scores.view(), weights.view());
+  check_printed<9>(weights.values.data(),
+                   {0.0633789383, 0.468310531, 0.468310531, 6.03366485e-06, 0.982007865, 0.0179861014, 2.95387223e-04,
+                    0.880536902, 0.119167711},
+                   "A, weights");
+  const std::array<double, 9> terms{0.06337894, 0.12675788, 0.19013681, 0.93662106, 3.74648425,
+                                    0,          0.93662106, 2.80986319, 1.40493159};
+  std::array<float, 9> products{};
+  for (std::size_t j = 0; j < 3; ++j) {
+    for (std::size_t d = 0; d < 3; ++d) products[3 * j + d] = weights.values[j] * v.values[3 * j + d];
+  }
+  check_printed(products.data(), terms, "A, row 1 term by term");
+
+  const std::array<double, 9> printed{1.93662106, 6.68310531, 1.59506841, 1.99999397, 7.96399160,
+                                      0.05397641, 1.99970461, 7.75989225, 0.35838929};
+  gemm(weights.view(), v.view(), out.view());
+  check_printed(out.values.data(), printed, "A, output by gemm and softmax");
+  attention(q.as_head(), k.as_head(), v.as_head(), out.as_head(), scaled(1));
+  check_printed(out.values.data(), printed, "A, output by attention");
+}
+
+TEST_CASE("worked example B: general attention, 4 words of dimension 3, scaled") {
+  Matrix<4, 3> words{{1, 0, 0, 0, 1, 0, 1, 1, 0, 0, 0, 1}};
+  Matrix<3, 3> w_q{{2, 0, 2, 2, 0, 0, 2, 1, 2}}, w_k{{2, 2, 2, 0, 2, 1, 0, 1, 1}}, w_v{{1, 1, 0, 0, 1, 1, 0, 0, 0}};
+  Matrix<4, 3> q, k, v, out;
+  gemm(words.view(), w_q.view(), q.view());
+  gemm(words.view(), w_k.view(), k.view());
+  gemm(words.view(), w_v.view(), v.view());
+  Matrix<4, 4> scores, weights;
+  gemm(q.view(), k.view().transposed(), scores.view());
+  check_exact(scores, {{8, 2, 10, 2, 4, 0, 4, 0, 12, 2, 14, 2, 10, 4, 14, 3}});
+  softmax(scores.view(), weights.view(), {.scale = static_cast<float>(1 / std::sqrt(3.0))});
+  check_printed<4>(weights.values.data(), {0.23608986, 0.00738988, 0.74913039, 0.00738988}, "B, weights of row 1");
+
+  const std::array<double, 12> printed{0.98522025, 1.74174051, 0.75652026, 0.90965265, 1.40965265, 0.5,
+                                       0.99851226, 1.75849334, 0.75998108, 0.99560386, 1.90407309, 0.90846923};
+  attention(q.as_head(), k.as_head(), v.as_head(), out.as_head());
+  check_printed(out.values.data(), printed, "B, output by attention");
+  gemm(weights.view(), v.view(), out.view());
+  check_printed(out.values.data(), printed, "B, output by gemm and softmax");
+}
+
+TEST_CASE("worked example C: eight heads of 64 side by side in [L, 512]") {
+  constexpr index length = 20, heads = 8, dim = 64, width = heads * dim;
+  Random random(1);
+  const Tensor<2> q = random_tensor<2>({length, width}, random), k = random_tensor<2>({length, width}, random);
+  const Tensor<2> v = random_tensor<2>({length, width}, random), out({length, width});
+  multi_head_attention(q.view, k.view, v.view, out.view, heads);
+  for (index h = 0; h < heads; ++h) {
+    // Head h alone, from copies of its columns.
+    Tensor<4> head_q({1, 1, length, dim}), head_k({1, 1, length, dim}), head_v({1, 1, length, dim});
+    const Tensor<4> head_out({1, 1, length, dim});
+    const auto columns = [&](const Tensor<2>& t) { return t.view.slice(1, dim * h, dim * h + dim); };
+    copy<2>(columns(q), head_q.view.select(0, 0).select(0, 0));
+    copy<2>(columns(k), head_k.view.select(0, 0).select(0, 0));
+    copy<2>(columns(v), head_v.view.select(0, 0).select(0, 0));
+    attention(head_q.view, head_k.view, head_v.view, head_out.view);
+    CHECK(different_bits(columns(out), head_out.view.select(0, 0).select(0, 0)) == 0);
+  }
+}
+
+}  // namespace
+}  // namespace headlane::test
