@@ -15,15 +15,6 @@ bool is_empty(const Operand& operand) {
   return std::any_of(operand.shape, operand.shape + operand.rank, [](index size) { return size == 0; });
 }
 
-std::string shape_text(const Operand& operand) {
-  std::string text = "[";
-  for (int axis = 0; axis < operand.rank; ++axis) {
-    if (axis > 0) text += ", ";
-    text += std::to_string(operand.shape[axis]);
-  }
-  return text + "]";
-}
-
 /// The lowest and the highest element, relative to data, in elements. Throws if they cannot be addressed.
 struct Span {
   index low = 0, high = 0;
@@ -43,7 +34,7 @@ Span span_of(const Operand& operand) {
   }
   const index limit = most / static_cast<index>(operand.element_size) / 2;
   require(fits && count <= limit && span.high <= limit && span.low >= -limit, operand.function, ": ", operand.name, " of shape ",
-          shape_text(operand), " does not fit into memory: at most ", limit, " elements can be addressed");
+          operand, " does not fit into memory: at most ", limit, " elements can be addressed");
   return span;
 }
 
@@ -89,17 +80,30 @@ bool interleave(const Operand& a, const Operand& b) {
 
 }  // namespace
 
+void append(std::string& message, std::string_view text) { message += text; }
+
+void append(std::string& message, index number) { message += std::to_string(number); }
+
+void append(std::string& message, const Operand& operand) {
+  message += "[";
+  for (int axis = 0; axis < operand.rank; ++axis) {
+    if (axis > 0) message += ", ";
+    message += std::to_string(operand.shape[axis]);
+  }
+  message += "]";
+}
+
 void check_operand(const Operand& operand) {
   for (int axis = 0; axis < operand.rank; ++axis)
-    require(operand.shape[axis] >= 0, operand.function, ": ", operand.name, " has shape ", shape_text(operand), ", axis ", axis,
+    require(operand.shape[axis] >= 0, operand.function, ": ", operand.name, " has shape ", operand, ", axis ", axis,
             " is negative: ", operand.shape[axis]);
   if (is_empty(operand)) return;
   span_of(operand);
-  require(operand.data != nullptr, operand.function, ": ", operand.name, " has shape ", shape_text(operand),
+  require(operand.data != nullptr, operand.function, ": ", operand.name, " has shape ", operand,
           " and no data (null)");
   const std::uintptr_t excess = reinterpret_cast<std::uintptr_t>(operand.data) % operand.element_size;
-  require(excess == 0, operand.function, ": ", operand.name, " is at an address that is ", excess, " modulo ",
-          operand.element_size);
+  require(excess == 0, operand.function, ": ", operand.name, " is misaligned: its address is ", static_cast<index>(excess),
+          " modulo ", static_cast<index>(operand.element_size));
 }
 
 void check_output(const Operand& operand) {
@@ -116,7 +120,7 @@ void check_output(const Operand& operand) {
   for (int i = 0; i < operand.rank; ++i) {
     const int axis = axes[static_cast<std::size_t>(i)];
     if (operand.shape[axis] == 1) continue;
-    require(step(axis) > reach, operand.function, ": ", operand.name, " of shape ", shape_text(operand),
+    require(step(axis) > reach, operand.function, ": ", operand.name, " of shape ", operand,
             " overlaps itself: axis ", axis, " has stride ", operand.strides[axis], ", the axes within it span ", reach + 1,
             " elements");
     reach += (operand.shape[axis] - 1) * step(axis);
@@ -127,8 +131,8 @@ void check_no_overlap(const Operand& output, const Operand& input) {
   if (is_empty(output) || is_empty(input)) return;
   const Range written = range_of(output), read = range_of(input);
   if (written.end <= read.first || read.end <= written.first) return;
-  require(interleave(output, input), output.function, ": ", output.name, " of shape ", shape_text(output), " overlaps ",
-          input.name, " of shape ", shape_text(input));
+  require(interleave(output, input), output.function, ": ", output.name, " of shape ", output, " overlaps ",
+          input.name, " of shape ", input);
 }
 
 void check_same(const Operand& first, int a, const char* what_a, const Operand& second, int b, const char* what_b) {

@@ -5,6 +5,7 @@
 #include <headlane/view.hpp>
 
 #include <cstddef>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -31,16 +32,17 @@ Operand operand(const char* function, const char* name, const AnyView<T>& view) 
   return {function, name, view.data, view.rank, view.shape.data(), view.strides.data(), sizeof(T)};
 }
 
-/// Throws unless `condition`; the parts (text and numbers) are joined to the message only then.
+/// Appends a part of a message: text, a number, or the shape of an operand.
+void append(std::string& message, std::string_view text);
+void append(std::string& message, index number);
+void append(std::string& message, const Operand& operand);
+
+/// Throws unless `condition`; the parts are joined to the message only then.
 template <class... Parts>
 void require(bool condition, const Parts&... parts) {
   if (condition) return;
   std::string message;
-  const auto add = [&message](const auto& part) {
-    if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(part)>>) message += std::to_string(part);
-    else message += std::string_view(part);
-  };
-  (add(parts), ...);
+  (append(message, parts), ...);
   throw std::invalid_argument(message);
 }
 
