@@ -3,7 +3,7 @@
 // contributes does not depend on the blocks before it.
 #pragma once
 
-#include "kernels/exp.hpp"
+#include "kernels/softmax_row.hpp"
 #include "kernels/tile.hpp"
 
 namespace headlane::kernels {
@@ -71,22 +71,14 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, index row, const S
 
 /// Replaces the first n scores of a row by exp(score - largest), and gives their sum. The rest of the last 16 become 0.
 template <class Arch>
-HEADLANE_INLINE float exponentials(float* scores, index n, float largest) {
+HEADLANE_INLINE float score_exponentials(float* scores, index n, float largest) {
   using V = Lanes<Arch>;
   const V m = V::broadcast(largest == -__builtin_inff() ? 0.0f : largest);  // not -inf - -inf, which is NaN
-  V sum = V::zero();
-  index j = 0;
-  for (; j + lanes <= n; j += lanes) {
-    const V p = exp_nonpositive(V::load(scores + j) - m);
-    p.store(scores + j);
-    sum = sum + p;
-  }
-  if (j < n) {
-    const V p = exp_nonpositive(V::load(scores + j).first(n - j, V::broadcast(-__builtin_inff())) - m);
-    p.store(scores + j);
-    sum = sum + p;
-  }
-  return sum.reduce_add();
+  const V minus_inf = V::broadcast(-__builtin_inff());
+  const auto load = [&](index j, index count) {
+    return count >= lanes ? V::load(scores + j) : V::load(scores + j).first(count, minus_inf);
+  };
+  return exponentials<Arch>(n, m, load, [&](index j, const V& p, index) { p.store(scores + j); });
 }
 
 /// How the state and the block's part are weighted: state = keep · state + add · part.
@@ -163,7 +155,7 @@ HEADLANE_INLINE void attention_tile(const AttentionBlock& block, index row) {
   alignas(64) Weights weights;
   tile_scores<Arch, Rows>(block, row, seen, largest);
   for (int i = 0; i < Rows; ++i)
-    sums[i] = exponentials<Arch>(block.scores + i * row_stride, block.seen[row + i], largest[i]);
+    sums[i] = score_exponentials<Arch>(block.scores + i * row_stride, block.seen[row + i], largest[i]);
   merge_sums<Arch, Rows>(block, row, largest, sums, weights);
   for_each_column_tile<Arch, Rows>(block.value_dim, [&](index column, auto vectors) {
     value_tile<Arch, Rows, vectors.value>(block, row, column, seen, weights);

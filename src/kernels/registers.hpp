@@ -24,12 +24,6 @@ HEADLANE_INLINE typename R::Float scale_in_two(typename R::Float x, typename R::
   const auto n = shifted - 0x4b400000, half = n >> 1;
   return x * R::as_float((half + 127) << 23) * R::as_float((n - half + 127) << 23);
 }
-/// The same for n <= 0: 2^(n + 64) is normal, and what is above the low 9 bits is shifted out.
-template <class R>
-HEADLANE_INLINE typename R::Float scale_low(typename R::Float x, typename R::Int shifted) {
-  return x * R::as_float((shifted + (127 + 64)) << 23) * typename R::Float(0x1p-64f);
-}
-
 /// What all xsimd registers have in common.
 template <class Arch>
 struct XsimdRegister {
@@ -51,7 +45,6 @@ struct XsimdRegister {
   static HEADLANE_INLINE Float as_float(Int x) { return xsimd::bitwise_cast<float>(x); }
   static HEADLANE_INLINE Float to_float(Int x) { return xsimd::to_float(x); }
   static HEADLANE_INLINE Float scale(Float x, Float, Int shifted) { return scale_in_two<XsimdRegister>(x, shifted); }
-  static HEADLANE_INLINE Float scale_down(Float x, Float, Int shifted) { return scale_low<XsimdRegister>(x, shifted); }
   static HEADLANE_INLINE void transpose(Float (&rows)[width]) { xsimd::transpose(rows, rows + width); }
 };
 
@@ -71,7 +64,6 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
   static HEADLANE_INLINE Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
   static HEADLANE_INLINE Float min(Float a, Float b) { return _mm512_min_ps(a, b); }
   static HEADLANE_INLINE Float scale(Float x, Float n, Int) { return _mm512_scalef_ps(x, n); }
-  static HEADLANE_INLINE Float scale_down(Float x, Float n, Int) { return _mm512_scalef_ps(x, n); }
 
   /// Lane i + N in lane i.
   template <int N>
@@ -185,7 +177,6 @@ struct PlainRegister {
   static HEADLANE_INLINE float as_float(Int x) { return __builtin_bit_cast(float, x); }
   static HEADLANE_INLINE float to_float(Int x) { return static_cast<float>(x); }
   static HEADLANE_INLINE float scale(float x, float, Int shifted) { return scale_in_two<PlainRegister>(x, shifted); }
-  static HEADLANE_INLINE float scale_down(float x, float, Int shifted) { return scale_low<PlainRegister>(x, shifted); }
   static HEADLANE_INLINE void transpose(float (&)[1]) {}
   template <int N>
   static HEADLANE_INLINE float rotated(float x) {
