@@ -33,14 +33,28 @@ bool same_elements(const AnyView<const float>& x, const AnyView<float>& y) {
   return same;
 }
 
-/// One row; if its elements are not contiguous, by way of a copy.
-void softmax_row(const kernels::KernelTable& kernel, const float* x, index x_step, float* y, index y_step, index n,
-                 const SoftmaxOptions& options) {
-  if (x_step == 1 && y_step == 1) return kernel.softmax_row({x, y, n, options.scale, options.log});
-  float* copy = scratch(Purpose::block, n);
-  for (index i = 0; i < n; ++i) copy[i] = x[i * x_step];
-  kernel.softmax_row({copy, copy, n, options.scale, options.log});
-  for (index i = 0; i < n; ++i) y[i * y_step] = copy[i];
+/// Rows first … end-1, as many at a time as lie one step apart.
+void softmax_rows(const kernels::KernelTable& kernel, const AnyView<const float>& x, const AnyView<float>& y, index first,
+                  index end, const SoftmaxOptions& options) {
+  const auto last = static_cast<std::size_t>(x.rank - 1);
+  const index n = x.shape[last], x_column = x.strides[last], y_column = y.strides[last];
+  const index run = x.rank > 1 ? x.shape[last - 1] : 1;  // rows that are one step apart
+  for (index row = first; row < end;) {
+    const float* from = row_start(x, row);
+    float* to = row_start(y, row);
+    if (x_column == 1 && y_column == 1) {
+      const index rows = std::min(end - row, run - row % run);
+      const index x_step = x.rank > 1 ? x.strides[last - 1] : 0, y_step = x.rank > 1 ? y.strides[last - 1] : 0;
+      kernel.softmax_rows({from, to, x_step, y_step, rows, n, options.scale, options.log});
+      row += rows;
+    } else {  // elements that are not neighbours go through a copy
+      float* copy = scratch(Purpose::block, n);
+      for (index i = 0; i < n; ++i) copy[i] = from[i * x_column];
+      kernel.softmax_rows({copy, copy, 0, 0, 1, n, options.scale, options.log});
+      for (index i = 0; i < n; ++i) to[i * y_column] = copy[i];
+      ++row;
+    }
+  }
 }
 
 }  // namespace
@@ -65,8 +79,7 @@ void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& opt
   const int threads = useful_threads(flops_per_element * static_cast<double>(n) * static_cast<double>(rows));
   const index tasks = threads == 1 ? 1 : std::min<index>(rows, 8 * threads);
   parallel_for(tasks, threads, [&](index task) {
-    for (index row = task * rows / tasks; row < (task + 1) * rows / tasks; ++row)
-      softmax_row(kernel, row_start(x, row), x.strides[last], row_start(y, row), y.strides[last], n, options);
+    softmax_rows(kernel, x, y, task * rows / tasks, (task + 1) * rows / tasks, options);
   });
 }
 

@@ -76,9 +76,9 @@ HEADLANE_INLINE float score_exponentials(float* scores, index n, float largest) 
   const V m = V::broadcast(largest == -__builtin_inff() ? 0.0f : largest);  // not -inf - -inf, which is NaN
   const V minus_inf = V::broadcast(-__builtin_inff());
   const auto load = [&](index j, index count) {
-    return count >= lanes ? V::load(scores + j) : V::load(scores + j).first(count, minus_inf);
+    return (count >= lanes ? V::load(scores + j) : V::load(scores + j).first(count, minus_inf)) - m;
   };
-  return exponentials<Arch>(n, m, load, [&](index j, const V& p, index) { p.store(scores + j); });
+  return exponentials<Arch>(n, load, [&](index j, const V& p, index) { p.store(scores + j); });
 }
 
 /// How the state and the block's part are weighted: state = keep · state + add · part.

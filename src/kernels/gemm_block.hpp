@@ -31,14 +31,26 @@ HEADLANE_INLINE void gemm_tile(const GemmBlock& block, index row, index column) 
     }
 }
 
-/// Strips of rows outermost: a strip (12 × 512 floats, 24 KiB) stays in the L1 while the panels stream past it from the L2,
-/// 128 bytes for every 12 × 32 fmas.
+/// Rows of a strip: with 512 columns 24 KiB, so that it stays in the L1 while the panels stream past it from the L2, 128 bytes
+/// for every 12 × 32 fmas. A smaller tile goes over a panel several times while it is in the L1.
+inline constexpr index strip_rows = 12;
+
 template <class Arch>
 void gemm_block(const GemmBlock& block) noexcept {
-  for_each_row_tile<Arch>(block.m, [&](index row, auto rows) {
-    for_each_column_tile<Arch, rows.value>(block.n, [&](index column, auto vectors) {
-      gemm_tile<Arch, rows.value, vectors.value>(block, row, column);
-    });
+  constexpr int per_panel = Tile<Arch>::vectors;
+  for_each_part(block.m, strip_rows, [&](index strip, index rows) {
+    if (rows <= Tile<Arch>::rows) {
+      with_rows<Tile<Arch>::rows>(rows, [&](auto height) {
+        for_each_column_tile<Arch, height.value>(block.n, [&](index column, auto vectors) {
+          gemm_tile<Arch, height.value, vectors.value>(block, strip, column);
+        });
+      });
+    } else {
+      for (index column = 0; column < block.n; column += panel_columns<Arch>)
+        for_each_row_tile<Arch>(rows, [&](index row, auto height) {
+          gemm_tile<Arch, height.value, per_panel>(block, strip + row, column);
+        });
+    }
   });
 }
 

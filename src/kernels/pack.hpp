@@ -9,30 +9,36 @@ namespace {
 
 /// to[c, r] = scale · from[r, c] for r < rows, c < columns (both <= 16); what lies beyond them in the 16 × 16 of `to` is
 /// zero for r and untouched for c. Both have inner stride 1.
-template <class Arch>
-HEADLANE_INLINE void transpose_16(const float* from, index from_step, index rows, index columns, float scale, float* to,
-                                  index to_step) {
+template <class Arch, bool Whole>
+HEADLANE_INLINE void transpose_part(const float* from, index from_step, index rows, index columns, float scale, float* to,
+                                    index to_step) {
   using R = Register<Arch>;
   using Float = typename R::Float;
   constexpr int width = R::width;
   const Float factor(scale);
-  for (index column = 0; column < columns; column += width) {
+  for (index column = 0; column < (Whole ? lanes : columns); column += width) {
     for (index row = 0; row < lanes; row += width) {
       Float square[width];
 #pragma GCC unroll 16
       for (int i = 0; i < width; ++i) {
         square[i] = Float(0.0f);
-        if (row + i >= rows) continue;
-        const float* source = from + (row + i) * from_step + column;
-        square[i] = columns - column >= width ? R::load(source) : R::load_some(source, columns - column, 0.0f);
-        square[i] = square[i] * factor;
+        if (Whole) square[i] = R::load(from + (row + i) * from_step + column) * factor;
+        else if (row + i < rows)
+          square[i] = R::load_some(from + (row + i) * from_step + column, columns - column, 0.0f) * factor;
       }
       R::transpose(square);
 #pragma GCC unroll 16
       for (int i = 0; i < width; ++i)
-        if (column + i < columns) R::store(to + (column + i) * to_step + row, square[i]);
+        if (Whole || column + i < columns) R::store(to + (column + i) * to_step + row, square[i]);
     }
   }
+}
+
+template <class Arch>
+HEADLANE_INLINE void transpose_16(const float* from, index from_step, index rows, index columns, float scale, float* to,
+                                  index to_step) {
+  if (rows >= lanes && columns >= lanes) transpose_part<Arch, true>(from, from_step, rows, columns, scale, to, to_step);
+  else transpose_part<Arch, false>(from, from_step, rows, columns, scale, to, to_step);
 }
 
 /// to[r, 0 … 16) = scale · from[r, 0 … count), zeros after them, for one row of any column step.

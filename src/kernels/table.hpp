@@ -39,10 +39,12 @@ struct GemmBlock {
   float alpha, beta;            ///< beta 0: c is not read
 };
 
-struct SoftmaxRow {
+/// Rows of n elements with stride 1.
+struct SoftmaxRows {
   const float* x;
   float* y;                     ///< may be x
-  index n;
+  index x_step, y_step;         ///< from row to row
+  index rows, n;
   float scale;
   bool log;
 };
@@ -87,7 +89,7 @@ struct KernelTable {
   /// Copies rows × columns to panels [panel][row][panel_columns], the last one padded with zeros.
   void (*pack_panels)(const Source& source, float* packed) noexcept;
   void (*gemm_block)(const GemmBlock& block) noexcept;
-  void (*softmax_row)(const SoftmaxRow& row) noexcept;
+  void (*softmax_rows)(const SoftmaxRows& rows) noexcept;
   void (*attention_block)(const AttentionBlock& block) noexcept;
   /// out = state.out / state.sum, lse = state.max + log(state.sum); 0 and -inf for a row that saw no key.
   void (*attention_finish)(const AttentionState& state, const AttentionOutput& output) noexcept;
