@@ -72,22 +72,24 @@ void pack_rows(const Source& source, float scale, float* packed) noexcept {
       copy_16<Arch>(data + r * row_step + c * column_step, column_step, columns - c, scale, packed + r * row_stride + c);
 }
 
-/// Panels [panel][row][panel_columns]; the columns that the last one lacks are zeros.
+/// Panels [panel][row][panel_columns]; the columns that the last one lacks are zeros. Some rows at a time go to all panels: a row
+/// is then read as one stream, and its panels are still few enough lines to stay in the L1 until they are full.
 template <class Arch>
 void pack_panels(const Source& source, float* packed) noexcept {
   const auto [data, rows, columns, row_step, column_step] = source;
-  constexpr index width = panel_columns<Arch>;
-  for (index panel = 0; panel < columns; panel += width, packed += rows * width) {
-    for (index c = 0; c < width; c += lanes) {
-      const index count = columns - panel - c;  // of columns here and beyond; none or fewer if not positive
-      const float* from = data + (count > 0 ? (panel + c) * column_step : 0);
-      if (row_step == 1 && column_step != 1) {
-        for (index r = 0; r < rows; r += lanes)
-          transpose_16<Arch>(from + r, column_step, count, rows - r < lanes ? rows - r : lanes, 1.0f,
-                             packed + r * width + c, width);
-      } else {
-        for (index r = 0; r < rows; ++r)
-          copy_16<Arch>(from + r * row_step, column_step, count, 1.0f, packed + r * width + c);
+  constexpr index width = panel_columns<Arch>, rows_at_once = lanes;
+  for (index row = 0; row < rows; row += rows_at_once) {
+    const index height = rows - row < rows_at_once ? rows - row : rows_at_once;
+    float* to = packed + row * width;
+    for (index panel = 0; panel < columns; panel += width, to += rows * width) {
+      for (index c = 0; c < width; c += lanes) {
+        const index count = columns - panel - c;  // of columns here and beyond; none or fewer if not positive
+        const float* from = data + row * row_step + (count > 0 ? (panel + c) * column_step : 0);
+        if (row_step == 1 && column_step != 1) {
+          transpose_16<Arch>(from, column_step, count, height, 1.0f, to + c, width);
+        } else {
+          for (index r = 0; r < height; ++r) copy_16<Arch>(from + r * row_step, column_step, count, 1.0f, to + r * width + c);
+        }
       }
     }
   }
