@@ -27,7 +27,8 @@ Work prepare(const AttentionShape& shape) {
   const headlane::View<const float, 3> k(keys, {shape.batch, shape.kv_length, d_model});
   const headlane::View<const float, 3> v(values, {shape.batch, shape.kv_length, d_model});
   const headlane::View<float, 3> out(data->out.data(), {shape.batch, shape.q_length, d_model});
-  const headlane::AttentionOptions options{.scale = {}, .causal = shape.causal, .causal_offset = 0, .lse = {}};
+  headlane::AttentionOptions options;
+  options.causal = shape.causal;
   Work work{
       .library = [data, q, k, v, out, options] { headlane::multi_head_attention(q, k, v, out, heads, options); },
       .naive = [data, keys, values, shape](

@@ -90,7 +90,7 @@ Figures measure(const bench::Work& work) {
 
 void write(const std::string& file) {
   std::ofstream out(file);
-  out << format << ' ' << headlane::isa() << ' ' << bench::compiler() << '\n' << std::hexfloat;
+  out << format << ' ' << headlane::isa() << " build with " << bench::compiler() << '\n' << std::hexfloat;
   for (const bench::Case& which : all_cases()) {
     bench::status(which.name());
     const Figures figures = measure(which.prepare());
@@ -132,28 +132,38 @@ std::string same_bits(const Figures& a, const Figures& b) {
   return "yes";
 }
 
+void print_row(const std::string& name, const std::vector<std::string>& cells, std::string_view verdict) {
+  constexpr int widths[] = {12, 8, 12, 12, 8, 10};
+  std::string line = pad_right(name, 22);
+  for (std::size_t i = 0; i < cells.size(); ++i) line += pad_left(cells[i], widths[i]);
+  bench::status("");
+  std::printf("%s   %.*s\n", line.c_str(), static_cast<int>(verdict.size()), verdict.data());
+  std::fflush(stdout);
+}
+
+std::string microseconds(const Figures& figures) { return fixed(figures.seconds * 1e6, 1); }
+
+std::string rate(const bench::Case& which, const Figures& figures) {
+  return bench::number(which.amount / figures.seconds * 1e-9);
+}
+
 bool compare_case(const bench::Case& which, const Other& other, const std::vector<std::string_view>& isas) {
   const auto found = other.figures.find(which.name());
   if (found == other.figures.end()) throw std::runtime_error("the file says nothing of " + which.name());
   const Figures& theirs = found->second;
   const bench::Work work = which.prepare();
   bool same = true;
-  std::string name = bench::with_times(which.name());
   for (const std::string_view isa : isas) {
     bench::status(which.name());
     headlane::set_isa(isa);
     const Figures ours = measure(work);
     const std::string verdict = same_bits(ours, theirs);
-    bench::status("");
-    std::printf("%s%s%s%s%s%s%s   %s\n", pad_right(name, 24).c_str(),
-                pad_left(fixed(theirs.seconds * 1e6, 1), 12).c_str(),
-                pad_left(bench::number(which.amount / theirs.seconds * 1e-9), 8).c_str(),
-                pad_left(std::string(isa), 10).c_str(), pad_left(fixed(ours.seconds * 1e6, 1), 12).c_str(),
-                pad_left(bench::number(which.amount / ours.seconds * 1e-9), 8).c_str(),
-                pad_left(fixed(theirs.seconds / ours.seconds, 1) + "×", 9).c_str(), verdict.c_str());
-    std::fflush(stdout);
-    name.clear();
     same &= verdict == "yes";
+    const bool first = isa == isas.front();  // the other build's figures stand only there
+    print_row(first ? bench::with_times(which.name()) : "",
+              {first ? microseconds(theirs) : "", first ? rate(which, theirs) : "", std::string(isa),
+               microseconds(ours), rate(which, ours), fixed(theirs.seconds / ours.seconds, 1) + "×"},
+              verdict);
   }
   return same;
 }
@@ -161,13 +171,10 @@ bool compare_case(const bench::Case& which, const Other& other, const std::vecto
 bool compare(const std::string& file) {
   const Other other = read(file);
   const std::vector<std::string_view> isas = headlane::available_isas();
-  std::printf("%s. 1 thread; medians. Rates: GFLOP/s, softmax 10⁹ elements/s, decode GB/s of keys and values.\n",
+  std::printf("%s, 1 thread; medians. GFLOP/s; softmax: 10⁹ elements/s; decode: GB/s of keys and values.\n",
               bench::cpu_name().c_str());
-  std::printf("First two figures: the other build (%s); then this one (%s).\n\n", other.built.c_str(),
-              bench::compiler().c_str());
-  std::printf("%s%s%s%s%s%s%s   %s\n", pad_right("operation", 24).c_str(), pad_left("µs", 12).c_str(),
-              pad_left("rate", 8).c_str(), pad_left("isa", 10).c_str(), pad_left("µs", 12).c_str(),
-              pad_left("rate", 8).c_str(), pad_left("speed-up", 9).c_str(), "same bits");
+  std::printf("Left: the %s. Right: this build with %s.\n\n", other.built.c_str(), bench::compiler().c_str());
+  print_row("operation", {"µs", "rate", "isa", "µs", "rate", "speed-up"}, "same bits");
   bool same = true;
   for (const bench::Case& which : all_cases()) same &= compare_case(which, other, isas);
   std::puts(same ? "\nThe same bits in every output." : "\nThe outputs differ.");

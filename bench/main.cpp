@@ -111,12 +111,15 @@ std::string memory_line(const Options& options) {
   const auto read = [&](std::size_t bytes) {
     return each_count(options, [&](int threads) { return bench::read_rate(large.data(), bytes, threads); });
   };
+  const auto read_l1 = [&](int threads) {
+    return bench::read_rate(large.data(), (16u << 10) * static_cast<unsigned>(threads), threads);
+  };
   const auto copy = [&](int threads) {
     const std::size_t half = large.bytes() / 2;
     return static_cast<double>(half) / bench::copy_seconds(large.data(), large.data() + 128 * mib, half, threads);
   };
   return "reading 256 MiB " + read(256u << 20) + ", 1 MiB " + read(1u << 20) + ", 16 KiB a thread " +
-         read((16u << 10) * static_cast<unsigned>(options.threads)) + "; copying 128 MiB " + each_count(options, copy);
+         each_count(options, read_l1) + "; copying 128 MiB " + each_count(options, copy);
 }
 
 void print_machine(const Options& options) {
@@ -146,15 +149,12 @@ void print_machine(const Options& options) {
 }
 
 Plan make_plan(const Options& options) {
+  const int usual = options.quick ? 3 : 5;
   Plan plan{.cases = {},
             .kinds = {options.isas.rbegin(), options.isas.rend()},
             .threads = thread_counts(options),
-            .seconds = options.quick     ? 0.01
-                       : options.targets ? 0.03
-                                         : 0.05,
-            .repetitions = options.quick     ? 3
-                           : options.targets ? 9
-                                             : 5};
+            .seconds = options.quick ? 0.01 : 0.04,
+            .repetitions = options.targets ? 9 : usual};
   if (!options.targets) plan.kinds.insert(plan.kinds.begin(), "naive");
   for (const auto& cases : {bench::gemm_cases(), bench::softmax_cases(), bench::attention_cases()}) {
     for (const bench::Case& which : cases) {

@@ -97,7 +97,8 @@ void TableReporter::print_heading(const std::string& op) {
     threads_line += pad_right(pad_left(plural(threads, "thread"), naive_columns + cell_columns), width(kinds));
     kinds_line += kinds;
   }
-  print(threads_line + "\n" + kinds_line);
+  print(threads_line);
+  print(kinds_line);
 }
 
 void TableReporter::print_line() {

@@ -40,10 +40,13 @@ inline std::string number(double value) {
 
 inline std::string percent(double share) { return fixed(100 * share, 0) + "%"; }
 
-/// "512x64" as 512×64.
+/// "softmax/512x64" as softmax/512×64.
 inline std::string with_times(std::string_view text) {
   std::string result;
-  for (const char c : text) result += c == 'x' ? std::string("×") : std::string(1, c);
+  for (const char c : text) {
+    const bool times = c == 'x' && !result.empty() && result.back() >= '0' && result.back() <= '9';
+    result += times ? std::string("×") : std::string(1, c);
+  }
   return result;
 }
 

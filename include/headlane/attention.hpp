@@ -9,13 +9,13 @@ namespace headlane {
 
 struct AttentionOptions {
   /// Multiplies the scores; 1 / sqrt(head_dim) if absent.
-  std::optional<float> scale;
+  std::optional<float> scale = std::nullopt;
   /// Key j is seen by query i only if j <= i + causal_offset.
   bool causal = false;
   /// Position of the first query on the key axis: the number of cached keys when decoding; negative is allowed.
   index causal_offset = 0;
   /// If data is not null: [batch, q_heads, q_length], any strides; receives log Σ_j exp(score_j), natural logarithm.
-  View<float, 3> lse;
+  View<float, 3> lse = {};
 };
 
 /// out = softmax(scale · q · kᵀ) · v, for each batch and head.
@@ -29,7 +29,7 @@ struct AttentionOptions {
 ///   gives NaN, one of -inf a probability of 0.
 /// Aliasing: inputs may overlap each other; out and lse must overlap nothing.
 /// Arithmetic: q · scale is rounded first; each score is an fma chain over head_dim from 0. Keys lie on a grid of 512:
-///   each block gives its own maximum, exponentials, sum (as in softmax) and P·V (an fma chain over keys), and blocks merge in
+///   each block gives its own maximum, exponentials and sum (as in softmax) and P·V (an fma chain over keys), and blocks merge in
 ///   order. The same bits for every instruction set, number of threads, stride, batch, and split of the queries.
 /// Error, u = 2^-24, D = head_dim, B = ceil(kv_length / 512), S = the largest over the row of Σ|q||k| · |scale|:
 ///   |out - exact| <= (2·(D + 3)·S + 4·max|score| + min(kv_length, 512) + 3·B + 24) · u · Σ_j p_j |v_j|, plus underflow.

@@ -17,8 +17,9 @@ struct SoftmaxOptions {
 /// Aliasing: y may be x itself (the same data and strides); any other overlap is an error.
 /// Special values, row by row, as in NumPy and PyTorch: a NaN or a +inf, or a row of -inf only, gives a row of NaN; an
 ///   element of -inf beside others gives 0 (log: -inf).
-/// Arithmetic: element j goes to lane j mod 16, the 16 partial sums fold 16 → 8 → 4 → 2 → 1; exp as in exp.hpp (at most
-///   1 ULP). The same bits for every instruction set, number of threads and stride.
+/// Arithmetic: s_j - max s is one fma; exp is at most 1 ULP off, and 0 below -87.68, where it is smaller than any normal
+///   number; element j goes to lane j mod 16, the 16 partial sums fold 16 → 8 → 4 → 2 → 1. The same bits for every
+///   instruction set, number of threads and stride.
 /// Error, n the row length, u = 2^-24: relative error of y at most (2·|s_j - max s| + ceil(n / 16) + 14) · u while y is
 ///   normal; absolute with `log`: (2·|s_j - max s| + |y| + ceil(n / 16) + 14) · u.
 /// Source: Milakov and Gimelshein 2018 review the three-pass form used here.
