@@ -4,9 +4,6 @@
 
 #include <headlane/view.hpp>
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -14,8 +11,12 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <stdexcept>
 #include <utility>
 #include <vector>
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace headlane::test {
 
@@ -80,9 +81,9 @@ enum class Order {
 struct Layout {
   const char* name = "dense";
   Order order = Order::rows;
-  index step = 1;         ///< stride of the innermost axis
-  index padding = 0;      ///< floats between rows that belong to nobody
-  bool reversed = false;  ///< all strides negative
+  index step = 1;          ///< stride of the innermost axis
+  index padding = 0;       ///< floats between rows that belong to nobody
+  bool reversed = false;   ///< all strides negative
   index misalignment = 0;  ///< floats past a cache line
 };
 
@@ -141,8 +142,8 @@ void fill_integers(const View<float, Rank>& view, Random& random, index limit) {
 
 template <int Rank>
 void copy(const View<const float, Rank>& from, const View<float, Rank>& to) {
-  for_each_position(from.shape,
-                    [&](const auto& at) { to.data[offset_of(at, to.strides)] = from.data[offset_of(at, from.strides)]; });
+  for_each_position(
+      from.shape, [&](const auto& at) { to.data[offset_of(at, to.strides)] = from.data[offset_of(at, from.strides)]; });
 }
 
 /// The elements in row-major order.
@@ -247,6 +248,7 @@ class GuardedBuffer {
 
   /// The first of `size` floats, `gap` floats from the forbidden page before or after them; the rest is sentinels.
   float* place(index size, index gap, Place where) {
+    if (size + gap > capacity()) throw std::length_error("GuardedBuffer: too small");
     begin_ = where == Place::start ? gap : capacity() - size - gap;
     end_ = begin_ + size;
     std::fill_n(floats(), capacity(), std::bit_cast<float>(sentinel_bits));

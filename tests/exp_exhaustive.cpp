@@ -80,6 +80,7 @@ void measure(const char* name, Kernel kernel, Exact exact) {
               std::string(isa()).c_str(), name, total.worst, static_cast<double>(total.at),
               static_cast<unsigned long long>(total.wrongly_rounded), static_cast<unsigned long long>(hash.value()),
               seconds.count());
+  std::fflush(stdout);
 }
 
 }  // namespace

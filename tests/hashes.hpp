@@ -11,7 +11,35 @@ struct CheckedHash {
 };
 
 inline constexpr CheckedHash checked_hashes[] = {
-    {"", 0},
+    {"gemm 1 1 1", 0x0c1437d4329711f5u},
+    {"gemm 1 512 512", 0xde13110ffe42ece6u},
+    {"gemm 13 35 17", 0x0d460b77d7351802u},
+    {"gemm 64 64 64", 0x374bdb4402b23e35u},
+    {"gemm 50 70 513", 0x14e2d3f2bb532059u},
+    {"gemm 33 129 1100", 0x1dc3535e784c3a2cu},
+    {"gemm 33 129 1100 transposed", 0x1dc3535e784c3a2cu},
+    {"gemm 19 21 0", 0x797dc46472ce9659u},
+    {"softmax 5 1", 0x17263910e60ca9f8u},
+    {"softmax 7 37", 0x916e9407ad3c4066u},
+    {"softmax 7 37 scale", 0x77d060b668e012f5u},
+    {"softmax 4 512", 0x2addfc5d4e9054a9u},
+    {"softmax 3 5000", 0xad7973cc6c83faffu},
+    {"softmax 5 100 special", 0xf0e341209b021fffu},
+    {"log_softmax 7 37", 0x69af2ade91222972u},
+    {"log_softmax 3 5000", 0x30253a6c305d7f00u},
+    {"log_softmax 5 100 special", 0x76acf91387700f10u},
+    {"attention 8 heads of 64", 0xf7992cc17454d646u},
+    {"attention 8 heads of 64 causal", 0xb5804434503c2653u},
+    {"attention BSHD", 0x795cdd29a3d8a024u},
+    {"attention grouped", 0x322c5cabe03ed412u},
+    {"attention decode", 0x52d87017d76c6c70u},
+    {"attention blocks", 0x801fbda745ea4291u},
+    {"attention negative offset", 0x5fd14644fdcbea6fu},
+    {"attention head_dim 1", 0x59bb7657e055aac7u},
+    {"attention head_dim 256", 0x401b33fad7a2ca5bu},
+    {"attention scale -2", 0xbc70e95055360280u},
+    {"exp", 0x650a2ac61aff8feau},
+    {"log", 0x049d3835a2720c73u},
 };
 
 }  // namespace headlane::test

@@ -63,7 +63,8 @@ TEST_CASE("attention: every query and key length") {
 }
 
 TEST_CASE("attention: every head_dim, value_dim alike or not") {
-  for (const index dim : {1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 80, 96, 127, 128, 129, 192, 255, 256}) {
+  for (const index dim :
+       {1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 80, 96, 127, 128, 129, 192, 255, 256}) {
     check_attention({1, 2, 2, 14, 37, dim, dim}, {}, 11);
     check_attention({1, 1, 1, 5, 21, dim, 20}, causal(3), 12);
     check_attention({1, 1, 1, 5, 21, 12, dim}, causal(16), 13);

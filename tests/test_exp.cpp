@@ -17,7 +17,7 @@ constexpr double exp_limit = 1.0, log_limit = 1.0;
 using Kernel = void (*)(const float* x, float* y, index n) noexcept;
 
 template <class Exact>
-void check_ulp(Kernel kernel, Exact exact, double limit, const char* name) {
+void check_ulp(Kernel kernel, Exact exact, double limit, const std::string& name) {
   constexpr std::size_t chunk = 4096;
   const std::uint32_t step = slow_isa() ? 5003 : 997;  // primes: every low bit pattern occurs
   std::vector<float> x(chunk), y(chunk);

@@ -134,16 +134,16 @@ TEST_CASE("gemm_block: every number of rows and columns around a tile") {
   for (const index k : {1, 2, 3, 15, 64, 511, 512}) check_gemm_block(5, 33, k, {-1, 1.3f}, 0, 13);
 }
 
-TEST_CASE("softmax_row: every length, in place and not") {
+TEST_CASE("softmax_rows: one row, every length, in place and not") {
   for (const bool log : {false, true}) {
     for (const index n : {1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 500, 1023, 5000}) {
       Random random(21);
       const Tensor<1> x = random_tensor<1>({n}, random, {"misaligned", Order::rows, 1, 0, false, 5}), y({n});
       const SoftmaxOptions options{3.0f, log};
       const SoftmaxReference expected = softmax_reference(elements(x.view), options);
-      active().softmax_row({x.view.data, y.view.data, n, options.scale, log});
+      active().softmax_rows({x.view.data, y.view.data, 0, 0, 1, n, options.scale, log});
       const auto kind = n == 1 ? Comparison::Kind::special : Comparison::Kind::data;
-      Comparison comparison("softmax_row", text_of(std::array<index, 1>{n}), 21, kind);
+      Comparison comparison("softmax_rows", text_of(std::array<index, 1>{n}), 21, kind);
       for (index j = 0; j < n; ++j) {
         const auto at = static_cast<std::size_t>(j);
         const double bound = log ? log_softmax_bound(n, expected.distance[at], expected.value[at])
@@ -152,9 +152,25 @@ TEST_CASE("softmax_row: every length, in place and not") {
       }
       comparison.finish();
       CHECK(y.surroundings_untouched());
-      active().softmax_row({x.view.data, x.view.data, n, options.scale, log});
+      active().softmax_rows({x.view.data, x.view.data, 0, 0, 1, n, options.scale, log});
       CHECK(different_bits(x.view, y.view) == 0);
       CHECK(x.surroundings_untouched());
+    }
+  }
+}
+
+TEST_CASE("softmax_rows: several rows have the bits of each alone, and only they are written") {
+  for (const index rows : {2, 3, 7}) {
+    for (const index n : {1, 15, 33, 64, 200}) {
+      Random random(22);
+      const Layout apart{"apart", Order::rows, 1, 5};
+      const Tensor<2> x = random_tensor<2>({rows, n}, random, apart), y({rows, n}, apart), alone({1, n});
+      active().softmax_rows({x.view.data, y.view.data, x.view.stride(0), y.view.stride(0), rows, n, 1.0f, false});
+      CHECK(y.surroundings_untouched());
+      for (index i = 0; i < rows; ++i) {
+        active().softmax_rows({&x.view(i, 0), alone.view.data, 0, 0, 1, n, 1.0f, false});
+        CHECK(different_bits(y.view.slice(0, i, i + 1), alone.view) == 0);
+      }
     }
   }
 }
@@ -167,7 +183,8 @@ struct Strip {
 // Runs a strip of queries against keys in blocks, as the driver does, and compares with the oracle.
 void check_strip(const Strip& s, std::uint64_t seed) {
   Random random(seed);
-  const Tensor<2> q = random_tensor<2>({s.rows, s.head_dim}, random), k = random_tensor<2>({s.keys, s.head_dim}, random);
+  const Tensor<2> q = random_tensor<2>({s.rows, s.head_dim}, random),
+                  k = random_tensor<2>({s.keys, s.head_dim}, random);
   const Tensor<2> v = random_tensor<2>({s.keys, s.value_dim}, random), out({s.rows, s.value_dim});
   const Tensor<1> lse({s.rows}), max({s.rows}), sum({s.rows}), scores({max_tile_rows * row_stride});
   const index out_step = round_up(s.value_dim, active().panel_columns);
@@ -186,7 +203,8 @@ void check_strip(const Strip& s, std::uint64_t seed) {
   }
   active().attention_finish(state, {s.rows, s.value_dim, out.view.data, out.view.stride(0), 1, lse.view.data, 1});
 
-  Comparison comparison("attention_block", text_of(std::array<index, 4>{s.rows, s.keys, s.head_dim, s.value_dim}), seed);
+  Comparison comparison("attention_block", text_of(std::array<index, 4>{s.rows, s.keys, s.head_dim, s.value_dim}),
+                        seed);
   for (index i = 0; i < s.rows; ++i) {
     const index seen = s.seen.empty() ? s.keys : s.seen[static_cast<std::size_t>(i)];
     const auto view = [&](const Tensor<2>& t, index begin, index end) {
@@ -195,7 +213,8 @@ void check_strip(const Strip& s, std::uint64_t seed) {
     };
     AttentionOptions options;
     options.scale = 0.5f;
-    const AttentionReference expected = attention_reference(view(q, i, i + 1), view(k, 0, seen), view(v, 0, seen), options);
+    const AttentionReference expected =
+        attention_reference(view(q, i, i + 1), view(k, 0, seen), view(v, 0, seen), options);
     const double relative = attention_relative_bound(s.head_dim, s.keys, expected.max_sum[0], expected.max_score[0]);
     for (index d = 0; d < s.value_dim; ++d) {
       const auto at = static_cast<std::size_t>(d);
@@ -216,7 +235,7 @@ TEST_CASE("attention_block and attention_finish: rows, keys, dims, and what each
   for (const index keys : {1, 2, 15, 16, 17, 31, 33, 65, 127, 511, 512, 513, 1100}) {
     check_strip({strip, keys, 24, 32, {}}, 32);
     std::vector<index> seen;
-    for (index i = 0; i < strip; ++i) seen.push_back(i * keys / strip);
+    for (index i = 0; i < strip; ++i) seen.push_back((i + 1) * keys / strip);
     check_strip({strip, keys, 24, 17, seen}, 33);
   }
   for (const index dim : {1, 7, 16, 17, 33, 64, 65, 129, 256}) {

@@ -1,57 +1,20 @@
 // Which instruction set runs and how many threads; floating-point state; no allocation once warm; memory of a long
 // sequence.
+#include "allocation_count.hpp"
 #include "attention_case.hpp"
 #include "child.hpp"
 #include "dispatch.hpp"
+#include "floating_point_state.hpp"
 #include "kernels/table.hpp"
 #include "scope.hpp"
 
+#include <doctest/doctest.h>
 #include <headlane/headlane.hpp>
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <fstream>
-#include <new>
-
 #include <malloc.h>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HEADLANE_TEST_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define HEADLANE_TEST_SANITIZED 1
-#endif
-#endif
-
-namespace {
-std::atomic<long> allocations{0};
-}
-
-// Sanitizers bring their own operator new.
-#if !defined(HEADLANE_TEST_SANITIZED)
-void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
-  throw std::bad_alloc();
-}
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  ++allocations;
-  void* p = nullptr;
-  if (posix_memalign(&p, std::max(sizeof(void*), static_cast<std::size_t>(alignment)), size) != 0) throw std::bad_alloc();
-  return p;
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-#endif
-
 namespace headlane::test {
 namespace {
 
@@ -125,7 +88,7 @@ TEST_CASE("isa: each table holds its own kernels") {
     for (const auto* y : tables) {
       if (x == y) continue;
       CHECK((x->gemm_block != y->gemm_block));
-      CHECK((x->softmax_row != y->softmax_row));
+      CHECK((x->softmax_rows != y->softmax_rows));
       CHECK((x->attention_block != y->attention_block));
       CHECK((x->exp != y->exp));
     }
@@ -134,7 +97,7 @@ TEST_CASE("isa: each table holds its own kernels") {
 
 TEST_CASE("isa: an unknown name is an error that lists what there is, and changes nothing") {
   const std::string before(isa());
-  for (const char* name : {"nonsense", "", "AVX2", "avx2 ", "sse", "avx512,avx2"}) {
+  for (const std::string name : {"nonsense", "", "AVX2", "avx2 ", "sse", "avx512,avx2"}) {
     const std::string message = message_of([&] { set_isa(name); });
     CHECK_MESSAGE(contains(message, name), message);
     CHECK_MESSAGE(lists_isas(message), message);
@@ -172,7 +135,8 @@ TEST_CASE("HEADLANE_ISA is honoured, and an unknown one stops every function tha
     CHECK(run_child("isa", {{"HEADLANE_ISA", std::string(name)}}).output == name);
   }
   CHECK(run_child("isa", {{"HEADLANE_ISA", ""}}).output == available_isas().front());
-  for (const char* task : {"isa message", "gemm message", "softmax message", "attention message", "multi_head message"}) {
+  for (const std::string task :
+       {"isa message", "gemm message", "softmax message", "attention message", "multi_head message"}) {
     const ChildResult child = run_child(task, {{"HEADLANE_ISA", "nonsense"}});
     CHECK_MESSAGE(child.status == 0, task);
     CHECK_MESSAGE(contains(child.output, "nonsense"), task, ": ", child.output);
@@ -193,8 +157,8 @@ TEST_CASE("threads: HEADLANE_NUM_THREADS, OMP_NUM_THREADS, set_num_threads") {
     CHECK(threads("3", "5") == "3");
     CHECK(threads("", "5") == "5");
   }
-  for (const char* wrong : {"0", "-2", "many", "3x", "99999999999999999999"}) {
-    CHECK_MESSAGE(std::atoi(threads(wrong, "2").c_str()) >= 1, wrong);
+  for (const std::string wrong : {"0", "-2", "many", "3x", "99999999999999999999"}) {
+    CHECK_MESSAGE(std::atoi(threads(wrong.c_str(), "2").c_str()) >= 1, wrong);
   }
   const int before = num_threads();
   CHECK(before >= 1);
@@ -208,24 +172,7 @@ TEST_CASE("threads: HEADLANE_NUM_THREADS, OMP_NUM_THREADS, set_num_threads") {
 
 // ---- floating-point state ----
 
-#if defined(__x86_64__)
-using State = unsigned;
-constexpr State control_bits = 0xffc0;  // DAZ, exception masks, rounding, FTZ; the rest are flags of what happened
-State state() { return _mm_getcsr() & control_bits; }
-void set_state(State s) { _mm_setcsr(s); }
-const std::vector<State> states{0x1f80, 0x9fc0, 0x3f80, 0x5f80, 0x7f80};  // default, FTZ + DAZ, three roundings
-#elif defined(__aarch64__)
-using State = std::uint64_t;
-State state() {
-  State s = 0;
-  __asm__ volatile("mrs %0, fpcr" : "=r"(s));
-  return s;
-}
-void set_state(State s) { __asm__ volatile("msr fpcr, %0" : : "r"(s)); }
-const std::vector<State> states{0, State{1} << 24, State{1} << 22, State{2} << 22, State{3} << 22};
-#endif
-
-#if defined(__x86_64__) || defined(__aarch64__)
+#if defined(HEADLANE_TEST_HAS_STATE)
 TEST_CASE("the caller's floating-point state is the same after each call, whatever it was") {
   const State original = state();
   const Work work;
@@ -259,14 +206,24 @@ TEST_CASE("no allocation once warm") {
   for (const int threads : {1, 2}) {
     const ThreadsScope scope(threads);
     for (int i = 0; i < 3; ++i) work.run();
-    const long before = allocations;
     const auto bytes = mallinfo2().uordblks;
-    for (int i = 0; i < 3; ++i) work.run();
-    CHECK_MESSAGE(allocations - before == 0, threads, " threads");
-    CHECK_MESSAGE(mallinfo2().uordblks == bytes, threads, " threads");
+    const auto allocated_by = [&](void (Work::*call)() const) {
+      const long start = allocations;
+      (work.*call)();
+      return allocations - start;
+    };
+    const std::array<long, 4> counts{allocated_by(&Work::run_gemm), allocated_by(&Work::run_softmax),
+                                     allocated_by(&Work::run_attention), allocated_by(&Work::run_multi_head)};
+    const auto grown = mallinfo2().uordblks - bytes;
+    const std::array<std::string, 4> names{"gemm", "softmax", "attention", "multi_head_attention"};
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      CHECK_MESSAGE(counts[i] == 0, names[i], ", ", threads, " threads");
+    }
+    CHECK_MESSAGE(grown == 0, threads, " threads");
   }
   const long before = allocations;
-  delete new int(1);
+  void* volatile p = ::operator new(1);
+  ::operator delete(p);
   CHECK(allocations == before + 1);  // it does count
 }
 

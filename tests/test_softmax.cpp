@@ -36,8 +36,7 @@ std::string text_of_case(const std::string& shape, const SoftmaxOptions& options
 
 template <int Rank>
 void check_softmax(const std::array<index, static_cast<std::size_t>(Rank)>& shape, const SoftmaxOptions& options = {},
-                   std::uint64_t seed = 1, float spread = 4, const Layout& layout_x = {},
-                   const Layout& layout_y = {}) {
+                   std::uint64_t seed = 1, float spread = 4, const Layout& layout_x = {}, const Layout& layout_y = {}) {
   Random random(seed);
   const Tensor<Rank> x(shape, layout_x), y(shape, layout_y);
   for_each(x.view, [&](float& e) { e = spread * random.normal(); });
@@ -162,6 +161,20 @@ TEST_CASE("softmax: special values stay in their row") {
           }
         }
       }
+    }
+  }
+}
+
+TEST_CASE("softmax: one element far above all others, wherever it stands") {
+  for (const index n : {5, 40, 70, 200, 300}) {
+    for (index at = 0; at < n; ++at) {
+      Random random(81);
+      const Tensor<1> x = random_tensor<1>({n}, random), y({n});
+      x.view(at) = 300;
+      softmax(x.view, y.view);
+      index wrong = 0;
+      for (index j = 0; j < n; ++j) wrong += y.view(j) == (j == at ? 1.0f : 0.0f) ? 0 : 1;
+      CHECK_MESSAGE(wrong == 0, "isa ", isa(), ", length ", n, ", at ", at);
     }
   }
 }

@@ -1,9 +1,8 @@
 // View: what each method gives, element by element, and that the wrong calls throw.
 #include "data.hpp"
 
-#include <headlane/view.hpp>
-
 #include <doctest/doctest.h>
+#include <headlane/view.hpp>
 
 #include <cmath>
 #include <numeric>

@@ -10,7 +10,7 @@ namespace {
 
 template <index Rows, index Columns>
 struct Matrix {
-  std::array<float, static_cast<std::size_t>(Rows * Columns)> values{};
+  std::array<float, static_cast<std::size_t>(Rows* Columns)> values{};
   View<float, 2> view() { return {values.data(), {Rows, Columns}}; }
   View<float, 4> as_head() { return {values.data(), {1, 1, Rows, Columns}}; }
 };

@@ -1,0 +1,39 @@
+// Counts what operator new hands out in this program. Included by one source file of a program only.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HEADLANE_TEST_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define HEADLANE_TEST_SANITIZED 1
+#endif
+#endif
+
+namespace headlane::test {
+inline std::atomic<long> allocations{0};
+}
+
+// Sanitizers bring their own operator new.
+#if !defined(HEADLANE_TEST_SANITIZED)
+void* operator new(std::size_t size) {
+  ++headlane::test::allocations;
+  if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
+  throw std::bad_alloc();
+}
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  ++headlane::test::allocations;
+  void* p = nullptr;
+  if (posix_memalign(&p, std::max(sizeof(void*), static_cast<std::size_t>(alignment)), size) != 0)
+    throw std::bad_alloc();
+  return p;
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+#endif
