@@ -47,7 +47,7 @@ Work prepare(const AttentionShape& shape) {
 double pairs_seen(const AttentionShape& shape) {
   if (!shape.causal) return static_cast<double>(shape.q_length) * static_cast<double>(shape.kv_length);
   double sum = 0;
-  for (index i = 0; i < shape.q_length; ++i) sum += static_cast<double>(std::min(i + 1, shape.kv_length));
+  for (Index i = 0; i < shape.q_length; ++i) sum += static_cast<double>(std::min(i + 1, shape.kv_length));
   return sum;
 }
 
@@ -70,7 +70,7 @@ Case attention_case(const AttentionShape& shape, bool quick) {
 std::vector<Case> attention_cases() {
   std::vector<Case> cases;
   for (const bool causal : {false, true}) {
-    for (const index length : {16, 64, 128, 512, 1024, 2048, 4096}) {
+    for (const Index length : {16, 64, 128, 512, 1024, 2048, 4096}) {
       const bool quick = causal ? length == 512 || length == 2048 : length < 4096;
       cases.push_back(attention_case({1, length, length, causal}, quick));
     }

@@ -11,11 +11,11 @@ namespace bench {
 namespace {
 
 struct GemmData {
-  GemmData(index m, index n, index k) : a(m * k, 1), b(k * n, 2), c(m * n) {}
+  GemmData(Index m, Index n, Index k) : a(m * k, 1), b(k * n, 2), c(m * n) {}
   Buffer a, b, c;
 };
 
-Work prepare(index m, index n, index k) {
+Work prepare(Index m, Index n, Index k) {
   const auto data = std::make_shared<GemmData>(m, n, k);
   const headlane::View<const float, 2> a(data->a.data(), {m, k});
   const headlane::View<const float, 2> b(data->b.data(), {k, n});
@@ -29,7 +29,7 @@ Work prepare(index m, index n, index k) {
 
 }  // namespace
 
-Case gemm_case(index m, index n, index k, bool quick) {
+Case gemm_case(Index m, Index n, Index k, bool quick) {
   const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   return {.op = "gemm",
           .size = std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k),

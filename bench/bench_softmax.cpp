@@ -10,11 +10,11 @@ namespace bench {
 namespace {
 
 struct SoftmaxData {
-  explicit SoftmaxData(index size) : x(size, 1, 8.0f), y(size) {}
+  explicit SoftmaxData(Index size) : x(size, 1, 8.0f), y(size) {}
   Buffer x, y;
 };
 
-Work prepare(index rows, index columns) {
+Work prepare(Index rows, Index columns) {
   const auto data = std::make_shared<SoftmaxData>(rows * columns);
   const headlane::View<const float, 2> x(data->x.data(), {rows, columns});
   const headlane::View<float, 2> y(data->y.data(), {rows, columns});
@@ -32,7 +32,7 @@ Work prepare(index rows, index columns) {
 
 }  // namespace
 
-Case softmax_case(index rows, index columns, bool quick) {
+Case softmax_case(Index rows, Index columns, bool quick) {
   const double elements = static_cast<double>(rows) * static_cast<double>(columns);
   return {.op = "softmax",
           .size = std::to_string(rows) + "x" + std::to_string(columns),

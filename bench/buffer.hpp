@@ -14,7 +14,7 @@ namespace bench {
 class Buffer {
  public:
   /// `size` values in [-scale, scale) that depend on nothing but their position and `seed`: the same on every machine.
-  explicit Buffer(headlane::index size, std::uint32_t seed = 0, float scale = 1.0f)
+  explicit Buffer(headlane::Index size, std::uint32_t seed = 0, float scale = 1.0f)
       : size_(static_cast<std::size_t>(size)),
         data_(static_cast<float*>(::operator new[](size_ * sizeof(float), line))) {
     std::uint32_t state = seed * 2654435761u + 12345u;

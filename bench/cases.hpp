@@ -44,8 +44,8 @@ inline constexpr Section sections[] = {
     {"decode", "Decoding, one query row, [batch×] keys: GB/s of K and V and share of just reading as many bytes"},
 };
 
-Case gemm_case(index m, index n, index k, bool quick = false);
-Case softmax_case(index rows, index columns, bool quick = false);
+Case gemm_case(Index m, Index n, Index k, bool quick = false);
+Case softmax_case(Index rows, Index columns, bool quick = false);
 Case attention_case(const AttentionShape& shape, bool quick = false);
 
 std::vector<Case> gemm_cases();

@@ -106,7 +106,7 @@ std::string each_count(const Options& options, const Measure& measure) {
 }
 
 std::string memory_line(const Options& options) {
-  constexpr headlane::index mib = 1 << 18;  // floats in a MiB
+  constexpr headlane::Index mib = 1 << 18;  // floats in a MiB
   const bench::Buffer large(256 * mib);
   const auto read = [&](std::size_t bytes) {
     return each_count(options, [&](int threads) { return bench::read_rate(large.data(), bytes, threads); });

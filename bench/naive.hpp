@@ -6,22 +6,22 @@
 
 namespace bench {
 
-using headlane::index;
+using headlane::Index;
 
 /// Eight heads of 64 side by side, as everywhere in the benchmark: d_model = 512.
-inline constexpr index heads = 8;
-inline constexpr index head_dim = 64;
-inline constexpr index d_model = heads * head_dim;
+inline constexpr Index heads = 8;
+inline constexpr Index head_dim = 64;
+inline constexpr Index d_model = heads * head_dim;
 
 struct AttentionShape {
-  index batch, q_length, kv_length;
+  Index batch, q_length, kv_length;
   bool causal;
 };
 
 /// c [m, n] = a [m, k] · b [k, n].
-void naive_gemm(const float* a, const float* b, float* c, index m, index n, index k, int threads);
+void naive_gemm(const float* a, const float* b, float* c, Index m, Index n, Index k, int threads);
 
-void naive_softmax(const float* x, float* y, index rows, index columns, int threads);
+void naive_softmax(const float* x, float* y, Index rows, Index columns, int threads);
 
 /// q and out [batch, q_length, d_model], k and v [batch, kv_length, d_model]; one row of scores at a time is stored.
 void naive_attention(const float* q, const float* k, const float* v, float* out, const AttentionShape& shape,

@@ -6,7 +6,7 @@ find_program(HEADLANE_QEMU NAMES qemu-aarch64-static qemu-aarch64)
 set(CMAKE_CROSSCOMPILING_EMULATOR ${HEADLANE_QEMU} -L /usr/aarch64-linux-gnu)
 
 # Libraries of the other machine only; headers of this one as well (xsimd and doctest are nothing but headers).
-set(CMAKE_FIND_ROOT_PATH /usr/aarch64-linux-gnu)
+list(APPEND CMAKE_FIND_ROOT_PATH /usr/aarch64-linux-gnu)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)

@@ -13,18 +13,18 @@
 
 namespace worked {
 
-using headlane::index;
+using headlane::Index;
 
 struct Matrix {
-  Matrix(index rows_, index columns_)
+  Matrix(Index rows_, Index columns_)
       : rows(rows_), columns(columns_), values(static_cast<std::size_t>(rows * columns)) {}
-  Matrix(index rows_, index columns_, std::vector<float> values_)
+  Matrix(Index rows_, Index columns_, std::vector<float> values_)
       : rows(rows_), columns(columns_), values(std::move(values_)) {}
 
   [[nodiscard]] headlane::View<const float, 2> view() const { return {values.data(), {rows, columns}}; }
   [[nodiscard]] headlane::View<float, 2> view() { return {values.data(), {rows, columns}}; }
 
-  index rows, columns;
+  Index rows, columns;
   std::vector<float> values;
 };
 
@@ -35,9 +35,9 @@ class Printer {
 
   void show(const std::string& name, const Matrix& matrix, const std::string& remark = "") {
     out_ << "  " << name << (remark.empty() ? "" : "  [" + remark + "]") << '\n';
-    for (index row = 0; row < matrix.rows; ++row) {
+    for (Index row = 0; row < matrix.rows; ++row) {
       out_ << "     ";
-      for (index column = 0; column < matrix.columns; ++column) {
+      for (Index column = 0; column < matrix.columns; ++column) {
         std::ostringstream text;
         text << std::setprecision(9) << matrix.view()(row, column);
         out_ << ' ' << std::setw(13) << text.str();
@@ -93,7 +93,7 @@ inline Matrix scores_of(const Matrix& q, const Matrix& k) {
 /// What each key adds to the first row of the output: row j is weight j times value row j.
 inline Matrix first_row_terms(const Matrix& weights, const Matrix& v) {
   Matrix terms(v.rows, v.columns);
-  for (index j = 0; j < v.rows; ++j) {
+  for (Index j = 0; j < v.rows; ++j) {
     const auto weight = weights.view().slice(0, 0, 1).slice(1, j, j + 1);
     headlane::gemm(weight, v.view().slice(0, j, j + 1), terms.view().slice(0, j, j + 1));
   }

@@ -18,48 +18,48 @@ using kernels::row_stride;
 
 /// Query rows that one pass over the keys serves. A block of keys and values (256 KiB at head_dim 64) then stays in the L2 for
 /// eight tiles of 12 rows, and their packed queries and results take some 50 KiB more.
-constexpr index most_rows = 96;
+constexpr Index most_rows = 96;
 /// Packed keys and values in work at a time, unless one kv head alone takes more.
-constexpr index most_packed = index{32} << 20 >> 2;  // 32 MiB in floats
+constexpr Index most_packed = Index{32} << 20 >> 2;  // 32 MiB in floats
 /// A kv head of at most so much is packed by the task that uses it, into its own L2; a larger one by all threads.
-constexpr index own_packed = index{1} << 20 >> 2;  // 1 MiB in floats
+constexpr Index own_packed = Index{1} << 20 >> 2;  // 1 MiB in floats
 /// With fewer query rows, values are read where they stand: too few uses pay for no packing.
-constexpr index most_direct_rows = 24;
+constexpr Index most_direct_rows = 24;
 
-index ceil_div(index a, index b) { return (a + b - 1) / b; }
-index round_up(index a, index b) { return ceil_div(a, b) * b; }
+Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
+Index round_up(Index a, Index b) { return ceil_div(a, b) * b; }
 
 /// Where the packed keys and values of one kv head lie: block after block of keys, then block after block of values.
 struct Layout {
-  index keys;        // that any query sees
-  index blocks;
-  index value_width; // value_dim, rounded up to whole panels
-  index key_block, value_block;  // floats of a block; value_block is 0 if values are read where they stand
+  Index keys;        // that any query sees
+  Index blocks;
+  Index value_width; // value_dim, rounded up to whole panels
+  Index key_block, value_block;  // floats of a block; value_block is 0 if values are read where they stand
 
-  Layout(const AttentionProblem& p, index seen_keys) : keys(seen_keys), blocks(ceil_div(keys, block_size)) {
-    const index width = p.kernel.panel_columns, longest = std::min(block_size, round_up(keys, width));
-    const index rows = p.q.shape[2] * (p.q.shape[1] / p.k.shape[1]);
+  Layout(const AttentionProblem& p, Index seen_keys) : keys(seen_keys), blocks(ceil_div(keys, block_size)) {
+    const Index width = p.kernel.panel_columns, longest = std::min(block_size, round_up(keys, width));
+    const Index rows = p.q.shape[2] * (p.q.shape[1] / p.k.shape[1]);
     value_width = round_up(p.v.shape[3], width);
     const bool direct = rows <= most_direct_rows && p.v.strides[3] == 1 && p.v.shape[3] == value_width;
     key_block = longest * p.q.shape[3];
     value_block = direct ? 0 : longest * value_width;
   }
-  [[nodiscard]] index floats() const { return blocks * (key_block + value_block); }
-  [[nodiscard]] index keys_of(index block) const { return std::min(block_size, keys - block * block_size); }
+  [[nodiscard]] Index floats() const { return blocks * (key_block + value_block); }
+  [[nodiscard]] Index keys_of(Index block) const { return std::min(block_size, keys - block * block_size); }
 };
 
 /// One key and value head of one batch element.
 struct KvHead {
-  index batch, head;
+  Index batch, head;
 };
 
 template <class T>
-T* at(const View<T, 4>& view, index batch, index head, index position) {
+T* at(const View<T, 4>& view, Index batch, Index head, Index position) {
   return view.data + batch * view.strides[0] + head * view.strides[1] + position * view.strides[2];
 }
 
-void pack_block(const AttentionProblem& p, const Layout& layout, const KvHead& kv, index block, float* packed) {
-  const index first = block * block_size, keys = layout.keys_of(block);
+void pack_block(const AttentionProblem& p, const Layout& layout, const KvHead& kv, Index block, float* packed) {
+  const Index first = block * block_size, keys = layout.keys_of(block);
   // As the right operand of q·kᵀ: head_dim rows, a column for each key.
   p.kernel.pack_panels({at(p.k, kv.batch, kv.head, first), p.k.shape[3], keys, p.k.strides[3], p.k.strides[2]},
                        packed + block * layout.key_block);
@@ -71,12 +71,12 @@ void pack_block(const AttentionProblem& p, const Layout& layout, const KvHead& k
 /// Query rows of one head, at most most_rows.
 struct Rows {
   KvHead kv;
-  index head, first, count;
+  Index head, first, count;
 };
 
 /// How many keys row `row` of a head sees.
-index seen_keys(const AttentionProblem& p, index row, index keys) {
-  return p.causal ? std::clamp<index>(row + 1 + p.causal_offset, 0, keys) : keys;
+Index seen_keys(const AttentionProblem& p, Index row, Index keys) {
+  return p.causal ? std::clamp<Index>(row + 1 + p.causal_offset, 0, keys) : keys;
 }
 
 AttentionState state_of(const Layout& layout) {
@@ -84,26 +84,26 @@ AttentionState state_of(const Layout& layout) {
   return {state + 2 * most_rows, layout.value_width, state, state + most_rows};
 }
 
-void clear(const AttentionState& state, index rows) {
+void clear(const AttentionState& state, Index rows) {
   std::fill_n(state.out, rows * state.out_step, 0.0f);
   std::fill_n(state.max, rows, -std::numeric_limits<float>::infinity());
   std::fill_n(state.sum, rows, 0.0f);
 }
 
 void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, const float* packed) {
-  index seen[most_rows];
+  Index seen[most_rows];
   float* q = scratch(Purpose::rows, rows.count * row_stride);
   p.kernel.pack_rows(
       {at(p.q, rows.kv.batch, rows.head, rows.first), rows.count, p.q.shape[3], p.q.strides[2], p.q.strides[3]}, p.scale, q);
   const AttentionState state = state_of(layout);
-  const index keys = seen_keys(p, rows.first + rows.count - 1, layout.keys), blocks = ceil_div(keys, block_size);
+  const Index keys = seen_keys(p, rows.first + rows.count - 1, layout.keys), blocks = ceil_div(keys, block_size);
   if (blocks == 0) clear(state, rows.count);
-  for (index block = 0; block < blocks; ++block) {
-    const index first = block * block_size, here = layout.keys_of(block);
-    for (index i = 0; i < rows.count; ++i)
-      seen[i] = std::clamp<index>(seen_keys(p, rows.first + i, layout.keys) - first, 0, here);
+  for (Index block = 0; block < blocks; ++block) {
+    const Index first = block * block_size, here = layout.keys_of(block);
+    for (Index i = 0; i < rows.count; ++i)
+      seen[i] = std::clamp<Index>(seen_keys(p, rows.first + i, layout.keys) - first, 0, here);
     const bool direct = layout.value_block == 0;
-    const index width = p.kernel.panel_columns;
+    const Index width = p.kernel.panel_columns;
     p.kernel.attention_block(
         {.rows = rows.count,
          .head_dim = p.q.shape[3],
@@ -132,37 +132,37 @@ void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, c
               .lse_step = lse.strides[2]});
 }
 
-KvHead kv_head(const AttentionProblem& p, index pair) { return {pair / p.k.shape[1], pair % p.k.shape[1]}; }
+KvHead kv_head(const AttentionProblem& p, Index pair) { return {pair / p.k.shape[1], pair % p.k.shape[1]}; }
 
 /// A task is a kv head with all its queries: packs for itself.
-void by_head(const AttentionProblem& p, const Layout& layout, index pairs) {
-  const index length = p.q.shape[2], group = p.q.shape[1] / p.k.shape[1];
-  parallel_for(pairs, p.threads, [&](index pair) {
+void by_head(const AttentionProblem& p, const Layout& layout, Index pairs) {
+  const Index length = p.q.shape[2], group = p.q.shape[1] / p.k.shape[1];
+  parallel_for(pairs, p.threads, [&](Index pair) {
     const KvHead kv = kv_head(p, pair);
     float* packed = scratch(Purpose::panels, layout.floats());
-    for (index block = 0; block < layout.blocks; ++block) pack_block(p, layout, kv, block, packed);
-    for (index head = kv.head * group; head < (kv.head + 1) * group; ++head)
-      for (index first = 0; first < length; first += most_rows)
+    for (Index block = 0; block < layout.blocks; ++block) pack_block(p, layout, kv, block, packed);
+    for (Index head = kv.head * group; head < (kv.head + 1) * group; ++head)
+      for (Index first = 0; first < length; first += most_rows)
         attend(p, layout, {kv, head, first, std::min(most_rows, length - first)}, packed);
   });
 }
 
 /// Some kv heads at a time: all threads pack them, then share their query rows.
-void by_rows(const AttentionProblem& p, const Layout& layout, index pairs) {
-  const index length = p.q.shape[2], group = p.q.shape[1] / p.k.shape[1], floats = layout.floats();
-  const index at_once = std::clamp<index>(most_packed / std::max<index>(floats, 1), 1, pairs);
-  const index all_rows = at_once * group * length;
-  const index share = std::min(most_rows, round_up(ceil_div(all_rows, index{4} * p.threads), p.kernel.tile_rows));
-  const index parts = ceil_div(length, share);
+void by_rows(const AttentionProblem& p, const Layout& layout, Index pairs) {
+  const Index length = p.q.shape[2], group = p.q.shape[1] / p.k.shape[1], floats = layout.floats();
+  const Index at_once = std::clamp<Index>(most_packed / std::max<Index>(floats, 1), 1, pairs);
+  const Index all_rows = at_once * group * length;
+  const Index share = std::min(most_rows, round_up(ceil_div(all_rows, Index{4} * p.threads), p.kernel.tile_rows));
+  const Index parts = ceil_div(length, share);
   float* packed = scratch(Purpose::panels, at_once * floats);
-  for (index from = 0; from < pairs; from += at_once) {
-    const index here = std::min(at_once, pairs - from);
-    parallel_for(here * layout.blocks, p.threads, [&](index task) {
-      const index pair = task / layout.blocks;
+  for (Index from = 0; from < pairs; from += at_once) {
+    const Index here = std::min(at_once, pairs - from);
+    parallel_for(here * layout.blocks, p.threads, [&](Index task) {
+      const Index pair = task / layout.blocks;
       pack_block(p, layout, kv_head(p, from + pair), task % layout.blocks, packed + pair * floats);
     });
-    parallel_for(here * group * parts, p.threads, [&](index task) {
-      const index pair = task / (group * parts), part = parts - 1 - task % parts;  // causal: the longest rows first
+    parallel_for(here * group * parts, p.threads, [&](Index task) {
+      const Index pair = task / (group * parts), part = parts - 1 - task % parts;  // causal: the longest rows first
       const KvHead kv = kv_head(p, from + pair);
       attend(p, layout, {kv, kv.head * group + task / parts % group, part * share, std::min(share, length - part * share)},
              packed + pair * floats);
@@ -173,7 +173,7 @@ void by_rows(const AttentionProblem& p, const Layout& layout, index pairs) {
 }  // namespace
 
 void run_attention(const AttentionProblem& p) {
-  const index pairs = p.k.shape[0] * p.k.shape[1];
+  const Index pairs = p.k.shape[0] * p.k.shape[1];
   const Layout layout(p, seen_keys(p, p.q.shape[2] - 1, p.k.shape[2]));
   const bool balanced = p.threads == 1 || pairs % p.threads == 0 || pairs >= 4 * p.threads;
   if (p.threads == 1 || (balanced && layout.floats() <= own_packed)) by_head(p, layout, pairs);

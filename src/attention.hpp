@@ -16,7 +16,7 @@ struct AttentionProblem {
   View<float, 3> lse;  // data null: not wanted
   float scale;
   bool causal;
-  index causal_offset;  // -q_length … kv_length
+  Index causal_offset;  // -q_length … kv_length
   const kernels::KernelTable& kernel;
   int threads;
 };

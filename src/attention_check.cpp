@@ -12,7 +12,7 @@
 namespace headlane {
 namespace {
 
-constexpr index most_head_dim = 256;
+constexpr Index most_head_dim = 256;
 
 void check_dim(const Operand& operand) {
   require(operand.shape[3] >= 1 && operand.shape[3] <= most_head_dim, operand.function, ": ", operand.name, " has head_dim ",
@@ -69,12 +69,12 @@ void attention_named(const char* function, const View<const float, 4>& q, const 
 
 /// [batch, length, heads · dim] as [batch, head, length, dim].
 template <class T>
-View<T, 4> by_head(const View<T, 3>& x, index dim) {
+View<T, 4> by_head(const View<T, 3>& x, Index dim) {
   return x.split(2, dim).permuted({0, 2, 1, 3});
 }
 
 /// The width of `name` is a multiple of `parts`, not 0; gives the quotient.
-index divided(const char* name, index width, const char* what, index parts) {
+Index divided(const char* name, Index width, const char* what, Index parts) {
   require(parts > 0 && width > 0 && width % parts == 0, "multi_head_attention: ", name, " is ", width, " wide, ", what, " is ",
           parts, ", which does not divide it");
   return width / parts;
@@ -93,19 +93,23 @@ void attention(View<const float, 4> q, View<const float, 4> k, View<const float,
 }
 
 void multi_head_attention(View<const float, 3> q, View<const float, 3> k, View<const float, 3> v, View<float, 3> out,
-                          index heads, const AttentionOptions& options) {
-  const index head_dim = divided("q", q.shape[2], "heads", heads);
-  const index kv_heads = divided("k", k.shape[2], "head_dim", head_dim);
-  const index value_dim = divided("v", v.shape[2], "the number of kv heads", kv_heads);
-  const index out_heads = divided("out", out.shape[2], "the head_dim of v", value_dim);
-  require(out_heads == heads, "multi_head_attention: out is ", out.shape[2], " wide, ", heads, " heads of ", value_dim,
-          " are ", heads * value_dim);
-  attention_named("multi_head_attention", by_head(q, head_dim), by_head(k, head_dim), by_head(v, value_dim),
+                          Index heads, const AttentionOptions& options) {
+  constexpr const char* function = "multi_head_attention";
+  for (const Operand& whole : {operand(function, "q", q), operand(function, "k", k), operand(function, "v", v),
+                               operand(function, "out", out)})
+    check_operand(whole);
+  const Index head_dim = divided("q", q.shape[2], "heads", heads);
+  const Index kv_heads = divided("k", k.shape[2], "head_dim", head_dim);
+  const Index value_dim = divided("v", v.shape[2], "the number of kv heads", kv_heads);
+  const Index out_heads = divided("out", out.shape[2], "the head_dim of v", value_dim);
+  require(out_heads == heads, "multi_head_attention: out is ", out.shape[2], " wide, which is ", out_heads, " heads of ",
+          value_dim, ", q has ", heads);
+  attention_named(function, by_head(q, head_dim), by_head(k, head_dim), by_head(v, value_dim),
                   by_head(out, value_dim), options);
 }
 
 void multi_head_attention(View<const float, 2> q, View<const float, 2> k, View<const float, 2> v, View<float, 2> out,
-                          index heads, const AttentionOptions& options) {
+                          Index heads, const AttentionOptions& options) {
   multi_head_attention(one_batch(q), one_batch(k), one_batch(v), one_batch(out), heads, options);
 }
 

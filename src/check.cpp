@@ -9,30 +9,30 @@
 namespace headlane {
 namespace {
 
-constexpr index most = std::numeric_limits<index>::max();
+constexpr Index most = std::numeric_limits<Index>::max();
 
 bool is_empty(const Operand& operand) {
-  return std::any_of(operand.shape, operand.shape + operand.rank, [](index size) { return size == 0; });
+  return std::any_of(operand.shape, operand.shape + operand.rank, [](Index size) { return size == 0; });
 }
 
 /// The lowest and the highest element, relative to data, in elements. Throws if they cannot be addressed.
 struct Span {
-  index low = 0, high = 0;
+  Index low = 0, high = 0;
 };
 
 Span span_of(const Operand& operand) {
   Span span;
-  index count = 1;
+  Index count = 1;
   bool fits = true;
   for (int axis = 0; axis < operand.rank; ++axis) {
-    const index steps = operand.shape[axis] - 1, stride = operand.strides[axis];
-    index reach = 0;
+    const Index steps = operand.shape[axis] - 1, stride = operand.strides[axis];
+    Index reach = 0;
     fits = fits && !__builtin_mul_overflow(count, operand.shape[axis], &count);
     fits = fits && !__builtin_mul_overflow(steps, stride, &reach);
-    index& end = reach < 0 ? span.low : span.high;
+    Index& end = reach < 0 ? span.low : span.high;
     fits = fits && !__builtin_add_overflow(end, reach, &end);
   }
-  const index limit = most / static_cast<index>(operand.element_size) / 2;
+  const Index limit = most / static_cast<Index>(operand.element_size) / 2;
   require(fits && count <= limit && span.high <= limit && span.low >= -limit, operand.function, ": ", operand.name, " of shape ",
           operand, " does not fit into memory: at most ", limit, " elements can be addressed");
   return span;
@@ -50,39 +50,60 @@ Range range_of(const Operand& operand) {
           data + static_cast<std::uintptr_t>(span.high + 1) * operand.element_size};
 }
 
-/// The length of the run of neighbouring elements along the axis of stride 1, 1 if there is no such axis.
-index run_length(const Operand& operand) {
-  for (int axis = 0; axis < operand.rank; ++axis)
-    if (operand.strides[axis] == 1 && operand.shape[axis] > 1) return operand.shape[axis];
-  return 1;
+/// The axes of more than one element, by rising step.
+struct Axes {
+  std::array<int, static_cast<std::size_t>(max_rank)> axis{};
+  std::size_t count = 0;
+};
+
+Index step(const Operand& operand, int axis) {
+  const Index stride = operand.strides[axis];
+  return stride < 0 ? -stride : stride;
 }
 
-/// The greatest common divisor of all strides but that of the run.
-index pitch(const Operand& operand, index so_far) {
-  bool run = false;
+Axes axes_by_step(const Operand& operand) {
+  Axes axes;
   for (int axis = 0; axis < operand.rank; ++axis) {
     if (operand.shape[axis] <= 1) continue;
-    if (operand.strides[axis] == 1 && !run) run = true;
-    else so_far = std::gcd(so_far, operand.strides[axis]);
+    std::size_t at = axes.count++;
+    for (; at > 0 && step(operand, axes.axis[at - 1]) > step(operand, axis); --at) axes.axis[at] = axes.axis[at - 1];
+    axes.axis[at] = axis;
   }
-  return so_far;
+  return axes;
+}
+
+/// An operand as runs of neighbouring elements that start at multiples of a pitch.
+struct Runs {
+  Index length = 1, pitch = 0;
+};
+
+Runs runs_of(const Operand& operand) {
+  Runs runs;
+  const Axes axes = axes_by_step(operand);
+  for (std::size_t i = 0; i < axes.count; ++i) {
+    const Index stride = operand.strides[axes.axis[i]];
+    if (stride == runs.length) runs.length *= operand.shape[axes.axis[i]];
+    else runs.pitch = std::gcd(runs.pitch, stride);
+  }
+  return runs;
 }
 
 /// Both operands are runs that repeat with a common pitch; they are apart if the runs are, modulo that pitch.
 bool interleave(const Operand& a, const Operand& b) {
-  const index common = pitch(a, pitch(b, 0));
-  const index bytes = static_cast<index>(a.element_size);
-  const index distance = static_cast<index>(reinterpret_cast<std::uintptr_t>(b.data) - reinterpret_cast<std::uintptr_t>(a.data));
+  const Runs of_a = runs_of(a), of_b = runs_of(b);
+  const Index common = std::gcd(of_a.pitch, of_b.pitch);
+  const Index bytes = static_cast<Index>(a.element_size);
+  const Index distance = static_cast<Index>(reinterpret_cast<std::uintptr_t>(b.data) - reinterpret_cast<std::uintptr_t>(a.data));
   if (common == 0 || distance % bytes != 0) return false;
-  const index offset = (distance / bytes % common + common) % common;  // of b's runs behind a's
-  return run_length(a) <= offset && offset + run_length(b) <= common;
+  const Index offset = (distance / bytes % common + common) % common;  // of b's runs behind a's
+  return of_a.length <= offset && offset + of_b.length <= common;
 }
 
 }  // namespace
 
 void append(std::string& message, std::string_view text) { message += text; }
 
-void append(std::string& message, index number) { message += std::to_string(number); }
+void append(std::string& message, Index number) { message += std::to_string(number); }
 
 void append(std::string& message, const Operand& operand) {
   message += "[";
@@ -102,28 +123,20 @@ void check_operand(const Operand& operand) {
   require(operand.data != nullptr, operand.function, ": ", operand.name, " has shape ", operand,
           " and no data (null)");
   const std::uintptr_t excess = reinterpret_cast<std::uintptr_t>(operand.data) % operand.element_size;
-  require(excess == 0, operand.function, ": ", operand.name, " is misaligned: its address is ", static_cast<index>(excess),
-          " modulo ", static_cast<index>(operand.element_size));
+  require(excess == 0, operand.function, ": ", operand.name, " is misaligned: its address is ", static_cast<Index>(excess),
+          " modulo ", static_cast<Index>(operand.element_size));
 }
 
 void check_output(const Operand& operand) {
   check_operand(operand);
   if (is_empty(operand)) return;
-  const auto step = [&](int axis) { return operand.strides[axis] < 0 ? -operand.strides[axis] : operand.strides[axis]; };
-  std::array<int, static_cast<std::size_t>(max_rank)> axes{};  // by rising step
-  for (int axis = 0; axis < operand.rank; ++axis) {
-    auto at = static_cast<std::size_t>(axis);
-    for (; at > 0 && step(axes[at - 1]) > step(axis); --at) axes[at] = axes[at - 1];
-    axes[at] = axis;
-  }
-  index reach = 0;  // from the first to the last element of the axes so far
-  for (int i = 0; i < operand.rank; ++i) {
-    const int axis = axes[static_cast<std::size_t>(i)];
-    if (operand.shape[axis] == 1) continue;
-    require(step(axis) > reach, operand.function, ": ", operand.name, " of shape ", operand,
-            " overlaps itself: axis ", axis, " has stride ", operand.strides[axis], ", the axes within it span ", reach + 1,
-            " elements");
-    reach += (operand.shape[axis] - 1) * step(axis);
+  const Axes axes = axes_by_step(operand);
+  Index reach = 0;  // from the first to the last element of the axes so far
+  for (std::size_t i = 0; i < axes.count; ++i) {
+    const int axis = axes.axis[i];
+    require(step(operand, axis) > reach, operand.function, ": ", operand.name, " of shape ", operand, " overlaps itself: axis ",
+            axis, " has stride ", operand.strides[axis], ", the axes within it span ", reach + 1, " elements");
+    reach += (operand.shape[axis] - 1) * step(operand, axis);
   }
 }
 

@@ -17,8 +17,8 @@ struct Operand {
   const char* name;
   const void* data;
   int rank;
-  const index* shape;
-  const index* strides;
+  const Index* shape;
+  const Index* strides;
   std::size_t element_size;
 };
 
@@ -34,7 +34,7 @@ Operand operand(const char* function, const char* name, const AnyView<T>& view) 
 
 /// Appends a part of a message: text, a number, or the shape of an operand.
 void append(std::string& message, std::string_view text);
-void append(std::string& message, index number);
+void append(std::string& message, Index number);
 void append(std::string& message, const Operand& operand);
 
 /// Throws unless `condition`; the parts are joined to the message only then.

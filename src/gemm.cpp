@@ -17,16 +17,16 @@ using kernels::lanes;
 using kernels::row_stride;
 
 /// Columns of b that are packed at a time: with 512 rows 8 MiB, for the L3.
-constexpr index most_columns = 4096;
+constexpr Index most_columns = 4096;
 /// Columns of packed b that all strips of a task's rows use before the next ones: with 512 rows 512 KiB, half a usual L2.
-constexpr index columns_in_l2 = 256;
+constexpr Index columns_in_l2 = 256;
 /// Rows of a task at most: their packed copy (96 × 528 floats, 198 KiB) stays in the L2 beside the columns.
-constexpr index most_rows = 96;
+constexpr Index most_rows = 96;
 /// Up to so many rows, b is read where it stands if its rows are contiguous: too few uses pay for no packing.
-constexpr index most_direct_rows = 32;
+constexpr Index most_direct_rows = 32;
 
-index ceil_div(index a, index b) { return (a + b - 1) / b; }
-index round_up(index a, index b) { return ceil_div(a, b) * b; }
+Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
+Index round_up(Index a, Index b) { return ceil_div(a, b) * b; }
 
 struct Product {
   View<const float, 2> a, b;
@@ -38,24 +38,24 @@ struct Product {
 
 /// One block along k: rows first … first+k of b.
 struct Step {
-  index first, k;
+  Index first, k;
   float beta;  // of c for this block: 1 from the second one on
 };
 
-kernels::Source source(const View<const float, 2>& view, index row, index rows, index column, index columns) {
+kernels::Source source(const View<const float, 2>& view, Index row, Index rows, Index column, Index columns) {
   return {view.data + row * view.strides[0] + column * view.strides[1], rows, columns, view.strides[0], view.strides[1]};
 }
 
 /// c = beta · c, where a and b are not read.
 void scale(const View<float, 2>& c, float beta) {
-  for (index i = 0; i < c.shape[0]; ++i)
-    for (index j = 0; j < c.shape[1]; ++j) c(i, j) = beta == 0.0f ? 0.0f : beta * c(i, j);
+  for (Index i = 0; i < c.shape[0]; ++i)
+    for (Index j = 0; j < c.shape[1]; ++j) c(i, j) = beta == 0.0f ? 0.0f : beta * c(i, j);
 }
 
 /// Runs one block of the kernel on c. If the columns of c are not contiguous, on a copy.
-void block_on_c(const Product& p, GemmBlock block, index row, index column) {
+void block_on_c(const Product& p, GemmBlock block, Index row, Index column) {
   float* c = p.c.data + row * p.c.strides[0] + column * p.c.strides[1];
-  const index row_step = p.c.strides[0], column_step = p.c.strides[1];
+  const Index row_step = p.c.strides[0], column_step = p.c.strides[1];
   if (column_step == 1 || block.n == 1) {
     block.c = c;
     block.c_row_step = row_step;
@@ -63,24 +63,24 @@ void block_on_c(const Product& p, GemmBlock block, index row, index column) {
   }
   block.c = scratch(Purpose::block, block.m * block.n);
   block.c_row_step = block.n;
-  for (index i = 0; block.beta != 0.0f && i < block.m; ++i)
-    for (index j = 0; j < block.n; ++j) block.c[i * block.n + j] = c[i * row_step + j * column_step];
+  for (Index i = 0; block.beta != 0.0f && i < block.m; ++i)
+    for (Index j = 0; j < block.n; ++j) block.c[i * block.n + j] = c[i * row_step + j * column_step];
   p.kernel.gemm_block(block);
-  for (index i = 0; i < block.m; ++i)
-    for (index j = 0; j < block.n; ++j) c[i * row_step + j * column_step] = block.c[i * block.n + j];
+  for (Index i = 0; i < block.m; ++i)
+    for (Index j = 0; j < block.n; ++j) c[i * row_step + j * column_step] = block.c[i * block.n + j];
 }
 
 /// Rows and columns of c that one task computes.
 struct Part {
-  index row, rows, column, columns;
+  Index row, rows, column, columns;
 };
 
 /// With b packed: `panels` holds columns `packed_from` … of this step, one panel after the other.
-void compute_packed(const Product& p, const Step& step, const Part& part, const float* panels, index packed_from) {
+void compute_packed(const Product& p, const Step& step, const Part& part, const float* panels, Index packed_from) {
   float* a = scratch(Purpose::rows, part.rows * row_stride);
   p.kernel.pack_rows(source(p.a, part.row, part.rows, step.first, step.k), 1.0f, a);
-  for (index column = part.column; column < part.column + part.columns; column += columns_in_l2) {
-    const index columns = std::min(columns_in_l2, part.column + part.columns - column);
+  for (Index column = part.column; column < part.column + part.columns; column += columns_in_l2) {
+    const Index columns = std::min(columns_in_l2, part.column + part.columns - column);
     block_on_c(p,
                {.m = part.rows,
                 .n = columns,
@@ -101,7 +101,7 @@ void compute_packed(const Product& p, const Step& step, const Part& part, const 
 void compute_direct(const Product& p, const Step& step, const Part& part) {
   float* a = scratch(Purpose::rows, part.rows * row_stride);
   p.kernel.pack_rows(source(p.a, part.row, part.rows, step.first, step.k), 1.0f, a);
-  const index whole = part.columns / lanes * lanes, rest = part.columns - whole;
+  const Index whole = part.columns / lanes * lanes, rest = part.columns - whole;
   GemmBlock block{.m = part.rows,
                   .n = whole,
                   .k = step.k,
@@ -125,36 +125,36 @@ void compute_direct(const Product& p, const Step& step, const Part& part) {
 
 /// Cuts m × n into parts of at most most_rows rows: enough of them for the threads, columns too if there are few rows.
 struct Grid {
-  index rows, columns;             // of a part
-  index row_parts, column_parts;
+  Index rows, columns;             // of a part
+  Index row_parts, column_parts;
 
-  Grid(index m, index n, const KernelTable& kernel, int threads) {
-    const index wanted = threads == 1 ? 1 : 4 * threads;  // several per thread: cores of a shared machine differ
+  Grid(Index m, Index n, const KernelTable& kernel, int threads) {
+    const Index wanted = threads == 1 ? 1 : 4 * threads;  // several per thread: cores of a shared machine differ
     rows = std::min(most_rows, round_up(ceil_div(m, wanted), kernel.tile_rows));
     row_parts = ceil_div(m, rows);
-    const index cuts = std::max<index>(1, threads == 1 ? 1 : threads / row_parts);
+    const Index cuts = std::max<Index>(1, threads == 1 ? 1 : threads / row_parts);
     columns = round_up(ceil_div(n, cuts), kernel.panel_columns);
     column_parts = ceil_div(n, columns);
   }
-  [[nodiscard]] index parts() const { return row_parts * column_parts; }
-  [[nodiscard]] Part part(index i, index m, index n) const {
-    const index row = i / column_parts * rows, column = i % column_parts * columns;
+  [[nodiscard]] Index parts() const { return row_parts * column_parts; }
+  [[nodiscard]] Part part(Index i, Index m, Index n) const {
+    const Index row = i / column_parts * rows, column = i % column_parts * columns;
     return {row, std::min(rows, m - row), column, std::min(columns, n - column)};
   }
 };
 
 void packed_step(const Product& p, const Step& step) {
-  const index m = p.c.shape[0], n = p.c.shape[1], width = p.kernel.panel_columns;
-  for (index from = 0; from < n; from += most_columns) {
-    const index columns = std::min(most_columns, n - from);
+  const Index m = p.c.shape[0], n = p.c.shape[1], width = p.kernel.panel_columns;
+  for (Index from = 0; from < n; from += most_columns) {
+    const Index columns = std::min(most_columns, n - from);
     float* panels = scratch(Purpose::panels, round_up(columns, width) * step.k);
-    const index share = round_up(std::max<index>(4 * width, ceil_div(columns, 4 * p.threads)), width);
-    parallel_for(ceil_div(columns, share), p.threads, [&](index task) {
-      const index first = task * share, here = std::min(share, columns - first);
+    const Index share = round_up(std::max<Index>(4 * width, ceil_div(columns, 4 * p.threads)), width);
+    parallel_for(ceil_div(columns, share), p.threads, [&](Index task) {
+      const Index first = task * share, here = std::min(share, columns - first);
       p.kernel.pack_panels(source(p.b, step.first, step.k, from + first, here), panels + first * step.k);
     });
     const Grid grid(m, columns, p.kernel, p.threads);
-    parallel_for(grid.parts(), p.threads, [&](index task) {
+    parallel_for(grid.parts(), p.threads, [&](Index task) {
       Part part = grid.part(task, m, columns);
       part.column += from;
       compute_packed(p, step, part, panels, from);
@@ -163,15 +163,15 @@ void packed_step(const Product& p, const Step& step) {
 }
 
 void direct_step(const Product& p, const Step& step) {
-  const index m = p.c.shape[0], n = p.c.shape[1];
+  const Index m = p.c.shape[0], n = p.c.shape[1];
   const Grid grid(m, n, p.kernel, p.threads);
-  parallel_for(grid.parts(), p.threads, [&](index task) { compute_direct(p, step, grid.part(task, m, n)); });
+  parallel_for(grid.parts(), p.threads, [&](Index task) { compute_direct(p, step, grid.part(task, m, n)); });
 }
 
 void multiply(const Product& p) {
-  const index m = p.c.shape[0], k = p.a.shape[1];
+  const Index m = p.c.shape[0], k = p.a.shape[1];
   const bool direct = m <= most_direct_rows && p.b.strides[1] == 1;
-  for (index first = 0; first < k; first += block_size) {
+  for (Index first = 0; first < k; first += block_size) {
     const Step step{first, std::min(block_size, k - first), first == 0 ? p.beta : 1.0f};
     direct ? direct_step(p, step) : packed_step(p, step);
   }
@@ -191,7 +191,7 @@ void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c, cons
   check_no_overlap(of_c, of_b);
   const KernelTable& kernel = active();
 
-  const index m = c.shape[0], n = c.shape[1], k = a.shape[1];
+  const Index m = c.shape[0], n = c.shape[1], k = a.shape[1];
   if (m == 0 || n == 0) return;
   if (k == 0 || options.alpha == 0.0f) return scale(c, options.beta);
   const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);

@@ -37,16 +37,16 @@ inline int useful_threads(double flops) noexcept {
 /// f(task) for task = 0 … tasks-1, each once, in any order, on up to `threads` threads. What a task throws (std::bad_alloc)
 /// is thrown here when all have ended. Tasks are handed out one by one: they may differ in length, and so may cores.
 template <class F>
-void parallel_for(index tasks, int threads, const F& f) {
-  const int team = static_cast<int>(std::min<index>(threads, tasks));
+void parallel_for(Index tasks, int threads, const F& f) {
+#ifdef _OPENMP
+  const int team = static_cast<int>(std::min<Index>(threads, tasks));
   if (team <= 1) {
-    for (index task = 0; task < tasks; ++task) f(task);
+    for (Index task = 0; task < tasks; ++task) f(task);
     return;
   }
-#ifdef _OPENMP
   std::exception_ptr error;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(team)
-  for (index task = 0; task < tasks; ++task) {
+  for (Index task = 0; task < tasks; ++task) {
     try {
       f(task);
     } catch (...) {
@@ -55,6 +55,9 @@ void parallel_for(index tasks, int threads, const F& f) {
     }
   }
   if (error) std::rethrow_exception(error);
+#else
+  static_cast<void>(threads);
+  for (Index task = 0; task < tasks; ++task) f(task);
 #endif
 }
 

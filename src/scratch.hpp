@@ -14,19 +14,19 @@ enum class Purpose { rows, panels, block, state, count };
 
 /// At least `floats` floats, aligned to a page, not initialised; valid until the same thread asks for the same purpose
 /// again. Throws std::bad_alloc.
-inline float* scratch(Purpose purpose, index floats) {
+inline float* scratch(Purpose purpose, Index floats) {
   struct Free {
     void operator()(float* p) const { std::free(p); }
   };
   struct Buffer {
     std::unique_ptr<float, Free> data;
-    index size = 0;
+    Index size = 0;
   };
   thread_local Buffer buffers[static_cast<int>(Purpose::count)];
   Buffer& buffer = buffers[static_cast<int>(purpose)];
   if (buffer.size < floats) {
-    constexpr index page = 1024;  // in floats
-    const index size = (floats + page - 1) / page * page;
+    constexpr Index page = 1024;  // in floats
+    const Index size = (floats + page - 1) / page * page;
     buffer.data.reset();
     buffer.size = 0;
     buffer.data.reset(static_cast<float*>(std::aligned_alloc(4096, static_cast<std::size_t>(size) * sizeof(float))));

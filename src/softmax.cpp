@@ -15,8 +15,8 @@ constexpr double flops_per_element = 30.0;
 
 /// Where row `row` starts, all axes but the last counted in row-major order.
 template <class T>
-T* row_start(const AnyView<T>& view, index row) {
-  index offset = 0;
+T* row_start(const AnyView<T>& view, Index row) {
+  Index offset = 0;
   for (int axis = view.rank - 2; axis >= 0; --axis) {
     const auto at = static_cast<std::size_t>(axis);
     offset += row % view.shape[at] * view.strides[at];
@@ -34,24 +34,24 @@ bool same_elements(const AnyView<const float>& x, const AnyView<float>& y) {
 }
 
 /// Rows first … end-1, as many at a time as lie one step apart.
-void softmax_rows(const kernels::KernelTable& kernel, const AnyView<const float>& x, const AnyView<float>& y, index first,
-                  index end, const SoftmaxOptions& options) {
+void softmax_rows(const kernels::KernelTable& kernel, const AnyView<const float>& x, const AnyView<float>& y, Index first,
+                  Index end, const SoftmaxOptions& options) {
   const auto last = static_cast<std::size_t>(x.rank - 1);
-  const index n = x.shape[last], x_column = x.strides[last], y_column = y.strides[last];
-  const index run = x.rank > 1 ? x.shape[last - 1] : 1;  // rows that are one step apart
-  for (index row = first; row < end;) {
+  const Index n = x.shape[last], x_column = x.strides[last], y_column = y.strides[last];
+  const Index run = x.rank > 1 ? x.shape[last - 1] : 1;  // rows that are one step apart
+  for (Index row = first; row < end;) {
     const float* from = row_start(x, row);
     float* to = row_start(y, row);
     if (x_column == 1 && y_column == 1) {
-      const index rows = std::min(end - row, run - row % run);
-      const index x_step = x.rank > 1 ? x.strides[last - 1] : 0, y_step = x.rank > 1 ? y.strides[last - 1] : 0;
+      const Index rows = std::min(end - row, run - row % run);
+      const Index x_step = x.rank > 1 ? x.strides[last - 1] : 0, y_step = x.rank > 1 ? y.strides[last - 1] : 0;
       kernel.softmax_rows({from, to, x_step, y_step, rows, n, options.scale, options.log});
       row += rows;
     } else {  // elements that are not neighbours go through a copy
       float* copy = scratch(Purpose::block, n);
-      for (index i = 0; i < n; ++i) copy[i] = from[i * x_column];
+      for (Index i = 0; i < n; ++i) copy[i] = from[i * x_column];
       kernel.softmax_rows({copy, copy, 0, 0, 1, n, options.scale, options.log});
-      for (index i = 0; i < n; ++i) to[i * y_column] = copy[i];
+      for (Index i = 0; i < n; ++i) to[i * y_column] = copy[i];
       ++row;
     }
   }
@@ -64,21 +64,20 @@ void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& opt
   require(x.rank >= 1 && x.rank == y.rank, "softmax: x has rank ", x.rank, ", y has rank ", y.rank);
   check_operand(of_x);
   check_output(of_y);
-  for (int axis = 0; axis < x.rank; ++axis) {
-    const std::string what = "elements along axis " + std::to_string(axis);
-    check_same(of_x, axis, what.c_str(), of_y, axis, what.c_str());
-  }
+  for (std::size_t axis = 0; axis < static_cast<std::size_t>(x.rank); ++axis)
+    require(x.shape[axis] == y.shape[axis], "softmax: x has ", x.shape[axis], " elements along axis ", static_cast<Index>(axis),
+            ", y has ", y.shape[axis]);
   if (!same_elements(x, y)) check_no_overlap(of_y, of_x);
   const kernels::KernelTable& kernel = active();
 
   const auto last = static_cast<std::size_t>(x.rank - 1);
-  const index n = x.shape[last];
+  const Index n = x.shape[last];
   if (std::find(x.shape.begin(), x.shape.begin() + x.rank, 0) != x.shape.begin() + x.rank) return;
-  index rows = 1;
+  Index rows = 1;
   for (std::size_t axis = 0; axis < last; ++axis) rows *= x.shape[axis];
   const int threads = useful_threads(flops_per_element * static_cast<double>(n) * static_cast<double>(rows));
-  const index tasks = threads == 1 ? 1 : std::min<index>(rows, 8 * threads);
-  parallel_for(tasks, threads, [&](index task) {
+  const Index tasks = threads == 1 ? 1 : std::min<Index>(rows, 8 * threads);
+  parallel_for(tasks, threads, [&](Index task) {
     softmax_rows(kernel, x, y, task * rows / tasks, (task + 1) * rows / tasks, options);
   });
 }

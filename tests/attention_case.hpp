@@ -11,7 +11,7 @@
 namespace headlane::test {
 
 struct AttentionSizes {
-  index batch = 1, q_heads = 1, kv_heads = 1, q_length = 1, kv_length = 1, head_dim = 64, value_dim = 64;
+  Index batch = 1, q_heads = 1, kv_heads = 1, q_length = 1, kv_length = 1, head_dim = 64, value_dim = 64;
 };
 
 inline std::string text_of(const AttentionSizes& s, const AttentionOptions& o) {
@@ -23,7 +23,7 @@ inline std::string text_of(const AttentionSizes& s, const AttentionOptions& o) {
   return text.str();
 }
 
-inline AttentionOptions causal(index offset) {
+inline AttentionOptions causal(Index offset) {
   AttentionOptions options;
   options.causal = true;
   options.causal_offset = offset;

@@ -29,7 +29,7 @@ inline constexpr std::uint32_t sentinel_bits = 0x7fc5a5a5u;
 inline bool is_sentinel(float x) { return std::bit_cast<std::uint32_t>(x) == sentinel_bits; }
 
 /// The lengths at which tails, tiles and blocks begin and end.
-inline constexpr std::array<index, 17> tail_sizes{0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 64, 65, 127, 129, 500, 513, 1023};
+inline constexpr std::array<Index, 17> tail_sizes{0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 64, 65, 127, 129, 500, 513, 1023};
 
 /// splitmix64 (Steele, Lea and Flood 2014).
 class Random {
@@ -45,8 +45,8 @@ class Random {
   }
 
   /// low … high, both included.
-  index integer(index low, index high) {
-    return low + static_cast<index>(next() % static_cast<std::uint64_t>(high - low + 1));
+  Index integer(Index low, Index high) {
+    return low + static_cast<Index>(next() % static_cast<std::uint64_t>(high - low + 1));
   }
 
   /// Uniform in [-1, 1): a multiple of 2^-23, hence exact.
@@ -64,7 +64,7 @@ class Random {
 
   template <class T>
   const T& pick(const std::vector<T>& choices) {
-    return choices[static_cast<std::size_t>(integer(0, static_cast<index>(choices.size()) - 1))];
+    return choices[static_cast<std::size_t>(integer(0, static_cast<Index>(choices.size()) - 1))];
   }
 
  private:
@@ -81,10 +81,10 @@ enum class Order {
 struct Layout {
   const char* name = "dense";
   Order order = Order::rows;
-  index step = 1;          ///< stride of the innermost axis
-  index padding = 0;       ///< floats between rows that belong to nobody
+  Index step = 1;          ///< stride of the innermost axis
+  Index padding = 0;       ///< floats between rows that belong to nobody
   bool reversed = false;   ///< all strides negative
-  index misalignment = 0;  ///< floats past a cache line
+  Index misalignment = 0;  ///< floats past a cache line
 };
 
 inline const std::vector<Layout>& layouts() {
@@ -101,9 +101,9 @@ inline const std::vector<Layout>& layouts() {
 
 /// Calls f(position) for every position of a shape, in row-major order.
 template <std::size_t Rank, class F>
-void for_each_position(const std::array<index, Rank>& shape, F f) {
-  if (std::any_of(shape.begin(), shape.end(), [](index n) { return n <= 0; })) return;
-  std::array<index, Rank> at{};
+void for_each_position(const std::array<Index, Rank>& shape, F f) {
+  if (std::any_of(shape.begin(), shape.end(), [](Index n) { return n <= 0; })) return;
+  std::array<Index, Rank> at{};
   while (true) {
     f(std::as_const(at));
     std::size_t axis = Rank;
@@ -113,8 +113,8 @@ void for_each_position(const std::array<index, Rank>& shape, F f) {
 }
 
 template <std::size_t Rank>
-index offset_of(const std::array<index, Rank>& at, const std::array<index, Rank>& strides) {
-  index offset = 0;
+Index offset_of(const std::array<Index, Rank>& at, const std::array<Index, Rank>& strides) {
+  Index offset = 0;
   for (std::size_t axis = 0; axis < Rank; ++axis) offset += at[axis] * strides[axis];
   return offset;
 }
@@ -136,7 +136,7 @@ void fill_normal(const View<float, Rank>& view, Random& random) {
 }
 
 template <int Rank>
-void fill_integers(const View<float, Rank>& view, Random& random, index limit) {
+void fill_integers(const View<float, Rank>& view, Random& random, Index limit) {
   for_each(view, [&](float& x) { x = static_cast<float>(random.integer(-limit, limit)); });
 }
 
@@ -158,7 +158,7 @@ std::vector<float> elements(const View<T, Rank>& view) {
 template <int Rank>
 class Tensor {
  public:
-  using Shape = std::array<index, static_cast<std::size_t>(Rank)>;
+  using Shape = std::array<Index, static_cast<std::size_t>(Rank)>;
 
   explicit Tensor(const Shape& shape, const Layout& layout = {}) {
     view.shape = shape;
@@ -166,10 +166,10 @@ class Tensor {
     for (std::size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = axis;
     if (layout.order == Order::columns && Rank >= 2) std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
     if (layout.order == Order::middle && Rank >= 3) std::swap(axes[1], axes[2]);
-    index stride = layout.step;
-    index last = 0;
+    Index stride = layout.step;
+    Index last = 0;
     for (std::size_t i = axes.size(); i-- > 0;) {
-      const index size = std::max<index>(shape[axes[i]], 1);
+      const Index size = std::max<Index>(shape[axes[i]], 1);
       view.strides[axes[i]] = layout.reversed ? -stride : stride;
       last += (size - 1) * stride;
       stride = stride * size + layout.padding;
@@ -196,11 +196,11 @@ class Tensor {
   View<float, Rank> view;
 
  private:
-  void allocate(index size, index misalignment) {
-    constexpr index line = 16, margin = 32;
+  void allocate(Index size, Index misalignment) {
+    constexpr Index line = 16, margin = 32;
     storage_.assign(static_cast<std::size_t>(size + misalignment + line + 2 * margin),
                     std::bit_cast<float>(sentinel_bits));
-    const auto past = static_cast<index>((reinterpret_cast<std::uintptr_t>(storage_.data()) / sizeof(float)) % line);
+    const auto past = static_cast<Index>((reinterpret_cast<std::uintptr_t>(storage_.data()) / sizeof(float)) % line);
     first_ = storage_.data() + margin + (line - past) + misalignment;
   }
 
@@ -209,7 +209,7 @@ class Tensor {
 };
 
 template <int Rank>
-Tensor<Rank> random_tensor(const std::array<index, static_cast<std::size_t>(Rank)>& shape, Random& random,
+Tensor<Rank> random_tensor(const std::array<Index, static_cast<std::size_t>(Rank)>& shape, Random& random,
                            const Layout& layout = {}) {
   Tensor<Rank> result(shape, layout);
   fill_uniform(result.view, random);
@@ -221,8 +221,8 @@ inline std::uint32_t bits_of(float x) { return x != x ? 0x7fc00000u : std::bit_c
 
 /// How many elements differ in a bit.
 template <class A, class B, int Rank>
-index different_bits(const View<A, Rank>& x, const View<B, Rank>& y) {
-  index count = 0;
+Index different_bits(const View<A, Rank>& x, const View<B, Rank>& y) {
+  Index count = 0;
   for_each_position(x.shape, [&](const auto& at) {
     count += bits_of(x.data[offset_of(at, x.strides)]) != bits_of(y.data[offset_of(at, y.strides)]) ? 1 : 0;
   });
@@ -234,7 +234,7 @@ enum class Place { start, end };
 /// Memory with an inaccessible page before and after it: whoever leaves it, even to read, is killed.
 class GuardedBuffer {
  public:
-  explicit GuardedBuffer(index capacity) {
+  explicit GuardedBuffer(Index capacity) {
     page_ = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     bytes_ = (static_cast<std::size_t>(capacity) * sizeof(float) + page_ - 1) / page_ * page_;
     void* mapped = mmap(nullptr, bytes_ + 2 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -247,7 +247,7 @@ class GuardedBuffer {
   ~GuardedBuffer() { munmap(mapped_, bytes_ + 2 * page_); }
 
   /// The first of `size` floats, `gap` floats from the forbidden page before or after them; the rest is sentinels.
-  float* place(index size, index gap, Place where) {
+  float* place(Index size, Index gap, Place where) {
     if (size + gap > capacity()) throw std::length_error("GuardedBuffer: too small");
     begin_ = where == Place::start ? gap : capacity() - size - gap;
     end_ = begin_ + size;
@@ -262,11 +262,11 @@ class GuardedBuffer {
 
  private:
   [[nodiscard]] float* floats() const { return reinterpret_cast<float*>(mapped_ + page_); }
-  [[nodiscard]] index capacity() const { return static_cast<index>(bytes_ / sizeof(float)); }
+  [[nodiscard]] Index capacity() const { return static_cast<Index>(bytes_ / sizeof(float)); }
 
   char* mapped_ = nullptr;
   std::size_t page_ = 0, bytes_ = 0;
-  index begin_ = 0, end_ = 0;
+  Index begin_ = 0, end_ = 0;
 };
 
 }  // namespace headlane::test

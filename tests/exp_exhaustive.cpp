@@ -33,7 +33,7 @@ template <class Kernel, class Exact>
 Result measure_slice(Kernel kernel, Exact exact, std::uint64_t first, std::vector<float>& x, std::vector<float>& y) {
   Result result;
   for (std::uint64_t i = 0; i < slice; ++i) x[i] = std::bit_cast<float>(static_cast<std::uint32_t>(first + i));
-  kernel(x.data(), y.data(), static_cast<index>(slice));
+  kernel(x.data(), y.data(), static_cast<Index>(slice));
   Hash hash;
   for (std::uint64_t i = 0; i < slice; ++i) {
     hash.add(y[i]);

@@ -19,7 +19,7 @@ struct HashCase {
   std::function<std::uint64_t()> run;
 };
 
-inline std::uint64_t gemm_hash(index m, index n, index k, const GemmOptions& options, const Layout& layout = {}) {
+inline std::uint64_t gemm_hash(Index m, Index n, Index k, const GemmOptions& options, const Layout& layout = {}) {
   Random random(7);
   const Tensor<2> a = random_tensor<2>({m, k}, random, layout), b = random_tensor<2>({k, n}, random, layout);
   const Tensor<2> c = random_tensor<2>({m, n}, random, layout);
@@ -29,7 +29,7 @@ inline std::uint64_t gemm_hash(index m, index n, index k, const GemmOptions& opt
   return hash.value();
 }
 
-inline std::uint64_t softmax_hash(index rows, index n, const SoftmaxOptions& options, bool special = false) {
+inline std::uint64_t softmax_hash(Index rows, Index n, const SoftmaxOptions& options, bool special = false) {
   Random random(8);
   const Tensor<2> x({rows, n}), y({rows, n});
   for_each(x.view, [&](float& e) { e = 5 * random.normal(); });
@@ -55,7 +55,7 @@ inline std::uint64_t attention_hash(const AttentionSizes& sizes, const Attention
 }
 
 // About 300,000 floats spread over all bit patterns.
-inline std::uint64_t function_hash(void (*kernel)(const float* x, float* y, index n) noexcept) {
+inline std::uint64_t function_hash(void (*kernel)(const float* x, float* y, Index n) noexcept) {
   Hash hash;
   for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 14281) {
     const float x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));

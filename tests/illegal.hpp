@@ -11,7 +11,7 @@
 
 namespace headlane::test {
 
-inline constexpr index huge = index{1} << 62;
+inline constexpr Index huge = Index{1} << 62;
 
 // Illegal calls of one function: each must throw, and say at least these words.
 struct Illegal {
@@ -20,8 +20,8 @@ struct Illegal {
   std::vector<std::string> words;
 };
 
-inline index& illegal_calls() {
-  static index count = 0;
+inline Index& illegal_calls() {
+  static Index count = 0;
   return count;
 }
 
@@ -47,13 +47,13 @@ inline void check_illegal(const std::vector<Illegal>& calls, const std::function
 }
 
 template <class T, int Rank>
-View<T, Rank> with_size(View<T, Rank> view, int axis, index size) {
+View<T, Rank> with_size(View<T, Rank> view, int axis, Index size) {
   view.shape[static_cast<std::size_t>(axis)] = size;
   return view;
 }
 
 template <class T, int Rank>
-View<T, Rank> with_stride(View<T, Rank> view, int axis, index stride) {
+View<T, Rank> with_stride(View<T, Rank> view, int axis, Index stride) {
   view.strides[static_cast<std::size_t>(axis)] = stride;
   return view;
 }
@@ -80,7 +80,7 @@ std::vector<Wrong<T, Rank>> wrong_views(const View<T, Rank>& good) {
   std::vector<Wrong<T, Rank>> all{{"null", null, {"null"}}, {"misaligned", misaligned(good), {}}};
   for (int axis = 0; axis < Rank; ++axis) {
     const std::string on = " axis " + std::to_string(axis);
-    const index n = good.size(axis);
+    const Index n = good.size(axis);
     all.push_back({"one more on" + on, with_size(good, axis, n + 1), {std::to_string(n + 1)}});
     if (n > 1) all.push_back({"one less on" + on, with_size(good, axis, n - 1), {std::to_string(n - 1)}});
     all.push_back({"negative" + on, with_size(good, axis, -1), {"-1"}});

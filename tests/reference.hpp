@@ -23,10 +23,10 @@ inline GemmReference gemm_reference(View<const float, 2> a, View<const float, 2>
                                     const GemmOptions& options) {
   GemmReference result;
   const double alpha = options.alpha, beta = options.beta;
-  for (index i = 0; i < c.size(0); ++i) {
-    for (index j = 0; j < c.size(1); ++j) {
+  for (Index i = 0; i < c.size(0); ++i) {
+    for (Index j = 0; j < c.size(1); ++j) {
       double sum = 0, magnitude = 0;
-      for (index p = 0; p < a.size(1) && alpha != 0; ++p) {
+      for (Index p = 0; p < a.size(1) && alpha != 0; ++p) {
         const double product = double{a(i, p)} * double{b(p, j)};
         sum += product;
         magnitude += std::abs(product);
@@ -82,15 +82,15 @@ struct Row {
   double max_score = 0, max_sum = 0;
 };
 
-inline Row attention_scores(View<const float, 4> q, View<const float, 4> k, index batch, index head, index query,
+inline Row attention_scores(View<const float, 4> q, View<const float, 4> k, Index batch, Index head, Index query,
                             const AttentionOptions& options) {
   Row row;
-  const index kv_head = head / (q.size(1) / k.size(1));
+  const Index kv_head = head / (q.size(1) / k.size(1));
   const double scale = options.scale ? double{*options.scale} : 1.0 / std::sqrt(static_cast<double>(q.size(3)));
-  for (index j = 0; j < k.size(2); ++j) {
+  for (Index j = 0; j < k.size(2); ++j) {
     if (options.causal && j > query + options.causal_offset) break;
     double score = 0, sum = 0;
-    for (index d = 0; d < q.size(3); ++d) {
+    for (Index d = 0; d < q.size(3); ++d) {
       const double product = scale * double{q(batch, head, query, d)} * double{k(batch, kv_head, j, d)};
       score += product;
       sum += std::abs(product);
@@ -109,9 +109,9 @@ inline Row attention_scores(View<const float, 4> q, View<const float, 4> k, inde
 inline AttentionReference attention_reference(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
                                               const AttentionOptions& options) {
   AttentionReference result;
-  for (index b = 0; b < q.size(0); ++b) {
-    for (index h = 0; h < q.size(1); ++h) {
-      for (index i = 0; i < q.size(2); ++i) {
+  for (Index b = 0; b < q.size(0); ++b) {
+    for (Index h = 0; h < q.size(1); ++h) {
+      for (Index i = 0; i < q.size(2); ++i) {
         const reference_detail::Row row = reference_detail::attention_scores(q, k, b, h, i, options);
         const bool empty = row.max == -std::numeric_limits<double>::infinity();
         std::vector<double> out(static_cast<std::size_t>(v.size(3)), 0.0), weighted = out;
@@ -119,8 +119,8 @@ inline AttentionReference attention_reference(View<const float, 4> q, View<const
         for (std::size_t j = 0; j < row.scores.size() && !empty; ++j) {
           const double p = std::exp(row.scores[j] - row.max);
           sum += p;
-          for (index d = 0; d < v.size(3); ++d) {
-            const double value = v(b, h / (q.size(1) / v.size(1)), static_cast<index>(j), d);
+          for (Index d = 0; d < v.size(3); ++d) {
+            const double value = v(b, h / (q.size(1) / v.size(1)), static_cast<Index>(j), d);
             out[static_cast<std::size_t>(d)] += p * value;
             weighted[static_cast<std::size_t>(d)] += p * std::abs(value);
           }

@@ -8,7 +8,7 @@ namespace {
 
 void compare_with_oracle(const AttentionTensors& t, const AttentionOptions& options, const std::string& text,
                          std::uint64_t seed) {
-  const index head_dim = t.q.view.size(3), kv_length = t.k.view.size(2);
+  const Index head_dim = t.q.view.size(3), kv_length = t.k.view.size(2);
   const AttentionReference expected = attention_reference(t.q.view, t.k.view, t.v.view, options);
   Comparison out("attention", text, seed), lse("attention lse", text, seed, Comparison::Kind::special);
   double largest_value = 0;
@@ -19,7 +19,7 @@ void compare_with_oracle(const AttentionTensors& t, const AttentionOptions& opti
   for_each_position(t.lse.view.shape, [&](const auto& p) {
     const double relative =
         attention_relative_bound(head_dim, kv_length, expected.max_sum[row], expected.max_score[row]);
-    for (index d = 0; d < t.out.view.size(3); ++d, ++at) {
+    for (Index d = 0; d < t.out.view.size(3); ++d, ++at) {
       const double bound = relative * expected.weighted[at] + (std::isinf(expected.lse[row]) ? 0 : underflow);
       out.add({p[0], p[1], p[2], d}, t.out.view(p[0], p[1], p[2], d), expected.out[at], bound);
     }
@@ -49,12 +49,12 @@ void check_attention(const AttentionSizes& s, const AttentionOptions& options = 
 }
 
 TEST_CASE("attention: every query and key length") {
-  for (const index length : tail_sizes) {
+  for (const Index length : tail_sizes) {
     check_attention({1, 1, 1, length, 17, 16, 16}, {}, 2);
     check_attention({1, 2, 1, 3, length, 24, 16}, {}, 3);
     check_attention({1, 1, 1, 13, length, 8, 33}, causal(length - 13), 4);
   }
-  for (const index length : {7, 16, 33, 65, 129, 200}) {
+  for (const Index length : {7, 16, 33, 65, 129, 200}) {
     check_attention({2, 2, 2, length, length, 64, 64}, {}, 5);
     check_attention({2, 2, 2, length, length, 64, 64}, causal(0), 6);
   }
@@ -63,7 +63,7 @@ TEST_CASE("attention: every query and key length") {
 }
 
 TEST_CASE("attention: every head_dim, value_dim alike or not") {
-  for (const index dim :
+  for (const Index dim :
        {1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 80, 96, 127, 128, 129, 192, 255, 256}) {
     check_attention({1, 2, 2, 14, 37, dim, dim}, {}, 11);
     check_attention({1, 1, 1, 5, 21, dim, 20}, causal(3), 12);
@@ -73,7 +73,7 @@ TEST_CASE("attention: every head_dim, value_dim alike or not") {
 }
 
 TEST_CASE("attention: several blocks of keys") {
-  for (const index kv : {511, 512, 513, 1023, 1024, 1025, 1500, 1537}) {
+  for (const Index kv : {511, 512, 513, 1023, 1024, 1025, 1500, 1537}) {
     check_attention({1, 2, 1, 15, kv, 64, 64}, {}, 21);
     check_attention({1, 1, 1, 31, kv, 32, 48}, causal(kv - 31), 22);
     check_attention({1, 1, 1, 40, kv, 16, 16}, causal(500), 23);
@@ -83,12 +83,12 @@ TEST_CASE("attention: several blocks of keys") {
 }
 
 TEST_CASE("attention: causal offsets; a row without keys is 0 and -inf") {
-  for (const index offset : {-2000, -40, -20, -19, -5, -1, 0, 1, 7, 16, 30, 50, 2000}) {
+  for (const Index offset : {-2000, -40, -20, -19, -5, -1, 0, 1, 7, 16, 30, 50, 2000}) {
     check_attention({1, 2, 2, 20, 33, 16, 16}, causal(offset), 31);
     check_attention({2, 4, 2, 33, 20, 16, 24}, causal(offset), 32);
   }
-  constexpr index far = index{1} << 62;
-  for (const index offset : {far, -far, std::numeric_limits<index>::max(), std::numeric_limits<index>::min()}) {
+  constexpr Index far = Index{1} << 62;
+  for (const Index offset : {far, -far, std::numeric_limits<Index>::max(), std::numeric_limits<Index>::min()}) {
     const AttentionTensors t({1, 1, 1, 20, 33, 16, 16}, 33), same({1, 1, 1, 20, 33, 16, 16}, 33);
     t.run(causal(offset));
     same.run(causal(offset > 0 ? 100 : -100));
@@ -106,7 +106,7 @@ TEST_CASE("attention: scale absent, 0, negative, large; grouped heads") {
     check_attention({1, 1, 1, 17, 45, 64, 64}, scaled(scale), 41);
     check_attention({1, 1, 1, 6, 600, 20, 20}, scaled(scale), 42);
   }
-  for (const index kv_heads : {1, 2, 3, 4, 6, 12}) {
+  for (const Index kv_heads : {1, 2, 3, 4, 6, 12}) {
     check_attention({2, 12, kv_heads, 9, 31, 16, 16}, {}, 43);
     check_attention({2, 12, kv_heads, 1, 31, 16, 16}, causal(25), 44);
   }
@@ -150,9 +150,9 @@ TEST_CASE("attention: random problems") {
 
 TEST_CASE("attention: packed QKV, [batch, sequence, 3, head, dim]") {
   Random random(71);
-  for (const index length : {1, 16, 50, 600}) {
+  for (const Index length : {1, 16, 50, 600}) {
     const Tensor<5> packed = random_tensor<5>({2, length, 3, 2, 24}, random);
-    const auto part = [&](index i) { return packed.view.select(2, i).permuted({0, 2, 1, 3}); };
+    const auto part = [&](Index i) { return packed.view.select(2, i).permuted({0, 2, 1, 3}); };
     const AttentionTensors t({2, 2, 2, length, length, 24, 24}, 72);
     attention(part(0), part(1), part(2), t.out.view, t.with_lse(causal(0)));
     copy<4>(part(0), t.q.view);
@@ -164,7 +164,7 @@ TEST_CASE("attention: packed QKV, [batch, sequence, 3, head, dim]") {
 
 TEST_CASE("multi_head_attention: attention of views, by bits") {
   struct Heads {
-    index batch, heads, kv_heads, head_dim, value_dim;
+    Index batch, heads, kv_heads, head_dim, value_dim;
   };
   for (const Heads& h : {Heads{1, 8, 8, 64, 64}, {2, 4, 2, 16, 24}, {3, 6, 1, 5, 7}, {1, 1, 1, 33, 33}}) {
     const AttentionTensors t({h.batch, h.heads, h.kv_heads, 17, 30, h.head_dim, h.value_dim}, 81,

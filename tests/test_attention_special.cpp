@@ -5,13 +5,13 @@
 namespace headlane::test {
 namespace {
 
-constexpr index q_length = 21;
+constexpr Index q_length = 21;
 
 struct Setting {
-  index kv_length, causal_offset, bad_key;
+  Index kv_length, causal_offset, bad_key;
   [[nodiscard]] AttentionSizes sizes() const { return {2, 2, 1, q_length, kv_length, 20, 24}; }
   [[nodiscard]] AttentionOptions options() const { return causal(causal_offset); }
-  [[nodiscard]] bool sees(index row) const { return bad_key <= row + causal_offset; }
+  [[nodiscard]] bool sees(Index row) const { return bad_key <= row + causal_offset; }
 };
 
 // The bad key is in the first panel, in the middle, after it for all rows, at the edge of a block and in a later one.
@@ -27,7 +27,7 @@ const std::vector<Setting>& settings() {
 template <class F>
 void check_reach(const Setting& s, const AttentionTensors& actual, const AttentionTensors& clean, bool in_scores,
                  F is_bad, const std::string& what) {
-  index wrong = 0, nans = 0, expected_nans = 0;
+  Index wrong = 0, nans = 0, expected_nans = 0;
   for_each_position(actual.out.view.shape, [&](const auto& p) {
     const float x = actual.out.view(p[0], p[1], p[2], p[3]), y = clean.out.view(p[0], p[1], p[2], p[3]);
     const bool expected_nan = p[0] == 0 && s.sees(p[2]) && is_bad(p[3]);
@@ -48,14 +48,14 @@ TEST_CASE("attention: a NaN in a key or value reaches exactly the rows that see 
   for (const Setting& s : settings()) {
     const AttentionTensors clean(s.sizes(), 1);
     clean.run(s.options());
-    for (const index column : {0, 15, 16, 19}) {
+    for (const Index column : {0, 15, 16, 19}) {
       const AttentionTensors bad_k(s.sizes(), 1), bad_v(s.sizes(), 1);
       bad_k.k.view(0, 0, s.bad_key, column) = nan;
       bad_k.run(s.options());
-      check_reach(s, bad_k, clean, true, [](index) { return true; }, "NaN in k");
+      check_reach(s, bad_k, clean, true, [](Index) { return true; }, "NaN in k");
       bad_v.v.view(0, 0, s.bad_key, column) = nan;
       bad_v.run(s.options());
-      check_reach(s, bad_v, clean, false, [&](index d) { return d == column; }, "NaN in v");
+      check_reach(s, bad_v, clean, false, [&](Index d) { return d == column; }, "NaN in v");
     }
   }
 }
@@ -65,7 +65,7 @@ TEST_CASE("attention: padding full of NaN or infinity beyond what any row sees c
     for (const float bad : {nan, infinity, -infinity, 3e38f}) {
       const AttentionTensors clean(s.sizes(), 2), padded(s.sizes(), 2);
       clean.run(s.options());
-      const index seen = std::clamp<index>(q_length + s.causal_offset, 0, s.kv_length);
+      const Index seen = std::clamp<Index>(q_length + s.causal_offset, 0, s.kv_length);
       for_each(padded.k.view.slice(2, seen, s.kv_length), [&](float& x) { x = bad; });
       for_each(padded.v.view.slice(2, seen, s.kv_length), [&](float& x) { x = bad; });
       padded.run(s.options());
@@ -80,7 +80,7 @@ TEST_CASE("attention: per row, all keys after the last one it sees may be NaN") 
   const AttentionOptions options = causal(20);
   const AttentionTensors clean(s, 3);
   clean.run(options);
-  for (index row = 0; row < q_length; ++row) {
+  for (Index row = 0; row < q_length; ++row) {
     const AttentionTensors t(s, 3);
     for_each(t.k.view.slice(2, row + 21, 60), [](float& x) { x = nan; });
     for_each(t.v.view.slice(2, row + 21, 60), [](float& x) { x = nan; });
@@ -91,8 +91,8 @@ TEST_CASE("attention: per row, all keys after the last one it sees may be NaN") 
 }
 
 TEST_CASE("attention: a NaN in a query gives NaN in its row and nowhere else") {
-  for (const index kv_length : {1, 16, 40, 600}) {
-    for (const index row : {0, 7, 11, 20}) {
+  for (const Index kv_length : {1, 16, 40, 600}) {
+    for (const Index row : {0, 7, 11, 20}) {
       const AttentionSizes s{1, 2, 2, q_length, kv_length, 20, 24};
       const AttentionTensors clean(s, 4), t(s, 4);
       clean.run();
@@ -112,15 +112,15 @@ TEST_CASE("attention: NaN queries that see no key give 0") {
   t.run(causal(-10));
   for_each(t.out.view.slice(2, 0, 10), [](float x) { CHECK(x == 0); });
   for_each(t.out.view.slice(2, 10, q_length), [](float x) { CHECK(std::isnan(x)); });
-  for (index i = 0; i < q_length; ++i) {
+  for (Index i = 0; i < q_length; ++i) {
     if (i < 10) CHECK(t.lse.view(0, 0, i) == -infinity);
     else CHECK(std::isnan(t.lse.view(0, 0, i)));
   }
 }
 
 TEST_CASE("attention: infinity in a seen value stays in its column; a score of +inf gives NaN, one of -inf nothing") {
-  for (const index kv_length : {5, 40, 600}) {
-    for (const index key : {index{0}, kv_length / 2, kv_length - 1}) {
+  for (const Index kv_length : {5, 40, 600}) {
+    for (const Index key : {Index{0}, kv_length / 2, kv_length - 1}) {
       const AttentionSizes s{1, 1, 1, q_length, kv_length, 20, 24};
       const AttentionTensors clean(s, 6), in_v(s, 6), positive(s, 6), negative(s, 6), absent(s, 6);
       clean.run();
@@ -153,7 +153,7 @@ TEST_CASE("attention: infinity in a seen value stays in its column; a score of +
 }
 
 TEST_CASE("attention: scores of -inf only count as no key") {
-  for (const index kv_length : {1, 33, 512, 600}) {
+  for (const Index kv_length : {1, 33, 512, 600}) {
     const AttentionTensors t({1, 1, 1, 5, kv_length, 4, 6}, 7);
     for_each(t.q.view, [](float& x) { x = 1e30f; });
     for_each(t.k.view, [](float& x) { x = -1e30f; });
@@ -164,13 +164,13 @@ TEST_CASE("attention: scores of -inf only count as no key") {
 }
 
 TEST_CASE("attention: one key far above all others, wherever it stands, is all that is seen") {
-  for (const index kv_length : {5, 33, 70, 200, 540}) {
-    for (index key = 0; key < kv_length; key += kv_length > 200 ? 7 : 1) {
+  for (const Index kv_length : {5, 33, 70, 200, 540}) {
+    for (Index key = 0; key < kv_length; key += kv_length > 200 ? 7 : 1) {
       const AttentionTensors t({1, 1, 1, 7, kv_length, 4, 6}, 9);
       for_each(t.q.view.select(3, 0), [](float& x) { x = 1; });
       t.k.view(0, 0, key, 0) = 300;
       t.run(scaled(1));
-      index wrong = 0;
+      Index wrong = 0;
       for_each_position(t.out.view.shape, [&](const auto& p) {
         wrong += t.out.view(0, 0, p[2], p[3]) == t.v.view(0, 0, key, p[3]) ? 0 : 1;
       });
@@ -181,7 +181,7 @@ TEST_CASE("attention: one key far above all others, wherever it stands, is all t
 
 TEST_CASE("attention: a block whose scores are all -inf, or far below or above the others") {
   for (const float level : {-infinity, -200.0f, -80.0f, 80.0f, 200.0f}) {
-    for (const index first : {index{0}, index{512}}) {
+    for (const Index first : {Index{0}, Index{512}}) {
       const AttentionTensors t({1, 1, 1, 5, 1024, 4, 6}, 8);
       for_each(t.q.view.select(3, 0), [](float& x) { x = 1; });
       for_each(t.k.view.select(3, 0).slice(2, first, first + 512), [&](float& x) { x = level; });
@@ -195,7 +195,7 @@ TEST_CASE("attention: a block whose scores are all -inf, or far below or above t
         out.add({p[2], p[3]}, t.out.view(0, 0, p[2], p[3]), expected.out[at++], bound);
       });
       for_each(t.lse.view, [&](float x) {
-        lse.add({static_cast<index>(row)}, x, expected.lse[row], lse_bound(4, 1024, 250, 250, expected.lse[row]));
+        lse.add({static_cast<Index>(row)}, x, expected.lse[row], lse_bound(4, 1024, 250, 250, expected.lse[row]));
         ++row;
       });
       out.finish();

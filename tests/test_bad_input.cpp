@@ -22,7 +22,7 @@ TEST_CASE("gemm: illegal calls") {
   // c on a, on b: the same memory, shifted by an element, the last element only.
   const Tensor<1> shared({200});
   float* p = shared.view.data;
-  for (const index shift : {0, 1, 44}) {
+  for (const Index shift : {0, 1, 44}) {
     calls.push_back(
         {"gemm, c over a", [=] { gemm({p + shift, {5, 7}}, vb, {p, {5, 9}}); }, {"gemm", "c", "a", "overlap"}});
     calls.push_back(
@@ -46,7 +46,7 @@ TEST_CASE("softmax: illegal calls") {
       {"softmax, no view", [&] { softmax(AnyView<const float>(), AnyView<float>()); }, {"softmax", "x", "0"}});
   const Tensor<1> shared({100});
   float* p = shared.view.data;
-  for (const index shift : {1, -1, 4, 59}) {
+  for (const Index shift : {1, -1, 4, 59}) {
     calls.push_back({"softmax, y over x",
                      [=] { softmax(View<const float, 3>(p + 1 + shift, {3, 4, 5}), View<float, 3>(p + 1, {3, 4, 5})); },
                      {"softmax", "x", "y", "overlap"}});
@@ -74,19 +74,19 @@ TEST_CASE("attention: illegal calls") {
     if (view.data == nullptr) throw std::invalid_argument("attention: lse null means not wanted");
     attention(q, k, v, out, wrong);
   });
-  const auto heads = [&](index q_heads, index kv_heads) {
+  const auto heads = [&](Index q_heads, Index kv_heads) {
     const AttentionTensors other({2, q_heads, kv_heads, 5, 7, 8, 6}, 3);
     attention(other.q.view, other.k.view, other.v.view, other.out.view);
   };
-  for (const index kv_heads : {2, 3, 5, 6, 8, 0}) {
+  for (const Index kv_heads : {2, 3, 5, 6, 8, 0}) {
     calls.push_back(
         {"attention, heads", [=] { heads(7, kv_heads); }, {"attention", "q", "7", "k", std::to_string(kv_heads)}});
   }
-  const auto dims = [&](index head_dim, index value_dim) {
+  const auto dims = [&](Index head_dim, Index value_dim) {
     const AttentionTensors other({2, 2, 2, 5, 7, head_dim, value_dim}, 3);
     attention(other.q.view, other.k.view, other.v.view, other.out.view);
   };
-  for (const index dim : {0, 257, 1000}) {
+  for (const Index dim : {0, 257, 1000}) {
     calls.push_back({"attention, head_dim", [=] { dims(dim, 8); }, {"attention", "q", "256", std::to_string(dim)}});
     calls.push_back({"attention, value_dim", [=] { dims(8, dim); }, {"attention", "v", "256", std::to_string(dim)}});
   }
@@ -94,7 +94,7 @@ TEST_CASE("attention: illegal calls") {
   const Tensor<1> shared({1000});
   float* p = shared.view.data;
   const View<const float, 4> on_q(p, q.shape), on_k(p, k.shape), on_v(p, v.shape);
-  for (const index shift : {0, 1, 7}) {
+  for (const Index shift : {0, 1, 7}) {
     const View<float, 4> o(p + shift, out.shape);
     AttentionOptions with;
     with.lse = View<float, 3>(p + shift, t.lse.view.shape);
@@ -129,14 +129,14 @@ TEST_CASE("multi_head_attention: illegal calls") {
   add(calls, name, "k", wrong_views(vk), [=](auto view) { multi_head_attention(vq, view, vv, vout, 4); });
   add(calls, name, "v", wrong_views(vv), [=](auto view) { multi_head_attention(vq, vk, view, vout, 4); });
   add(calls, name, "out", wrong_outputs(vout), [=](auto view) { multi_head_attention(vq, vk, vv, view, 4); });
-  const auto with_heads = [=](index heads) { multi_head_attention(vq, vk, vv, vout, heads); };
-  for (const index heads : {index{0}, index{-1}, index{3}, index{5}, index{33}, index{64}, huge, -huge}) {
+  const auto with_heads = [=](Index heads) { multi_head_attention(vq, vk, vv, vout, heads); };
+  for (const Index heads : {Index{0}, Index{-1}, Index{3}, Index{5}, Index{33}, Index{64}, huge, -huge}) {
     calls.push_back({"multi_head, heads", [=] { with_heads(heads); }, {name, "heads", "32", std::to_string(heads)}});
   }
-  const auto one = [=](index heads) {
+  const auto one = [=](Index heads) {
     multi_head_attention(vq.select(0, 0), vk.select(0, 0), vv.select(0, 0), vout.select(0, 0), heads);
   };
-  for (const index heads : {0, -1, 3, 33}) {
+  for (const Index heads : {0, -1, 3, 33}) {
     calls.push_back({"multi_head of one sequence", [=] { one(heads); }, {name, "heads", "32", std::to_string(heads)}});
   }
   View<const float, 3> wide_q = vq;
@@ -155,16 +155,16 @@ TEST_CASE("View: illegal calls") {
     calls.push_back(
         {std::string("View::") + function + " " + (words.empty() ? "" : words.front()), std::move(call), all});
   };
-  for (const index end : {index{5}, index{-1}, huge}) {
+  for (const Index end : {Index{5}, Index{-1}, huge}) {
     add_call("slice", {std::to_string(end), "end"}, [=] { (void)view.slice(1, 0, end); });
   }
-  for (const index begin : {index{3}, index{-1}, -huge}) {
+  for (const Index begin : {Index{3}, Index{-1}, -huge}) {
     add_call("slice", {std::to_string(begin), "begin"}, [=] { (void)view.slice(1, begin, 2); });
   }
-  for (const index i : {index{4}, index{-1}, huge}) {
+  for (const Index i : {Index{4}, Index{-1}, huge}) {
     add_call("select", {std::to_string(i), "position"}, [=] { (void)view.select(1, i); });
   }
-  for (const index inner : {index{0}, index{-1}, index{3}, index{6}, huge}) {
+  for (const Index inner : {Index{0}, Index{-1}, Index{3}, Index{6}, huge}) {
     add_call("split", {"inner"}, [=] { (void)view.split(2, inner); });
   }
   for (const int axis : {3, -4, 100}) {
@@ -193,15 +193,15 @@ TEST_CASE("calls that look odd but are legal") {
   // An axis of one element may have any stride.
   Tensor<1> x({5}), y({5});
   for_each(x.view, [](float& e) { e = 1; });
-  constexpr index least = std::numeric_limits<index>::min();
-  for (const index stride : {index{0}, huge, -huge, least}) {
+  constexpr Index least = std::numeric_limits<Index>::min();
+  for (const Index stride : {Index{0}, huge, -huge, least}) {
     softmax(View<const float, 2>(x.view.data, {1, 5}, {stride, 1}), View<float, 2>(y.view.data, {1, 5}, {stride, 1}));
     CHECK(y.view(0) == 0.2f);
   }
   // Columns of one buffer interleave and do not overlap: q, k, v and out side by side.
   Random random(5);
   const Tensor<2> packed = random_tensor<2>({6, 32}, random), out({6, 8});
-  const auto part = [&](index i) { return packed.view.slice(1, 8 * i, 8 * i + 8); };
+  const auto part = [&](Index i) { return packed.view.slice(1, 8 * i, 8 * i + 8); };
   multi_head_attention(part(0), part(1), part(2), out.view, 2);
   multi_head_attention(part(0), part(1), part(2), part(3), 2);
   CHECK(different_bits(part(3), out.view) == 0);

@@ -15,7 +15,7 @@ class BitComparison {
   template <class A, class B, int Rank>
   void add(const View<A, Rank>& actual, const View<B, Rank>& expected, const std::string& what) {
     ++count_;
-    const index different = different_bits(actual, expected);
+    const Index different = different_bits(actual, expected);
     if (different == 0 || ++failures_ > 1) return;
     std::ostringstream text;
     text << what << ", isa " << isa() << ", " << num_threads() << " threads: " << different << " elements differ";
@@ -24,11 +24,11 @@ class BitComparison {
   void finish(const std::string& op) const {
     MESSAGE(op, ": ", count_, " comparisons by bits, ", failures_, " differ");
     CHECK_MESSAGE(failures_ == 0, first_);
-    CHECK(count_ > 500 * static_cast<index>(available_isas().size()));
+    CHECK(count_ > 500 * static_cast<Index>(available_isas().size()));
   }
 
  private:
-  index count_ = 0, failures_ = 0;
+  Index count_ = 0, failures_ = 0;
   std::string first_;
 };
 
@@ -44,11 +44,11 @@ void everywhere(F f) {
   }
 }
 
-Layout misaligned(index floats) { return {"misaligned", Order::rows, 1, 0, false, floats}; }
+Layout misaligned(Index floats) { return {"misaligned", Order::rows, 1, 0, false, floats}; }
 
 struct GemmInputs {
   Tensor<2> a, b, c;
-  GemmInputs(index m, index n, index k, const Layout& layout = {})
+  GemmInputs(Index m, Index n, Index k, const Layout& layout = {})
       : a({m, k}, layout), b({k, n}, layout), c({m, n}, layout) {
     Random random(static_cast<std::uint64_t>(m * 10007 + n * 101 + k));
     fill_normal(a.view, random);
@@ -61,7 +61,7 @@ TEST_CASE("gemm: the same bits everywhere") {
   BitComparison bits;
   const GemmOptions options{0.7f, 1.3f};
   struct Sizes {
-    index m, n, k;
+    Index m, n, k;
   };
   for (const Sizes& s : {Sizes{1, 1, 1}, {3, 17, 5}, {13, 35, 65}, {33, 50, 513}, {64, 129, 40}, {20, 31, 1100}}) {
     const GemmInputs baseline(s.m, s.n, s.k);
@@ -72,20 +72,20 @@ TEST_CASE("gemm: the same bits everywhere") {
     }
     everywhere([&](bool one_thread) {
       std::vector<Layout> all = layouts();
-      for (index floats = 0; floats < 16 && one_thread; ++floats) all.push_back(misaligned(floats));
+      for (Index floats = 0; floats < 16 && one_thread; ++floats) all.push_back(misaligned(floats));
       for (const Layout& layout : all) {
         const GemmInputs t(s.m, s.n, s.k, layout);
         gemm(t.a.view, t.b.view, t.c.view, options);
         bits.add(t.c.view, baseline.c.view, std::string("gemm ") + layout.name);
       }
       const GemmInputs rows(s.m, s.n, s.k), columns(s.m, s.n, s.k);
-      for (index i = 0; i < s.m; i += 1 + s.m / 5) {  // a row alone, as in decoding
+      for (Index i = 0; i < s.m; i += 1 + s.m / 5) {  // a row alone, as in decoding
         const View<float, 2> c = rows.c.view.slice(0, i, i + 1);
         gemm(rows.a.view.slice(0, i, i + 1), rows.b.view, c, options);
         bits.add(c, baseline.c.view.slice(0, i, i + 1), "gemm, one row");
       }
-      for (index j = 0; j < s.n; j += 1 + s.n / 4) {  // some columns alone
-        const index end = std::min(j + 9, s.n);
+      for (Index j = 0; j < s.n; j += 1 + s.n / 4) {  // some columns alone
+        const Index end = std::min(j + 9, s.n);
         const GemmInputs part(s.m, s.n, s.k);
         const View<float, 2> c = part.c.view.slice(1, j, end);
         gemm(part.a.view, part.b.view.slice(1, j, end), c, options);
@@ -99,9 +99,9 @@ TEST_CASE("gemm: the same bits everywhere") {
 TEST_CASE("softmax: the same bits everywhere") {
   BitComparison bits;
   for (const bool log : {false, true}) {
-    for (const index n : {1, 5, 16, 17, 63, 300, 1025}) {
+    for (const Index n : {1, 5, 16, 17, 63, 300, 1025}) {
       const SoftmaxOptions options{0.7f, log};
-      const std::array<index, 2> shape{n > 256 ? 40 : 9, n};
+      const std::array<Index, 2> shape{n > 256 ? 40 : 9, n};
       Random random(static_cast<std::uint64_t>(n));
       const Tensor<2> x = random_tensor<2>(shape, random), baseline(shape);
       {
@@ -111,7 +111,7 @@ TEST_CASE("softmax: the same bits everywhere") {
       }
       everywhere([&](bool one_thread) {
         std::vector<Layout> all = layouts();
-        for (index floats = 0; floats < 16 && one_thread; ++floats) all.push_back(misaligned(floats));
+        for (Index floats = 0; floats < 16 && one_thread; ++floats) all.push_back(misaligned(floats));
         for (const Layout& layout : all) {
           const Tensor<2> in(shape, layout), out(shape, layout);
           copy<2>(x.view, in.view);
@@ -119,7 +119,7 @@ TEST_CASE("softmax: the same bits everywhere") {
           bits.add(out.view, baseline.view, std::string("softmax ") + layout.name);
         }
         const Tensor<2> out(shape);
-        for (index i = 0; i < shape[0]; i += 4) {
+        for (Index i = 0; i < shape[0]; i += 4) {
           softmax(x.view.slice(0, i, i + 1), out.view.slice(0, i, i + 1), options);
           bits.add(out.view.slice(0, i, i + 1), baseline.view.slice(0, i, i + 1), "softmax, one row");
         }
@@ -130,11 +130,11 @@ TEST_CASE("softmax: the same bits everywhere") {
 }
 
 // Parts of the queries, heads and batches, each alone; `t` holds the inputs, `baseline` all results.
-void compare_parts(const AttentionTensors& t, const AttentionTensors& baseline, const AttentionSizes& s, index offset,
+void compare_parts(const AttentionTensors& t, const AttentionTensors& baseline, const AttentionSizes& s, Index offset,
                    BitComparison& bits) {
-  const auto run = [&](index b, index b_end, index h, index h_end, index i, index i_end, index keys, const char* what) {
+  const auto run = [&](Index b, Index b_end, Index h, Index h_end, Index i, Index i_end, Index keys, const char* what) {
     const auto part = [&](const auto& view) { return view.slice(0, b, b_end).slice(1, h, h_end).slice(2, i, i_end); };
-    const index group = s.q_heads / s.kv_heads;
+    const Index group = s.q_heads / s.kv_heads;
     const auto seen = [&](const View<float, 4>& view) {
       return view.slice(0, b, b_end).slice(1, h / group, (h_end + group - 1) / group).slice(2, 0, keys);
     };
@@ -144,21 +144,21 @@ void compare_parts(const AttentionTensors& t, const AttentionTensors& baseline, 
     bits.add(part(t.out.view), part(baseline.out.view), what);
     bits.add(options.lse, part(baseline.lse.view), what);
   };
-  for (index i = 0; i < s.q_length; i += 1 + s.q_length / 4) {
+  for (Index i = 0; i < s.q_length; i += 1 + s.q_length / 4) {
     run(0, s.batch, 0, s.q_heads, i, i + 1, s.kv_length, "attention, one query");
-    const index seen = std::clamp<index>(i + 1 + offset, 0, s.kv_length);
+    const Index seen = std::clamp<Index>(i + 1 + offset, 0, s.kv_length);
     run(0, s.batch, 0, s.q_heads, i, i + 1, seen, "attention, one query and only the keys that it sees");
     run(0, s.batch, 0, s.q_heads, i, s.q_length, s.kv_length, "attention, the last queries");
   }
-  for (index h = 0; h < s.q_heads; ++h) run(0, s.batch, h, h + 1, 0, s.q_length, s.kv_length, "attention, one head");
-  for (index b = 0; b < s.batch; ++b) run(b, b + 1, 0, s.q_heads, 0, s.q_length, s.kv_length, "attention, one batch");
+  for (Index h = 0; h < s.q_heads; ++h) run(0, s.batch, h, h + 1, 0, s.q_length, s.kv_length, "attention, one head");
+  for (Index b = 0; b < s.batch; ++b) run(b, b + 1, 0, s.q_heads, 0, s.q_length, s.kv_length, "attention, one batch");
 }
 
 TEST_CASE("attention: the same bits everywhere") {
   BitComparison bits;
   struct Problem {
     AttentionSizes sizes;
-    index offset;
+    Index offset;
   };
   const std::vector<Problem> problems{{{2, 2, 1, 9, 20, 16, 17}, 4},    {{1, 2, 2, 33, 40, 64, 64}, 0},
                                       {{2, 1, 1, 5, 530, 20, 33}, 520}, {{1, 1, 1, 40, 1040, 8, 8}, 500},
@@ -173,7 +173,7 @@ TEST_CASE("attention: the same bits everywhere") {
     everywhere([&](bool one_thread) {
       std::vector<Layout> all = layouts();
       all.push_back({"BSHD", Order::middle});
-      for (index floats = 0; floats < 16 && one_thread; ++floats) all.push_back(misaligned(floats));
+      for (Index floats = 0; floats < 16 && one_thread; ++floats) all.push_back(misaligned(floats));
       for (const Layout& layout : all) {
         const AttentionTensors t(sizes, 5, layout);
         t.run(causal(offset));

@@ -14,7 +14,7 @@ namespace {
 // The goal stated in the headers is 1 ULP; what exp_exhaustive measures is given in the headers of the kernels.
 constexpr double exp_limit = 1.0, log_limit = 1.0;
 
-using Kernel = void (*)(const float* x, float* y, index n) noexcept;
+using Kernel = void (*)(const float* x, float* y, Index n) noexcept;
 
 template <class Exact>
 void check_ulp(Kernel kernel, Exact exact, double limit, const std::string& name) {
@@ -23,14 +23,14 @@ void check_ulp(Kernel kernel, Exact exact, double limit, const std::string& name
   std::vector<float> x(chunk), y(chunk);
   double worst = 0;
   float worst_x = 0;
-  index count = 0;
+  Index count = 0;
   std::uint64_t next = 0;
   while (next < (std::uint64_t{1} << 32)) {
     std::size_t n = 0;
     for (; n < chunk && next < (std::uint64_t{1} << 32); next += step) {
       x[n++] = std::bit_cast<float>(static_cast<std::uint32_t>(next));
     }
-    kernel(x.data(), y.data(), static_cast<index>(n));
+    kernel(x.data(), y.data(), static_cast<Index>(n));
     for (std::size_t i = 0; i < n; ++i, ++count) {
       const double error = ulp_error(y[i], exact(double{x[i]}));
       if (error > worst) {
@@ -104,7 +104,7 @@ TEST_CASE("exp: grows with x") {
   std::vector<float> x, y;
   for (int i = -104 * 512; i <= 89 * 512; ++i) x.push_back(static_cast<float>(i) / 512);
   y.resize(x.size());
-  active().exp(x.data(), y.data(), static_cast<index>(x.size()));
+  active().exp(x.data(), y.data(), static_cast<Index>(x.size()));
   for (std::size_t i = 1; i < y.size(); ++i) CHECK(y[i] >= y[i - 1]);
 }
 
@@ -118,8 +118,8 @@ TEST_CASE("exp and log: a tail has the bits of the bulk, and nothing beyond it i
     for (std::size_t n = 0; n <= 33; ++n) {
       for (std::size_t first = 0; first < 17; ++first) {
         std::vector<float> y(64, std::bit_cast<float>(sentinel_bits));
-        kernel(x.data() + first, y.data() + first, static_cast<index>(n));
-        index wrong = 0;
+        kernel(x.data() + first, y.data() + first, static_cast<Index>(n));
+        Index wrong = 0;
         for (std::size_t i = 0; i < 64; ++i) {
           const bool inside = i >= first && i < first + n;
           wrong += (inside ? bits_of(y[i]) == bits_of(all[i]) : is_sentinel(y[i])) ? 0 : 1;

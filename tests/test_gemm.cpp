@@ -8,7 +8,7 @@ namespace headlane::test {
 namespace {
 
 struct Sizes {
-  index m, n, k;
+  Index m, n, k;
 };
 
 std::string text_of_case(const Sizes& s, const GemmOptions& o, const Layout& la, const Layout& lb, const Layout& lc) {
@@ -41,7 +41,7 @@ void check_gemm(const Sizes& s, const GemmOptions& options = {}, std::uint64_t s
 }
 
 TEST_CASE("gemm: every size along every dimension") {
-  for (const index size : tail_sizes) {
+  for (const Index size : tail_sizes) {
     check_gemm({size, 33, 17});
     check_gemm({size, 5, 64}, {}, 2);
     check_gemm({7, size, 19}, {}, 3);
@@ -53,7 +53,7 @@ TEST_CASE("gemm: every size along every dimension") {
 }
 
 TEST_CASE("gemm: more than one block along k, many tiles along m and n") {
-  for (const index k : {511, 512, 513, 1024, 1100, 1537}) check_gemm({13, 35, k}, {0.7f, 1.3f});
+  for (const Index k : {511, 512, 513, 1024, 1100, 1537}) check_gemm({13, 35, k}, {0.7f, 1.3f});
   check_gemm({5000, 3, 5});
   check_gemm({3, 5000, 5});
   check_gemm({2100, 70, 3});
@@ -64,7 +64,7 @@ TEST_CASE("gemm: more than one block along k, many tiles along m and n") {
 TEST_CASE("gemm: random shapes, layouts, alpha and beta") {
   Random random(11);
   const std::vector<float> factors{0.0f, 1.0f, -1.0f, 0.7f, 1.3f};
-  const std::vector<index> sizes(tail_sizes.begin() + 1, tail_sizes.begin() + 14);  // 1 … 129
+  const std::vector<Index> sizes(tail_sizes.begin() + 1, tail_sizes.begin() + 14);  // 1 … 129
   for (int i = 0; i < (slow_isa() ? 150 : 400); ++i) {
     const Sizes s{random.pick(sizes), random.pick(sizes), random.pick(sizes)};
     const GemmOptions options{random.pick(factors), random.pick(factors)};
@@ -95,15 +95,15 @@ TEST_CASE("gemm: broadcast inputs by stride 0") {
   const Tensor<2> c({6, 21}), once({1, 21});
   gemm(a, other.view, c.view);
   gemm(row.view, other.view, once.view);
-  for (index i = 0; i < 6; ++i) CHECK(different_bits(c.view.slice(0, i, i + 1), once.view) == 0);
+  for (Index i = 0; i < 6; ++i) CHECK(different_bits(c.view.slice(0, i, i + 1), once.view) == 0);
 }
 
 TEST_CASE("gemm: small integers are exact whatever the order, 0 elements differ") {
   Random random(41);
-  index shapes = 0, elements_compared = 0, differing = 0;
+  Index shapes = 0, elements_compared = 0, differing = 0;
   const std::vector<float> alphas{1.0f, -1.0f, 2.0f, 0.5f}, betas{0.0f, 1.0f, -1.0f, 2.0f};
   for (; shapes < 2500; ++shapes) {
-    const index k = shapes % 50 == 0 ? random.integer(500, 1100) : random.integer(0, 70);
+    const Index k = shapes % 50 == 0 ? random.integer(500, 1100) : random.integer(0, 70);
     const Sizes s{random.integer(1, 40), random.integer(1, 40), k};
     const GemmOptions options{random.pick(alphas), random.pick(betas)};
     Tensor<2> a({s.m, s.k}, random.pick(layouts())), b({s.k, s.n}, random.pick(layouts()));
@@ -115,7 +115,7 @@ TEST_CASE("gemm: small integers are exact whatever the order, 0 elements differ"
     gemm(a.view, b.view, c.view, options);
     std::size_t at = 0;
     for_each(c.view, [&](float x) { differing += double{x} == expected.value[at++] ? 0 : 1; });
-    elements_compared += static_cast<index>(at);
+    elements_compared += static_cast<Index>(at);
     if (differing > 0) break;
   }
   MESSAGE("exact gemm: ", shapes, " shapes, ", elements_compared, " elements, ", differing, " differ");
@@ -123,7 +123,7 @@ TEST_CASE("gemm: small integers are exact whatever the order, 0 elements differ"
 }
 
 TEST_CASE("gemm: c is not read if beta is 0, a and b are not read if alpha is 0") {
-  for (const index k : {0, 5, 600}) {
+  for (const Index k : {0, 5, 600}) {
     Random random(51);
     const Tensor<2> a = random_tensor<2>({9, k}, random), b = random_tensor<2>({k, 35}, random);
     const Tensor<2> c({9, 35}), clean({9, 35});  // sentinels are NaN
@@ -140,7 +140,7 @@ TEST_CASE("gemm: c is not read if beta is 0, a and b are not read if alpha is 0"
         const std::vector<float> before = elements(d.view);
         gemm(a.view, b.view, d.view, {.alpha = 0, .beta = beta});
         std::size_t at = 0;
-        index wrong = 0;
+        Index wrong = 0;
         for_each(d.view, [&](float x) { wrong += x == beta * before[at++] ? 0 : 1; });
         CHECK(wrong == 0);
       }
@@ -149,30 +149,30 @@ TEST_CASE("gemm: c is not read if beta is 0, a and b are not read if alpha is 0"
 }
 
 TEST_CASE("gemm: NaN and infinity reach their row or column and nothing else") {
-  constexpr index m = 23, n = 41;
-  for (const index k : {17, 530}) {
+  constexpr Index m = 23, n = 41;
+  for (const Index k : {17, 530}) {
     for (const float bad : {nan, infinity, -infinity}) {
       Random random(61);
       const Tensor<2> a = random_tensor<2>({m, k}, random), b = random_tensor<2>({k, n}, random);
       const Tensor<2> clean({m, n}), c({m, n});
       gemm(a.view, b.view, clean.view);
-      const index row = 11, column = 37, at = k - 1;
+      const Index row = 11, column = 37, at = k - 1;
       const float a_before = a.view(row, at);
       a.view(row, at) = bad;
       gemm(a.view, b.view, c.view);
       Comparison of_row("gemm special", "bad element of a", 61, Comparison::Kind::special);
-      for (index i = 0; i < m; ++i) {
+      for (Index i = 0; i < m; ++i) {
         const View<float, 2> others = c.view.slice(0, i, i + 1);
         if (i != row) CHECK(different_bits(others, clean.view.slice(0, i, i + 1)) == 0);
       }
-      for (index j = 0; j < n; ++j) of_row.add({row, j}, c.view(row, j), double{bad} * double{b.view(at, j)}, 0);
+      for (Index j = 0; j < n; ++j) of_row.add({row, j}, c.view(row, j), double{bad} * double{b.view(at, j)}, 0);
       of_row.finish();
 
       a.view(row, at) = a_before;
       b.view(at, column) = bad;
       gemm(a.view, b.view, c.view);
       Comparison of_column("gemm special", "bad element of b", 61, Comparison::Kind::special);
-      for (index i = 0; i < m; ++i) {
+      for (Index i = 0; i < m; ++i) {
         of_column.add({i, column}, c.view(i, column), double{bad} * double{a.view(i, at)}, 0);
         c.view(i, column) = clean.view(i, column);
       }
@@ -187,11 +187,11 @@ TEST_CASE("gemm: signed zeros, denormals and overflow follow IEEE arithmetic") {
   for_each(b.view, [](float& x) { x = 0x1p-100f; });
   a.view(0, 0) = 0x1p-40f;  // 2^-140 is denormal and exact
   gemm(a.view, b.view, c.view);
-  for (index j = 0; j < 17; ++j) CHECK(c.view(0, j) == 0x1p-140f);
+  for (Index j = 0; j < 17; ++j) CHECK(c.view(0, j) == 0x1p-140f);
   a.view(0, 0) = 0x1p100f;
   for_each(b.view, [](float& x) { x = -0x1p100f; });
   gemm(a.view, b.view, c.view);
-  for (index j = 0; j < 17; ++j) CHECK(c.view(0, j) == -infinity);
+  for (Index j = 0; j < 17; ++j) CHECK(c.view(0, j) == -infinity);
 }
 
 }  // namespace

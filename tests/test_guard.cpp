@@ -9,26 +9,26 @@
 namespace headlane::test {
 namespace {
 
-constexpr index longest = 257;
+constexpr Index longest = 257;
 
 // One buffer for each operand, used again and again; the result has the values of ordinary memory.
 template <int Rank>
 struct Guarded {
-  GuardedBuffer buffer{index{40} << 10};
+  GuardedBuffer buffer{Index{40} << 10};
   View<float, Rank> view;
 
   // A view of that shape and layout that ends (or begins) where the buffer does, with the values of `from`.
-  void place(const View<float, Rank>& from, const Layout& layout, index gap, Place where) {
+  void place(const View<float, Rank>& from, const Layout& layout, Index gap, Place where) {
     const Tensor<Rank> model(from.shape, layout);
     view.shape = from.shape;
     view.strides = model.view.strides;
-    index low = 0, high = 0;
+    Index low = 0, high = 0;
     for (std::size_t axis = 0; axis < view.shape.size(); ++axis) {
-      const index reach = std::max<index>(view.shape[axis] - 1, 0) * view.strides[axis];
+      const Index reach = std::max<Index>(view.shape[axis] - 1, 0) * view.strides[axis];
       (reach < 0 ? low : high) += reach;
     }
     bool empty = false;
-    for (const index size : view.shape) empty = empty || size == 0;
+    for (const Index size : view.shape) empty = empty || size == 0;
     float* first = buffer.place(empty ? 0 : high - low + 1, gap, where);
     view.data = first - low;
     if (!empty) copy<Rank>(from, view);
@@ -36,7 +36,7 @@ struct Guarded {
 };
 
 struct Counts {
-  index cases = 0, wrong = 0, stray = 0;
+  Index cases = 0, wrong = 0, stray = 0;
   std::string first;
   void add(bool right, bool untouched, const std::string& text) {
     ++cases;
@@ -56,8 +56,8 @@ struct Counts {
 // every misalignment.
 template <class F>
 void everywhere(F f) {
-  for (index length = 0; length <= longest; ++length) {
-    for (index gap = 0; gap < 16; ++gap) {
+  for (Index length = 0; length <= longest; ++length) {
+    for (Index gap = 0; gap < 16; ++gap) {
       if (slow_isa() && gap != 0 && gap != 1 + length % 15) continue;
       f(length, gap, Place::start);
       f(length, gap, Place::end);
@@ -71,25 +71,25 @@ const std::vector<Layout>& guard_layouts() {
   return all;
 }
 
-const Layout& layout_of(index length, index gap, index operand) {
+const Layout& layout_of(Index length, Index gap, Index operand) {
   return guard_layouts()[static_cast<std::size_t>((length + gap + gap / 4 * operand) % 4)];
 }
 
-std::string text_of_case(const char* what, index length, index gap, Place where) {
+std::string text_of_case(const char* what, Index length, Index gap, Place where) {
   std::ostringstream text;
   text << what << " " << length << ", gap " << gap << (where == Place::end ? ", end" : ", start") << ", isa " << isa();
   return text.str();
 }
 
-void guard_gemm(const char* dimension, index m, index n, index k, bool vary) {
+void guard_gemm(const char* dimension, Index m, Index n, Index k, bool vary) {
   Counts counts;
   Guarded<2> guarded_a, guarded_b, guarded_c;
-  everywhere([&](index length, index gap, Place where) {
+  everywhere([&](Index length, Index gap, Place where) {
     Random random(static_cast<std::uint64_t>(length));
-    const auto size = [&](index fixed) { return fixed < 0 ? length : fixed; };
+    const auto size = [&](Index fixed) { return fixed < 0 ? length : fixed; };
     const Tensor<2> a = random_tensor<2>({size(m), size(k)}, random), b = random_tensor<2>({size(k), size(n)}, random);
     const Tensor<2> c = random_tensor<2>({size(m), size(n)}, random);
-    const auto layout = [&](index operand) { return vary ? layout_of(length, gap, operand) : Layout{}; };
+    const auto layout = [&](Index operand) { return vary ? layout_of(length, gap, operand) : Layout{}; };
     guarded_a.place(a.view, layout(1), gap, where);
     guarded_b.place(b.view, layout(2), gap, where);
     guarded_c.place(c.view, layout(3), gap, where);
@@ -115,7 +115,7 @@ TEST_CASE("softmax between guard pages") {
   Counts counts;
   Guarded<2> guarded_x, guarded_y;
   for (const bool log : {false, true}) {
-    everywhere([&](index length, index gap, Place where) {
+    everywhere([&](Index length, Index gap, Place where) {
       Random random(static_cast<std::uint64_t>(length));
       const Tensor<2> x = random_tensor<2>({3, length}, random), y({3, length});
       for (const bool vary : {false, true}) {
@@ -144,12 +144,12 @@ void guard_attention(const char* dimension, const AttentionSizes& sizes, bool va
   Counts counts;
   GuardedAttention g;
   const bool is_dim = sizes.head_dim < 0 || sizes.value_dim < 0;
-  everywhere([&](index length, index gap, Place where) {
+  everywhere([&](Index length, Index gap, Place where) {
     if (is_dim && (length == 0 || length > 256)) return;
     AttentionSizes s = sizes;
-    for (index* size : {&s.q_length, &s.kv_length, &s.head_dim, &s.value_dim}) *size = *size < 0 ? length : *size;
+    for (Index* size : {&s.q_length, &s.kv_length, &s.head_dim, &s.value_dim}) *size = *size < 0 ? length : *size;
     const AttentionTensors t(s, static_cast<std::uint64_t>(length));
-    const auto layout = [&](index operand) { return vary ? layout_of(length, gap, operand) : Layout{}; };
+    const auto layout = [&](Index operand) { return vary ? layout_of(length, gap, operand) : Layout{}; };
     g.q.place(t.q.view, layout(1), gap, where);
     g.k.place(t.k.view, layout(2), gap, where);
     g.v.place(t.v.view, layout(3), gap, where);

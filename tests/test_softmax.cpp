@@ -11,14 +11,14 @@ namespace {
 template <int Rank>
 void compare_rows(const std::vector<float>& x, const View<float, Rank>& y, const SoftmaxOptions& options,
                   const std::string& text, std::uint64_t seed, Comparison::Kind kind = Comparison::Kind::data) {
-  const index n = y.size(-1);
+  const Index n = y.size(-1);
   if (x.empty()) return;
   Comparison comparison(options.log ? "log_softmax" : "softmax", text, seed, kind);
   const std::vector<float> actual = elements(y);
   REQUIRE(actual.size() == x.size());
-  for (index first = 0; first < static_cast<index>(x.size()); first += n) {
+  for (Index first = 0; first < static_cast<Index>(x.size()); first += n) {
     const SoftmaxReference expected = softmax_reference({x.begin() + first, x.begin() + first + n}, options);
-    for (index j = 0; j < n; ++j) {
+    for (Index j = 0; j < n; ++j) {
       const auto at = static_cast<std::size_t>(j);
       const double bound = options.log ? log_softmax_bound(n, expected.distance[at], expected.value[at])
                                        : softmax_bound(n, expected.distance[at], expected.value[at]);
@@ -35,7 +35,7 @@ std::string text_of_case(const std::string& shape, const SoftmaxOptions& options
 }
 
 template <int Rank>
-void check_softmax(const std::array<index, static_cast<std::size_t>(Rank)>& shape, const SoftmaxOptions& options = {},
+void check_softmax(const std::array<Index, static_cast<std::size_t>(Rank)>& shape, const SoftmaxOptions& options = {},
                    std::uint64_t seed = 1, float spread = 4, const Layout& layout_x = {}, const Layout& layout_y = {}) {
   Random random(seed);
   const Tensor<Rank> x(shape, layout_x), y(shape, layout_y);
@@ -57,10 +57,10 @@ void check_softmax(const std::array<index, static_cast<std::size_t>(Rank)>& shap
 
 TEST_CASE("softmax: every row length and number of rows") {
   for (const bool log : {false, true}) {
-    for (index n = 0; n <= 80; ++n) check_softmax<2>({5, n}, {1, log}, 10);
-    for (const index n : tail_sizes) check_softmax<2>({3, n}, {1, log}, 11);
-    for (const index n : {1000, 2048, 4096, 4999, 5000}) check_softmax<2>({3, n}, {1, log}, 12);
-    for (const index rows : tail_sizes) check_softmax<2>({rows, 19}, {1, log}, 13);
+    for (Index n = 0; n <= 80; ++n) check_softmax<2>({5, n}, {1, log}, 10);
+    for (const Index n : tail_sizes) check_softmax<2>({3, n}, {1, log}, 11);
+    for (const Index n : {1000, 2048, 4096, 4999, 5000}) check_softmax<2>({3, n}, {1, log}, 12);
+    for (const Index rows : tail_sizes) check_softmax<2>({rows, 19}, {1, log}, 13);
   }
 }
 
@@ -101,7 +101,7 @@ TEST_CASE("softmax: rank 1 to 8 and every layout") {
     }
     for (const Layout& other : layouts()) check_softmax<3>({3, 4, 35}, {0.7f}, 49, 4, layout, other);
   }
-  for (const std::array<index, 3>& shape : {std::array<index, 3>{0, 4, 5}, {4, 0, 5}, {4, 5, 0}}) {
+  for (const std::array<Index, 3>& shape : {std::array<Index, 3>{0, 4, 5}, {4, 0, 5}, {4, 5, 0}}) {
     check_softmax<3>(shape);
   }
 }
@@ -124,7 +124,7 @@ TEST_CASE("softmax: input broadcast by stride 0") {
 TEST_CASE("softmax: random shapes and options") {
   Random random(61);
   for (int i = 0; i < (slow_isa() ? 150 : 500); ++i) {
-    const std::array<index, 3> shape{random.integer(1, 4), random.integer(1, 9), random.integer(1, 300)};
+    const std::array<Index, 3> shape{random.integer(1, 4), random.integer(1, 9), random.integer(1, 300)};
     const SoftmaxOptions options{2 * random.uniform(), random.integer(0, 1) == 1};
     check_softmax<3>(shape, options, random.next() % 100000, 8, random.pick(layouts()), random.pick(layouts()));
   }
@@ -146,13 +146,13 @@ TEST_CASE("softmax: special values stay in their row") {
   for (const Special& special : specials) {
     for (const float scale : {1.0f, 0.5f, -1.0f}) {
       for (const bool log : {false, true}) {
-        for (const index n : {2, 15, 16, 17, 40, 700}) {
-          for (const index at : {index{0}, n / 2, n - 1}) {
+        for (const Index n : {2, 15, 16, 17, 40, 700}) {
+          for (const Index at : {Index{0}, n / 2, n - 1}) {
             Random random(71);
             const Tensor<2> x = random_tensor<2>({3, n}, random), y({3, n}), clean({3, n});
             softmax(x.view, clean.view, {scale, log});
             for (std::size_t i = 0; i < special.values.size(); ++i) {
-              x.view(1, (at + static_cast<index>(i)) % n) = special.values[i];
+              x.view(1, (at + static_cast<Index>(i)) % n) = special.values[i];
             }
             softmax(x.view, y.view, {scale, log});
             compare_rows(elements(x.view), y.view, {scale, log}, special.name, 71, Comparison::Kind::special);
@@ -166,14 +166,14 @@ TEST_CASE("softmax: special values stay in their row") {
 }
 
 TEST_CASE("softmax: one element far above all others, wherever it stands") {
-  for (const index n : {5, 40, 70, 200, 300}) {
-    for (index at = 0; at < n; ++at) {
+  for (const Index n : {5, 40, 70, 200, 300}) {
+    for (Index at = 0; at < n; ++at) {
       Random random(81);
       const Tensor<1> x = random_tensor<1>({n}, random), y({n});
       x.view(at) = 300;
       softmax(x.view, y.view);
-      index wrong = 0;
-      for (index j = 0; j < n; ++j) wrong += y.view(j) == (j == at ? 1.0f : 0.0f) ? 0 : 1;
+      Index wrong = 0;
+      for (Index j = 0; j < n; ++j) wrong += y.view(j) == (j == at ? 1.0f : 0.0f) ? 0 : 1;
       CHECK_MESSAGE(wrong == 0, "isa ", isa(), ", length ", n, ", at ", at);
     }
   }
@@ -183,7 +183,7 @@ TEST_CASE("softmax: rows of -inf only, NaN only, one finite element") {
   for (const bool log : {false, true}) {
     for (const float scale : {1.0f, 0.25f}) {
       for (const float value : {-infinity, nan, infinity}) {
-        for (const index n : {1, 5, 16, 33, 600}) {
+        for (const Index n : {1, 5, 16, 33, 600}) {
           const Tensor<1> x({n}), y({n});
           for_each(x.view, [&](float& e) { e = value; });
           softmax(x.view, y.view, {scale, log});
@@ -191,7 +191,7 @@ TEST_CASE("softmax: rows of -inf only, NaN only, one finite element") {
           if (value != -infinity) continue;
           x.view(n - 1) = 3;
           softmax(x.view, y.view, {scale, log});
-          for (index j = 0; j < n - 1; ++j) CHECK(y.view(j) == (log ? -infinity : 0.0f));
+          for (Index j = 0; j < n - 1; ++j) CHECK(y.view(j) == (log ? -infinity : 0.0f));
           CHECK(y.view(n - 1) == (log ? 0.0f : 1.0f));
         }
       }

@@ -36,7 +36,7 @@ struct Problem {
     t.run(causal(540));
   }
 
-  [[nodiscard]] index differences(const Problem& other) const {
+  [[nodiscard]] Index differences(const Problem& other) const {
     return different_bits(c.view, other.c.view) + different_bits(y.view, other.y.view) +
            different_bits(t.out.view, other.t.out.view) + different_bits(t.lse.view, other.t.lse.view);
   }
@@ -70,7 +70,7 @@ struct Callers {
     }
   }
   std::vector<Problem> alone, shared;
-  std::vector<index> differing;
+  std::vector<Index> differing;
 };
 
 TEST_CASE("several std::threads call at once, each with 1 and with 2 threads of its own") {
@@ -101,15 +101,15 @@ TEST_CASE("called from inside the caller's own parallel region") {
   }
 }
 
-index threads_of_process() {
+Index threads_of_process() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
 }
 
 // The most threads that exist while f() runs, this watcher included.
 template <class F>
-index most_threads_during(F f) {
+Index most_threads_during(F f) {
   std::atomic<bool> done{false};
-  index most = 0;
+  Index most = 0;
   std::thread watcher([&] {
     while (!done) most = std::max(most, threads_of_process());
   });
@@ -136,7 +136,7 @@ TEST_CASE("a call inside a parallel region starts no threads") {
       }
     });
   };
-  const index without = in_region(false), with = in_region(true);
+  const Index without = in_region(false), with = in_region(true);
   omp_set_max_active_levels(1);
   CHECK(without >= 3);
   CHECK(with <= without);

@@ -19,7 +19,7 @@ struct Counted {
 
 TEST_CASE("View: dense strides are row-major, elements are where the strides say") {
   const Counted c;
-  CHECK(c.view.strides == std::array<index, 3>{24, 8, 1});
+  CHECK(c.view.strides == std::array<Index, 3>{24, 8, 1});
   CHECK(c.view.size(0) == 2);
   CHECK(c.view.size(-1) == 8);
   CHECK(c.view.stride(1) == 8);
@@ -52,8 +52,8 @@ TEST_CASE("View: transposed and permuted") {
   const Counted c;
   const View<float, 3> t = c.view.transposed();
   const View<float, 3> p = c.view.permuted({2, 0, 1});
-  CHECK(t.shape == std::array<index, 3>{2, 8, 3});
-  CHECK(p.shape == std::array<index, 3>{8, 2, 3});
+  CHECK(t.shape == std::array<Index, 3>{2, 8, 3});
+  CHECK(p.shape == std::array<Index, 3>{8, 2, 3});
   for_each_position(c.view.shape, [&](const auto& at) {
     CHECK(t(at[0], at[2], at[1]) == c.view(at[0], at[1], at[2]));
     CHECK(p(at[2], at[0], at[1]) == c.view(at[0], at[1], at[2]));
@@ -63,12 +63,12 @@ TEST_CASE("View: transposed and permuted") {
 TEST_CASE("View: slice and select") {
   const Counted c;
   const View<float, 3> s = c.view.slice(-1, 2, 7);
-  CHECK(s.shape == std::array<index, 3>{2, 3, 5});
+  CHECK(s.shape == std::array<Index, 3>{2, 3, 5});
   CHECK(s(1, 2, 0) == c.view(1, 2, 2));
-  CHECK(c.view.slice(1, 3, 3).shape == std::array<index, 3>{2, 0, 8});
+  CHECK(c.view.slice(1, 3, 3).shape == std::array<Index, 3>{2, 0, 8});
   CHECK(c.view.slice(1, 3, 3).data == c.view.data);
   const View<float, 2> row = c.view.select(1, 2);
-  CHECK(row.shape == std::array<index, 2>{2, 8});
+  CHECK(row.shape == std::array<Index, 2>{2, 8});
   CHECK(row(1, 5) == c.view(1, 2, 5));
   CHECK(c.view.select(-1, 7)(1, 1) == c.view(1, 1, 7));
 }
@@ -76,16 +76,16 @@ TEST_CASE("View: slice and select") {
 TEST_CASE("View: split makes heads, broadcast repeats") {
   const Counted c;
   const View<float, 4> heads = c.view.split(2, 4);
-  CHECK(heads.shape == std::array<index, 4>{2, 3, 2, 4});
+  CHECK(heads.shape == std::array<Index, 4>{2, 3, 2, 4});
   const View<float, 4> repeated = c.view.broadcast(1, 5);
-  CHECK(repeated.shape == std::array<index, 4>{2, 5, 3, 8});
-  CHECK(repeated.strides == std::array<index, 4>{24, 0, 8, 1});
+  CHECK(repeated.shape == std::array<Index, 4>{2, 5, 3, 8});
+  CHECK(repeated.strides == std::array<Index, 4>{24, 0, 8, 1});
   for_each_position(c.view.shape, [&](const auto& at) {
     CHECK(heads(at[0], at[1], at[2] / 4, at[2] % 4) == c.view(at[0], at[1], at[2]));
     CHECK(repeated(at[0], 4, at[1], at[2]) == c.view(at[0], at[1], at[2]));
   });
-  CHECK(c.view.broadcast(3, 2).strides == std::array<index, 4>{24, 8, 1, 0});
-  CHECK(c.view.slice(2, 0, 0).split(2, 1).shape == std::array<index, 4>{2, 3, 0, 1});
+  CHECK(c.view.broadcast(3, 2).strides == std::array<Index, 4>{24, 8, 1, 0});
+  CHECK(c.view.slice(2, 0, 0).split(2, 1).shape == std::array<Index, 4>{2, 3, 0, 1});
 }
 
 TEST_CASE("View: is usable at compile time") {

@@ -8,14 +8,14 @@
 namespace headlane::test {
 namespace {
 
-template <index Rows, index Columns>
+template <Index Rows, Index Columns>
 struct Matrix {
   std::array<float, static_cast<std::size_t>(Rows* Columns)> values{};
   View<float, 2> view() { return {values.data(), {Rows, Columns}}; }
   View<float, 4> as_head() { return {values.data(), {1, 1, Rows, Columns}}; }
 };
 
-template <index Rows, index Columns>
+template <Index Rows, Index Columns>
 void check_exact(Matrix<Rows, Columns> actual, const Matrix<Rows, Columns>& expected) {
   for (std::size_t i = 0; i < expected.values.size(); ++i) CHECK(actual.values[i] == expected.values[i]);
 }
@@ -25,7 +25,7 @@ template <std::size_t Size>
 void check_printed(const float* actual, const std::array<double, Size>& printed, const char* what) {
   Comparison comparison("worked examples", what, 0, Comparison::Kind::special);
   for (std::size_t i = 0; i < Size; ++i) {
-    comparison.add({static_cast<index>(i)}, actual[i], printed[i], 0.5e-8 + 4 * unit * std::abs(printed[i]));
+    comparison.add({static_cast<Index>(i)}, actual[i], printed[i], 0.5e-8 + 4 * unit * std::abs(printed[i]));
   }
   comparison.finish();
 }
@@ -87,12 +87,12 @@ TEST_CASE("worked example B: general attention, 4 words of dimension 3, scaled")
 }
 
 TEST_CASE("worked example C: eight heads of 64 side by side in [L, 512]") {
-  constexpr index length = 20, heads = 8, dim = 64, width = heads * dim;
+  constexpr Index length = 20, heads = 8, dim = 64, width = heads * dim;
   Random random(1);
   const Tensor<2> q = random_tensor<2>({length, width}, random), k = random_tensor<2>({length, width}, random);
   const Tensor<2> v = random_tensor<2>({length, width}, random), out({length, width});
   multi_head_attention(q.view, k.view, v.view, out.view, heads);
-  for (index h = 0; h < heads; ++h) {
+  for (Index h = 0; h < heads; ++h) {
     // Head h alone, from copies of its columns.
     Tensor<4> head_q({1, 1, length, dim}), head_k({1, 1, length, dim}), head_v({1, 1, length, dim});
     const Tensor<4> head_out({1, 1, length, dim});

@@ -21,30 +21,36 @@ inline constexpr double block = 512;          ///< the longest fma chain
 
 inline double gamma(double roundings) { return roundings * unit / (1 - roundings * unit); }
 
-inline double blocks(index length) { return std::ceil(static_cast<double>(length) / block); }
+inline double blocks(Index length) { return std::ceil(static_cast<double>(length) / block); }
 
-inline double gemm_bound(index k, double magnitude) {
+inline double gemm_bound(Index k, double magnitude) {
   return gamma(std::min(static_cast<double>(k), block) + blocks(k) + 1) * magnitude;
 }
 
-/// Relative to y while y is normal; below that an exponential may be flushed to 0.
-inline double softmax_bound(index n, double distance, double y) {
-  const double relative = (2 * distance + std::ceil(static_cast<double>(n) / 16) + 14) * unit;
-  return std::abs(y) < 0x1p-126 ? 0x1p-126 : relative * std::abs(y);
+/// The sum of n exponentials in 16 lanes: its additions, and the errors of its terms, whose weighted mean is at most ln n.
+inline double sum_roundings(Index n) {
+  return std::ceil(static_cast<double>(n) / 16) + 2 * std::log(static_cast<double>(n) + 1);
 }
 
-inline double log_softmax_bound(index n, double distance, double y) {
-  return (2 * distance + std::abs(y) + std::ceil(static_cast<double>(n) / 16) + 14) * unit;
+/// Relative to y; and below 2^-126 an exponential may be flushed to 0.
+inline double softmax_bound(Index n, double distance, double y) {
+  const double relative = (2 * distance + sum_roundings(n) + 9) * unit;  // infinite for a score of -inf
+  return 0x1p-126 + (y == 0 ? 0 : relative * std::abs(y));
+}
+
+inline double log_softmax_bound(Index n, double distance, double y) {
+  return (2 * distance + std::abs(y) + sum_roundings(n) + 8) * unit;
 }
 
 /// The share of Σ p|v| that attention may be off by.
-inline double attention_relative_bound(index head_dim, index kv_length, double max_sum, double max_score) {
+inline double attention_relative_bound(Index head_dim, Index kv_length, double max_sum, double max_score) {
   const double chain = std::min(static_cast<double>(kv_length), block);
-  return (2 * static_cast<double>(head_dim + 3) * max_sum + 4 * max_score + chain + 3 * blocks(kv_length) + 24) * unit;
+  const double sum = std::ceil(chain / 16) + 8 * blocks(kv_length) + 12;
+  return (2 * static_cast<double>(head_dim + 3) * max_sum + 4 * max_score + chain + sum) * unit;
 }
 
 /// Scores are off by (D + 3)·S; the shift by the maximum, the sum and its logarithm add the rest.
-inline double lse_bound(index head_dim, index kv_length, double max_sum, double max_score, double lse) {
+inline double lse_bound(Index head_dim, Index kv_length, double max_sum, double max_score, double lse) {
   const double keys = static_cast<double>(kv_length);
   const double sum = std::ceil(std::min(keys, block) / 16) + 4 * blocks(kv_length) + 8;
   return (static_cast<double>(head_dim + 3) * max_sum + 2 * max_score + sum + 2 * std::log(keys + 1) + std::abs(lse)) *
@@ -55,7 +61,7 @@ inline double lse_bound(index head_dim, index kv_length, double max_sum, double 
 struct Worst {
   double ratio = 0;
   std::string where;
-  index comparisons = 0;
+  Index comparisons = 0;
 };
 
 inline std::map<std::string, Worst>& worst_ratios() {
@@ -75,7 +81,7 @@ class Comparison {
   Comparison(std::string op, std::string shape, std::uint64_t seed, Kind kind = Kind::data)
       : op_(std::move(op)), shape_(std::move(shape)), seed_(seed), kind_(kind) {}
 
-  void add(std::initializer_list<index> position, float actual, double exact, double bound) {
+  void add(std::initializer_list<Index> position, float actual, double exact, double bound) {
     ++count_;
     // What rounds to beyond the largest float is an infinity.
     const bool overflows = std::abs(exact) >= 0x1.ffffffp127;
@@ -113,15 +119,15 @@ class Comparison {
     CHECK_MESSAGE(2 * zeros_ < count_, op_, " ", shape_, ": ", zeros_, " of ", count_, " elements are 0");
   }
 
-  [[nodiscard]] index count() const { return count_; }
+  [[nodiscard]] Index count() const { return count_; }
 
  private:
-  [[nodiscard]] std::string describe(std::initializer_list<index> position, float actual, double expected, double error,
+  [[nodiscard]] std::string describe(std::initializer_list<Index> position, float actual, double expected, double error,
                                      double bound) const {
     std::ostringstream text;
     text.precision(9);
     text << op_ << " " << shape_ << ", isa " << isa() << ", seed " << seed_ << ", index [";
-    for (const index& i : position) text << (&i == position.begin() ? "" : ", ") << i;
+    for (const Index& i : position) text << (&i == position.begin() ? "" : ", ") << i;
     text << "]: " << actual << ", expected " << expected << ", error " << error << ", bound " << bound;
     return text.str();
   }
@@ -129,13 +135,13 @@ class Comparison {
   std::string op_, shape_, first_failure_, worst_where_;
   std::uint64_t seed_;
   Kind kind_;
-  index count_ = 0, failures_ = 0, zeros_ = 0;
+  Index count_ = 0, failures_ = 0, zeros_ = 0;
   double worst_ = 0, max_expected_ = 0, max_bound_ = 0;
 };
 
 /// "[3, 4]"
 template <std::size_t Rank>
-std::string text_of(const std::array<index, Rank>& shape) {
+std::string text_of(const std::array<Index, Rank>& shape) {
   std::ostringstream text;
   for (std::size_t axis = 0; axis < Rank; ++axis) text << (axis == 0 ? "[" : ", ") << shape[axis];
   text << "]";

@@ -13,7 +13,7 @@ struct AttentionOptions {
   /// Key j is seen by query i only if j <= i + causal_offset.
   bool causal = false;
   /// Position of the first query on the key axis: the number of cached keys when decoding; negative is allowed.
-  index causal_offset = 0;
+  Index causal_offset = 0;
   /// If data is not null: [batch, q_heads, q_length], any strides; receives log Σ_j exp(score_j), natural logarithm.
   View<float, 3> lse = {};
 };
@@ -31,8 +31,9 @@ struct AttentionOptions {
 /// Arithmetic: q · scale is rounded first; each score is an fma chain over head_dim from 0. Keys lie on a grid of 512:
 ///   each block gives its own maximum, exponentials and sum (as in softmax) and P·V (an fma chain over keys), and blocks merge in
 ///   order. The same bits for every instruction set, number of threads, stride, batch, and split of the queries.
-/// Error, u = 2^-24, D = head_dim, B = ceil(kv_length / 512), S = the largest over the row of Σ|q||k| · |scale|:
-///   |out - exact| <= (2·(D + 3)·S + 4·max|score| + min(kv_length, 512) + 3·B + 24) · u · Σ_j p_j |v_j|, plus underflow.
+/// Error, u = 2^-24, D = head_dim, N = min(kv_length, 512), B = ceil(kv_length / 512), S = the largest over the row of
+///   Σ|q||k| · |scale|, M = max|score|: |out - exact| <= (2·(D + 3)·S + 4·M + N + ceil(N / 16) + 8·B + 12) · u · Σ_j p_j |v_j|, and
+///   |lse - exact| <= ((D + 3)·S + 2·M + |lse| + ceil(N / 16) + 4·B + 2·ln(kv_length + 1) + 8) · u, plus underflow.
 /// Source: the block recurrence of Milakov and Gimelshein 2018; Rabe and Staats 2021; Dao et al. 2022.
 /// Memory: scratch is kept per thread, and packed keys and values in at most max(32 MiB, one kv head); a call allocates
 ///   nothing once warm. Parallel over batch × heads × blocks of queries.
@@ -48,10 +49,10 @@ void attention(View<const float, 4> q, View<const float, 4> k, View<const float,
 ///   kv_heads · value_dim], out [batch, q_length, heads · value_dim]; head_dim is q's width / heads, and kv_heads k's width /
 ///   head_dim. Everything else as in attention().
 void multi_head_attention(View<const float, 3> q, View<const float, 3> k, View<const float, 3> v, View<float, 3> out,
-                          index heads, const AttentionOptions& options = {});
+                          Index heads, const AttentionOptions& options = {});
 
 /// One sequence: [length, heads · dim]; lse, if wanted, is [1, heads, q_length].
 void multi_head_attention(View<const float, 2> q, View<const float, 2> k, View<const float, 2> v, View<float, 2> out,
-                          index heads, const AttentionOptions& options = {});
+                          Index heads, const AttentionOptions& options = {});
 
 }  // namespace headlane

@@ -6,6 +6,6 @@
 namespace headlane {
 
 /// Sizes, strides and positions, all counted in elements. Signed, for strides may be negative.
-using index = std::ptrdiff_t;
+using Index = std::ptrdiff_t;
 
 }  // namespace headlane

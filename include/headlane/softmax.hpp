@@ -20,8 +20,8 @@ struct SoftmaxOptions {
 /// Arithmetic: s_j - max s is one fma; exp is at most 1 ULP off, and 0 below -87.68, where it is smaller than any normal
 ///   number; element j goes to lane j mod 16, the 16 partial sums fold 16 → 8 → 4 → 2 → 1. The same bits for every
 ///   instruction set, number of threads and stride.
-/// Error, n the row length, u = 2^-24: relative error of y at most (2·|s_j - max s| + ceil(n / 16) + 14) · u while y is
-///   normal; absolute with `log`: (2·|s_j - max s| + |y| + ceil(n / 16) + 14) · u.
+/// Error, n the row length, u = 2^-24: |y - exact| <= (2·|s_j - max s| + ceil(n / 16) + 2·ln(n + 1) + 9) · u · y + 2^-126; with
+///   `log`, (2·|s_j - max s| + |y| + ceil(n / 16) + 2·ln(n + 1) + 8) · u.
 /// Source: Milakov and Gimelshein 2018 review the three-pass form used here.
 /// Memory: allocates nothing once warm. Errors: std::invalid_argument before anything is written; std::bad_alloc.
 void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& options = {});

@@ -17,24 +17,28 @@ inline constexpr int max_rank = 8;
 
 namespace detail {
 
-[[noreturn]] inline void view_error(const char* function, const char* argument, index value, index limit) {
+[[noreturn]] inline void view_error(const char* function, const char* argument, Index value, Index limit) {
   throw std::invalid_argument(std::string("View::") + function + ": " + argument + " is " + std::to_string(value) +
                               ", the limit is " + std::to_string(limit));
 }
 
-inline void check_range(const char* function, const char* argument, index value, index low, index high) {
+constexpr void check_range(const char* function, const char* argument, Index value, Index low, Index high) {
   if (value < low || value > high) view_error(function, argument, value, value < low ? low : high);
 }
 
-// Strides of a dense row-major array. Wraps instead of overflowing: a shape too large for memory is found by the
-// function that is called with it.
+// Wraps instead of overflowing: a view too large for memory is found by the function that is called with it.
+constexpr Index wrapping_product(Index a, Index b) {
+  return static_cast<Index>(static_cast<std::size_t>(a) * static_cast<std::size_t>(b));
+}
+
+// Strides of a dense row-major array.
 template <std::size_t Rank>
-constexpr std::array<index, Rank> dense_strides(const std::array<index, Rank>& shape) {
-  std::array<index, Rank> strides{};
-  std::size_t stride = 1;
+constexpr std::array<Index, Rank> dense_strides(const std::array<Index, Rank>& shape) {
+  std::array<Index, Rank> strides{};
+  Index stride = 1;
   for (std::size_t axis = Rank; axis-- > 0;) {
-    strides[axis] = static_cast<index>(stride);
-    stride *= static_cast<std::size_t>(shape[axis]);
+    strides[axis] = stride;
+    stride = wrapping_product(stride, shape[axis]);
   }
   return strides;
 }
@@ -46,7 +50,7 @@ constexpr std::array<index, Rank> dense_strides(const std::array<index, Rank>& s
 template <class T, int Rank>
 struct View {
   static_assert(Rank >= 1 && Rank <= max_rank);
-  using Extents = std::array<index, static_cast<std::size_t>(Rank)>;
+  using Extents = std::array<Index, static_cast<std::size_t>(Rank)>;
 
   T* data = nullptr;
   Extents shape{};
@@ -68,15 +72,15 @@ struct View {
       : data(other.data), shape(other.shape), strides(other.strides) {}
 
   /// Number of elements along an axis; a negative axis counts from the last one.
-  [[nodiscard]] constexpr index size(int axis) const { return shape[position(axis)]; }
-  [[nodiscard]] constexpr index stride(int axis) const { return strides[position(axis)]; }
+  [[nodiscard]] constexpr Index size(int axis) const { return shape[position(axis)]; }
+  [[nodiscard]] constexpr Index stride(int axis) const { return strides[position(axis)]; }
 
   /// One element. Not checked.
   template <class... Positions>
     requires(sizeof...(Positions) == static_cast<std::size_t>(Rank))
   constexpr T& operator()(Positions... positions) const {
-    const Extents at{static_cast<index>(positions)...};
-    index offset = 0;
+    const Extents at{static_cast<Index>(positions)...};
+    Index offset = 0;
     for (std::size_t axis = 0; axis < at.size(); ++axis) offset += at[axis] * strides[axis];
     return data[offset];
   }
@@ -109,7 +113,7 @@ struct View {
   }
 
   /// Elements begin … end-1 along one axis. Throws std::invalid_argument unless 0 <= begin <= end <= size.
-  [[nodiscard]] constexpr View slice(int axis, index begin, index end) const {
+  [[nodiscard]] constexpr View slice(int axis, Index begin, Index end) const {
     const std::size_t at = position(axis);
     detail::check_range("slice", "end", end, 0, shape[at]);
     detail::check_range("slice", "begin", begin, 0, end);
@@ -120,7 +124,7 @@ struct View {
   }
 
   /// Position `i` along one axis; that axis disappears. Throws std::invalid_argument unless 0 <= i < size.
-  [[nodiscard]] constexpr View<T, Rank - 1> select(int axis, index i) const
+  [[nodiscard]] constexpr View<T, Rank - 1> select(int axis, Index i) const
     requires(Rank >= 2)
   {
     const std::size_t at = position(axis);
@@ -137,7 +141,7 @@ struct View {
 
   /// Splits an axis of n elements into [n / inner, inner]. [L, 512].split(1, 64) is [L, 8, 64]: head h has the columns
   /// 64·h … 64·h+63. Throws std::invalid_argument unless inner > 0 divides n.
-  [[nodiscard]] constexpr View<T, Rank + 1> split(int axis, index inner) const
+  [[nodiscard]] constexpr View<T, Rank + 1> split(int axis, Index inner) const
     requires(Rank < max_rank)
   {
     const std::size_t at = position(axis);
@@ -147,7 +151,7 @@ struct View {
     result.data = data;
     for (std::size_t from = 0, to = 0; from < shape.size(); ++from) {
       result.shape[to] = from == at ? shape[from] / inner : shape[from];
-      result.strides[to++] = from == at ? strides[from] * inner : strides[from];
+      result.strides[to++] = from == at ? detail::wrapping_product(strides[from], inner) : strides[from];
       if (from != at) continue;
       result.shape[to] = inner;
       result.strides[to++] = strides[from];
@@ -156,7 +160,7 @@ struct View {
   }
 
   /// A new axis of size n and stride 0 before axis `axis` (0 … Rank): every position along it is the same element.
-  [[nodiscard]] constexpr View<T, Rank + 1> broadcast(int axis, index n) const
+  [[nodiscard]] constexpr View<T, Rank + 1> broadcast(int axis, Index n) const
     requires(Rank < max_rank)
   {
     detail::check_range("broadcast", "axis", axis, 0, Rank);
@@ -184,8 +188,8 @@ template <class T>
 struct AnyView {
   T* data = nullptr;
   int rank = 0;
-  std::array<index, static_cast<std::size_t>(max_rank)> shape{};
-  std::array<index, static_cast<std::size_t>(max_rank)> strides{};
+  std::array<Index, static_cast<std::size_t>(max_rank)> shape{};
+  std::array<Index, static_cast<std::size_t>(max_rank)> strides{};
 
   AnyView() = default;
 

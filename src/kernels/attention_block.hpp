@@ -11,11 +11,11 @@ namespace {
 
 /// The least and the most keys that the rows of a tile see.
 struct Seen {
-  index least, most;
+  Index least, most;
 };
 
 template <class Arch, int Rows>
-HEADLANE_INLINE Seen seen_by(const index* seen) {
+HEADLANE_INLINE Seen seen_by(const Index* seen) {
   Seen result{seen[0], seen[0]};
   for (int i = 1; i < Rows; ++i) {
     if (seen[i] < result.least) result.least = seen[i];
@@ -27,9 +27,9 @@ HEADLANE_INLINE Seen seen_by(const index* seen) {
 /// scores = q · kᵀ for one tile. If every row sees all its keys, their maximum goes into lane_max, 16 a row, while the scores
 /// are still in registers.
 template <class Arch, int Rows, int Vectors>
-HEADLANE_INLINE void score_tile(const AttentionBlock& block, index row, index column, bool whole, float* lane_max) {
+HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, Index column, bool whole, float* lane_max) {
   using V = Lanes<Arch>;
-  constexpr index width = panel_columns<Arch>;
+  constexpr Index width = panel_columns<Arch>;
   V acc[Rows][Vectors];
   clear<Arch, Rows, Vectors>(acc);
   const Panels k{block.k + column / width * width * block.head_dim + column % width, width, width * block.head_dim};
@@ -48,14 +48,14 @@ HEADLANE_INLINE void score_tile(const AttentionBlock& block, index row, index co
 
 /// All scores that some row of the tile sees, and the largest that each row sees: -inf if it sees none.
 template <class Arch, int Rows>
-HEADLANE_INLINE void tile_scores(const AttentionBlock& block, index row, const Seen& seen, float* largest) {
+HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const Seen& seen, float* largest) {
   using V = Lanes<Arch>;
   const V minus_inf = V::broadcast(-__builtin_inff());
   alignas(64) float lane_max[Rows * lanes];
   for (int i = 0; i < Rows; ++i) minus_inf.store(lane_max + i * lanes);
-  index compared = 0;
-  for_each_column_tile<Arch, Rows>(seen.most, [&](index column, auto vectors) {
-    const index end = column + vectors.value * lanes;
+  Index compared = 0;
+  for_each_column_tile<Arch, Rows>(seen.most, [&](Index column, auto vectors) {
+    const Index end = column + vectors.value * lanes;
     const bool whole = end <= seen.least;
     if (whole) compared = end;
     score_tile<Arch, Rows, vectors.value>(block, row, column, whole, lane_max);
@@ -63,7 +63,7 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, index row, const S
   for (int i = 0; i < Rows; ++i) {
     V m = V::load(lane_max + i * lanes);
     const float* scores = block.scores + i * row_stride;
-    for (index j = compared; j < block.seen[row + i]; j += lanes)
+    for (Index j = compared; j < block.seen[row + i]; j += lanes)
       m = max(V::load(scores + j).first(block.seen[row + i] - j, minus_inf), m);
     largest[i] = m.reduce_max();
   }
@@ -71,14 +71,14 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, index row, const S
 
 /// Replaces the first n scores of a row by exp(score - largest), and gives their sum. The rest of the last 16 become 0.
 template <class Arch>
-HEADLANE_INLINE float score_exponentials(float* scores, index n, float largest) {
+HEADLANE_INLINE float score_exponentials(float* scores, Index n, float largest) {
   using V = Lanes<Arch>;
   const V m = V::broadcast(largest == -__builtin_inff() ? 0.0f : largest);  // not -inf - -inf, which is NaN
   const V minus_inf = V::broadcast(-__builtin_inff());
-  const auto load = [&](index j, index count) {
+  const auto load = [&](Index j, Index count) {
     return (count >= lanes ? V::load(scores + j) : V::load(scores + j).first(count, minus_inf)) - m;
   };
-  return exponentials<Arch>(n, load, [&](index j, const V& p, index) { p.store(scores + j); });
+  return exponentials<Arch>(n, load, [&](Index j, const V& p, Index) { p.store(scores + j); });
 }
 
 /// How the state and the block's part are weighted: state = keep · state + add · part.
@@ -88,7 +88,7 @@ struct Weights {
 
 /// Merges the maxima and sums of a tile's rows, one row a lane. With a fresh state keep = 0 and add = 1.
 template <class Arch, int Rows>
-HEADLANE_INLINE void merge_sums(const AttentionBlock& block, index row, const float* largest, const float* sums,
+HEADLANE_INLINE void merge_sums(const AttentionBlock& block, Index row, const float* largest, const float* sums,
                                 Weights& weights) {
   using V = Lanes<Arch>;
   float *state_max = block.state.max + row, *state_sum = block.state.sum + row;
@@ -112,17 +112,17 @@ HEADLANE_INLINE void merge_sums(const AttentionBlock& block, index row, const fl
 /// state.out = keep · state.out + add · (P · V) for one tile. Keys that only some rows see go into those rows alone: a NaN
 /// in a value must not reach a row that does not see it, not even times 0.
 template <class Arch, int Rows, int Vectors>
-HEADLANE_INLINE void value_tile(const AttentionBlock& block, index row, index column, const Seen& seen,
+HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index column, const Seen& seen,
                                 const Weights& weights) {
   using V = Lanes<Arch>;
-  constexpr index width = panel_columns<Arch>;
+  constexpr Index width = panel_columns<Arch>;
   constexpr int per_panel = Tile<Arch>::vectors;
-  const index* row_seen = block.seen + row;
+  const Index* row_seen = block.seen + row;
   V acc[Rows][Vectors];
   clear<Arch, Rows, Vectors>(acc);
   const Panels v{block.v + column / width * block.v_panel_step + column % width, block.v_row_step, block.v_panel_step};
   multiply<Arch, Rows, Vectors>(seen.least, block.scores, v, acc);
-  for (index p = seen.least; p < seen.most; ++p) {
+  for (Index p = seen.least; p < seen.most; ++p) {
     const float* values = v.data + p * v.row_step;
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
@@ -148,7 +148,7 @@ HEADLANE_INLINE void value_tile(const AttentionBlock& block, index row, index co
 }
 
 template <class Arch, int Rows>
-HEADLANE_INLINE void attention_tile(const AttentionBlock& block, index row) {
+HEADLANE_INLINE void attention_tile(const AttentionBlock& block, Index row) {
   const Seen seen = seen_by<Arch, Rows>(block.seen + row);
   if (seen.most == 0 && !block.fresh) return;
   alignas(64) float largest[lanes] = {}, sums[lanes] = {};
@@ -157,7 +157,7 @@ HEADLANE_INLINE void attention_tile(const AttentionBlock& block, index row) {
   for (int i = 0; i < Rows; ++i)
     sums[i] = score_exponentials<Arch>(block.scores + i * row_stride, block.seen[row + i], largest[i]);
   merge_sums<Arch, Rows>(block, row, largest, sums, weights);
-  for_each_column_tile<Arch, Rows>(block.value_dim, [&](index column, auto vectors) {
+  for_each_column_tile<Arch, Rows>(block.value_dim, [&](Index column, auto vectors) {
     value_tile<Arch, Rows, vectors.value>(block, row, column, seen, weights);
   });
 }
@@ -166,31 +166,31 @@ HEADLANE_INLINE void attention_tile(const AttentionBlock& block, index row) {
 template <class Arch>
 void attention_block(const AttentionBlock& block) noexcept {
   for_each_row_tile<Arch>(block.rows,
-                          [&](index row, auto rows) { attention_tile<Arch, rows.value>(block, row); });
+                          [&](Index row, auto rows) { attention_tile<Arch, rows.value>(block, row); });
 }
 
 template <class Arch>
 void attention_finish(const AttentionState& state, const AttentionOutput& output) noexcept {
   using V = Lanes<Arch>;
-  for (index first = 0; first < output.rows; first += lanes) {
-    const index rows = output.rows - first < lanes ? output.rows - first : lanes;
+  for (Index first = 0; first < output.rows; first += lanes) {
+    const Index rows = output.rows - first < lanes ? output.rows - first : lanes;
     const V sum = V::load(state.sum + first, rows, 0.0f);
     alignas(64) float factor[lanes], lse[lanes];
     select_equal(sum, V::zero(), V::zero(), V::broadcast(1.0f) / sum).store(factor);
     if (output.lse != nullptr) (V::load(state.max + first, rows, 0.0f) + log(sum)).store(lse);
-    for (index i = 0; i < rows; ++i) {
+    for (Index i = 0; i < rows; ++i) {
       const float* from = state.out + (first + i) * state.out_step;
       float* to = output.out + (first + i) * output.row_step;
       const V weight = V::broadcast(factor[i]);
       if (output.lse != nullptr) output.lse[(first + i) * output.lse_step] = lse[i];
-      for (index j = 0; j < output.value_dim; j += lanes) {
+      for (Index j = 0; j < output.value_dim; j += lanes) {
         const V y = V::load(from + j) * weight;
-        const index count = output.value_dim - j;
+        const Index count = output.value_dim - j;
         alignas(64) float copy[lanes] = {};
         if (output.column_step == 1 && count >= lanes) y.store(to + j);
         else if (output.column_step == 1) y.store(to + j, count);
         else y.store(copy);
-        for (index c = 0; output.column_step != 1 && c < lanes && c < count; ++c) to[(j + c) * output.column_step] = copy[c];
+        for (Index c = 0; output.column_step != 1 && c < lanes && c < count; ++c) to[(j + c) * output.column_step] = copy[c];
       }
     }
   }

@@ -108,7 +108,7 @@ HEADLANE_INLINE Lanes<Arch> log(const Lanes<Arch>& x) {
     const auto tiny = argument < Float(0x1p-126f);
     const Float y = R::select(tiny, argument * Float(0x1p23f), argument);
     const auto bits = R::as_int(y);
-    const auto exponent = (bits - 0x3f3504f3) >> 23;  // of sqrt(1/2)
+    const auto exponent = R::shift_right(bits - 0x3f3504f3, 23);  // of sqrt(1/2)
     const Float f = R::as_float(bits - (exponent << 23)) - Float(1.0f);
     const Float e = R::to_float(exponent) - R::select(tiny, Float(23.0f), zero);
     Float p(-0.07636904f);

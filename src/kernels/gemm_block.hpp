@@ -7,9 +7,9 @@ namespace headlane::kernels {
 namespace {
 
 template <class Arch, int Rows, int Vectors>
-HEADLANE_INLINE void gemm_tile(const GemmBlock& block, index row, index column) {
+HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) {
   using V = Lanes<Arch>;
-  constexpr index width = panel_columns<Arch>;
+  constexpr Index width = panel_columns<Arch>;
   V acc[Rows][Vectors];
   clear<Arch, Rows, Vectors>(acc);
   const float* b = block.b + column / width * block.b_panel_step + column % width;
@@ -22,7 +22,7 @@ HEADLANE_INLINE void gemm_tile(const GemmBlock& block, index row, index column) 
 #pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j) {
       float* c = block.c + (row + i) * block.c_row_step + column + j * lanes;
-      const index count = block.n - column - j * lanes;
+      const Index count = block.n - column - j * lanes;
       if (count >= lanes) {
         fma(alpha, acc[i][j], read ? beta * V::load(c) : V::zero()).store(c);
       } else {
@@ -33,21 +33,21 @@ HEADLANE_INLINE void gemm_tile(const GemmBlock& block, index row, index column) 
 
 /// Rows of a strip: with 512 columns 24 KiB, so that it stays in the L1 while the panels stream past it from the L2, 128 bytes
 /// for every 12 × 32 fmas. A smaller tile goes over a panel several times while it is in the L1.
-inline constexpr index strip_rows = 12;
+inline constexpr Index strip_rows = 12;
 
 template <class Arch>
 void gemm_block(const GemmBlock& block) noexcept {
   constexpr int per_panel = Tile<Arch>::vectors;
-  for_each_part(block.m, strip_rows, [&](index strip, index rows) {
+  for_each_part(block.m, strip_rows, [&](Index strip, Index rows) {
     if (rows <= Tile<Arch>::rows) {
       with_rows<Tile<Arch>::rows>(rows, [&](auto height) {
-        for_each_column_tile<Arch, height.value>(block.n, [&](index column, auto vectors) {
+        for_each_column_tile<Arch, height.value>(block.n, [&](Index column, auto vectors) {
           gemm_tile<Arch, height.value, vectors.value>(block, strip, column);
         });
       });
     } else {
-      for (index column = 0; column < block.n; column += panel_columns<Arch>)
-        for_each_row_tile<Arch>(rows, [&](index row, auto height) {
+      for (Index column = 0; column < block.n; column += panel_columns<Arch>)
+        for_each_row_tile<Arch>(rows, [&](Index row, auto height) {
           gemm_tile<Arch, height.value, per_panel>(block, strip + row, column);
         });
     }

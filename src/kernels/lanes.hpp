@@ -54,14 +54,14 @@ struct Lanes {
   }
 
   /// The first `count` (0 … 16) elements; the other lanes are `fill` and their memory is not touched.
-  static HEADLANE_INLINE Lanes load(const float* p, index count, float fill) {
+  static HEADLANE_INLINE Lanes load(const float* p, Index count, float fill) {
     Lanes result;
 #pragma GCC unroll 16
     for (int i = 0; i < parts; ++i) result.part[i] = R::load_some(p + i * width, count - i * width, fill);
     return result;
   }
   /// Stores the first `count` (0 … 16) lanes; no other memory is touched.
-  HEADLANE_INLINE void store(float* p, index count) const {
+  HEADLANE_INLINE void store(float* p, Index count) const {
 #pragma GCC unroll 16
     for (int i = 0; i < parts; ++i) R::store_some(p + i * width, part[i], count - i * width);
   }
@@ -96,7 +96,7 @@ struct Lanes {
   }
 
   /// The first `count` lanes of this one, the other lanes of `fill`.
-  HEADLANE_INLINE Lanes first(index count, const Lanes& fill) const {
+  HEADLANE_INLINE Lanes first(Index count, const Lanes& fill) const {
     constexpr float position[lanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     return select_less(load(position), broadcast(static_cast<float>(count)), *this, fill);
   }

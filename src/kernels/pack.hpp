@@ -10,14 +10,14 @@ namespace {
 /// to[c, r] = scale · from[r, c] for r < rows, c < columns (both <= 16); what lies beyond them in the 16 × 16 of `to` is
 /// zero for r and untouched for c. Both have inner stride 1.
 template <class Arch, bool Whole>
-HEADLANE_INLINE void transpose_part(const float* from, index from_step, index rows, index columns, float scale, float* to,
-                                    index to_step) {
+HEADLANE_INLINE void transpose_part(const float* from, Index from_step, Index rows, Index columns, float scale, float* to,
+                                    Index to_step) {
   using R = Register<Arch>;
   using Float = typename R::Float;
   constexpr int width = R::width;
   const Float factor(scale);
-  for (index column = 0; column < (Whole ? lanes : columns); column += width) {
-    for (index row = 0; row < lanes; row += width) {
+  for (Index column = 0; column < (Whole ? lanes : columns); column += width) {
+    for (Index row = 0; row < lanes; row += width) {
       Float square[width];
 #pragma GCC unroll 16
       for (int i = 0; i < width; ++i) {
@@ -35,20 +35,20 @@ HEADLANE_INLINE void transpose_part(const float* from, index from_step, index ro
 }
 
 template <class Arch>
-HEADLANE_INLINE void transpose_16(const float* from, index from_step, index rows, index columns, float scale, float* to,
-                                  index to_step) {
+HEADLANE_INLINE void transpose_16(const float* from, Index from_step, Index rows, Index columns, float scale, float* to,
+                                  Index to_step) {
   if (rows >= lanes && columns >= lanes) transpose_part<Arch, true>(from, from_step, rows, columns, scale, to, to_step);
   else transpose_part<Arch, false>(from, from_step, rows, columns, scale, to, to_step);
 }
 
 /// to[r, 0 … 16) = scale · from[r, 0 … count), zeros after them, for one row of any column step.
 template <class Arch>
-HEADLANE_INLINE void copy_16(const float* from, index column_step, index count, float scale, float* to) {
+HEADLANE_INLINE void copy_16(const float* from, Index column_step, Index count, float scale, float* to) {
   using V = Lanes<Arch>;
   const V factor = V::broadcast(scale);
   if (column_step == 1 && count >= lanes) return (V::load(from) * factor).store(to);
   if (column_step == 1) return (V::load(from, count, 0.0f) * factor).store(to);
-  for (index i = 0; i < lanes; ++i) to[i] = i < count ? from[i * column_step] * scale : 0.0f;
+  for (Index i = 0; i < lanes; ++i) to[i] = i < count ? from[i * column_step] * scale : 0.0f;
 }
 
 /// Rows (any number) of at most block_size columns, row_stride apart; zeros up to the next multiple of 16.
@@ -56,19 +56,19 @@ template <class Arch>
 void pack_rows(const Source& source, float scale, float* packed) noexcept {
   const auto [data, rows, columns, row_step, column_step] = source;
   if (row_step == 1 && column_step != 1) {  // columns are contiguous
-    for (index r = 0; r < rows; r += lanes)
-      for (index c = 0; c < columns; c += lanes) {
-        const index height = rows - r < lanes ? rows - r : lanes, width = columns - c < lanes ? columns - c : lanes;
+    for (Index r = 0; r < rows; r += lanes)
+      for (Index c = 0; c < columns; c += lanes) {
+        const Index height = rows - r < lanes ? rows - r : lanes, width = columns - c < lanes ? columns - c : lanes;
         alignas(64) float square[lanes * lanes];
-        for (index i = 0; i < lanes * lanes; ++i) square[i] = 0.0f;
+        for (Index i = 0; i < lanes * lanes; ++i) square[i] = 0.0f;
         // Read 16 × 16 with the inner stride of 1, and turn it.
         transpose_16<Arch>(data + r + c * column_step, column_step, width, height, scale, square, lanes);
-        for (index i = 0; i < height; ++i) Lanes<Arch>::load(square + i * lanes).store(packed + (r + i) * row_stride + c);
+        for (Index i = 0; i < height; ++i) Lanes<Arch>::load(square + i * lanes).store(packed + (r + i) * row_stride + c);
       }
     return;
   }
-  for (index r = 0; r < rows; ++r)
-    for (index c = 0; c < columns; c += lanes)
+  for (Index r = 0; r < rows; ++r)
+    for (Index c = 0; c < columns; c += lanes)
       copy_16<Arch>(data + r * row_step + c * column_step, column_step, columns - c, scale, packed + r * row_stride + c);
 }
 
@@ -77,18 +77,18 @@ void pack_rows(const Source& source, float scale, float* packed) noexcept {
 template <class Arch>
 void pack_panels(const Source& source, float* packed) noexcept {
   const auto [data, rows, columns, row_step, column_step] = source;
-  constexpr index width = panel_columns<Arch>, rows_at_once = lanes;
-  for (index row = 0; row < rows; row += rows_at_once) {
-    const index height = rows - row < rows_at_once ? rows - row : rows_at_once;
+  constexpr Index width = panel_columns<Arch>, rows_at_once = lanes;
+  for (Index row = 0; row < rows; row += rows_at_once) {
+    const Index height = rows - row < rows_at_once ? rows - row : rows_at_once;
     float* to = packed + row * width;
-    for (index panel = 0; panel < columns; panel += width, to += rows * width) {
-      for (index c = 0; c < width; c += lanes) {
-        const index count = columns - panel - c;  // of columns here and beyond; none or fewer if not positive
+    for (Index panel = 0; panel < columns; panel += width, to += rows * width) {
+      for (Index c = 0; c < width; c += lanes) {
+        const Index count = columns - panel - c;  // of columns here and beyond; none or fewer if not positive
         const float* from = data + row * row_step + (count > 0 ? (panel + c) * column_step : 0);
         if (row_step == 1 && column_step != 1) {
           transpose_16<Arch>(from, column_step, count, height, 1.0f, to + c, width);
         } else {
-          for (index r = 0; r < height; ++r) copy_16<Arch>(from + r * row_step, column_step, count, 1.0f, to + r * width + c);
+          for (Index r = 0; r < height; ++r) copy_16<Arch>(from + r * row_step, column_step, count, 1.0f, to + r * width + c);
         }
       }
     }

@@ -21,7 +21,7 @@ struct Portable {};
 /// 1.5 as a float's bits: n in the low ones. -150 <= n <= 128.
 template <class R>
 HEADLANE_INLINE typename R::Float scale_in_two(typename R::Float x, typename R::Int shifted) {
-  const auto n = shifted - 0x4b400000, half = n >> 1;
+  const auto n = shifted - 0x4b400000, half = R::shift_right(n, 1);
   return x * R::as_float((half + 127) << 23) * R::as_float((n - half + 127) << 23);
 }
 /// What all xsimd registers have in common.
@@ -44,6 +44,7 @@ struct XsimdRegister {
   static HEADLANE_INLINE Int as_int(Float x) { return xsimd::bitwise_cast<std::int32_t>(x); }
   static HEADLANE_INLINE Float as_float(Int x) { return xsimd::bitwise_cast<float>(x); }
   static HEADLANE_INLINE Float to_float(Int x) { return xsimd::to_float(x); }
+  static HEADLANE_INLINE Int shift_right(Int x, int bits) { return x >> bits; }  // keeps the sign
   static HEADLANE_INLINE Float scale(Float x, Float, Int shifted) { return scale_in_two<XsimdRegister>(x, shifted); }
   static HEADLANE_INLINE void transpose(Float (&rows)[width]) { xsimd::transpose(rows, rows + width); }
 };
@@ -55,10 +56,10 @@ struct Register;
 template <>
 struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
   /// The first `count` elements, any count; the other lanes are `fill` and their memory is not touched.
-  static HEADLANE_INLINE Float load_some(const float* p, index count, float fill) {
+  static HEADLANE_INLINE Float load_some(const float* p, Index count, float fill) {
     return _mm512_mask_loadu_ps(_mm512_set1_ps(fill), first(count), p);
   }
-  static HEADLANE_INLINE void store_some(float* p, Float x, index count) { _mm512_mask_storeu_ps(p, first(count), x); }
+  static HEADLANE_INLINE void store_some(float* p, Float x, Index count) { _mm512_mask_storeu_ps(p, first(count), x); }
 
   /// One instruction: vmaxps is a > b ? a : b.
   static HEADLANE_INLINE Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
@@ -103,7 +104,7 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
   }
 
  private:
-  static HEADLANE_INLINE __mmask16 first(index count) {
+  static HEADLANE_INLINE __mmask16 first(Index count) {
     return count >= 16 ? __mmask16(0xffff) : count <= 0 ? __mmask16(0) : static_cast<__mmask16>((1u << count) - 1u);
   }
   template <int High>
@@ -115,11 +116,11 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
 #elif defined(__AVX2__)
 template <>
 struct Register<xsimd::fma3<xsimd::avx2>> : XsimdRegister<xsimd::fma3<xsimd::avx2>> {
-  static HEADLANE_INLINE Float load_some(const float* p, index count, float fill) {
+  static HEADLANE_INLINE Float load_some(const float* p, Index count, float fill) {
     const __m256i mask = first(count);
     return _mm256_blendv_ps(_mm256_set1_ps(fill), _mm256_maskload_ps(p, mask), _mm256_castsi256_ps(mask));
   }
-  static HEADLANE_INLINE void store_some(float* p, Float x, index count) { _mm256_maskstore_ps(p, first(count), x); }
+  static HEADLANE_INLINE void store_some(float* p, Float x, Index count) { _mm256_maskstore_ps(p, first(count), x); }
 
   static HEADLANE_INLINE Float max(Float a, Float b) { return _mm256_max_ps(a, b); }
   static HEADLANE_INLINE Float min(Float a, Float b) { return _mm256_min_ps(a, b); }
@@ -132,22 +133,22 @@ struct Register<xsimd::fma3<xsimd::avx2>> : XsimdRegister<xsimd::fma3<xsimd::avx
   }
 
  private:
-  static HEADLANE_INLINE __m256i first(index count) {
+  static HEADLANE_INLINE __m256i first(Index count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
 };
 #elif defined(__aarch64__) && defined(XSIMD_WITH_NEON64) && XSIMD_WITH_NEON64
 template <>
 struct Register<xsimd::neon64> : XsimdRegister<xsimd::neon64> {
-  static HEADLANE_INLINE Float load_some(const float* p, index count, float fill) {
+  static HEADLANE_INLINE Float load_some(const float* p, Index count, float fill) {
     float copy[4];
-    for (index i = 0; i < 4; ++i) copy[i] = i < count ? p[i] : fill;
+    for (Index i = 0; i < 4; ++i) copy[i] = i < count ? p[i] : fill;
     return Float::load_unaligned(copy);
   }
-  static HEADLANE_INLINE void store_some(float* p, Float x, index count) {
+  static HEADLANE_INLINE void store_some(float* p, Float x, Index count) {
     float copy[4];
     x.store_unaligned(copy);
-    for (index i = 0; i < 4 && i < count; ++i) p[i] = copy[i];
+    for (Index i = 0; i < 4 && i < count; ++i) p[i] = copy[i];
   }
 
   template <int N>
@@ -160,13 +161,13 @@ struct Register<xsimd::neon64> : XsimdRegister<xsimd::neon64> {
 /// Registers of one float.
 struct PlainRegister {
   using Float = float;
-  using Int = std::int32_t;
+  using Int = std::uint32_t;  // wraps, as the registers do
   static constexpr int width = 1;
 
   static HEADLANE_INLINE float load(const float* p) { return *p; }
-  static HEADLANE_INLINE float load_some(const float* p, index count, float fill) { return count > 0 ? *p : fill; }
+  static HEADLANE_INLINE float load_some(const float* p, Index count, float fill) { return count > 0 ? *p : fill; }
   static HEADLANE_INLINE void store(float* p, float x) { *p = x; }
-  static HEADLANE_INLINE void store_some(float* p, float x, index count) {
+  static HEADLANE_INLINE void store_some(float* p, float x, Index count) {
     if (count > 0) *p = x;
   }
   static HEADLANE_INLINE float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
@@ -175,7 +176,8 @@ struct PlainRegister {
   static HEADLANE_INLINE float select(bool mask, float a, float b) { return mask ? a : b; }
   static HEADLANE_INLINE Int as_int(float x) { return __builtin_bit_cast(Int, x); }
   static HEADLANE_INLINE float as_float(Int x) { return __builtin_bit_cast(float, x); }
-  static HEADLANE_INLINE float to_float(Int x) { return static_cast<float>(x); }
+  static HEADLANE_INLINE float to_float(Int x) { return static_cast<float>(static_cast<std::int32_t>(x)); }
+  static HEADLANE_INLINE Int shift_right(Int x, int bits) { return static_cast<Int>(static_cast<std::int32_t>(x) >> bits); }
   static HEADLANE_INLINE float scale(float x, float, Int shifted) { return scale_in_two<PlainRegister>(x, shifted); }
   static HEADLANE_INLINE void transpose(float (&)[1]) {}
   template <int N>

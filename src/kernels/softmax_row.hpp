@@ -12,9 +12,9 @@ inline constexpr int group_size = exp_registers<Arch> > Lanes<Arch>::parts ? exp
 
 /// f(position, Constant<vectors>, count) along n elements: groups, single Lanes, and last one with fewer than 16 elements.
 template <class Arch, class F>
-HEADLANE_INLINE void for_each_group(index n, const F& f) {
-  constexpr index group = group_size<Arch> * lanes;
-  index i = 0;
+HEADLANE_INLINE void for_each_group(Index n, const F& f) {
+  constexpr Index group = group_size<Arch> * lanes;
+  Index i = 0;
   for (; i + group <= n; i += group) f(i, Constant<group_size<Arch>>{}, group);
   if constexpr (group_size<Arch> > 1)
     for (; i + lanes <= n; i += lanes) f(i, Constant<1>{}, lanes);
@@ -24,10 +24,10 @@ HEADLANE_INLINE void for_each_group(index n, const F& f) {
 /// Stores exp(load(…)) and gives the sum: element i in lane i mod 16, then the fixed fold. `load(i, count)` gives what is <= 0 and
 /// fills the lanes from count on with -inf; `store(i, p, count)` may drop those.
 template <class Arch, class Load, class Store>
-HEADLANE_INLINE float exponentials(index n, const Load& load, const Store& store) {
+HEADLANE_INLINE float exponentials(Index n, const Load& load, const Store& store) {
   using V = Lanes<Arch>;
   V sum = V::zero();
-  for_each_group<Arch>(n, [&](index i, auto vectors, index count) {
+  for_each_group<Arch>(n, [&](Index i, auto vectors, Index count) {
     V p[vectors.value];
 #pragma GCC unroll 4
     for (int j = 0; j < vectors.value; ++j) p[j] = load(i + j * lanes, count - j * lanes);
@@ -42,40 +42,40 @@ HEADLANE_INLINE float exponentials(index n, const Load& load, const Store& store
 }
 
 template <class Arch, bool Log>
-HEADLANE_INLINE void softmax_row(const SoftmaxRows& rows, const float* x, float* y, index x_ahead,
-                                 index y_ahead) {
+HEADLANE_INLINE void softmax_row(const SoftmaxRows& rows, const float* x, float* y, Index x_ahead,
+                                 Index y_ahead) {
   using V = Lanes<Arch>;
   const V scale = V::broadcast(rows.scale), minus_inf = V::broadcast(-__builtin_inff());
   // The lanes beyond the end are filled after the scale, which may be 0 or negative.
-  const auto score = [&](index i, index count, const V& shift) {
+  const auto score = [&](Index i, Index count, const V& shift) {
     if (count >= lanes) return fma(V::load(x + i), scale, shift);
     return fma(V::load(x + i, count, 0.0f), scale, shift).first(count, minus_inf);
   };
-  const auto store = [&](index i, const V& p, index count) { count >= lanes ? p.store(y + i) : p.store(y + i, count); };
+  const auto store = [&](Index i, const V& p, Index count) { count >= lanes ? p.store(y + i) : p.store(y + i, count); };
 
   V largest[group_size<Arch>];  // several, for max has a latency of its own
   for (V& v : largest) v = minus_inf;
-  for_each_group<Arch>(rows.n, [&](index i, auto vectors, index count) {
+  for_each_group<Arch>(rows.n, [&](Index i, auto vectors, Index count) {
 #pragma GCC unroll 4
     for (int j = 0; j < vectors.value; ++j) largest[j] = max(score(i + j * lanes, count - j * lanes, V::zero()), largest[j]);
   });
   for (const V& v : largest) largest[0] = max(v, largest[0]);
   const V shift = V::broadcast(-largest[0].reduce_max());
 
-  const auto load = [&](index i, index count) {
+  const auto load = [&](Index i, Index count) {
     __builtin_prefetch(x + x_ahead + i);  // the next row comes while this one keeps the FMA units busy
     __builtin_prefetch(y + y_ahead + i, 1);
     return score(i, count, shift);
   };
-  const V sum = V::broadcast(exponentials<Arch>(rows.n, load, [&](index i, const V& p, index count) {
+  const V sum = V::broadcast(exponentials<Arch>(rows.n, load, [&](Index i, const V& p, Index count) {
     if constexpr (!Log) store(i, p, count);
   }));
 
   const V log_sum = Log ? log(sum) : sum, factor = V::broadcast(1.0f) / sum;
-  for_each_group<Arch>(rows.n, [&](index first, auto vectors, index total) {
+  for_each_group<Arch>(rows.n, [&](Index first, auto vectors, Index total) {
 #pragma GCC unroll 4
     for (int j = 0; j < vectors.value; ++j) {
-      const index i = first + j * lanes, count = total - j * lanes;
+      const Index i = first + j * lanes, count = total - j * lanes;
       if constexpr (Log) store(i, score(i, count, shift) - log_sum, count);
       else store(i, (count >= lanes ? V::load(y + i) : V::load(y + i, count, 0.0f)) * factor, count);
     }
@@ -84,14 +84,14 @@ HEADLANE_INLINE void softmax_row(const SoftmaxRows& rows, const float* x, float*
 
 /// Rows are fetched this many elements ahead (and at least one row): softmax of 4096 × 512 from the L3 takes 2.3 instead of 3.0
 /// times a copy on Zen 5.
-inline constexpr index fetch_ahead = 1536;
+inline constexpr Index fetch_ahead = 1536;
 
 template <class Arch>
 void softmax_rows(const SoftmaxRows& rows) noexcept {
-  for (index i = 0; i < rows.rows; ++i) {
+  for (Index i = 0; i < rows.rows; ++i) {
     const float* x = rows.x + i * rows.x_step;
     float* y = rows.y + i * rows.y_step;
-    const index distance = 1 + fetch_ahead / rows.n, ahead = i + distance < rows.rows ? distance : 0;
+    const Index distance = 1 + fetch_ahead / rows.n, ahead = i + distance < rows.rows ? distance : 0;
     if (rows.log) softmax_row<Arch, true>(rows, x, y, ahead * rows.x_step, ahead * rows.y_step);
     else softmax_row<Arch, false>(rows, x, y, ahead * rows.x_step, ahead * rows.y_step);
   }

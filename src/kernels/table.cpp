@@ -18,13 +18,13 @@ namespace {
 using Arch = HEADLANE_ARCH;
 
 template <class F>
-void each(const float* x, float* y, index n, const F& f) noexcept {
-  for (index i = 0; i < n; i += lanes) f(Lanes<Arch>::load(x + i, n - i, 0.0f)).store(y + i, n - i);
+void each(const float* x, float* y, Index n, const F& f) noexcept {
+  for (Index i = 0; i < n; i += lanes) f(Lanes<Arch>::load(x + i, n - i, 0.0f)).store(y + i, n - i);
 }
-void exp_each(const float* x, float* y, index n) noexcept {
+void exp_each(const float* x, float* y, Index n) noexcept {
   each(x, y, n, [](const Lanes<Arch>& v) { return exp(v); });
 }
-void log_each(const float* x, float* y, index n) noexcept {
+void log_each(const float* x, float* y, Index n) noexcept {
   each(x, y, n, [](const Lanes<Arch>& v) { return log(v); });
 }
 

@@ -7,35 +7,35 @@
 namespace headlane::kernels {
 
 /// Virtual vector: 16 floats on every instruction set.
-inline constexpr index lanes = 16;
+inline constexpr Index lanes = 16;
 
 /// KC of GEMM and the grid of keys in attention: the longest fma chain of a product. A constant of the library, since it
 /// decides the bits: 512 makes d_model = 512 one chain, and a strip of 12 rows (24 KiB) stays in a 32 KiB L1.
-inline constexpr index block_size = 512;
+inline constexpr Index block_size = 512;
 
 /// Rows of a packed left operand are this far apart: a compile-time constant, so that a tile addresses all its rows from one
 /// pointer; 33 cache lines, so that they fall into different sets of the L1.
-inline constexpr index row_stride = block_size + lanes;
+inline constexpr Index row_stride = block_size + lanes;
 
 /// No tile has more rows.
-inline constexpr index max_tile_rows = 16;
+inline constexpr Index max_tile_rows = 16;
 
 /// A matrix to copy from: any strides, rows × columns, multiplied by scale where the kernel says so.
 struct Source {
   const float* data;
-  index rows, columns;
-  index row_step, column_step;
+  Index rows, columns;
+  Index row_step, column_step;
 };
 
 /// c [m, n] = alpha · a · b + beta · c, one block along k (k <= block_size).
 struct GemmBlock {
-  index m, n, k;
+  Index m, n, k;
   const float* a;               ///< packed rows, row_stride apart
   const float* b;               ///< panels of panel_columns columns: element [p, j] of a panel at p·b_row_step + j
-  index b_row_step;
-  index b_panel_step;           ///< from one panel to the next
+  Index b_row_step;
+  Index b_panel_step;           ///< from one panel to the next
   float* c;                     ///< column stride 1
-  index c_row_step;
+  Index c_row_step;
   float alpha, beta;            ///< beta 0: c is not read
 };
 
@@ -43,8 +43,8 @@ struct GemmBlock {
 struct SoftmaxRows {
   const float* x;
   float* y;                     ///< may be x
-  index x_step, y_step;         ///< from row to row
-  index rows, n;
+  Index x_step, y_step;         ///< from row to row
+  Index rows, n;
   float scale;
   bool log;
 };
@@ -52,19 +52,19 @@ struct SoftmaxRows {
 /// The running result of some query rows: what online softmax carries from one block of keys to the next.
 struct AttentionState {
   float* out;                   ///< [rows, out_step], the sum of p·v, not yet divided; out_step a multiple of panel_columns
-  index out_step;
+  Index out_step;
   float* max;                   ///< [rows] largest score so far; -inf while no key was seen
   float* sum;                   ///< [rows] Σ exp(score - max)
 };
 
 /// Some query rows against one block of keys (at most block_size).
 struct AttentionBlock {
-  index rows, head_dim, value_dim;
+  Index rows, head_dim, value_dim;
   const float* q;               ///< packed rows, already scaled, row_stride apart
   const float* k;               ///< packed panels [panel][head_dim][panel_columns]
   const float* v;               ///< panels as GemmBlock::b
-  index v_row_step, v_panel_step;
-  const index* seen;            ///< [rows] how many of the block's keys, from the first, each row sees
+  Index v_row_step, v_panel_step;
+  const Index* seen;            ///< [rows] how many of the block's keys, from the first, each row sees
   float* scores;                ///< scratch [max_tile_rows, row_stride]
   bool fresh;                   ///< the state is not yet initialised: this is the first block
   AttentionState state;
@@ -72,17 +72,17 @@ struct AttentionBlock {
 
 /// Where the divided result goes.
 struct AttentionOutput {
-  index rows, value_dim;
+  Index rows, value_dim;
   float* out;
-  index row_step, column_step;
+  Index row_step, column_step;
   float* lse;                   ///< may be null
-  index lse_step;
+  Index lse_step;
 };
 
 struct KernelTable {
   const char* name;
-  index panel_columns;          ///< NR: columns of a panel of a packed right operand
-  index tile_rows;              ///< MR: rows that a tile takes at once
+  Index panel_columns;          ///< NR: columns of a panel of a packed right operand
+  Index tile_rows;              ///< MR: rows that a tile takes at once
 
   /// Copies rows × columns (<= block_size) to rows row_stride apart, times scale.
   void (*pack_rows)(const Source& source, float scale, float* packed) noexcept;
@@ -94,8 +94,8 @@ struct KernelTable {
   /// out = state.out / state.sum, lse = state.max + log(state.sum); 0 and -inf for a row that saw no key.
   void (*attention_finish)(const AttentionState& state, const AttentionOutput& output) noexcept;
   /// y[i] = exp(x[i]), y[i] = log(x[i]): for the tests of their error.
-  void (*exp)(const float* x, float* y, index n) noexcept;
-  void (*log)(const float* x, float* y, index n) noexcept;
+  void (*exp)(const float* x, float* y, Index n) noexcept;
+  void (*log)(const float* x, float* y, Index n) noexcept;
 };
 
 }  // namespace headlane::kernels

@@ -32,12 +32,12 @@ struct Tile<Portable> {
 
 /// Columns of a panel of a packed right operand.
 template <class Arch>
-inline constexpr index panel_columns = Tile<Arch>::vectors * lanes;
+inline constexpr Index panel_columns = Tile<Arch>::vectors * lanes;
 
 /// A right operand: element [p, j] of panel i stands at data[i · panel_step + p · row_step + j].
 struct Panels {
   const float* data;
-  index row_step, panel_step;
+  Index row_step, panel_step;
 };
 
 template <class Arch, int Rows, int Vectors>
@@ -58,14 +58,14 @@ inline constexpr int registers_per_pass = Lanes<Arch>::width == 1 ? 8 : Lanes<Ar
 
 /// acc[i][j] = fma(a[i, p], b[p, j], acc[i][j]) for p = 0 … k-1. The rows of a are row_stride apart.
 template <class Arch, int Rows, int Vectors>
-HEADLANE_INLINE void multiply(index k, const float* a, const Panels& b, Accumulators<Arch, Rows, Vectors>& acc) {
+HEADLANE_INLINE void multiply(Index k, const float* a, const Panels& b, Accumulators<Arch, Rows, Vectors>& acc) {
   using R = Register<Arch>;
   using Float = typename R::Float;
   constexpr int per_panel = Tile<Arch>::vectors, pass = registers_per_pass<Arch>;
 #pragma GCC unroll 2
   for (int first = 0; first < Lanes<Arch>::parts; first += pass) {
     const float *left = a, *right = b.data + first * R::width;
-    for (index p = 0; p < k; ++p, ++left, right += b.row_step) {
+    for (Index p = 0; p < k; ++p, ++left, right += b.row_step) {
       Float row[Vectors][pass];
 #pragma GCC unroll 8
       for (int j = 0; j < Vectors; ++j)
@@ -87,7 +87,7 @@ HEADLANE_INLINE void multiply(index k, const float* a, const Panels& b, Accumula
 
 /// Calls f(Constant<Rows>) with the smaller of `rows` and Limit.
 template <int Limit, class F>
-HEADLANE_INLINE void with_rows(index rows, const F& f) {
+HEADLANE_INLINE void with_rows(Index rows, const F& f) {
   if constexpr (Limit > 1) {
     if (rows < Limit) return with_rows<Limit - 1>(rows, f);
   }
@@ -96,9 +96,9 @@ HEADLANE_INLINE void with_rows(index rows, const F& f) {
 
 /// Calls f(first, count) for parts that cover n, none longer than `most`, as even as they can be: 16 of at most 12 are 8 + 8.
 template <class F>
-HEADLANE_INLINE void for_each_part(index n, index most, const F& f) {
-  for (index parts = (n + most - 1) / most, first = 0; parts > 0; --parts) {
-    const index count = (n - first + parts - 1) / parts;
+HEADLANE_INLINE void for_each_part(Index n, Index most, const F& f) {
+  for (Index parts = (n + most - 1) / most, first = 0; parts > 0; --parts) {
+    const Index count = (n - first + parts - 1) / parts;
     f(first, count);
     first += count;
   }
@@ -106,8 +106,8 @@ HEADLANE_INLINE void for_each_part(index n, index most, const F& f) {
 
 /// Calls f(first_row, Constant<rows>) for the tiles that cover `rows`.
 template <class Arch, class F>
-HEADLANE_INLINE void for_each_row_tile(index rows, const F& f) {
-  for_each_part(rows, Tile<Arch>::rows, [&](index first, index count) {
+HEADLANE_INLINE void for_each_row_tile(Index rows, const F& f) {
+  for_each_part(rows, Tile<Arch>::rows, [&](Index first, Index count) {
     with_rows<Tile<Arch>::rows>(count, [&](auto constant) { f(first, constant); });
   });
 }
@@ -122,9 +122,9 @@ constexpr int panels_per_tile(int rows) {
 /// Calls f(first_column, Constant<vectors>) for groups of vectors that cover `columns` of b: as wide as a tile of Rows
 /// allows, then single panels, then what is left of the last one.
 template <class Arch, int Rows, class F>
-HEADLANE_INLINE void for_each_column_tile(index columns, const F& f) {
+HEADLANE_INLINE void for_each_column_tile(Index columns, const F& f) {
   constexpr int per_panel = Tile<Arch>::vectors, wide = panels_per_tile<Arch>(Rows) * per_panel;
-  index first = 0;
+  Index first = 0;
   if constexpr (wide > per_panel)
     for (; columns - first >= wide * lanes; first += wide * lanes) f(first, Constant<wide>{});
   for (; columns - first > (per_panel - 1) * lanes; first += per_panel * lanes) f(first, Constant<per_panel>{});
