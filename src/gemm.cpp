@@ -123,24 +123,29 @@ void compute_direct(const Product& p, const Step& step, const Part& part) {
   block_on_c(p, block, part.row, part.column + whole);
 }
 
-/// Cuts m × n into parts of at most most_rows rows: enough of them for the threads, columns too if there are few rows.
-struct Grid {
-  Index rows, columns;             // of a part
-  Index row_parts, column_parts;
+/// Cuts m × n into parts of even size: of at most most_rows rows; several for each thread, since cores of a shared machine
+/// differ, as long as their rows still make good use of the columns; and of columns where there are fewer rows than threads.
+class Grid {
+ public:
+  Grid(Index m, Index n, const KernelTable& kernel, int threads) : m_(m), n_(n), width_(kernel.panel_columns) {
+    constexpr Index enough_rows = 48;
+    row_parts_ = ceil_div(m, most_rows);
+    if (threads == 1) return;
+    row_parts_ = std::max(row_parts_, std::min<Index>(4 * threads, m / enough_rows));
+    if (row_parts_ >= threads) row_parts_ = round_up(row_parts_, threads);
+    column_parts_ = std::min(ceil_div(threads, row_parts_), ceil_div(n, width_));
+  }
+  [[nodiscard]] Index parts() const { return row_parts_ * column_parts_; }
+  [[nodiscard]] Part part(Index i) const {
+    const Index row_part = i / column_parts_, column_part = i % column_parts_, panels = ceil_div(n_, width_);
+    const Index row = row_part * m_ / row_parts_, column = column_part * panels / column_parts_ * width_;
+    return {row, (row_part + 1) * m_ / row_parts_ - row, column,
+            std::min(n_, (column_part + 1) * panels / column_parts_ * width_) - column};
+  }
 
-  Grid(Index m, Index n, const KernelTable& kernel, int threads) {
-    const Index wanted = threads == 1 ? 1 : 4 * threads;  // several per thread: cores of a shared machine differ
-    rows = std::min(most_rows, round_up(ceil_div(m, wanted), kernel.tile_rows));
-    row_parts = ceil_div(m, rows);
-    const Index cuts = std::max<Index>(1, threads == 1 ? 1 : threads / row_parts);
-    columns = round_up(ceil_div(n, cuts), kernel.panel_columns);
-    column_parts = ceil_div(n, columns);
-  }
-  [[nodiscard]] Index parts() const { return row_parts * column_parts; }
-  [[nodiscard]] Part part(Index i, Index m, Index n) const {
-    const Index row = i / column_parts * rows, column = i % column_parts * columns;
-    return {row, std::min(rows, m - row), column, std::min(columns, n - column)};
-  }
+ private:
+  Index m_, n_, width_;
+  Index row_parts_, column_parts_ = 1;
 };
 
 void packed_step(const Product& p, const Step& step) {
@@ -155,7 +160,7 @@ void packed_step(const Product& p, const Step& step) {
     });
     const Grid grid(m, columns, p.kernel, p.threads);
     parallel_for(grid.parts(), p.threads, [&](Index task) {
-      Part part = grid.part(task, m, columns);
+      Part part = grid.part(task);
       part.column += from;
       compute_packed(p, step, part, panels, from);
     });
@@ -165,7 +170,7 @@ void packed_step(const Product& p, const Step& step) {
 void direct_step(const Product& p, const Step& step) {
   const Index m = p.c.shape[0], n = p.c.shape[1];
   const Grid grid(m, n, p.kernel, p.threads);
-  parallel_for(grid.parts(), p.threads, [&](Index task) { compute_direct(p, step, grid.part(task, m, n)); });
+  parallel_for(grid.parts(), p.threads, [&](Index task) { compute_direct(p, step, grid.part(task)); });
 }
 
 void multiply(const Product& p) {
