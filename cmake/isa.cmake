@@ -27,8 +27,12 @@ function(headlane_add_isas target)
   endforeach()
   set(HEADLANE_BUILT_ISAS ${wanted} PARENT_SCOPE)
   set(no_vectors -fno-tree-vectorize -fno-tree-slp-vectorize)
+  # GCC 12 warns of its own AVX-512 intrinsics, which start from an undefined register (GCC bug 105593, fixed in 13).
+  set(gcc_12 $<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>)
+  set(quiet_gcc_12 $<${gcc_12}:-Wno-uninitialized> $<${gcc_12}:-Wno-maybe-uninitialized>)
   #            name     Arch                         flags
-  headlane_isa(avx512   xsimd::avx512bw              -mavx512f -mavx512cd -mavx512dq -mavx512bw -mavx512vl -mfma)
+  headlane_isa(avx512   xsimd::avx512bw              -mavx512f -mavx512cd -mavx512dq -mavx512bw -mavx512vl -mfma
+                         ${quiet_gcc_12})
   headlane_isa(avx2     xsimd::fma3<xsimd::avx2>     -mavx2 -mfma)
   headlane_isa(neon     xsimd::neon64)
   headlane_isa(scalar   headlane::kernels::Scalar    ${HEADLANE_SCALAR_FLAGS} ${no_vectors})
@@ -40,9 +44,7 @@ macro(headlane_isa name arch)
   if(${name} IN_LIST wanted)
     add_library(headlane_${name} OBJECT src/kernels/table.cpp)
     headlane_common(headlane_${name})
-    # GCC 12 warns of its own AVX-512 intrinsics, which start from an undefined register (GCC bug 105593, fixed in 13).
-    target_compile_options(headlane_${name} PRIVATE ${ARGN} -fno-exceptions
-      $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-maybe-uninitialized>)
+    target_compile_options(headlane_${name} PRIVATE ${ARGN})
     target_compile_definitions(headlane_${name} PRIVATE HEADLANE_ISA=${name} "HEADLANE_ARCH=${arch}")
     target_include_directories(headlane_${name} PRIVATE include src)
     target_link_libraries(headlane_${name} PRIVATE headlane_xsimd)

@@ -53,8 +53,9 @@ void attention_named(const char* function, const View<const float, 4>& q, const 
   const kernels::KernelTable& kernel = active();
   if (q.shape[0] == 0 || q.shape[1] == 0 || q.shape[2] == 0) return;
 
-  const double keys = static_cast<double>(k.shape[2]), rows = static_cast<double>(q.shape[0] * q.shape[1] * q.shape[2]);
-  const double flops = 2.0 * rows * keys * static_cast<double>(q.shape[3] + v.shape[3]);
+  const double rows = static_cast<double>(q.shape[0] * q.shape[1] * q.shape[2]), keys = static_cast<double>(k.shape[2]);
+  const double dims = static_cast<double>(q.shape[3] + v.shape[3]);
+  const double all_keys = static_cast<double>(k.shape[0] * k.shape[1]) * keys;
   run_attention({.q = q,
                  .k = k,
                  .v = v,
@@ -64,7 +65,7 @@ void attention_named(const char* function, const View<const float, 4>& q, const 
                  .causal = options.causal,
                  .causal_offset = std::clamp(options.causal_offset, -q.shape[2], k.shape[2]),
                  .kernel = kernel,
-                 .threads = useful_threads(flops)});
+                 .threads = useful_threads(2.0 * rows * keys * dims, (rows + all_keys) * dims)});
 }
 
 /// [batch, length, heads · dim] as [batch, head, length, dim].

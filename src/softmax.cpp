@@ -10,8 +10,8 @@
 namespace headlane {
 namespace {
 
-/// Additions, multiplications and the like for an exponential, to weigh the work against the start of threads.
-constexpr double flops_per_element = 30.0;
+/// To weigh the work against the start of threads; no memory is as slow as the exponentials.
+constexpr double operations_per_exponential = 30.0;
 
 /// Where row `row` starts, all axes but the last counted in row-major order.
 template <class T>
@@ -75,7 +75,8 @@ void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& opt
   if (std::find(x.shape.begin(), x.shape.begin() + x.rank, 0) != x.shape.begin() + x.rank) return;
   Index rows = 1;
   for (std::size_t axis = 0; axis < last; ++axis) rows *= x.shape[axis];
-  const int threads = useful_threads(flops_per_element * static_cast<double>(n) * static_cast<double>(rows));
+  const double elements = static_cast<double>(n) * static_cast<double>(rows);
+  const int threads = useful_threads(operations_per_exponential * elements, 0);
   const Index tasks = threads == 1 ? 1 : std::min<Index>(rows, 8 * threads);
   parallel_for(tasks, threads, [&](Index task) {
     softmax_rows(kernel, x, y, task * rows / tasks, (task + 1) * rows / tasks, options);
