@@ -16,12 +16,12 @@ inline int width(std::string_view text) {
   return columns;
 }
 
-inline std::string pad_left(std::string text, int columns) {
+inline std::string pad_left(const std::string& text, int columns) {
   const int missing = columns - width(text);
   return missing > 0 ? std::string(static_cast<std::size_t>(missing), ' ') + text : text;
 }
 
-inline std::string pad_right(std::string text, int columns) {
+inline std::string pad_right(const std::string& text, int columns) {
   const int missing = columns - width(text);
   return missing > 0 ? text + std::string(static_cast<std::size_t>(missing), ' ') : text;
 }

@@ -31,9 +31,9 @@ Index round_up(Index a, Index b) { return ceil_div(a, b) * b; }
 
 /// Where the packed keys and values of one kv head lie: block after block of keys, then block after block of values.
 struct Layout {
-  Index keys;        // that any query sees
+  Index keys;  // that any query sees
   Index blocks;
-  Index value_width; // value_dim, rounded up to whole panels
+  Index value_width;             // value_dim, rounded up to whole panels
   Index key_block, value_block;  // floats of a block; value_block is 0 if values are read where they stand
 
   Layout(const AttentionProblem& p, Index seen_keys) : keys(seen_keys), blocks(ceil_div(keys, block_size)) {
@@ -94,7 +94,8 @@ void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, c
   Index seen[most_rows];
   float* q = scratch(Purpose::rows, rows.count * row_stride);
   p.kernel.pack_rows(
-      {at(p.q, rows.kv.batch, rows.head, rows.first), rows.count, p.q.shape[3], p.q.strides[2], p.q.strides[3]}, p.scale, q);
+      {at(p.q, rows.kv.batch, rows.head, rows.first), rows.count, p.q.shape[3], p.q.strides[2], p.q.strides[3]},
+      p.scale, q);
   const AttentionState state = state_of(layout);
   const Index keys = seen_keys(p, rows.first + rows.count - 1, layout.keys), blocks = ceil_div(keys, block_size);
   if (blocks == 0) clear(state, rows.count);
@@ -104,20 +105,19 @@ void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, c
       seen[i] = std::clamp<Index>(seen_keys(p, rows.first + i, layout.keys) - first, 0, here);
     const bool direct = layout.value_block == 0;
     const Index width = p.kernel.panel_columns;
-    p.kernel.attention_block(
-        {.rows = rows.count,
-         .head_dim = p.q.shape[3],
-         .value_dim = p.v.shape[3],
-         .q = q,
-         .k = packed + block * layout.key_block,
-         .v = direct ? at(p.v, rows.kv.batch, rows.kv.head, first)
-                     : packed + layout.blocks * layout.key_block + block * layout.value_block,
-         .v_row_step = direct ? p.v.strides[2] : width,
-         .v_panel_step = direct ? width : width * here,
-         .seen = seen,
-         .scores = scratch(Purpose::block, max_tile_rows * row_stride),
-         .fresh = block == 0,
-         .state = state});
+    p.kernel.attention_block({.rows = rows.count,
+                              .head_dim = p.q.shape[3],
+                              .value_dim = p.v.shape[3],
+                              .q = q,
+                              .k = packed + block * layout.key_block,
+                              .v = direct ? at(p.v, rows.kv.batch, rows.kv.head, first)
+                                          : packed + layout.blocks * layout.key_block + block * layout.value_block,
+                              .v_row_step = direct ? p.v.strides[2] : width,
+                              .v_panel_step = direct ? width : width * here,
+                              .seen = seen,
+                              .scores = scratch(Purpose::block, max_tile_rows * row_stride),
+                              .fresh = block == 0,
+                              .state = state});
   }
   const View<float, 3>& lse = p.lse;
   p.kernel.attention_finish(
@@ -164,7 +164,8 @@ void by_rows(const AttentionProblem& p, const Layout& layout, Index pairs) {
     parallel_for(here * group * parts, p.threads, [&](Index task) {
       const Index pair = task / (group * parts), part = parts - 1 - task % parts;  // causal: the longest rows first
       const KvHead kv = kv_head(p, from + pair);
-      attend(p, layout, {kv, kv.head * group + task / parts % group, part * share, std::min(share, length - part * share)},
+      attend(p, layout,
+             {kv, kv.head * group + task / parts % group, part * share, std::min(share, length - part * share)},
              packed + pair * floats);
     });
   }

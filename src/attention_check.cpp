@@ -1,10 +1,10 @@
 // Attention: checks of the arguments, defaults, and the views behind multi_head_attention.
-#include <headlane/attention.hpp>
-
 #include "attention.hpp"
 #include "check.hpp"
 #include "dispatch.hpp"
 #include "parallel.hpp"
+
+#include <headlane/attention.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -15,8 +15,8 @@ namespace {
 constexpr Index most_head_dim = 256;
 
 void check_dim(const Operand& operand) {
-  require(operand.shape[3] >= 1 && operand.shape[3] <= most_head_dim, operand.function, ": ", operand.name, " has head_dim ",
-          operand.shape[3], ", it must be 1 to ", most_head_dim);
+  require(operand.shape[3] >= 1 && operand.shape[3] <= most_head_dim, operand.function, ": ", operand.name,
+          " has head_dim ", operand.shape[3], ", it must be 1 to ", most_head_dim);
 }
 
 void check_shapes(const Operand& q, const Operand& k, const Operand& v, const Operand& out) {
@@ -76,8 +76,8 @@ View<T, 4> by_head(const View<T, 3>& x, Index dim) {
 
 /// The width of `name` is a multiple of `parts`, not 0; gives the quotient.
 Index divided(const char* name, Index width, const char* what, Index parts) {
-  require(parts > 0 && width > 0 && width % parts == 0, "multi_head_attention: ", name, " is ", width, " wide, ", what, " is ",
-          parts, ", which does not divide it");
+  require(parts > 0 && width > 0 && width % parts == 0, "multi_head_attention: ", name, " is ", width, " wide, ", what,
+          " is ", parts, ", which does not divide it");
   return width / parts;
 }
 
@@ -96,17 +96,17 @@ void attention(View<const float, 4> q, View<const float, 4> k, View<const float,
 void multi_head_attention(View<const float, 3> q, View<const float, 3> k, View<const float, 3> v, View<float, 3> out,
                           Index heads, const AttentionOptions& options) {
   constexpr const char* function = "multi_head_attention";
-  for (const Operand& whole : {operand(function, "q", q), operand(function, "k", k), operand(function, "v", v),
-                               operand(function, "out", out)})
+  for (const Operand& whole :
+       {operand(function, "q", q), operand(function, "k", k), operand(function, "v", v), operand(function, "out", out)})
     check_operand(whole);
   const Index head_dim = divided("q", q.shape[2], "heads", heads);
   const Index kv_heads = divided("k", k.shape[2], "head_dim", head_dim);
   const Index value_dim = divided("v", v.shape[2], "the number of kv heads", kv_heads);
   const Index out_heads = divided("out", out.shape[2], "the head_dim of v", value_dim);
-  require(out_heads == heads, "multi_head_attention: out is ", out.shape[2], " wide, which is ", out_heads, " heads of ",
-          value_dim, ", q has ", heads);
-  attention_named(function, by_head(q, head_dim), by_head(k, head_dim), by_head(v, value_dim),
-                  by_head(out, value_dim), options);
+  require(out_heads == heads, "multi_head_attention: out is ", out.shape[2], " wide, which is ", out_heads,
+          " heads of ", value_dim, ", q has ", heads);
+  attention_named(function, by_head(q, head_dim), by_head(k, head_dim), by_head(v, value_dim), by_head(out, value_dim),
+                  options);
 }
 
 void multi_head_attention(View<const float, 2> q, View<const float, 2> k, View<const float, 2> v, View<float, 2> out,

@@ -33,8 +33,8 @@ Span span_of(const Operand& operand) {
     fits = fits && !__builtin_add_overflow(end, reach, &end);
   }
   const Index limit = most / static_cast<Index>(operand.element_size) / 2;
-  require(fits && count <= limit && span.high <= limit && span.low >= -limit, operand.function, ": ", operand.name, " of shape ",
-          operand, " does not fit into memory: at most ", limit, " elements can be addressed");
+  require(fits && count <= limit && span.high <= limit && span.low >= -limit, operand.function, ": ", operand.name,
+          " of shape ", operand, " does not fit into memory: at most ", limit, " elements can be addressed");
   return span;
 }
 
@@ -93,7 +93,8 @@ bool interleave(const Operand& a, const Operand& b) {
   const Runs of_a = runs_of(a), of_b = runs_of(b);
   const Index common = std::gcd(of_a.pitch, of_b.pitch);
   const Index bytes = static_cast<Index>(a.element_size);
-  const Index distance = static_cast<Index>(reinterpret_cast<std::uintptr_t>(b.data) - reinterpret_cast<std::uintptr_t>(a.data));
+  const Index distance =
+      static_cast<Index>(reinterpret_cast<std::uintptr_t>(b.data) - reinterpret_cast<std::uintptr_t>(a.data));
   if (common == 0 || distance % bytes != 0) return false;
   const Index offset = (distance / bytes % common + common) % common;  // of b's runs behind a's
   return of_a.length <= offset && offset + of_b.length <= common;
@@ -120,11 +121,10 @@ void check_operand(const Operand& operand) {
             " is negative: ", operand.shape[axis]);
   if (is_empty(operand)) return;
   span_of(operand);
-  require(operand.data != nullptr, operand.function, ": ", operand.name, " has shape ", operand,
-          " and no data (null)");
+  require(operand.data != nullptr, operand.function, ": ", operand.name, " has shape ", operand, " and no data (null)");
   const std::uintptr_t excess = reinterpret_cast<std::uintptr_t>(operand.data) % operand.element_size;
-  require(excess == 0, operand.function, ": ", operand.name, " is misaligned: its address is ", static_cast<Index>(excess),
-          " modulo ", static_cast<Index>(operand.element_size));
+  require(excess == 0, operand.function, ": ", operand.name, " is misaligned: its address is ",
+          static_cast<Index>(excess), " modulo ", static_cast<Index>(operand.element_size));
 }
 
 void check_output(const Operand& operand) {
@@ -134,8 +134,9 @@ void check_output(const Operand& operand) {
   Index reach = 0;  // from the first to the last element of the axes so far
   for (std::size_t i = 0; i < axes.count; ++i) {
     const int axis = axes.axis[i];
-    require(step(operand, axis) > reach, operand.function, ": ", operand.name, " of shape ", operand, " overlaps itself: axis ",
-            axis, " has stride ", operand.strides[axis], ", the axes within it span ", reach + 1, " elements");
+    require(step(operand, axis) > reach, operand.function, ": ", operand.name, " of shape ", operand,
+            " overlaps itself: axis ", axis, " has stride ", operand.strides[axis], ", the axes within it span ",
+            reach + 1, " elements");
     reach += (operand.shape[axis] - 1) * step(operand, axis);
   }
 }
@@ -144,13 +145,13 @@ void check_no_overlap(const Operand& output, const Operand& input) {
   if (is_empty(output) || is_empty(input)) return;
   const Range written = range_of(output), read = range_of(input);
   if (written.end <= read.first || read.end <= written.first) return;
-  require(interleave(output, input), output.function, ": ", output.name, " of shape ", output, " overlaps ",
-          input.name, " of shape ", input);
+  require(interleave(output, input), output.function, ": ", output.name, " of shape ", output, " overlaps ", input.name,
+          " of shape ", input);
 }
 
 void check_same(const Operand& first, int a, const char* what_a, const Operand& second, int b, const char* what_b) {
-  require(first.shape[a] == second.shape[b], first.function, ": ", first.name, " has ", first.shape[a], " ", what_a, ", ",
-          second.name, " has ", second.shape[b], " ", what_b);
+  require(first.shape[a] == second.shape[b], first.function, ": ", first.name, " has ", first.shape[a], " ", what_a,
+          ", ", second.name, " has ", second.shape[b], " ", what_b);
 }
 
 }  // namespace headlane

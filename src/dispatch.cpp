@@ -65,7 +65,8 @@ const KernelTable* find(std::string_view name, const char* source) {
     if (!names.empty()) names += ", ";
     names += table->name;
   }
-  require(false, source, ": there is no instruction set '", name, "' here; available: ", names.empty() ? "none" : names);
+  require(false, source, ": there is no instruction set '", name,
+          "' here; available: ", names.empty() ? "none" : names);
   return nullptr;
 }
 

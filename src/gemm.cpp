@@ -43,7 +43,8 @@ struct Step {
 };
 
 kernels::Source source(const View<const float, 2>& view, Index row, Index rows, Index column, Index columns) {
-  return {view.data + row * view.strides[0] + column * view.strides[1], rows, columns, view.strides[0], view.strides[1]};
+  return {view.data + row * view.strides[0] + column * view.strides[1], rows, columns, view.strides[0],
+          view.strides[1]};
 }
 
 /// c = beta · c, where a and b are not read.
@@ -204,8 +205,7 @@ void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c, cons
   // Vectors run along contiguous columns of c; where its rows are contiguous, cᵀ = bᵀ·aᵀ is the same sums of products.
   if (c.strides[1] != 1 && c.strides[0] == 1)
     multiply({b.transposed(), a.transposed(), c.transposed(), options.alpha, options.beta, kernel, threads});
-  else
-    multiply({a, b, c, options.alpha, options.beta, kernel, threads});
+  else multiply({a, b, c, options.alpha, options.beta, kernel, threads});
 }
 
 }  // namespace headlane

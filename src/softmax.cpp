@@ -34,8 +34,8 @@ bool same_elements(const AnyView<const float>& x, const AnyView<float>& y) {
 }
 
 /// Rows first … end-1, as many at a time as lie one step apart.
-void softmax_rows(const kernels::KernelTable& kernel, const AnyView<const float>& x, const AnyView<float>& y, Index first,
-                  Index end, const SoftmaxOptions& options) {
+void softmax_rows(const kernels::KernelTable& kernel, const AnyView<const float>& x, const AnyView<float>& y,
+                  Index first, Index end, const SoftmaxOptions& options) {
   const auto last = static_cast<std::size_t>(x.rank - 1);
   const Index n = x.shape[last], x_column = x.strides[last], y_column = y.strides[last];
   const Index run = x.rank > 1 ? x.shape[last - 1] : 1;  // rows that are one step apart
@@ -65,8 +65,8 @@ void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& opt
   check_operand(of_x);
   check_output(of_y);
   for (std::size_t axis = 0; axis < static_cast<std::size_t>(x.rank); ++axis)
-    require(x.shape[axis] == y.shape[axis], "softmax: x has ", x.shape[axis], " elements along axis ", static_cast<Index>(axis),
-            ", y has ", y.shape[axis]);
+    require(x.shape[axis] == y.shape[axis], "softmax: x has ", x.shape[axis], " elements along axis ",
+            static_cast<Index>(axis), ", y has ", y.shape[axis]);
   if (!same_elements(x, y)) check_no_overlap(of_y, of_x);
   const kernels::KernelTable& kernel = active();
 

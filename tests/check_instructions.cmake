@@ -1,5 +1,6 @@
 # Fails unless the kernel object OBJECT is made of the instructions of its ISA: those it must use are there, and none that
-# the run-time check does not vouch for, or that would make the scalar yardstick a vector one.
+# the run-time check does not vouch for, or that would make the scalar yardstick a vector one. Estimates of 1/x and 1/sqrt(x)
+# differ between CPUs and are for none of them.
 execute_process(COMMAND ${OBJDUMP} -d --no-show-raw-insn ${OBJECT} OUTPUT_VARIABLE code COMMAND_ERROR_IS_FATAL ANY)
 
 set(fma "\tvfn?m(add|sub)[0-9]+")  # x86: vfmadd231ps and its kin; then ps is packed, ss scalar
@@ -17,10 +18,13 @@ else()
   set(must_not_scalar "%zmm|${fma}ps|${packed}")  # clang copies through ymm: no arithmetic
   set(must_not_portable "%[yz]mm|\tv[a-z]|${packed}")
 endif()
+set(estimate "\t(v?r(cp|sqrt)[0-9]*[ps]s|f(recp|rsqrt)[es])[ \t]")
 
 if(DEFINED must_${ISA} AND NOT code MATCHES "${must_${ISA}}")
   message(SEND_ERROR "${OBJECT} has no instruction like '${must_${ISA}}'")
 endif()
-if(DEFINED must_not_${ISA} AND code MATCHES "[^\n]*(${must_not_${ISA}})[^\n]*")
-  message(SEND_ERROR "${OBJECT} has an instruction that is not for ${ISA}: ${CMAKE_MATCH_0}")
-endif()
+foreach(pattern IN LISTS must_not_${ISA} estimate)
+  if(code MATCHES "[^\n]*(${pattern})[^\n]*")
+    message(SEND_ERROR "${OBJECT} has an instruction that is not for ${ISA}: ${CMAKE_MATCH_0}")
+  endif()
+endforeach()

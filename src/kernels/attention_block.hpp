@@ -165,8 +165,7 @@ HEADLANE_INLINE void attention_tile(const AttentionBlock& block, Index row) {
 /// Tile by tile of rows: its scores (12 × 512 floats, 24 KiB) stay in the L1 from one pass to the next.
 template <class Arch>
 void attention_block(const AttentionBlock& block) noexcept {
-  for_each_row_tile<Arch>(block.rows,
-                          [&](Index row, auto rows) { attention_tile<Arch, rows.value>(block, row); });
+  for_each_row_tile<Arch>(block.rows, [&](Index row, auto rows) { attention_tile<Arch, rows.value>(block, row); });
 }
 
 template <class Arch>
@@ -190,7 +189,8 @@ void attention_finish(const AttentionState& state, const AttentionOutput& output
         if (output.column_step == 1 && count >= lanes) y.store(to + j);
         else if (output.column_step == 1) y.store(to + j, count);
         else y.store(copy);
-        for (Index c = 0; output.column_step != 1 && c < lanes && c < count; ++c) to[(j + c) * output.column_step] = copy[c];
+        for (Index c = 0; output.column_step != 1 && c < lanes && c < count; ++c)
+          to[(j + c) * output.column_step] = copy[c];
       }
     }
   }

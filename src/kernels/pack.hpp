@@ -10,8 +10,8 @@ namespace {
 /// to[c, r] = scale · from[r, c] for r < rows, c < columns (both <= 16); what lies beyond them in the 16 × 16 of `to` is
 /// zero for r and untouched for c. Both have inner stride 1.
 template <class Arch, bool Whole>
-HEADLANE_INLINE void transpose_part(const float* from, Index from_step, Index rows, Index columns, float scale, float* to,
-                                    Index to_step) {
+HEADLANE_INLINE void transpose_part(const float* from, Index from_step, Index rows, Index columns, float scale,
+                                    float* to, Index to_step) {
   using R = Register<Arch>;
   using Float = typename R::Float;
   constexpr int width = R::width;
@@ -63,16 +63,19 @@ void pack_rows(const Source& source, float scale, float* packed) noexcept {
         for (Index i = 0; i < lanes * lanes; ++i) square[i] = 0.0f;
         // Read 16 × 16 with the inner stride of 1, and turn it.
         transpose_16<Arch>(data + r + c * column_step, column_step, width, height, scale, square, lanes);
-        for (Index i = 0; i < height; ++i) Lanes<Arch>::load(square + i * lanes).store(packed + (r + i) * row_stride + c);
+        for (Index i = 0; i < height; ++i)
+          Lanes<Arch>::load(square + i * lanes).store(packed + (r + i) * row_stride + c);
       }
     return;
   }
   for (Index r = 0; r < rows; ++r)
     for (Index c = 0; c < columns; c += lanes)
-      copy_16<Arch>(data + r * row_step + c * column_step, column_step, columns - c, scale, packed + r * row_stride + c);
+      copy_16<Arch>(data + r * row_step + c * column_step, column_step, columns - c, scale,
+                    packed + r * row_stride + c);
 }
 
-/// Panels [panel][row][panel_columns]; the columns that the last one lacks are zeros. Some rows at a time go to all panels: a row
+/// Panels [panel][row][panel_columns]; columns that the last 16 lack are zeros, whole 16 that the last panel lacks stay untouched,
+/// for no tile reads them. Some rows at a time go to all panels: a row
 /// is then read as one stream, and its panels are still few enough lines to stay in the L1 until they are full.
 template <class Arch>
 void pack_panels(const Source& source, float* packed) noexcept {
@@ -82,13 +85,14 @@ void pack_panels(const Source& source, float* packed) noexcept {
     const Index height = rows - row < rows_at_once ? rows - row : rows_at_once;
     float* to = packed + row * width;
     for (Index panel = 0; panel < columns; panel += width, to += rows * width) {
-      for (Index c = 0; c < width; c += lanes) {
-        const Index count = columns - panel - c;  // of columns here and beyond; none or fewer if not positive
-        const float* from = data + row * row_step + (count > 0 ? (panel + c) * column_step : 0);
+      for (Index c = 0; c < width && panel + c < columns; c += lanes) {
+        const Index count = columns - panel - c;
+        const float* from = data + row * row_step + (panel + c) * column_step;
         if (row_step == 1 && column_step != 1) {
           transpose_16<Arch>(from, column_step, count, height, 1.0f, to + c, width);
         } else {
-          for (Index r = 0; r < height; ++r) copy_16<Arch>(from + r * row_step, column_step, count, 1.0f, to + r * width + c);
+          for (Index r = 0; r < height; ++r)
+            copy_16<Arch>(from + r * row_step, column_step, count, 1.0f, to + r * width + c);
         }
       }
     }

@@ -177,7 +177,9 @@ struct PlainRegister {
   static HEADLANE_INLINE Int as_int(float x) { return __builtin_bit_cast(Int, x); }
   static HEADLANE_INLINE float as_float(Int x) { return __builtin_bit_cast(float, x); }
   static HEADLANE_INLINE float to_float(Int x) { return static_cast<float>(static_cast<std::int32_t>(x)); }
-  static HEADLANE_INLINE Int shift_right(Int x, int bits) { return static_cast<Int>(static_cast<std::int32_t>(x) >> bits); }
+  static HEADLANE_INLINE Int shift_right(Int x, int bits) {
+    return static_cast<Int>(static_cast<std::int32_t>(x) >> bits);
+  }
   static HEADLANE_INLINE float scale(float x, float, Int shifted) { return scale_in_two<PlainRegister>(x, shifted); }
   static HEADLANE_INLINE void transpose(float (&)[1]) {}
   template <int N>

@@ -8,7 +8,8 @@ namespace {
 
 /// Lanes that a pass takes at once, as many as exp works on side by side.
 template <class Arch>
-inline constexpr int group_size = exp_registers<Arch> > Lanes<Arch>::parts ? exp_registers<Arch> / Lanes<Arch>::parts : 1;
+inline constexpr int group_size =
+    exp_registers<Arch> > Lanes<Arch>::parts ? exp_registers<Arch> / Lanes<Arch>::parts : 1;
 
 /// f(position, Constant<vectors>, count) along n elements: groups, single Lanes, and last one with fewer than 16 elements.
 template <class Arch, class F>
@@ -42,8 +43,7 @@ HEADLANE_INLINE float exponentials(Index n, const Load& load, const Store& store
 }
 
 template <class Arch, bool Log>
-HEADLANE_INLINE void softmax_row(const SoftmaxRows& rows, const float* x, float* y, Index x_ahead,
-                                 Index y_ahead) {
+HEADLANE_INLINE void softmax_row(const SoftmaxRows& rows, const float* x, float* y, Index x_ahead, Index y_ahead) {
   using V = Lanes<Arch>;
   const V scale = V::broadcast(rows.scale), minus_inf = V::broadcast(-__builtin_inff());
   // The lanes beyond the end are filled after the scale, which may be 0 or negative.
@@ -57,7 +57,8 @@ HEADLANE_INLINE void softmax_row(const SoftmaxRows& rows, const float* x, float*
   for (V& v : largest) v = minus_inf;
   for_each_group<Arch>(rows.n, [&](Index i, auto vectors, Index count) {
 #pragma GCC unroll 4
-    for (int j = 0; j < vectors.value; ++j) largest[j] = max(score(i + j * lanes, count - j * lanes, V::zero()), largest[j]);
+    for (int j = 0; j < vectors.value; ++j)
+      largest[j] = max(score(i + j * lanes, count - j * lanes, V::zero()), largest[j]);
   });
   for (const V& v : largest) largest[0] = max(v, largest[0]);
   const V shift = V::broadcast(-largest[0].reduce_max());

@@ -30,20 +30,20 @@ struct Source {
 /// c [m, n] = alpha · a · b + beta · c, one block along k (k <= block_size).
 struct GemmBlock {
   Index m, n, k;
-  const float* a;               ///< packed rows, row_stride apart
-  const float* b;               ///< panels of panel_columns columns: element [p, j] of a panel at p·b_row_step + j
+  const float* a;  ///< packed rows, row_stride apart
+  const float* b;  ///< panels of panel_columns columns: element [p, j] of a panel at p·b_row_step + j
   Index b_row_step;
-  Index b_panel_step;           ///< from one panel to the next
-  float* c;                     ///< column stride 1
+  Index b_panel_step;  ///< from one panel to the next
+  float* c;            ///< column stride 1
   Index c_row_step;
-  float alpha, beta;            ///< beta 0: c is not read
+  float alpha, beta;  ///< beta 0: c is not read
 };
 
 /// Rows of n elements with stride 1.
 struct SoftmaxRows {
   const float* x;
-  float* y;                     ///< may be x
-  Index x_step, y_step;         ///< from row to row
+  float* y;              ///< may be x
+  Index x_step, y_step;  ///< from row to row
   Index rows, n;
   float scale;
   bool log;
@@ -51,22 +51,22 @@ struct SoftmaxRows {
 
 /// The running result of some query rows: what online softmax carries from one block of keys to the next.
 struct AttentionState {
-  float* out;                   ///< [rows, out_step], the sum of p·v, not yet divided; out_step a multiple of panel_columns
+  float* out;  ///< [rows, out_step], the sum of p·v, not yet divided; out_step a multiple of panel_columns
   Index out_step;
-  float* max;                   ///< [rows] largest score so far; -inf while no key was seen
-  float* sum;                   ///< [rows] Σ exp(score - max)
+  float* max;  ///< [rows] largest score so far; -inf while no key was seen
+  float* sum;  ///< [rows] Σ exp(score - max)
 };
 
 /// Some query rows against one block of keys (at most block_size).
 struct AttentionBlock {
   Index rows, head_dim, value_dim;
-  const float* q;               ///< packed rows, already scaled, row_stride apart
-  const float* k;               ///< packed panels [panel][head_dim][panel_columns]
-  const float* v;               ///< panels as GemmBlock::b
+  const float* q;  ///< packed rows, already scaled, row_stride apart
+  const float* k;  ///< packed panels [panel][head_dim][panel_columns]
+  const float* v;  ///< panels as GemmBlock::b
   Index v_row_step, v_panel_step;
-  const Index* seen;            ///< [rows] how many of the block's keys, from the first, each row sees
-  float* scores;                ///< scratch [max_tile_rows, row_stride]
-  bool fresh;                   ///< the state is not yet initialised: this is the first block
+  const Index* seen;  ///< [rows] how many of the block's keys, from the first, each row sees
+  float* scores;      ///< scratch [max_tile_rows, row_stride]
+  bool fresh;         ///< the state is not yet initialised: this is the first block
   AttentionState state;
 };
 
@@ -75,18 +75,18 @@ struct AttentionOutput {
   Index rows, value_dim;
   float* out;
   Index row_step, column_step;
-  float* lse;                   ///< may be null
+  float* lse;  ///< may be null
   Index lse_step;
 };
 
 struct KernelTable {
   const char* name;
-  Index panel_columns;          ///< NR: columns of a panel of a packed right operand
-  Index tile_rows;              ///< MR: rows that a tile takes at once
+  Index panel_columns;  ///< NR: columns of a panel of a packed right operand
+  Index tile_rows;      ///< MR: rows that a tile takes at once
 
   /// Copies rows × columns (<= block_size) to rows row_stride apart, times scale.
   void (*pack_rows)(const Source& source, float scale, float* packed) noexcept;
-  /// Copies rows × columns to panels [panel][row][panel_columns], the last one padded with zeros.
+  /// Copies rows × columns to panels [panel][row][panel_columns], the last one padded with zeros to a multiple of 16 columns.
   void (*pack_panels)(const Source& source, float* packed) noexcept;
   void (*gemm_block)(const GemmBlock& block) noexcept;
   void (*softmax_rows)(const SoftmaxRows& rows) noexcept;
