@@ -4,6 +4,7 @@
 
 #include "kernels/table.hpp"
 #include "parallel.hpp"
+#include "round.hpp"
 #include "scratch.hpp"
 
 #include <limits>
@@ -25,9 +26,6 @@ constexpr Index most_packed = Index{32} << 20 >> 2;  // 32 MiB in floats
 constexpr Index own_packed = Index{1} << 20 >> 2;  // 1 MiB in floats
 /// With fewer query rows, values are read where they stand: too few uses pay for no packing.
 constexpr Index most_direct_rows = 24;
-
-Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
-Index round_up(Index a, Index b) { return ceil_div(a, b) * b; }
 
 /// Where the packed keys and values of one kv head lie: block after block of keys, then block after block of values.
 struct Layout {

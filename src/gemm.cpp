@@ -5,6 +5,7 @@
 #include "dispatch.hpp"
 #include "kernels/table.hpp"
 #include "parallel.hpp"
+#include "round.hpp"
 #include "scratch.hpp"
 
 namespace headlane {
@@ -24,9 +25,6 @@ constexpr Index columns_in_l2 = 256;
 constexpr Index most_rows = 96;
 /// Up to so many rows, b is read where it stands if its rows are contiguous: too few uses pay for no packing.
 constexpr Index most_direct_rows = 32;
-
-Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
-Index round_up(Index a, Index b) { return ceil_div(a, b) * b; }
 
 struct Product {
   View<const float, 2> a, b;
@@ -116,7 +114,7 @@ void compute_direct(const Product& p, const Step& step, const Part& part) {
                   .beta = step.beta};
   if (whole > 0) block_on_c(p, block, part.row, part.column);
   if (rest == 0) return;
-  float* panel = scratch(Purpose::state, p.kernel.panel_columns * step.k);
+  float* panel = scratch(Purpose::last_panel, p.kernel.panel_columns * step.k);
   p.kernel.pack_panels(source(p.b, step.first, step.k, part.column + whole, rest), panel);
   block.n = rest;
   block.b = panel;
