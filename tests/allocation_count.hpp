@@ -18,7 +18,7 @@ namespace headlane::test {
 inline std::atomic<long> allocations{0};
 }
 
-// Sanitizers bring their own operator new.
+// Sanitizers bring their own operator new. Not inlined: GCC 14 would see free() of memory from a new that it did not inline.
 #if !defined(HEADLANE_TEST_SANITIZED)
 void* operator new(std::size_t size) {
   ++headlane::test::allocations;
@@ -32,8 +32,8 @@ void* operator new(std::size_t size, std::align_val_t alignment) {
     throw std::bad_alloc();
   return p;
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 #endif

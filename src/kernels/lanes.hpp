@@ -76,7 +76,7 @@ struct Lanes {
     return map([](Float x, Float y) { return x * y; }, a, b);
   }
   friend HEADLANE_INLINE Lanes operator/(const Lanes& a, const Lanes& b) {
-    return map([](Float x, Float y) { return x / y; }, a, b);
+    return map([](Float x, Float y) { return R::divide(x, y); }, a, b);
   }
   /// a · b + c, rounded once.
   friend HEADLANE_INLINE Lanes fma(const Lanes& a, const Lanes& b, const Lanes& c) {

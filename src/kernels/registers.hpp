@@ -41,6 +41,7 @@ struct XsimdRegister {
   static HEADLANE_INLINE Float select(Mask mask, Float a, Float b) {
     return xsimd::select(mask, a, b);
   }
+  static HEADLANE_INLINE Float divide(Float x, Float y) { return x / y; }
   static HEADLANE_INLINE Int as_int(Float x) { return xsimd::bitwise_cast<std::int32_t>(x); }
   static HEADLANE_INLINE Float as_float(Int x) { return xsimd::bitwise_cast<float>(x); }
   static HEADLANE_INLINE Float to_float(Int x) { return xsimd::to_float(x); }
@@ -140,6 +141,9 @@ struct Register<xsimd::fma3<xsimd::avx2>> : XsimdRegister<xsimd::fma3<xsimd::avx
 #elif defined(__aarch64__) && defined(XSIMD_WITH_NEON64) && XSIMD_WITH_NEON64
 template <>
 struct Register<xsimd::neon64> : XsimdRegister<xsimd::neon64> {
+  /// xsimd's division refines an estimate, which is not the exact rounding.
+  static HEADLANE_INLINE Float divide(Float x, Float y) { return vdivq_f32(x, y); }
+
   static HEADLANE_INLINE Float load_some(const float* p, Index count, float fill) {
     float copy[4];
     for (Index i = 0; i < 4; ++i) copy[i] = i < count ? p[i] : fill;
@@ -174,6 +178,7 @@ struct PlainRegister {
   static HEADLANE_INLINE float max(float a, float b) { return a > b ? a : b; }
   static HEADLANE_INLINE float min(float a, float b) { return a < b ? a : b; }
   static HEADLANE_INLINE float select(bool mask, float a, float b) { return mask ? a : b; }
+  static HEADLANE_INLINE float divide(float x, float y) { return x / y; }
   static HEADLANE_INLINE Int as_int(float x) { return __builtin_bit_cast(Int, x); }
   static HEADLANE_INLINE float as_float(Int x) { return __builtin_bit_cast(float, x); }
   static HEADLANE_INLINE float to_float(Int x) { return static_cast<float>(static_cast<std::int32_t>(x)); }
