@@ -22,9 +22,10 @@ std::string_view isa();
 /// name is none of them; the one in use then stays. Not to be called while another thread computes.
 void set_isa(std::string_view name);
 
-/// The threads a call may use, at least 1: what set_num_threads() said, else HEADLANE_NUM_THREADS, else OpenMP's own
-/// setting (OMP_NUM_THREADS, the number of cores); 1 when built without OpenMP. A call made from inside the caller's own
-/// OpenMP parallel region always runs on the calling thread alone.
+/// The threads a call may use, at least 1: what set_num_threads() said, else HEADLANE_NUM_THREADS (ignored if it is no
+/// positive number), else OpenMP's own setting (OMP_NUM_THREADS, the number of cores); else 1 when built without OpenMP,
+/// where calls run on one thread whatever was said. A call made from inside the caller's own OpenMP parallel region always
+/// runs on the calling thread alone.
 int num_threads() noexcept;
 
 /// Sets the number of threads for the whole process; 0 goes back to the environment's. Throws std::invalid_argument if
