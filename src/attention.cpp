@@ -72,9 +72,25 @@ struct Rows {
   Index head, first, count;
 };
 
-/// How many keys row `row` of a head sees.
+/// A mask or bias as one head's row `row` and its key `key` begin it.
+template <class T>
+kernels::PerScore<T> from(const View<const T, 4>& given, const Rows& rows, Index key) {
+  if (given.data == nullptr) return {nullptr, 0, 0};
+  return {at(given, rows.kv.batch, rows.head, rows.first) + key * given.strides[3], given.strides[2], given.strides[3]};
+}
+
+/// A row sees no key from this one on.
 Index seen_keys(const AttentionProblem& p, Index row, Index keys) {
   return p.causal ? std::clamp<Index>(row + 1 + p.causal_offset, 0, keys) : keys;
+}
+
+/// `count`, less the last keys that a mask or bias hides from a row: what is padding costs nothing.
+template <class T>
+Index without_hidden(const kernels::PerScore<T>& given, Index row, Index count, T hides) {
+  if (given.data == nullptr) return count;
+  const T* first = given.data + row * given.row_step;
+  while (count > 0 && first[(count - 1) * given.key_step] == hides) --count;
+  return count;
 }
 
 AttentionState state_of(const Layout& layout) {
@@ -99,8 +115,13 @@ void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, c
   if (blocks == 0) clear(state, rows.count);
   for (Index block = 0; block < blocks; ++block) {
     const Index first = block * block_size, here = layout.keys_of(block);
-    for (Index i = 0; i < rows.count; ++i)
+    const kernels::PerScore<bool> mask = from(p.mask, rows, first);
+    const kernels::PerScore<float> bias = from(p.bias, rows, first);
+    for (Index i = 0; i < rows.count; ++i) {
       seen[i] = std::clamp<Index>(seen_keys(p, rows.first + i, layout.keys) - first, 0, here);
+      seen[i] = without_hidden(mask, i, seen[i], false);
+      seen[i] = without_hidden(bias, i, seen[i], -std::numeric_limits<float>::infinity());
+    }
     const bool direct = layout.value_block == 0;
     const Index width = p.kernel.panel_columns;
     p.kernel.attention_block({.rows = rows.count,
@@ -113,6 +134,8 @@ void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, c
                               .v_row_step = direct ? p.v.strides[2] : width,
                               .v_panel_step = direct ? width : width * here,
                               .seen = seen,
+                              .mask = mask,
+                              .bias = bias,
                               .scores = scratch(Purpose::block, max_tile_rows * row_stride),
                               .fresh = block == 0,
                               .state = state});

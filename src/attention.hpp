@@ -13,7 +13,9 @@ struct KernelTable;
 struct AttentionProblem {
   View<const float, 4> q, k, v;
   View<float, 4> out;
-  View<float, 3> lse;  // data null: not wanted
+  View<float, 3> lse;         // data null: not wanted
+  View<const bool, 4> mask;   // data null: none
+  View<const float, 4> bias;  // data null: none
   float scale;
   bool causal;
   Index causal_offset;  // -q_length … kv_length

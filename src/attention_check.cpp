@@ -44,12 +44,29 @@ void check_lse(const Operand& lse, const Operand& q, const Operand& k, const Ope
   for (const Operand* other : {&q, &k, &v, &out}) check_no_overlap(lse, *other);
 }
 
+/// A mask or a bias.
+void check_per_score(const Operand& given, const Operand& q, const Operand& k, const Operand& out) {
+  check_operand(given);
+  check_same(given, 0, "batch elements", q, 0, "batch elements");
+  check_same(given, 1, "heads", q, 1, "heads");
+  check_same(given, 2, "rows", q, 2, "rows");
+  check_same(given, 3, "keys", k, 2, "keys");
+  check_no_overlap(out, given);
+}
+
 void attention_named(const char* function, const View<const float, 4>& q, const View<const float, 4>& k,
                      const View<const float, 4>& v, const View<float, 4>& out, const AttentionOptions& options) {
   const Operand of_q = operand(function, "q", q), of_k = operand(function, "k", k), of_v = operand(function, "v", v);
   const Operand of_out = operand(function, "out", out);
   check_shapes(of_q, of_k, of_v, of_out);
   if (options.lse.data != nullptr) check_lse(operand(function, "lse", options.lse), of_q, of_k, of_v, of_out);
+  const Operand of_mask = operand(function, "mask", options.mask), of_bias = operand(function, "bias", options.bias);
+  for (const Operand* given : {&of_mask, &of_bias}) {
+    if (given->data == nullptr) continue;
+    check_per_score(*given, of_q, of_k, of_out);
+    if (options.lse.data != nullptr) check_no_overlap(operand(function, "lse", options.lse), *given);
+  }
+  check_threads(function, options.num_threads);
   const kernels::KernelTable& kernel = active();
   if (q.shape[0] == 0 || q.shape[1] == 0 || q.shape[2] == 0) return;
 
@@ -61,11 +78,13 @@ void attention_named(const char* function, const View<const float, 4>& q, const 
                  .v = v,
                  .out = out,
                  .lse = options.lse,
+                 .mask = options.mask,
+                 .bias = options.bias,
                  .scale = options.scale.value_or(1.0f / std::sqrt(static_cast<float>(q.shape[3]))),
                  .causal = options.causal,
                  .causal_offset = std::clamp(options.causal_offset, -q.shape[2], k.shape[2]),
                  .kernel = kernel,
-                 .threads = useful_threads(2.0 * rows * keys * dims, (rows + all_keys) * dims)});
+                 .threads = useful_threads(2.0 * rows * keys * dims, (rows + all_keys) * dims, options.num_threads)});
 }
 
 /// [batch, length, heads · dim] as [batch, head, length, dim].

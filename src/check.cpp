@@ -90,6 +90,7 @@ Runs runs_of(const Operand& operand) {
 
 /// Both operands are runs that repeat with a common pitch; they are apart if the runs are, modulo that pitch.
 bool interleave(const Operand& a, const Operand& b) {
+  if (a.element_size != b.element_size) return false;  // floats and flags in one buffer: not worth knowing apart
   const Runs of_a = runs_of(a), of_b = runs_of(b);
   const Index common = std::gcd(of_a.pitch, of_b.pitch);
   const Index bytes = static_cast<Index>(a.element_size);
@@ -152,6 +153,10 @@ void check_no_overlap(const Operand& output, const Operand& input) {
 void check_same(const Operand& first, int a, const char* what_a, const Operand& second, int b, const char* what_b) {
   require(first.shape[a] == second.shape[b], first.function, ": ", first.name, " has ", first.shape[a], " ", what_a,
           ", ", second.name, " has ", second.shape[b], " ", what_b);
+}
+
+void check_threads(const char* function, int threads) {
+  require(threads >= 0, function, ": num_threads is ", threads, ", the least is 0");
 }
 
 }  // namespace headlane

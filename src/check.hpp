@@ -58,4 +58,7 @@ void check_no_overlap(const Operand& output, const Operand& input);
 /// Axis `a` of one operand is as long as axis `b` of the other: "gemm: a has 3 columns, b has 4 rows" if not.
 void check_same(const Operand& first, int a, const char* what_a, const Operand& second, int b, const char* what_b);
 
+/// The option num_threads is not negative.
+void check_threads(const char* function, int threads);
+
 }  // namespace headlane

@@ -193,13 +193,15 @@ void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c, cons
   check_same(of_c, 1, "columns", of_b, 1, "columns");
   check_no_overlap(of_c, of_a);
   check_no_overlap(of_c, of_b);
+  check_threads("gemm", options.num_threads);
   const KernelTable& kernel = active();
 
   const Index m = c.shape[0], n = c.shape[1], k = a.shape[1];
   if (m == 0 || n == 0) return;
   if (k == 0 || options.alpha == 0.0f) return scale(c, options.beta);
   const auto size = [](Index x, Index y) { return static_cast<double>(x) * static_cast<double>(y); };
-  const int threads = useful_threads(2.0 * size(m, n) * static_cast<double>(k), size(m, k) + size(k, n) + size(m, n));
+  const int threads = useful_threads(2.0 * size(m, n) * static_cast<double>(k), size(m, k) + size(k, n) + size(m, n),
+                                     options.num_threads);
   // Vectors run along contiguous columns of c; where its rows are contiguous, cᵀ = bᵀ·aᵀ is the same sums of products.
   if (c.strides[1] != 1 && c.strides[0] == 1)
     multiply({b.transposed(), a.transposed(), c.transposed(), options.alpha, options.beta, kernel, threads});

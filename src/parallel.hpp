@@ -24,14 +24,14 @@ inline int default_threads() noexcept {
 
 /// Threads worth starting for so many operations and so many elements read or written: none below a grain each, since a
 /// parallel region costs some microseconds, more on a shared machine; one inside the caller's own parallel region. An element
-/// weighs as many operations as a core does while it comes from the L3 or beyond.
-inline int useful_threads(double operations, double elements) noexcept {
+/// weighs as many operations as a core does while it comes from the L3 or beyond. At most `asked` threads, if it is not 0.
+inline int useful_threads(double operations, double elements, int asked) noexcept {
 #ifdef _OPENMP
   if (omp_in_parallel()) return 1;
 #endif
   constexpr double grain = 6e5, element_weight = 16;
   const double fit = (operations + element_weight * elements) / grain;
-  const int limit = num_threads();
+  const int limit = asked > 0 ? asked : num_threads();
   return fit >= limit ? limit : std::max(1, static_cast<int>(fit));
 }
 

@@ -68,6 +68,7 @@ void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& opt
     require(x.shape[axis] == y.shape[axis], "softmax: x has ", x.shape[axis], " elements along axis ",
             static_cast<Index>(axis), ", y has ", y.shape[axis]);
   if (!same_elements(x, y)) check_no_overlap(of_y, of_x);
+  check_threads("softmax", options.num_threads);
   const kernels::KernelTable& kernel = active();
 
   const auto last = static_cast<std::size_t>(x.rank - 1);
@@ -76,7 +77,7 @@ void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& opt
   Index rows = 1;
   for (std::size_t axis = 0; axis < last; ++axis) rows *= x.shape[axis];
   const double elements = static_cast<double>(n) * static_cast<double>(rows);
-  const int threads = useful_threads(operations_per_exponential * elements, 0);
+  const int threads = useful_threads(operations_per_exponential * elements, 0, options.num_threads);
   const Index tasks = threads == 1 ? 1 : std::min<Index>(rows, 8 * threads);
   parallel_for(tasks, threads, [&](Index task) {
     softmax_rows(kernel, x, y, task * rows / tasks, (task + 1) * rows / tasks, options);

@@ -1,10 +1,10 @@
 // The cases whose output bits are checked in: hashes.hpp holds one number for each.
 #pragma once
 
-#include "attention_case.hpp"
 #include "dispatch.hpp"
 #include "hash.hpp"
 #include "kernels/table.hpp"
+#include "mask_case.hpp"
 
 #include <headlane/headlane.hpp>
 
@@ -54,6 +54,16 @@ inline std::uint64_t attention_hash(const AttentionSizes& sizes, const Attention
   return hash.value();
 }
 
+// A random mask and bias, each the same for all rows or not.
+inline std::uint64_t masked_hash(const AttentionSizes& sizes, AttentionOptions options, unsigned broadcast) {
+  Random random(10);
+  const Mask mask = random_mask(score_shape(sizes, broadcast), random, 4);
+  const Tensor<4> bias = random_bias(score_shape(sizes, broadcast), random, 7);
+  options.mask = stretched<const bool>(mask.view, score_shape(sizes));
+  options.bias = stretched<const float>(bias.view, score_shape(sizes));
+  return attention_hash(sizes, options);
+}
+
 // About 300,000 floats spread over all bit patterns.
 inline std::uint64_t function_hash(void (*kernel)(const float* x, float* y, Index n) noexcept) {
   Hash hash;
@@ -96,6 +106,8 @@ inline std::vector<HashCase> hash_cases() {
       {"attention head_dim 1", [] { return attention_hash({1, 1, 1, 9, 21, 1, 1}, {}); }},
       {"attention head_dim 256", [] { return attention_hash({1, 1, 1, 9, 21, 256, 256}, scaled(0.1f)); }},
       {"attention scale -2", [] { return attention_hash({1, 1, 1, 9, 600, 20, 20}, scaled(-2)); }},
+      {"attention mask and bias", [] { return masked_hash({2, 4, 2, 30, 70, 24, 40}, {}, 0); }},
+      {"attention mask and bias causal", [] { return masked_hash({1, 2, 2, 30, 600, 24, 40}, causal(571), 4); }},
       {"exp", [] { return function_hash(active().exp); }},
       {"log", [] { return function_hash(active().log); }},
   };

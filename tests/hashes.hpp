@@ -38,6 +38,8 @@ inline constexpr CheckedHash checked_hashes[] = {
     {"attention head_dim 1", 0x59bb7657e055aac7u},
     {"attention head_dim 256", 0x401b33fad7a2ca5bu},
     {"attention scale -2", 0xbc70e95055360280u},
+    {"attention mask and bias", 0xc1c7116c35f2f8e7u},
+    {"attention mask and bias causal", 0xb31177041d5be57bu},
     {"exp", 0x650a2ac61aff8feau},
     {"log", 0x049d3835a2720c73u},
 };

@@ -77,7 +77,8 @@ struct AttentionReference {
 namespace reference_detail {
 
 struct Row {
-  std::vector<double> scores;
+  std::vector<double> scores;  // of the keys that are seen
+  std::vector<Index> keys;
   double max = -std::numeric_limits<double>::infinity();
   double max_score = 0, max_sum = 0;
 };
@@ -89,13 +90,18 @@ inline Row attention_scores(View<const float, 4> q, View<const float, 4> k, Inde
   const double scale = options.scale ? double{*options.scale} : 1.0 / std::sqrt(static_cast<double>(q.size(3)));
   for (Index j = 0; j < k.size(2); ++j) {
     if (options.causal && j > query + options.causal_offset) break;
+    if (options.mask.data != nullptr && !options.mask(batch, head, query, j)) continue;
+    const double bias = options.bias.data == nullptr ? 0.0 : double{options.bias(batch, head, query, j)};
+    if (bias == -std::numeric_limits<double>::infinity()) continue;
     double score = 0, sum = 0;
     for (Index d = 0; d < q.size(3); ++d) {
       const double product = scale * double{q(batch, head, query, d)} * double{k(batch, kv_head, j, d)};
       score += product;
       sum += std::abs(product);
     }
+    score += bias;
     row.scores.push_back(score);
+    row.keys.push_back(j);
     if (!(score <= row.max)) row.max = score;
     if (std::isnan(score)) break;  // the row is NaN whatever follows
     row.max_score = std::max(row.max_score, std::abs(score));
@@ -120,7 +126,7 @@ inline AttentionReference attention_reference(View<const float, 4> q, View<const
           const double p = std::exp(row.scores[j] - row.max);
           sum += p;
           for (Index d = 0; d < v.size(3); ++d) {
-            const double value = v(b, h / (q.size(1) / v.size(1)), static_cast<Index>(j), d);
+            const double value = v(b, h / (q.size(1) / v.size(1)), row.keys[j], d);
             out[static_cast<std::size_t>(d)] += p * value;
             weighted[static_cast<std::size_t>(d)] += p * std::abs(value);
           }

@@ -1,39 +1,10 @@
 // attention against the oracle: sizes, layouts, causal offsets, grouped heads, scale, log-sum-exp.
 #include "attention_case.hpp"
+#include "compare_attention.hpp"
 #include "scope.hpp"
-#include "tolerance.hpp"
 
 namespace headlane::test {
 namespace {
-
-void compare_with_oracle(const AttentionTensors& t, const AttentionOptions& options, const std::string& text,
-                         std::uint64_t seed) {
-  const Index head_dim = t.q.view.size(3), kv_length = t.k.view.size(2);
-  const AttentionReference expected = attention_reference(t.q.view, t.k.view, t.v.view, options);
-  Comparison out("attention", text, seed), lse("attention lse", text, seed, Comparison::Kind::special);
-  double largest_value = 0;
-  for_each(t.v.view, [&](float x) { largest_value = std::max(largest_value, std::abs(double{x})); });
-  const double underflow = static_cast<double>(kv_length) * 0x1p-126 * largest_value + smallest;
-  std::size_t row = 0, at = 0;
-  bool all_empty = true;
-  for_each_position(t.lse.view.shape, [&](const auto& p) {
-    const double relative =
-        attention_relative_bound(head_dim, kv_length, expected.max_sum[row], expected.max_score[row]);
-    for (Index d = 0; d < t.out.view.size(3); ++d, ++at) {
-      const double bound = relative * expected.weighted[at] + (std::isinf(expected.lse[row]) ? 0 : underflow);
-      out.add({p[0], p[1], p[2], d}, t.out.view(p[0], p[1], p[2], d), expected.out[at], bound);
-    }
-    const double bound =
-        lse_bound(head_dim, kv_length, expected.max_sum[row], expected.max_score[row], expected.lse[row]);
-    lse.add({p[0], p[1], p[2]}, t.lse.view(p[0], p[1], p[2]), expected.lse[row], bound);
-    all_empty = all_empty && std::isinf(expected.lse[row]);
-    ++row;
-  });
-  if (row == 0) return;
-  if (all_empty) out.set_kind(Comparison::Kind::special);
-  out.finish();
-  lse.finish();
-}
 
 void check_attention(const AttentionSizes& s, const AttentionOptions& options = {}, std::uint64_t seed = 1,
                      const Layout& layout = {}) {

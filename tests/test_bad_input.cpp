@@ -1,7 +1,7 @@
 // Every argument of every function, wrong in every way: std::invalid_argument that names the function, the argument and
 // the sizes, and nothing written. The calls are generated: each kind of error for each operand.
-#include "attention_case.hpp"
 #include "illegal.hpp"
+#include "mask_case.hpp"
 
 #include <doctest/doctest.h>
 #include <headlane/headlane.hpp>
@@ -29,6 +29,8 @@ TEST_CASE("gemm: illegal calls") {
         {"gemm, c over b", [=] { gemm(va, {p + shift, {7, 9}}, {p, {5, 9}}); }, {"gemm", "c", "b", "overlap"}});
   }
   calls.push_back(
+      {"gemm, num_threads", [=, &c] { gemm(va, vb, c.view, {.num_threads = -1}); }, {"gemm", "num_threads", "-1"}});
+  calls.push_back(
       {"gemm, c interleaved with a", [=] { gemm({p, {5, 7}, {14, 2}}, vb, {p + 2, {5, 9}, {14, 1}}); }, {"gemm"}});
   check_illegal(calls,
                 [&] { return all_sentinels(c.view) && c.surroundings_untouched() && all_sentinels(shared.view); });
@@ -44,6 +46,8 @@ TEST_CASE("softmax: illegal calls") {
   calls.push_back({"softmax, ranks", [&] { softmax(vx, y.view.select(0, 0)); }, {"softmax", "x", "y", "3", "2"}});
   calls.push_back(
       {"softmax, no view", [&] { softmax(AnyView<const float>(), AnyView<float>()); }, {"softmax", "x", "0"}});
+  calls.push_back(
+      {"softmax, num_threads", [&] { softmax(vx, y.view, {.num_threads = -2}); }, {"softmax", "num_threads", "-2"}});
   const Tensor<1> shared({100});
   float* p = shared.view.data;
   for (const Index shift : {1, -1, 4, 59}) {
@@ -74,6 +78,18 @@ TEST_CASE("attention: illegal calls") {
     if (view.data == nullptr) throw std::invalid_argument("attention: lse null means not wanted");
     attention(q, k, v, out, wrong);
   });
+  const Tensor<4> bias(score_shape({2, 4, 2, 5, 7, 8, 6}));
+  add(calls, "attention", "bias", wrong_views<const float, 4>(bias.view), [=](auto view) {
+    if (view.data == nullptr) throw std::invalid_argument("attention: bias null means none");
+    attention(q, k, v, out, with_bias(options, view));
+  });
+  const Mask mask(score_shape({2, 4, 2, 5, 7, 8, 6}));
+  std::vector<Wrong<const bool, 4>> wrong_masks = wrong_views<const bool, 4>(mask.view);
+  std::erase_if(wrong_masks, [](const auto& wrong) { return wrong.what == "null" || wrong.what == "misaligned"; });
+  add(calls, "attention", "mask", wrong_masks, [=](auto view) { attention(q, k, v, out, with_mask(options, view)); });
+  AttentionOptions negative = options;
+  negative.num_threads = -3;
+  calls.push_back({"attention, num_threads", [=] { attention(q, k, v, out, negative); }, {"attention", "-3"}});
   const auto heads = [&](Index q_heads, Index kv_heads) {
     const AttentionTensors other({2, q_heads, kv_heads, 5, 7, 8, 6}, 3);
     attention(other.q.view, other.k.view, other.v.view, other.out.view);
@@ -96,6 +112,19 @@ TEST_CASE("attention: illegal calls") {
   const View<const float, 4> on_q(p, q.shape), on_k(p, k.shape), on_v(p, v.shape);
   for (const Index shift : {0, 1, 7}) {
     const View<float, 4> o(p + shift, out.shape);
+    const View<const float, 4> on_bias(p, bias.view.shape);
+    calls.push_back({"attention, out over bias",
+                     [=] { attention(q, k, v, o, with_bias({}, on_bias)); },
+                     {"attention", "out", "bias", "overlap"}});
+    const View<const bool, 4> on_mask(reinterpret_cast<const bool*>(p) + shift, mask.view.shape);
+    calls.push_back({"attention, out over mask",
+                     [=] { attention(q, k, v, o, with_mask({}, on_mask)); },
+                     {"attention", "out", "mask", "overlap"}});
+    AttentionOptions over_bias = with_bias({}, on_bias);
+    over_bias.lse = View<float, 3>(p + shift, t.lse.view.shape);
+    calls.push_back({"attention, lse over bias",
+                     [=] { attention(q, k, v, out, over_bias); },
+                     {"attention", "lse", "bias", "overlap"}});
     AttentionOptions with;
     with.lse = View<float, 3>(p + shift, t.lse.view.shape);
     const View<float, 4> at_p(p, out.shape);

@@ -1,6 +1,6 @@
 // Every buffer of every operation between two inaccessible pages, at every tail length, at either end: a read or write of one
 // element too many is a crash, a write within the page a changed sentinel.
-#include "attention_case.hpp"
+#include "mask_case.hpp"
 #include "scope.hpp"
 
 #include <doctest/doctest.h>
@@ -177,6 +177,35 @@ TEST_CASE("attention between guard pages") {
   // Values read where they stand, or packed: 64 is a whole number of panels.
   guard_attention("kv_length of one query", {1, 2, 1, 1, -1, 8, 64}, false);
   guard_attention("kv_length of many queries", {1, 1, 1, 26, -1, 8, 32}, false);
+}
+
+// A mask and a bias for one row each, which all rows share; flags are bytes, so that their last one ends where the page does.
+TEST_CASE("attention's mask and bias between guard pages") {
+  Counts counts;
+  GuardedBuffer flags{2048}, numbers{2048};
+  everywhere([&](Index length, Index gap, Place where) {
+    const AttentionSizes s{1, 1, 1, 1 + gap, length, 8, 16};
+    Random random(static_cast<std::uint64_t>(length));
+    const Index step = gap % 3 == 2 ? 2 : 1, span = length == 0 ? 0 : (length - 1) * step + 1;
+    const Index words = span / 4 + 1;
+    float* word = flags.place(words, gap, where);
+    bool* flag = where == Place::start ? reinterpret_cast<bool*>(word) : reinterpret_cast<bool*>(word + words) - span;
+    const View<bool, 4> mask(flag, {1, 1, s.q_length, length}, {0, 0, 0, step});
+    const View<float, 4> bias(numbers.place(span, gap, where), {1, 1, s.q_length, length}, {0, 0, 0, step});
+    const Mask mask_copy({1, 1, 1, length});
+    const Tensor<4> bias_copy({1, 1, 1, length});
+    for (Index j = 0; j < length; ++j) {
+      mask(0, 0, 0, j) = mask_copy.view(0, 0, 0, j) = random.integer(0, 3) != 0;
+      bias(0, 0, 0, j) = bias_copy.view(0, 0, 0, j) = random.integer(0, 5) == 0 ? -infinity : random.normal();
+    }
+    const AttentionTensors guarded(s, 7), t(s, 7);
+    guarded.run(with_bias(with_mask({}, mask), bias));
+    t.run(with_bias(with_mask({}, stretched<const bool>(mask_copy.view, score_shape(s))),
+                    stretched<const float>(bias_copy.view, score_shape(s))));
+    const bool right = different_bits(guarded.out.view, t.out.view) == 0;
+    counts.add(right, true, text_of_case("mask and bias", length, gap, where));
+  });
+  counts.finish("attention, mask and bias");
 }
 
 }  // namespace

@@ -198,9 +198,20 @@ void check_strip(const Strip& s, std::uint64_t seed) {
     const PackedPanels values(v.view.slice(0, first, first + count));
     std::vector<Index> seen(static_cast<std::size_t>(s.rows), count);
     for (std::size_t i = 0; i < s.seen.size(); ++i) seen[i] = std::clamp<Index>(s.seen[i] - first, 0, count);
-    active().attention_block({s.rows, s.head_dim, s.value_dim, rows.memory.view.data, keys.memory.view.data,
-                              values.memory.view.data, active().panel_columns, values.panel_step(), seen.data(),
-                              scores.view.data, first == 0, state});
+    active().attention_block({s.rows,
+                              s.head_dim,
+                              s.value_dim,
+                              rows.memory.view.data,
+                              keys.memory.view.data,
+                              values.memory.view.data,
+                              active().panel_columns,
+                              values.panel_step(),
+                              seen.data(),
+                              {},
+                              {},
+                              scores.view.data,
+                              first == 0,
+                              state});
   }
   active().attention_finish(state, {s.rows, s.value_dim, out.view.data, out.view.stride(0), 1, lse.view.data, 1});
 

@@ -1,11 +1,11 @@
 // Which instruction set runs and how many threads; floating-point state; no allocation once warm; memory of a long
 // sequence.
 #include "allocation_count.hpp"
-#include "attention_case.hpp"
 #include "child.hpp"
 #include "dispatch.hpp"
 #include "floating_point_state.hpp"
 #include "kernels/table.hpp"
+#include "mask_case.hpp"
 #include "scope.hpp"
 
 #include <doctest/doctest.h>
@@ -13,7 +13,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <malloc.h>
 namespace headlane::test {
 namespace {
@@ -24,6 +26,8 @@ struct Work {
   Tensor<2> a = random_tensor<2>({70, 600}, random), b = random_tensor<2>({600, 130}, random), c{{70, 130}};
   Tensor<2> x = random_tensor<2>({200, 300}, random), y{{200, 300}};
   AttentionTensors t{{2, 4, 2, 70, 600, 64, 64}, 2};
+  Mask mask = random_mask({1, 1, 1, 600}, random, 3);
+  Tensor<4> bias = random_bias({1, 1, 70, 600}, random, 3);
   Tensor<3> m = random_tensor<3>({1, 40, 128}, random), m_out{{1, 40, 128}};
 
   void run_gemm() const { gemm(a.view, b.view, c.view, {0.5f, 0.0f}); }
@@ -34,6 +38,8 @@ struct Work {
   void run_attention() const {
     t.run();
     t.run(causal(530));
+    t.run(with_bias(with_mask({}, stretched<const bool>(mask.view, {2, 4, 70, 600})),
+                    stretched<const float>(bias.view, {2, 4, 70, 600})));
   }
   void run_multi_head() const { multi_head_attention(m.view, m.view, m.view, m_out.view, 2); }
   void run() const {
@@ -112,7 +118,36 @@ int print(const std::string& text) {
   return 0;
 }
 
+// The threads that this process has after a call that may use three, where the library may use one.
+int threads_after(const std::function<void(int)>& call) {
+  set_num_threads(1);
+  const auto count = [] {
+    const std::filesystem::directory_iterator threads("/proc/self/task");
+    return std::distance(begin(threads), end(threads));
+  };
+  call(0);
+  if (count() != 1) return print("more than one without being asked");
+  call(3);
+  return print(std::to_string(count()));
+}
+
 const bool tasks_registered = [] {
+  child_tasks()["threads of gemm"] = [] {
+    const Tensor<2> a({300, 300}), b({300, 300}), c({300, 300});
+    return threads_after([&](int threads) { gemm(a.view, b.view, c.view, {.num_threads = threads}); });
+  };
+  child_tasks()["threads of softmax"] = [] {
+    const Tensor<2> x({3000, 300}), y({3000, 300});
+    return threads_after([&](int threads) { softmax(x.view, y.view, {.num_threads = threads}); });
+  };
+  child_tasks()["threads of attention"] = [] {
+    const AttentionTensors t({1, 8, 8, 200, 200, 16, 16}, 1);
+    return threads_after([&](int threads) {
+      AttentionOptions options;
+      options.num_threads = threads;
+      t.run(options);
+    });
+  };
   child_tasks()["isa"] = [] { return print(std::string(isa())); };
   child_tasks()["isa message"] = [] { return print(message_of([] { isa(); })); };
   child_tasks()["gemm message"] = [] { return print(message_of([] { Work().run_gemm(); })); };
@@ -168,6 +203,14 @@ TEST_CASE("threads: HEADLANE_NUM_THREADS, OMP_NUM_THREADS, set_num_threads") {
   if (!serial) CHECK(num_threads() == 3);
   set_num_threads(0);
   CHECK(num_threads() == before);
+}
+
+TEST_CASE("threads: the option num_threads of a call") {
+  if (!can_start_children()) return;
+  if (run_child("threads", {{"HEADLANE_NUM_THREADS", ""}, {"OMP_NUM_THREADS", "5"}}).output == "1") return;
+  for (const std::string function : {"gemm", "softmax", "attention"}) {
+    CHECK_MESSAGE(run_child("threads of " + function).output == "3", function);
+  }
 }
 
 // ---- floating-point state ----

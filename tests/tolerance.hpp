@@ -42,18 +42,21 @@ inline double log_softmax_bound(Index n, double distance, double y) {
   return (2 * distance + std::abs(y) + sum_roundings(n) + 8) * unit;
 }
 
-/// The share of Σ p|v| that attention may be off by.
-inline double attention_relative_bound(Index head_dim, Index kv_length, double max_sum, double max_score) {
+/// The share of Σ p|v| that attention may be off by. A bias adds a rounding of each score.
+inline double attention_relative_bound(Index head_dim, Index kv_length, double max_sum, double max_score,
+                                       bool biased = false) {
   const double chain = std::min(static_cast<double>(kv_length), block);
   const double sum = std::ceil(chain / 16) + 8 * blocks(kv_length) + 12;
-  return (2 * static_cast<double>(head_dim + 3) * max_sum + 4 * max_score + chain + sum) * unit;
+  return (2 * static_cast<double>(head_dim + 3) * max_sum + (biased ? 6 : 4) * max_score + chain + sum) * unit;
 }
 
 /// Scores are off by (D + 3)·S; the shift by the maximum, the sum and its logarithm add the rest.
-inline double lse_bound(Index head_dim, Index kv_length, double max_sum, double max_score, double lse) {
+inline double lse_bound(Index head_dim, Index kv_length, double max_sum, double max_score, double lse,
+                        bool biased = false) {
   const double keys = static_cast<double>(kv_length);
   const double sum = std::ceil(std::min(keys, block) / 16) + 4 * blocks(kv_length) + 8;
-  return (static_cast<double>(head_dim + 3) * max_sum + 2 * max_score + sum + 2 * std::log(keys + 1) + std::abs(lse)) *
+  return (static_cast<double>(head_dim + 3) * max_sum + (biased ? 3 : 2) * max_score + sum + 2 * std::log(keys + 1) +
+          std::abs(lse)) *
          unit;
 }
 

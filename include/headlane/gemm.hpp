@@ -8,6 +8,7 @@ namespace headlane {
 struct GemmOptions {
   float alpha = 1.0f;
   float beta = 0.0f;
+  int num_threads = 0;  ///< that this call may use; 0: num_threads() (runtime.hpp)
 };
 
 /// c = alpha · a · b + beta · c.

@@ -6,8 +6,9 @@
 namespace headlane {
 
 struct SoftmaxOptions {
-  float scale = 1.0f;  ///< multiplies x first: the inverse temperature
-  bool log = false;    ///< log-softmax instead
+  float scale = 1.0f;   ///< multiplies x first: the inverse temperature
+  bool log = false;     ///< log-softmax instead
+  int num_threads = 0;  ///< that this call may use; 0: num_threads() (runtime.hpp)
 };
 
 /// y[…, j] = exp(s_j - max s) / Σ_i exp(s_i - max s) with s = scale · x[…, ·]; with `log`, (s_j - max s) - log Σ.

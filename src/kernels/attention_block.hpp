@@ -46,6 +46,33 @@ HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, Index co
   }
 }
 
+/// Adds the bias to a row's first n scores and makes those -inf that the row does not see. Gives the largest.
+template <class Arch>
+HEADLANE_INLINE float adjust_scores(const AttentionBlock& block, Index row, float* scores, Index n) {
+  using V = Lanes<Arch>;
+  const V minus_inf = V::broadcast(-__builtin_inff());
+  V largest = minus_inf;
+  for (Index j = 0; j < n; j += lanes) {
+    const Index count = n - j < lanes ? n - j : lanes;
+    V score = V::load(scores + j);
+    if (const auto& bias = block.bias; bias.data != nullptr) {
+      const V add = V::gather(bias.data + row * bias.row_step + j * bias.key_step, bias.key_step, count);
+      score = select_equal(add, minus_inf, minus_inf, score + add);
+    }
+    if (const auto& mask = block.mask; mask.data != nullptr)
+      score = score.where(mask.data + row * mask.row_step + j * mask.key_step, mask.key_step, count, minus_inf);
+    if (count < lanes) score = score.first(count, minus_inf);
+    score.store(scores + j);
+    largest = max(score, largest);
+  }
+  return largest.reduce_max();
+}
+
+/// Whether a row sees each key before `seen`.
+HEADLANE_INLINE bool sees_all(const AttentionBlock& block) {
+  return block.mask.data == nullptr && block.bias.data == nullptr;
+}
+
 /// All scores that some row of the tile sees, and the largest that each row sees: -inf if it sees none.
 template <class Arch, int Rows>
 HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const Seen& seen, float* largest) {
@@ -56,13 +83,17 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const S
   Index compared = 0;
   for_each_column_tile<Arch, Rows>(seen.most, [&](Index column, auto vectors) {
     const Index end = column + vectors.value * lanes;
-    const bool whole = end <= seen.least;
+    const bool whole = sees_all(block) && end <= seen.least;
     if (whole) compared = end;
     score_tile<Arch, Rows, vectors.value>(block, row, column, whole, lane_max);
   });
   for (int i = 0; i < Rows; ++i) {
     V m = V::load(lane_max + i * lanes);
-    const float* scores = block.scores + i * row_stride;
+    float* scores = block.scores + i * row_stride;
+    if (!sees_all(block)) {
+      largest[i] = adjust_scores<Arch>(block, row + i, scores, block.seen[row + i]);
+      continue;
+    }
     for (Index j = compared; j < block.seen[row + i]; j += lanes)
       m = max(V::load(scores + j).first(block.seen[row + i] - j, minus_inf), m);
     largest[i] = m.reduce_max();
@@ -109,8 +140,37 @@ HEADLANE_INLINE void merge_sums(const AttentionBlock& block, Index row, const fl
   fma(block_sum, add, old_sum * keep).store(state_sum, Rows);
 }
 
-/// state.out = keep · state.out + add · (P · V) for one tile. Keys that only some rows see go into those rows alone: a NaN
-/// in a value must not reach a row that does not see it, not even times 0.
+HEADLANE_INLINE bool sees(const AttentionBlock& block, Index row, Index key) {
+  const auto& mask = block.mask;
+  const auto& bias = block.bias;
+  return key < block.seen[row] && (mask.data == nullptr || mask.data[row * mask.row_step + key * mask.key_step]) &&
+         (bias.data == nullptr || bias.data[row * bias.row_step + key * bias.key_step] != -__builtin_inff());
+}
+
+template <class Arch, int Rows, int Vectors>
+HEADLANE_INLINE bool all_finite(const Accumulators<Arch, Rows, Vectors>& acc) {
+  using V = Lanes<Arch>;
+  V zeros = V::zero();
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) zeros = fma(acc[i][j], V::zero(), zeros);
+  return zeros.reduce_add() == 0.0f;
+}
+
+/// P · V of one row and 16 columns with the keys alone that the row sees: neither a NaN nor an infinity in the value of another
+/// key may reach it, not even times 0. Slow, for data that has them.
+template <class Arch>
+__attribute__((noinline)) void seen_values(const AttentionBlock& block, Index row, const float* weights,
+                                           const float* values, Index keys, float* result) {
+  using V = Lanes<Arch>;
+  V acc = V::zero();
+  for (Index key = 0; key < keys; ++key)
+    if (sees(block, row, key)) acc = fma(V::broadcast(weights[key]), V::load(values + key * block.v_row_step), acc);
+  acc.store(result);
+}
+
+/// state.out = keep · state.out + add · (P · V) for one tile. Keys that a row does not see have the weight 0 there.
 template <class Arch, int Rows, int Vectors>
 HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index column, const Seen& seen,
                                 const Weights& weights) {
@@ -121,17 +181,17 @@ HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index co
   V acc[Rows][Vectors];
   clear<Arch, Rows, Vectors>(acc);
   const Panels v{block.v + column / width * block.v_panel_step + column % width, block.v_row_step, block.v_panel_step};
-  multiply<Arch, Rows, Vectors>(seen.least, block.scores, v, acc);
-  for (Index p = seen.least; p < seen.most; ++p) {
-    const float* values = v.data + p * v.row_step;
+  multiply<Arch, Rows, Vectors>(seen.most, block.scores, v, acc);
+  if ((seen.least < seen.most || !sees_all(block)) && !all_finite<Arch, Rows, Vectors>(acc)) {
+    alignas(64) float part[lanes];
 #pragma GCC unroll 16
-    for (int i = 0; i < Rows; ++i) {
-      if (p >= row_seen[i]) continue;
-      const V weight = V::broadcast(block.scores[i * row_stride + p]);
+    for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
-      for (int j = 0; j < Vectors; ++j)
-        acc[i][j] = fma(weight, V::load(values + (j / per_panel) * v.panel_step + (j % per_panel) * lanes), acc[i][j]);
-    }
+      for (int j = 0; j < Vectors; ++j) {
+        const float* values = v.data + (j / per_panel) * v.panel_step + (j % per_panel) * lanes;
+        seen_values<Arch>(block, row + i, block.scores + i * row_stride, values, seen.most, part);
+        acc[i][j] = V::load(part);
+      }
   }
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
@@ -140,9 +200,9 @@ HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index co
     const V keep = V::broadcast(weights.keep[i]), add = V::broadcast(weights.add[i]);
 #pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j) {
-      const V old = block.fresh ? V::zero() : V::load(out + j * lanes) * keep;
-      const V part = block.fresh ? acc[i][j] + old : fma(acc[i][j], add, old);
-      part.store(out + j * lanes);
+      // A chain that underflowed to -0 and then met weights of 0 may be +0: with a zero added it always is.
+      const V part = acc[i][j] + V::zero();
+      (block.fresh ? part : fma(part, add, V::load(out + j * lanes) * keep)).store(out + j * lanes);
     }
   }
 }
@@ -154,8 +214,13 @@ HEADLANE_INLINE void attention_tile(const AttentionBlock& block, Index row) {
   alignas(64) float largest[lanes] = {}, sums[lanes] = {};
   alignas(64) Weights weights;
   tile_scores<Arch, Rows>(block, row, seen, largest);
-  for (int i = 0; i < Rows; ++i)
-    sums[i] = score_exponentials<Arch>(block.scores + i * row_stride, block.seen[row + i], largest[i]);
+  for (int i = 0; i < Rows; ++i) {
+    float* scores = block.scores + i * row_stride;
+    const Index count = block.seen[row + i];
+    sums[i] = score_exponentials<Arch>(scores, count, largest[i]);
+    for (Index j = (count + lanes - 1) / lanes * lanes; j < seen.most; j += lanes)
+      Lanes<Arch>::zero().store(scores + j);
+  }
   merge_sums<Arch, Rows>(block, row, largest, sums, weights);
   for_each_column_tile<Arch, Rows>(block.value_dim, [&](Index column, auto vectors) {
     value_tile<Arch, Rows, vectors.value>(block, row, column, seen, weights);

@@ -66,6 +66,14 @@ struct Lanes {
     for (int i = 0; i < parts; ++i) R::store_some(p + i * width, part[i], count - i * width);
   }
 
+  /// `count` (1 … 16) elements, `step` apart; the other lanes are 0 and their memory is not touched.
+  static HEADLANE_INLINE Lanes gather(const float* p, Index step, Index count) {
+    if (step == 1) return count >= lanes ? load(p) : load(p, count, 0.0f);
+    alignas(64) float copy[lanes] = {};
+    for (Index i = 0; i < lanes && i < count; ++i) copy[i] = p[i * step];
+    return load(copy);
+  }
+
   friend HEADLANE_INLINE Lanes operator+(const Lanes& a, const Lanes& b) {
     return map([](Float x, Float y) { return x + y; }, a, b);
   }
@@ -93,6 +101,20 @@ struct Lanes {
   /// a < b ? x : y.
   friend HEADLANE_INLINE Lanes select_less(const Lanes& a, const Lanes& b, const Lanes& x, const Lanes& y) {
     return map([](Float p, Float q, Float r, Float s) { return R::select(p < q, r, s); }, a, b, x, y);
+  }
+
+  /// The lanes of this one whose flag is true, the others of `fill`; `count` flags, `step` apart, none of the others is read.
+  HEADLANE_INLINE Lanes where(const bool* flags, Index step, Index count, const Lanes& fill) const {
+    bool copy[lanes] = {};
+    if (step != 1) {
+      for (Index i = 0; i < lanes && i < count; ++i) copy[i] = flags[i * step];
+      flags = copy;
+    }
+    Lanes result;
+#pragma GCC unroll 16
+    for (int i = 0; i < parts; ++i)
+      result.part[i] = R::select_flags(flags + i * width, count - i * width, part[i], fill.part[i]);
+    return result;
   }
 
   /// The first `count` lanes of this one, the other lanes of `fill`.

@@ -61,6 +61,11 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
     return _mm512_mask_loadu_ps(_mm512_set1_ps(fill), first(count), p);
   }
   static HEADLANE_INLINE void store_some(float* p, Float x, Index count) { _mm512_mask_storeu_ps(p, first(count), x); }
+  /// x where the flag is true, `fill` where it is false and from lane `count` on, whose flags are not read.
+  static HEADLANE_INLINE Float select_flags(const bool* flags, Index count, Float x, Float fill) {
+    const __m128i bytes = _mm_maskz_loadu_epi8(first(count), flags);
+    return _mm512_mask_mov_ps(fill, _mm_test_epi8_mask(bytes, bytes), x);
+  }
 
   /// One instruction: vmaxps is a > b ? a : b.
   static HEADLANE_INLINE Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
@@ -122,6 +127,15 @@ struct Register<xsimd::fma3<xsimd::avx2>> : XsimdRegister<xsimd::fma3<xsimd::avx
     return _mm256_blendv_ps(_mm256_set1_ps(fill), _mm256_maskload_ps(p, mask), _mm256_castsi256_ps(mask));
   }
   static HEADLANE_INLINE void store_some(float* p, Float x, Index count) { _mm256_maskstore_ps(p, first(count), x); }
+  static HEADLANE_INLINE Float select_flags(const bool* flags, Index count, Float x, Float fill) {
+    std::uint8_t copy[8] = {};
+    if (count >= 8) __builtin_memcpy(copy, flags, 8);
+    else
+      for (Index i = 0; i < count; ++i) copy[i] = flags[i];
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(copy));
+    const __m256i hidden = _mm256_cmpeq_epi32(_mm256_cvtepu8_epi32(bytes), _mm256_setzero_si256());
+    return _mm256_blendv_ps(x, fill, _mm256_castsi256_ps(hidden));
+  }
 
   static HEADLANE_INLINE Float max(Float a, Float b) { return _mm256_max_ps(a, b); }
   static HEADLANE_INLINE Float min(Float a, Float b) { return _mm256_min_ps(a, b); }
@@ -154,6 +168,11 @@ struct Register<xsimd::neon64> : XsimdRegister<xsimd::neon64> {
     x.store_unaligned(copy);
     for (Index i = 0; i < 4 && i < count; ++i) p[i] = copy[i];
   }
+  static HEADLANE_INLINE Float select_flags(const bool* flags, Index count, Float x, Float fill) {
+    std::uint32_t copy[4];
+    for (Index i = 0; i < 4; ++i) copy[i] = i < count && flags[i] ? ~std::uint32_t{0} : 0;
+    return vbslq_f32(vld1q_u32(copy), x, fill);
+  }
 
   template <int N>
   static HEADLANE_INLINE Float rotated(Float x) {
@@ -173,6 +192,9 @@ struct PlainRegister {
   static HEADLANE_INLINE void store(float* p, float x) { *p = x; }
   static HEADLANE_INLINE void store_some(float* p, float x, Index count) {
     if (count > 0) *p = x;
+  }
+  static HEADLANE_INLINE float select_flags(const bool* flags, Index count, float x, float fill) {
+    return count > 0 && *flags ? x : fill;
   }
   static HEADLANE_INLINE float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
   static HEADLANE_INLINE float max(float a, float b) { return a > b ? a : b; }

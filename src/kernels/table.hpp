@@ -57,6 +57,13 @@ struct AttentionState {
   float* sum;  ///< [rows] Σ exp(score - max)
 };
 
+/// Something given for each score: element [row, key] stands at data[row · row_step + key · key_step]. Null data: not given.
+template <class T>
+struct PerScore {
+  const T* data;
+  Index row_step, key_step;
+};
+
 /// Some query rows against one block of keys (at most block_size).
 struct AttentionBlock {
   Index rows, head_dim, value_dim;
@@ -64,9 +71,11 @@ struct AttentionBlock {
   const float* k;  ///< packed panels [panel][head_dim][panel_columns]
   const float* v;  ///< panels as GemmBlock::b
   Index v_row_step, v_panel_step;
-  const Index* seen;  ///< [rows] how many of the block's keys, from the first, each row sees
-  float* scores;      ///< scratch [max_tile_rows, row_stride]
-  bool fresh;         ///< the state is not yet initialised: this is the first block
+  const Index* seen;     ///< [rows] each row sees none of the block's keys from this one on
+  PerScore<bool> mask;   ///< of those before it, it sees the ones that are true here
+  PerScore<float> bias;  ///< added to the scores; a key with -inf is not seen
+  float* scores;         ///< scratch [max_tile_rows, row_stride]
+  bool fresh;            ///< the state is not yet initialised: this is the first block
   AttentionState state;
 };
 
