@@ -24,12 +24,57 @@ HEADLANE_INLINE Seen seen_by(const Index* seen) {
   return result;
 }
 
-/// scores = q · kᵀ for one tile. If every row sees all its keys, their maximum goes into lane_max, 16 a row, while the scores
-/// are still in registers.
+/// Whether a row sees each key before `seen`.
+HEADLANE_INLINE bool sees_all(const AttentionBlock& block) {
+  return block.mask.data == nullptr && block.bias.data == nullptr;
+}
+
+/// Whether mask and bias, where given, can be loaded 16 at a time.
+HEADLANE_INLINE bool contiguous(const AttentionBlock& block) {
+  return (block.mask.data == nullptr || block.mask.key_step == 1) &&
+         (block.bias.data == nullptr || block.bias.key_step == 1);
+}
+
+/// 16 scores of a row, from key `key` on, with their bias, and -inf where the row does not see the key. Beyond `count` (at least
+/// 1) nothing is read. `Step` 1: they are contiguous.
+template <class Arch, int Step>
+HEADLANE_INLINE Lanes<Arch> adjusted(const AttentionBlock& block, Index row, Index key, Lanes<Arch> score,
+                                     Index count) {
+  using V = Lanes<Arch>;
+  const V minus_inf = V::broadcast(-__builtin_inff());
+  if (const auto& bias = block.bias; bias.data != nullptr) {
+    const Index step = Step == 1 ? 1 : bias.key_step;
+    const V add = V::gather(bias.data + row * bias.row_step + key * step, step, count);
+    score = select_equal(add, minus_inf, minus_inf, score + add);
+  }
+  if (const auto& mask = block.mask; mask.data != nullptr) {
+    const Index step = Step == 1 ? 1 : mask.key_step;
+    score = score.where(mask.data + row * mask.row_step + key * step, step, count, minus_inf);
+  }
+  return score;
+}
+
+/// Asks for the bias and mask of a tile, which then come while its products are computed.
+template <int Rows, int Vectors>
+HEADLANE_INLINE void fetch_adjustments(const AttentionBlock& block, Index row, Index key) {
+  const auto& bias = block.bias;
+  const auto& mask = block.mask;
+  const int bias_rows = bias.data == nullptr ? 0 : bias.row_step == 0 ? 1 : Rows;
+  const int mask_rows = mask.data == nullptr ? 0 : mask.row_step == 0 ? 1 : Rows;
+  for (int i = 0; i < bias_rows; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) __builtin_prefetch(bias.data + (row + i) * bias.row_step + key + j * lanes);
+  for (int i = 0; i < mask_rows; ++i) __builtin_prefetch(mask.data + (row + i) * mask.row_step + key);
+}
+
+/// scores = q · kᵀ for one tile. If `whole`, with mask and bias, and their maximum goes into lane_max, 16 a row, while they are
+/// still in registers.
 template <class Arch, int Rows, int Vectors>
 HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, Index column, bool whole, float* lane_max) {
   using V = Lanes<Arch>;
   constexpr Index width = panel_columns<Arch>;
+  const bool adjust = whole && !sees_all(block);
+  if (adjust) fetch_adjustments<Rows, Vectors>(block, row, column);
   V acc[Rows][Vectors];
   clear<Arch, Rows, Vectors>(acc);
   const Panels k{block.k + column / width * width * block.head_dim + column % width, width, width * block.head_dim};
@@ -37,40 +82,17 @@ HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, Index co
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 8
-    for (int j = 0; j < Vectors; ++j) acc[i][j].store(block.scores + i * row_stride + column + j * lanes);
+    for (int j = 0; j < Vectors; ++j) {
+      const Index key = column + j * lanes;
+      if (adjust) acc[i][j] = adjusted<Arch, 1>(block, row + i, key, acc[i][j], lanes);
+      acc[i][j].store(block.scores + i * row_stride + key);
+    }
     if (!whole) continue;
     V largest = V::load(lane_max + i * lanes);
 #pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j) largest = max(acc[i][j], largest);
     largest.store(lane_max + i * lanes);
   }
-}
-
-/// Adds the bias to a row's first n scores and makes those -inf that the row does not see. Gives the largest.
-template <class Arch>
-HEADLANE_INLINE float adjust_scores(const AttentionBlock& block, Index row, float* scores, Index n) {
-  using V = Lanes<Arch>;
-  const V minus_inf = V::broadcast(-__builtin_inff());
-  V largest = minus_inf;
-  for (Index j = 0; j < n; j += lanes) {
-    const Index count = n - j < lanes ? n - j : lanes;
-    V score = V::load(scores + j);
-    if (const auto& bias = block.bias; bias.data != nullptr) {
-      const V add = V::gather(bias.data + row * bias.row_step + j * bias.key_step, bias.key_step, count);
-      score = select_equal(add, minus_inf, minus_inf, score + add);
-    }
-    if (const auto& mask = block.mask; mask.data != nullptr)
-      score = score.where(mask.data + row * mask.row_step + j * mask.key_step, mask.key_step, count, minus_inf);
-    if (count < lanes) score = score.first(count, minus_inf);
-    score.store(scores + j);
-    largest = max(score, largest);
-  }
-  return largest.reduce_max();
-}
-
-/// Whether a row sees each key before `seen`.
-HEADLANE_INLINE bool sees_all(const AttentionBlock& block) {
-  return block.mask.data == nullptr && block.bias.data == nullptr;
 }
 
 /// All scores that some row of the tile sees, and the largest that each row sees: -inf if it sees none.
@@ -83,19 +105,22 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const S
   Index compared = 0;
   for_each_column_tile<Arch, Rows>(seen.most, [&](Index column, auto vectors) {
     const Index end = column + vectors.value * lanes;
-    const bool whole = sees_all(block) && end <= seen.least;
+    const bool whole = end <= seen.least && contiguous(block);
     if (whole) compared = end;
     score_tile<Arch, Rows, vectors.value>(block, row, column, whole, lane_max);
   });
   for (int i = 0; i < Rows; ++i) {
     V m = V::load(lane_max + i * lanes);
     float* scores = block.scores + i * row_stride;
-    if (!sees_all(block)) {
-      largest[i] = adjust_scores<Arch>(block, row + i, scores, block.seen[row + i]);
-      continue;
+    for (Index j = compared; j < block.seen[row + i]; j += lanes) {
+      const Index count = block.seen[row + i] - j;
+      V score = V::load(scores + j);
+      if (!sees_all(block)) {
+        score = adjusted<Arch, 0>(block, row + i, j, score, count);
+        score.store(scores + j);
+      }
+      m = max(score.first(count, minus_inf), m);
     }
-    for (Index j = compared; j < block.seen[row + i]; j += lanes)
-      m = max(V::load(scores + j).first(block.seen[row + i] - j, minus_inf), m);
     largest[i] = m.reduce_max();
   }
 }

@@ -14,6 +14,12 @@ struct Constant {
   static constexpr int value = Value;
 };
 
+/// to[i] = from[i · step] for i < count (at most 16). Not inline: rare, and called in many places.
+template <class T>
+__attribute__((noinline)) void copy_strided(const T* from, Index step, Index count, T* to) {
+  for (Index i = 0; i < lanes && i < count; ++i) to[i] = from[i * step];
+}
+
 /// Every operation works lane by lane. Masks are what comparisons of two registers give.
 template <class Arch>
 struct Lanes {
@@ -70,7 +76,7 @@ struct Lanes {
   static HEADLANE_INLINE Lanes gather(const float* p, Index step, Index count) {
     if (step == 1) return count >= lanes ? load(p) : load(p, count, 0.0f);
     alignas(64) float copy[lanes] = {};
-    for (Index i = 0; i < lanes && i < count; ++i) copy[i] = p[i * step];
+    copy_strided(p, step, count, copy);
     return load(copy);
   }
 
@@ -105,16 +111,10 @@ struct Lanes {
 
   /// The lanes of this one whose flag is true, the others of `fill`; `count` flags, `step` apart, none of the others is read.
   HEADLANE_INLINE Lanes where(const bool* flags, Index step, Index count, const Lanes& fill) const {
+    if (step == 1) return where(flags, count, fill);
     bool copy[lanes] = {};
-    if (step != 1) {
-      for (Index i = 0; i < lanes && i < count; ++i) copy[i] = flags[i * step];
-      flags = copy;
-    }
-    Lanes result;
-#pragma GCC unroll 16
-    for (int i = 0; i < parts; ++i)
-      result.part[i] = R::select_flags(flags + i * width, count - i * width, part[i], fill.part[i]);
-    return result;
+    copy_strided(flags, step, count, copy);
+    return where(copy, lanes, fill);
   }
 
   /// The first `count` lanes of this one, the other lanes of `fill`.
@@ -133,6 +133,13 @@ struct Lanes {
   }
 
  private:
+  HEADLANE_INLINE Lanes where(const bool* flags, Index count, const Lanes& fill) const {
+    Lanes result;
+#pragma GCC unroll 16
+    for (int i = 0; i < parts; ++i)
+      result.part[i] = R::select_flags(flags + i * width, count - i * width, part[i], fill.part[i]);
+    return result;
+  }
   template <class Op>
   HEADLANE_INLINE float fold(Op op) const {
     Float x[parts];

@@ -63,7 +63,8 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
   static HEADLANE_INLINE void store_some(float* p, Float x, Index count) { _mm512_mask_storeu_ps(p, first(count), x); }
   /// x where the flag is true, `fill` where it is false and from lane `count` on, whose flags are not read.
   static HEADLANE_INLINE Float select_flags(const bool* flags, Index count, Float x, Float fill) {
-    const __m128i bytes = _mm_maskz_loadu_epi8(first(count), flags);
+    const auto* p = reinterpret_cast<const __m128i*>(flags);
+    const __m128i bytes = count >= 16 ? _mm_loadu_si128(p) : _mm_maskz_loadu_epi8(first(count), p);
     return _mm512_mask_mov_ps(fill, _mm_test_epi8_mask(bytes, bytes), x);
   }
 
