@@ -56,8 +56,9 @@ else()
   endif()
   find_path(HEADLANE_XSIMD_FOUND_DIR xsimd/xsimd.hpp)
   mark_as_advanced(HEADLANE_XSIMD_FOUND_DIR)
-  # The last one is where ./dev puts it.
-  headlane_look_for_xsimd(${installed} "${HEADLANE_XSIMD_FOUND_DIR}" "${PROJECT_SOURCE_DIR}/build/deps/xsimd/include")
+  # Then where ./dev puts it, and the package pythran, which `pip install .` has among its build requirements.
+  list(TRANSFORM CMAKE_PREFIX_PATH APPEND /pythran OUTPUT_VARIABLE wheels)
+  headlane_look_for_xsimd(${installed} "${HEADLANE_XSIMD_FOUND_DIR}" "${PROJECT_SOURCE_DIR}/build/deps/xsimd/include" ${wheels})
   if(NOT headlane_xsimd_dir AND HEADLANE_FETCH_XSIMD)
     include(FetchContent)
     # SOURCE_SUBDIR names no folder with a CMakeLists.txt: only the headers are wanted, not its targets and options.

@@ -1,0 +1,98 @@
+"""Who takes part, and how a worker for each is started."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from .cases import Case
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "HEADLANE_NUM_THREADS",
+)
+COMPILED, PYTHON = "C++", "Python"
+SLOW = ("scalar", "portable")
+
+
+@dataclass(frozen=True)
+class Contender:
+    name: str
+    route: str  # headlane is compared with those of the same route
+    ops: tuple[str, ...]  # of gemm, softmax, attention
+    command: tuple[str, ...]  # {threads} is replaced
+    isa: str = ""  # headlane: the one to force; "" is the fastest
+    forced: tuple[tuple[str, str], ...] = ()  # environment variables that choose the kernels
+    prepacked: bool = False  # b was brought into a layout of the library's own beforehand: compared apart
+    scores: int = 1 << 60  # at most so many pairs of query and key for each head
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} {self.isa}" if self.isa else self.name
+
+    def takes(self, case: Case, threads: int) -> bool:
+        pairs = case.shape.get("q_length", 0) * case.shape.get("kv_length", 0)
+        if case.worker_op not in self.ops or pairs > self.scores:
+            return False
+        return self.isa not in SLOW or (threads == 1 and case.flops < 1e10)
+
+    def start(self, threads: int) -> tuple[list[str], dict[str, str]]:
+        """The command line and the environment."""
+        environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
+        environment.pop("HEADLANE_ISA", None)
+        if self.isa:
+            environment["HEADLANE_ISA"] = self.isa
+        environment.update(self.forced)
+        return [word.replace("{threads}", str(threads)) for word in self.command], environment
+
+
+ALL_OPS = ("gemm", "softmax", "attention")
+
+
+def every(programs: Path, isas: list[str]) -> list[Contender]:
+    """All contenders. `programs` holds the compiled workers; `isas` are headlane's, fastest first."""
+    headlane = (str(programs / "headlane_peer"),)
+
+    def blas(name: str, library: Path, **forced: str) -> Contender:
+        command = (str(programs / "headlane_blas"), str(library))
+        return Contender(name, COMPILED, ("gemm",), command, forced=tuple(forced.items()))
+
+    def python(name: str, key: str, ops: tuple[str, ...], **more) -> Contender:
+        return Contender(name, PYTHON, ops, (sys.executable, "-m", "peers.worker", key, "{threads}"), **more)
+
+    system = Path(f"/usr/lib/{platform.machine()}-linux-gnu")
+    openblas = system / "openblas-pthread/libopenblas.so.0"
+    blis = system / "blis-openmp/libblis.so.4"  # the other build starts its threads anew in each call
+    # These two know CPUs by their model, and have slower kernels, BLIS plain C, for one that came later. So
+    # they take part once more, with their kernels for the widest registers that the CPU has.
+    core, arch = {"avx512": ("SkylakeX", "skx"), "avx2": ("Haswell", "haswell")}.get(
+        (isas or [""])[0], ("", "")
+    )
+    tuned = [
+        blas(f"OpenBLAS ({core})", openblas, OPENBLAS_CORETYPE=core),
+        blas(f"BLIS ({arch})", blis, BLIS_ARCH_TYPE=arch),
+    ]
+    return [
+        Contender("headlane", COMPILED, ALL_OPS, headlane),
+        *(Contender("headlane", COMPILED, ALL_OPS, headlane, isa) for isa in isas[1:] if isa != "portable"),
+        blas("MKL", Path(sys.prefix) / "lib/libmkl_rt.so.3"),
+        blas("OpenBLAS", openblas),
+        blas("BLIS", blis),
+        *(tuned if core else []),
+        python("headlane (Python)", "headlane", ALL_OPS),
+        python("PyTorch mm", "torch", ("gemm",)),
+        python("PyTorch softmax", "torch", ("softmax",)),
+        python("PyTorch SDPA", "torch", ("attention",)),
+        python("PyTorch materialised", "torch-materialised", ("attention",), scores=2048**2),
+        python("ONNX Runtime", "onnxruntime", ALL_OPS),
+        python("OpenVINO", "openvino", ALL_OPS),
+        python("oneDNN prepacked", "torch-prepacked", ("gemm",), prepacked=True),
+        python("ONNX Runtime prepacked", "onnxruntime-prepacked", ("gemm",), prepacked=True),
+        python("OpenVINO prepacked", "openvino-prepacked", ("gemm",), prepacked=True),
+    ]

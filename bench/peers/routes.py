@@ -1,0 +1,27 @@
+"""The contenders of the Python route, each in the fastest way its users would call it: what can be prepared,
+such as a compiled model or a bound output, is, and only the call is timed. A process imports one library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable
+
+import numpy as np
+
+
+@dataclass
+class Job:
+    call: Callable[[], Any]
+    result: Callable[[Any], np.ndarray]  # of what call returned
+    keep: Any = None  # memory that the library holds no reference to
+
+
+class Route:
+    """What a contender does; those that lack an operation are not asked for it."""
+
+    about: str
+    gemm: Callable[[np.ndarray, np.ndarray, np.ndarray], Job]
+    softmax: Callable[[np.ndarray, np.ndarray], Job]
+    attention: Callable[
+        [np.ndarray, np.ndarray, np.ndarray, np.ndarray | None, bool, np.ndarray], Job
+    ]  # q, k, v, mask, causal, out

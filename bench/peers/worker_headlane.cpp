@@ -1,0 +1,121 @@
+// Times headlane's C++ functions, and measures what the machine can do at most. HEADLANE_ISA and HEADLANE_NUM_THREADS choose as ever.
+#include "../machine.hpp"
+#include "worker.hpp"
+
+#include <headlane/headlane.hpp>
+
+#include <cstdio>
+#include <exception>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace {
+
+using headlane::View;
+using peers::Array;
+using peers::Index;
+using peers::Job;
+
+Job gemm(const peers::Arguments& arguments) {
+  const Index m = arguments.number("m");
+  const Index n = arguments.number("n");
+  const Index k = arguments.number("k");
+  Job job;
+  job.arrays.emplace_back(arguments.input("a"));
+  job.arrays.emplace_back(arguments.input("b"));
+  job.arrays.emplace_back(m * n);
+  const View<const float, 2> a(job.arrays[0].data(), {m, k});
+  const View<const float, 2> b(job.arrays[1].data(), {k, n});
+  const View<float, 2> c(job.arrays[2].data(), {m, n});
+  job.call = [=] { headlane::gemm(a, b, c); };
+  return job;
+}
+
+Job softmax(const peers::Arguments& arguments) {
+  const Index rows = arguments.number("rows");
+  const Index columns = arguments.number("columns");
+  Job job;
+  job.arrays.emplace_back(arguments.input("x"));
+  job.arrays.emplace_back(rows * columns);
+  const View<const float, 2> x(job.arrays[0].data(), {rows, columns});
+  const View<float, 2> y(job.arrays[1].data(), {rows, columns});
+  job.call = [=] { headlane::softmax(x, y); };
+  return job;
+}
+
+Job attention(const peers::Arguments& arguments) {
+  const Index batch = arguments.number("batch");
+  const Index heads = arguments.number("heads");
+  const Index queries = arguments.number("q_length");
+  const Index keys = arguments.number("kv_length");
+  const Index dim = arguments.number("head_dim");
+  const std::string mask = arguments.text("mask");
+  Job job;
+  for (const char* name : {"q", "k", "v"}) job.arrays.emplace_back(arguments.input(name));
+  if (mask != "none") job.arrays.emplace_back(arguments.input("mask"));
+  job.arrays.emplace_back(batch * heads * queries * dim);
+
+  const View<const float, 4> q(job.arrays[0].data(), {batch, heads, queries, dim});
+  const View<const float, 4> k(job.arrays[1].data(), {batch, heads, keys, dim});
+  const View<const float, 4> v(job.arrays[2].data(), {batch, heads, keys, dim});
+  const View<float, 4> out(job.arrays.back().data(), {batch, heads, queries, dim});
+  headlane::AttentionOptions options{.causal = arguments.number("causal") != 0};
+  const std::array<Index, 4> scores{batch, heads, queries, keys};
+  if (mask == "bool") options.mask = {job.arrays[3].flags(), scores, {keys, 0, 0, 1}};  // padding: [batch, 1, 1, keys]
+  if (mask == "float")
+    options.bias = {job.arrays[3].data(), scores, {0, queries * keys, keys, 1}};  // [1, heads, queries, keys]
+  job.call = [=] { headlane::attention(q, k, v, out, options); };
+  return job;
+}
+
+Job prepare(const peers::Arguments& arguments) {
+  const std::string op = arguments.text("op");
+  if (op == "gemm") return gemm(arguments);
+  if (op == "softmax") return softmax(arguments);
+  if (op == "attention") return attention(arguments);
+  throw std::invalid_argument("there is no operation '" + op + "'");
+}
+
+// Floating-point operations or bytes per second; for a copy, bytes read (as many are written).
+double limit(const peers::Arguments& arguments) {
+  const std::string kind = arguments.text("kind");
+  const int threads = static_cast<int>(arguments.number("threads"));
+  if (kind == "fma") return bench::fma_peak(arguments.text("isa"), threads);
+  const Index bytes = arguments.number("bytes");
+  const auto size = static_cast<std::size_t>(bytes);
+  static Array from(1);
+  static Array to(1);
+  for (Array* array : {&from, &to}) {
+    if (array->bytes() < size) *array = Array(bytes / static_cast<Index>(sizeof(float)) + 1);
+    if (kind == "read") return bench::read_rate(from.data(), size, threads);
+  }
+  return static_cast<double>(bytes) / bench::copy_seconds(from.data(), to.data(), size, threads);
+}
+
+std::string measure(const peers::Arguments& arguments) {
+  std::ostringstream text;
+  text.precision(9);
+  text << limit(arguments);
+  return text.str();
+}
+
+std::string about() {
+  std::ostringstream text;
+  text << "version=" << headlane::version() << "\tisa=" << headlane::isa() << "\tavailable=";
+  for (const std::string_view isa : headlane::available_isas()) text << isa << ' ';
+  text << "\tcpu=" << bench::cpu_name() << "\tcompiler=" << bench::compiler();
+  return text.str();
+}
+
+}  // namespace
+
+int main() {
+  try {
+    peers::serve({.about = about(), .prepare = prepare, .measure = measure});
+  } catch (const std::exception& error) {  // HEADLANE_ISA names one that this CPU does not have
+    return std::fprintf(stderr, "%s\n", error.what()), 1;
+  }
+  return 0;
+}

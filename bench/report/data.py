@@ -1,0 +1,215 @@
+"""The measurements: rows, which of them is headlane's own and which its peers', limits. Everything that is plotted comes
+from here; nothing here knows about plots, nor about files (load.py)."""
+
+import math
+import re
+from dataclasses import dataclass, field
+
+ISAS = ("avx512", "avx2", "neon", "scalar", "portable")  # widest first
+
+
+@dataclass(frozen=True)
+class Operation:
+    """How an operation is called and what its speed counts."""
+
+    title: str
+    unit: str
+    amount: str  # what one call does: "flops", "bytes" or "elements"
+    case: str  # what one case is called
+
+
+OPERATIONS = {
+    "gemm": Operation("GEMM", "GFLOP/s", "flops", "shape"),
+    "softmax": Operation("Softmax", "10⁹ elements/s", "elements", "shape"),
+    "attention": Operation("Attention", "GFLOP/s", "flops", "case"),
+    "decode": Operation("Decoding", "GB/s", "bytes", "case"),
+}
+
+
+def operation(op):
+    return OPERATIONS.get(op, Operation(op.replace("_", " ").capitalize(), "GFLOP/s", "flops", "case"))
+
+
+def case_label(case):
+    return re.sub(r"(?<=\d)x(?=\d|L)", "×", case)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contender on one case with one number of threads."""
+
+    op: str
+    case: str
+    threads: int
+    contender: str
+    isa: str | None
+    seconds: float
+    low: float
+    high: float
+    shape: dict = field(hash=False, compare=False, default_factory=dict)
+    samples: int | None = None
+    calls: int | None = None
+    flops: float | None = None
+    bytes: float | None = None
+    limit: float | None = None  # seconds
+    limit_kind: str | None = None
+    error: float | None = None  # in error_unit, eps = 2^-24
+    error_unit: str | None = None
+    prepacked: bool = False
+
+    @property
+    def label(self):
+        return case_label(self.case)
+
+    @property
+    def headlane(self):
+        return self.contender.startswith("headlane")
+
+    @property
+    def amount(self):
+        what = operation(self.op).amount
+        if what == "elements" and "rows" in self.shape:
+            return self.shape["rows"] * self.shape["columns"]
+        return (self.bytes if what == "bytes" else self.flops) or self.flops or self.bytes or 0
+
+    def speed_in(self, seconds):
+        """The speed of a call that takes this long, in the unit of the operation."""
+        return self.amount / seconds / 1e9
+
+    @property
+    def speed(self):
+        return self.speed_in(self.seconds)
+
+    @property
+    def share(self):
+        """Of the machine's limit: 1 is all of it."""
+        return self.limit / self.seconds if self.limit else None
+
+    @property
+    def gflops(self):
+        return self.flops / self.seconds / 1e9 if self.flops else None
+
+    @property
+    def intensity(self):
+        """Floating-point operations per byte that has to move."""
+        return self.flops / self.bytes if self.flops and self.bytes else None
+
+
+@dataclass
+class Comparison:
+    """headlane and its peers on one case with one number of threads. Peers whose weights were packed beforehand do less
+    in the time measured: they stand apart."""
+
+    ours: Row
+    peers: list
+    prepacked: list = field(default_factory=list)
+
+    @property
+    def best(self):
+        return min(self.peers, key=lambda row: row.seconds)
+
+    @property
+    def ratio(self):
+        """How many times as fast as the best peer."""
+        return self.best.seconds / self.ours.seconds
+
+    @property
+    def prepacked_ratio(self):
+        return min(row.seconds for row in self.prepacked) / self.ours.seconds if self.prepacked else None
+
+    @property
+    def outcome(self):
+        """Level means that the quartiles overlap: this run cannot tell who is faster."""
+        if self.ours.high < self.best.low:
+            return "ahead"
+        return "behind" if self.ours.low > self.best.high else "level"
+
+
+def geometric_mean(values):
+    values = list(values)
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
+
+
+class Report:
+    """All runs together. Of a measurement that stands in several files the one of the latest date counts."""
+
+    def __init__(self, runs):
+        self.runs = sorted(runs, key=lambda run: run["date"])
+        rows = [row for run in self.runs for row in run["rows"]]
+        self.rows = list(
+            {(row.op, row.case, row.threads, row.contender, row.isa): row for row in rows}.values()
+        )
+
+    def ops(self):
+        known = {op: place for place, op in enumerate(OPERATIONS)}
+        return sorted({row.op for row in self.rows}, key=lambda op: (known.get(op, len(known)), op))
+
+    def threads(self, op=None):
+        return sorted({row.threads for row in self.rows if op in (None, row.op)})
+
+    def isas(self):
+        return [isa for isa in ISAS if any(row.headlane and row.isa == isa for row in self.rows)]
+
+    def select(self, op, threads=None):
+        """The rows to compare: every peer, and headlane with the widest instruction set that was measured."""
+        rows = [row for row in self.rows if row.op == op and threads in (None, row.threads)]
+        return [row for row in rows if not row.headlane or row.isa == self._widest(row)]
+
+    def _widest(self, row):
+        isas = {other.isa for other in self.rows if other.headlane and other.contender == row.contender}
+        return next((isa for isa in ISAS if isa in isas), row.isa)
+
+    def comparisons(self, op, threads):
+        """One for each case that both headlane (from C++, if it was measured) and a peer ran."""
+        rows = self.select(op, threads)
+        result = []
+        for case in dict.fromkeys(row.case for row in rows):
+            here = [row for row in rows if row.case == case]
+            ours = sorted(
+                (row for row in here if row.headlane and not row.prepacked),
+                key=lambda row: row.contender != "headlane",
+            )
+            peers = [row for row in here if not row.headlane and not row.prepacked]
+            prepacked = [row for row in here if not row.headlane and row.prepacked]
+            if ours and peers:
+                result.append(Comparison(ours[0], peers, prepacked))
+        return result
+
+    def limits(self):
+        """{(isa, threads): entry}. Every run measured them; the highest is what the machine can do."""
+        result = {}
+        for run in self.runs:
+            for entry in run["machine"]["limits"]:
+                known = result.setdefault(
+                    (entry["isa"], entry["threads"]), {"fma_gflops": 0, "read_gbps": {}, "copy_gbps": {}}
+                )
+                known["fma_gflops"] = max(known["fma_gflops"], entry["fma_gflops"])
+                for kind in ("read_gbps", "copy_gbps"):
+                    for size, rate in (entry.get(kind) or {}).items():
+                        known[kind][int(size)] = max(known[kind].get(int(size), 0), rate)
+        return result
+
+    def failures(self):
+        """Who could not be measured, and why; each once."""
+        entries = [entry for run in self.runs for entry in run.get("failures") or []]
+        return list(
+            {(entry["contender"], entry.get("case"), entry["reason"]): entry for entry in entries}.values()
+        )
+
+    def heads(self):
+        """What was run where: one entry for runs that differ in their time only, with first and last time."""
+        result = {}
+        for run in self.runs:
+            what = {name: run["machine"].get(name) for name in ("cpu", "cores", "os", "compiler")}
+            what |= {name: run.get(name) for name in ("headlane", "commit", "modified")}
+            result.setdefault(tuple(what.items()), []).append(run["date"])
+        return [{**dict(key), "first": min(dates), "last": max(dates)} for key, dates in result.items()]
+
+    def contenders(self):
+        """In the order of the files, headlane first; the same contender with the same version once."""
+        seen = {}
+        for run in self.runs:
+            for entry in run["contenders"]:
+                key = entry["name"], entry.get("version"), entry.get("isa")
+                seen.setdefault(key, entry)
+        return sorted(seen.values(), key=lambda entry: not entry["name"].startswith("headlane"))

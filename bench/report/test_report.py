@@ -1,0 +1,214 @@
+"""From JSON to the page: the findings, the numbers in the figures, missing data, and the page as a browser reads it."""
+
+import json
+import re
+
+import html5lib
+import pytest
+
+from . import figures, load, page, summary, tables
+from .data import geometric_mean
+
+MACHINE = {"cpu": "Test CPU", "cores": 2, "os": "Debian", "compiler": "GCC 12"}
+
+
+def limits(threads):
+    peaks = {"avx512": 200.0, "avx2": 100.0, "scalar": 12.5}
+    return [
+        {"isa": isa, "threads": t, "fma_gflops": peak * t, "read_gbps": {"16384": 400.0, "268435456": 30.0},
+         "copy_gbps": {"1048576": 50.0}}
+        for t in threads for isa, peak in peaks.items()
+    ]  # fmt: skip
+
+
+def entry(op, case, contender, seconds, threads=1, isa=None, spread=0.01, **more):
+    result = {
+        "op": op,
+        "case": case,
+        "contender": contender,
+        "seconds": seconds,
+        "threads": threads,
+        "isa": isa,
+    }
+    result |= {
+        "low": seconds * (1 - spread),
+        "high": seconds * (1 + spread),
+        "samples": 9,
+        "calls_per_sample": 5,
+    }
+    result |= {"flops": 2e9, "bytes": 1e8, "limit": {"kind": "fma", "seconds": 0.01}, "error": 0.5}
+    return result | {"error_unit": "eps·Σ|a||b|"} | more
+
+
+def gemm():
+    """headlane is ahead on the first shape, level on the second, behind on the third."""
+    rows = []
+    for case, peer in (("8x8x8", 0.02), ("16x16x16", 0.0125), ("32x32x32", 0.01)):
+        rows += [entry("gemm", case, "headlane", 0.0125, isa="avx512", spread=0.02)]
+        rows += [entry("gemm", case, "headlane", 0.1, isa="scalar", limit={"kind": "fma", "seconds": 0.08})]
+        rows += [entry("gemm", case, "MKL", peer, error=2.0), entry("gemm", case, "BLIS", 0.05)]
+        rows += [entry("gemm", case, "oneDNN prepacked", 0.01)]
+    return rows
+
+
+def attention(threads=(1, 2)):
+    return [
+        entry("attention", f"L={length}{' causal' * causal}", name, seconds, t, "avx512" if name == "headlane" else None,
+              flops=4.0 * length**2, shape={"batch": 1, "heads": 8, "q_length": length, "kv_length": length,
+                                            "head_dim": 64, "causal": causal, "mask": None})
+        for t in threads for length in (16, 64) for causal in (False, True)
+        for name, seconds in (("headlane", 0.02), ("PyTorch SDPA", 0.03))
+    ]  # fmt: skip
+
+
+def run(results, **more):
+    names = dict.fromkeys((row["contender"], row["isa"]) for row in results)
+    contenders = [
+        {"name": name, "isa": isa, "version": "1 <b>&", "route": "C++", "prepacked": "prepacked" in name}
+        for name, isa in names
+    ]
+    machine = MACHINE | {"limits": limits(sorted({row["threads"] for row in results}))}
+    result = {"schema": load.SCHEMA, "headlane": "0.1.0", "commit": "abc", "date": "2026-01-02T03:04:05Z"}
+    return result | {"machine": machine, "contenders": contenders, "results": results} | more
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Writes each run to a file of its own and loads them all."""
+
+    def read(*runs):
+        paths = []
+        for at, content in enumerate(runs):
+            paths.append(tmp_path / f"{at}.json")
+            paths[-1].write_text(json.dumps(content), encoding="utf-8")
+        return load.load(paths)
+
+    return read
+
+
+def drawing(report, name):
+    figure = next(figure for figure in figures.build(report) if figure.name == name)
+    with page.drawn(figure, "light", False) as canvas:
+        canvas.draw_without_rendering()
+        return figure, canvas
+
+
+def points(axes):
+    return [(float(x), float(y)) for line in axes.lines for x, y in zip(*line.get_data(), strict=True)]
+
+
+def test_findings(read):
+    report = read(run(gemm()))
+    outcomes = {c.ours.case: (c.outcome, round(c.ratio, 3)) for c in report.comparisons("gemm", 1)}
+    assert outcomes == {"8x8x8": ("ahead", 1.6), "16x16x16": ("level", 1.0), "32x32x32": ("behind", 0.8)}
+    line = summary.lines(report)[0]
+    assert line.mean == pytest.approx(geometric_mean([1.6, 1.0, 0.8]))
+    assert line.mean_prepacked == pytest.approx(0.8)
+    assert line.share == pytest.approx(0.8)
+    assert (
+        summary.counts_text(line.comparisons)
+        == "ahead of the best peer on 1 of 3 shapes, level on 1, behind on 1"
+    )
+    assert [c.ours.case for c in summary.not_ahead(report)] == ["32x32x32", "16x16x16"]
+
+
+def test_speed_has_the_numbers(read):
+    figure, canvas = drawing(read(run(gemm())), "speed-gemm")
+    axes = canvas.axes[0]
+    assert {text.get_text() for text in axes.texts} == {"1.60×", "1.00×", "0.80×"}
+    drawn = {round(x, 1) for x, _ in points(axes)}
+    assert {160.0, 100.0, 200.0, 40.0} <= drawn  # headlane, MKL, the limit and oneDNN, BLIS
+    assert 20.0 not in drawn  # the scalar build is not among the peers
+    assert "ahead of the best peer on 1 of 3 shapes" in figure.title
+
+
+def test_isas_scaling_error_roofline_have_the_numbers(read):
+    report = read(run(gemm()), run(attention()))
+    figure, canvas = drawing(report, "isas-gemm")
+    assert "AVX-512 is 8.0 times as fast as scalar, at 80\u00a0%" in figure.title
+    assert sorted({round(bar.get_width(), 2) for bar in canvas.axes[0].patches}) == [0.8]
+    figure, canvas = drawing(report, "scaling")
+    assert len(canvas.axes) == 4
+    assert (16.0, pytest.approx(4 * 16**2 / 0.02 / 1e9)) in points(canvas.axes[0])
+    assert "plain 4 of 4, causal 4 of 4" in figure.title
+    _, canvas = drawing(report, "error-gemm")
+    assert (pytest.approx(100), 2.0) in points(canvas.axes[0])
+    _, canvas = drawing(report, "roofline")
+    assert (20.0, pytest.approx(160)) in points(canvas.axes[0])
+    assert any(text.get_text() == "AVX-512 200 " for text in canvas.axes[0].texts)
+
+
+def test_table_holds_every_measurement(read):
+    table = tables.results(read(run(gemm())), "gemm")
+    assert len(table.rows) == len(gemm())
+    assert all(len(row) == len(table.head) for row in table.rows)
+    mkl = next(row for row in table.rows if row[:3] == ["8×8×8", "1", "MKL"])
+    assert mkl[4:9] == ["20 ms", "19.8 ms – 20.2 ms", "100", "50\u00a0% (fma)", "1.60×"]
+
+
+def test_the_latest_of_two_runs_counts(read):
+    old = run([entry("gemm", "8x8x8", "headlane", 0.5, isa="avx512")], date="2025-01-01T00:00:00Z")
+    report = read(run(gemm()), old)
+    assert report.comparisons("gemm", 1)[0].ours.seconds == 0.0125
+
+
+MISSING = {
+    "one operation": gemm(),
+    "one thread count": attention(threads=(2,)),
+    "headlane alone": [row for row in gemm() if row["contender"] == "headlane"],
+    "peers alone": [row for row in gemm() if row["contender"] != "headlane"],
+    "one row": gemm()[:1],
+    "no limit, no error, no flops": [row | {"limit": None, "error": None, "flops": None} for row in gemm()],
+    "an error of 0": [row | {"error": 0.0} for row in gemm()],
+    "an operation that is new here": [row | {"op": "layer_norm"} for row in gemm()],
+    "unknown contenders": [entry("decode", "9 keys", name, 0.1) for name in ("headlane", "A", "B <script>")],
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("what", MISSING)
+def test_missing_data_give_a_smaller_page(read, what):
+    report = read(run(MISSING[what]))
+    for figure in figures.build(report):
+        with page.drawn(figure, "dark", True) as canvas:
+            assert canvas.axes
+            assert all(axes.has_data() for axes in canvas.axes)
+    html5lib.HTMLParser(strict=True).parse(page.html(report))
+
+
+def test_page_is_well_formed_and_alone(read):
+    text = page.html(
+        read(
+            run(gemm(), failures=[{"contender": "A & B", "case": None, "reason": "<none>"}]), run(attention())
+        )
+    )
+    html5lib.HTMLParser(strict=True).parse(text)
+    assert len(text) < 3e6
+    assert not re.search(r"<(script|link|iframe|img|object)\b|@import|url\((?!#)", text)
+    assert all(target.startswith("#") for target in re.findall(r'\b(?:href|src)="([^"]*)"', text))
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    assert {target[1:] for target in re.findall(r'href="(#[^"]+)"', text)} <= set(ids)
+    assert "1 &lt;b&gt;&amp;" in text
+    assert "A &amp; B" in text
+    drawings = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    assert len(drawings) == 2 * text.count("<figcaption>")
+    for drawing in drawings:
+        assert re.search(r'role="img" aria-label="[^"]{40,}"', drawing)
+        assert not re.search(r"(?:fill|stroke): #", drawing)  # every colour follows the theme
+
+
+def test_pictures(read, tmp_path):
+    made = list(page.pictures(read(run(gemm())), tmp_path))
+    assert {path.name for path in made} >= {"overview-light.png", "overview-dark.png", "speed-gemm-light.png"}
+    assert all(path.stat().st_size > 10_000 for path in made)
+
+
+def test_bad_files_are_named(tmp_path, read):
+    path = tmp_path / "bad.json"
+    for content in ("{", "[]", '{"schema": "other"}', json.dumps({"schema": load.SCHEMA})):
+        path.write_text(content, encoding="utf-8")
+        with pytest.raises(load.BadFile, match=r"bad\.json"):
+            load.load([path])
+    with pytest.raises(load.BadFile, match="different machines"):
+        read(run(gemm()), run(gemm(), machine=MACHINE | {"cpu": "Other CPU", "limits": []}))

@@ -1,0 +1,146 @@
+"""The arithmetic of transformers on CPUs: attention, softmax and matrix products in float32, the same bits everywhere.
+
+Every function takes NumPy arrays, PyTorch CPU tensors and whatever else has DLPack, with any strides, without copying, and gives
+back the kind that its first argument is. Nothing here records gradients. Computations release the GIL.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from . import _core
+
+__version__: str = _core.version()
+__all__ = [
+    "available_isas",
+    "gemm",
+    "isa",
+    "log_softmax",
+    "matmul",
+    "num_threads",
+    "scaled_dot_product_attention",
+    "set_isa",
+    "set_num_threads",
+    "softmax",
+]
+
+Array = TypeVar("Array")
+
+
+def scaled_dot_product_attention(
+    query: Array,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    causal_offset: int = 0,
+    return_lse: bool = False,
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> Array | tuple[Array, Array]:
+    """softmax(scale * query @ key.T) @ value, as torch.nn.functional.scaled_dot_product_attention has it.
+
+    query is [..., q_length, dim], key [..., kv_length, dim], value [..., kv_length, value_dim]; the axes before are
+    batch axes and, last of them, heads, and broadcast. Nothing of size q_length x kv_length is stored.
+
+    attn_mask broadcasts to [..., q_length, kv_length]: where a bool mask is True a key is seen, a float32 mask is
+        added to the scaled scores.
+    dropout_p must be 0.
+    is_causal: query i sees key j only if j <= i + causal_offset; with a cache, causal_offset is the number of cached
+        keys. May be combined with attn_mask, which PyTorch refuses.
+    scale: 1 / sqrt(dim) if None.
+    enable_gqa: query may have several times as many heads as key and value.
+    return_lse: gives (out, lse), lse [..., q_length] being the log of the sum of exp(score) over the keys seen.
+    out: where to write the result; must overlap no argument.
+    num_threads: for this call; num_threads() if None.
+
+    A query that sees no key gives 0, and a log-sum-exp of -inf. A key that is not seen has no influence, even if NaN.
+    """
+    return _core.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask,
+        dropout_p,
+        is_causal,
+        scale,
+        enable_gqa,
+        causal_offset,
+        return_lse,
+        out,
+        num_threads,
+    )
+
+
+def softmax(
+    x: Array,
+    axis: int = -1,
+    *,
+    scale: float = 1.0,
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> Array:
+    """exp(scale * x) / sum(exp(scale * x)) along an axis; out may be x itself."""
+    return _core.softmax(False, x, axis, scale, out, num_threads)
+
+
+def log_softmax(
+    x: Array,
+    axis: int = -1,
+    *,
+    scale: float = 1.0,
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> Array:
+    """scale * x - log(sum(exp(scale * x))) along an axis; out may be x itself."""
+    return _core.softmax(True, x, axis, scale, out, num_threads)
+
+
+def gemm(
+    a: Array,
+    b: Any,
+    out: Array | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    num_threads: int | None = None,
+) -> Array:
+    """alpha * a @ b + beta * out for two matrices; with beta = 0 out is not read and need not be given."""
+    return _core.gemm(a, b, out, alpha, beta, num_threads)
+
+
+def matmul(a: Array, b: Any, out: Array | None = None, *, num_threads: int | None = None) -> Array:
+    """a @ b by the rules of numpy.matmul: batch axes broadcast, a vector is a row on the left, a column on the right.
+
+    Two vectors give an array without axes, not a scalar.
+    """
+    return _core.matmul(a, b, out, num_threads)
+
+
+def isa() -> str:
+    """The instruction set in use: the fastest one, or what HEADLANE_ISA or set_isa() said."""
+    return _core.isa()
+
+
+def available_isas() -> list[str]:
+    """The instruction sets that are built in and that this CPU has, fastest first."""
+    return _core.available_isas()
+
+
+def set_isa(name: str) -> None:
+    """Uses another instruction set in the whole process; no bit of any result changes. Not while a thread computes."""
+    _core.set_isa(name)
+
+
+def num_threads() -> int:
+    """The threads that a call may use: set_num_threads(), else HEADLANE_NUM_THREADS, else OpenMP's setting."""
+    return _core.num_threads()
+
+
+def set_num_threads(threads: int) -> None:
+    """Sets the number of threads for the whole process; 0 goes back to the environment's."""
+    _core.set_num_threads(threads)

@@ -1,0 +1,209 @@
+// How arrays come in (see the header) and how results are made.
+#include "array.hpp"
+
+#include "dlpack_exchange.hpp"
+
+#include <atomic>
+#include <bit>
+#include <cstring>
+
+namespace headlane::python {
+namespace {
+
+// Looked up once; kept for the life of the process.
+nb::handle cached(std::atomic<PyObject*>& cache, const char* module, const char* name) {
+  PyObject* object = cache.load(std::memory_order_acquire);
+  if (object == nullptr) {
+    object = nb::object(nb::module_::import_(module).attr(name)).release().ptr();
+    cache.store(object, std::memory_order_release);
+  }
+  return object;
+}
+
+std::atomic<PyObject*> numpy_ndarray, numpy_empty, numpy_float32, torch_tensor, torch_empty, torch_float32;
+
+bool is_a(nb::handle object, nb::handle type) {
+  return PyType_IsSubtype(Py_TYPE(object.ptr()), reinterpret_cast<PyTypeObject*>(type.ptr())) != 0;
+}
+
+bool is_numpy(nb::handle object) { return is_a(object, cached(numpy_ndarray, "numpy", "ndarray")); }
+
+/// An object can only be a tensor if PyTorch has been imported, which is not for us to do.
+bool is_torch(nb::handle object) {
+  if (torch_tensor.load(std::memory_order_acquire) == nullptr) {
+    PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
+    if (torch == nullptr || !nb::hasattr(torch, "Tensor")) return false;
+  }
+  return is_a(object, cached(torch_tensor, "torch", "Tensor"));
+}
+
+/// A type's name and, where there is one, the array's dtype: "has type ndarray, dtype float64".
+std::string described(nb::handle object) {
+  std::string text = std::string("has type ") + nb::type_name(object.type()).c_str();
+  const nb::object dtype = nb::getattr(object, "dtype", nb::none());
+  if (!dtype.is_none()) text += std::string(", dtype ") + nb::str(nb::handle(dtype)).c_str();
+  return text;
+}
+
+/// The message of the Python error that is set, which this clears; without the stack that PyTorch puts behind it.
+std::string first_line_of_error() {
+  const nb::python_error error;
+  const std::string text = nb::str(nb::handle(error.value())).c_str();
+  return text.substr(0, text.find('\n'));
+}
+
+/// One element of the machine's own byte order; NumPy marks arrays that are not aligned with '=' or '^'.
+char format_of(const char* format) {
+  if (format == nullptr) return 'B';
+  constexpr char native = std::endian::native == std::endian::little ? '<' : '>';
+  if (*format == '@' || *format == '=' || *format == '^' || *format == native) ++format;
+  return format[0] != '\0' && format[1] == '\0' ? format[0] : '\0';
+}
+
+nb::tuple tuple_of(const Index* shape, int rank) {
+  nb::tuple result = nb::steal<nb::tuple>(PyTuple_New(rank));
+  for (int axis = 0; axis < rank; ++axis) PyTuple_SetItem(result.ptr(), axis, PyLong_FromSsize_t(shape[axis]));
+  return result;
+}
+
+}  // namespace
+
+Array::Array(const char* function, const char* name, nb::handle object, Access access)
+    : function_(function), name_(name), object_(object) {
+  if (is_numpy(object)) {
+    from_buffer(access);
+  } else {
+    if (is_torch(object)) check_tensor();
+    if (!from_exchange_interface()) from_dlpack(access);
+  }
+}
+
+Array::~Array() {
+  if (buffer_.obj != nullptr) PyBuffer_Release(&buffer_);
+}
+
+void Array::fail_as_type(const std::string& text) const {
+  throw nb::type_error((std::string(function_) + ": " + name_ + " " + text).c_str());
+}
+
+/// With the reason of the exporter, which is the Python error that is set, if it gave one.
+void Array::fail_to_export() const {
+  const std::string reason = PyErr_Occurred() != nullptr ? " (" + first_line_of_error() + ")" : "";
+  fail_as_type(described(object_) +
+               "; wanted: a float32 array in the CPU's memory, of NumPy, of PyTorch or with DLPack" + reason);
+}
+
+void Array::set_rank(Index rank) {
+  if (rank > max_rank)
+    throw nb::value_error((std::string(function_) + ": " + name_ + " has " + std::to_string(rank) + " axes, at most " +
+                           std::to_string(max_rank) + " are supported")
+                              .c_str());
+  rank_ = static_cast<int>(rank);
+}
+
+void Array::from_buffer(Access access) {
+  if (PyObject_GetBuffer(object_.ptr(), &buffer_, PyBUF_RECORDS_RO) != 0) fail_to_export();
+  if (access == Access::write && buffer_.readonly != 0) {
+    PyBuffer_Release(&buffer_);
+    throw nb::value_error((std::string(function_) + ": " + name_ + " is read-only").c_str());
+  }
+  try {
+    set_rank(buffer_.ndim);
+    const char format = format_of(buffer_.format);
+    if (format == 'f') type_ = Type::float32;
+    if (format == '?') type_ = Type::boolean;
+    for (std::size_t axis = 0; axis < static_cast<std::size_t>(rank_); ++axis) {
+      shape_[axis] = buffer_.shape[axis];
+      strides_[axis] = buffer_.strides[axis] / buffer_.itemsize;
+      if (shape_[axis] > 1 && buffer_.strides[axis] % buffer_.itemsize != 0)
+        fail_as_type("has a stride of " + std::to_string(buffer_.strides[axis]) +
+                     " bytes, no multiple of its elements");
+    }
+    data_ = buffer_.buf;
+  } catch (...) {
+    PyBuffer_Release(&buffer_);
+    throw;
+  }
+}
+
+void Array::set_tensor(const nb::dlpack::dltensor& tensor) {
+  if (tensor.device.device_type != nb::device::cpu::value)
+    fail_as_type("is not in the CPU's memory (DLPack device " + std::to_string(tensor.device.device_type) +
+                 "); copy it there first, in PyTorch with .cpu()");
+  set_rank(tensor.ndim);
+  if (tensor.dtype == nb::dtype<float>()) type_ = Type::float32;
+  if (tensor.dtype == nb::dtype<bool>()) type_ = Type::boolean;
+  data_ = static_cast<char*>(tensor.data) + tensor.byte_offset;
+  Index dense = 1;
+  for (std::size_t axis = static_cast<std::size_t>(rank_); axis-- > 0;) {
+    shape_[axis] = tensor.shape[axis];
+    strides_[axis] = tensor.strides != nullptr ? tensor.strides[axis] : dense;
+    dense *= tensor.shape[axis];
+  }
+}
+
+/// DLPack's table of C functions: some tens of nanoseconds, where __dlpack__ of a PyTorch tensor takes microseconds.
+bool Array::from_exchange_interface() {
+  const ExchangeInterface* interface = exchange_interface_of(object_);
+  if (interface == nullptr) return false;
+  nb::dlpack::dltensor tensor;
+  if (interface->tensor_from_object(object_.ptr(), &tensor) != 0) fail_to_export();
+  set_tensor(tensor);
+  return true;
+}
+
+void Array::from_dlpack(Access access) {
+  nb::object source = nb::borrow(object_);
+  // Without the table a tensor that wants a gradient refuses to be exported, even where none is recorded.
+  if (is_torch(object_) && nb::cast<bool>(object_.attr("requires_grad"))) source = object_.attr("detach")();
+  nb::ndarray<> writable;
+  if (access == Access::write && nb::try_cast(source, writable)) tensor_.emplace(writable);
+  nb::ndarray<nb::ro> readable;
+  if (access == Access::read && nb::try_cast(source, readable)) tensor_.emplace(readable);
+  if (!tensor_) fail_to_export();
+  nb::dlpack::dltensor tensor;
+  tensor.data = const_cast<void*>(static_cast<const void*>(tensor_->data()));
+  tensor.device = {tensor_->device_type(), tensor_->device_id()};
+  tensor.ndim = static_cast<std::int32_t>(tensor_->ndim());
+  tensor.dtype = tensor_->dtype();
+  tensor.shape = const_cast<std::int64_t*>(tensor_->shape_ptr());
+  tensor.strides = const_cast<std::int64_t*>(tensor_->stride_ptr());
+  set_tensor(tensor);
+}
+
+void Array::check_tensor() const {
+  // Such a tensor's memory holds the negative of its values, which DLPack does not say.
+  if (nb::cast<bool>(object_.attr("is_neg")()))
+    fail_as_type(std::string("is a negative view of other memory: pass ") + name_ + ".resolve_neg()");
+  if (!nb::cast<bool>(object_.attr("requires_grad"))) return;
+  if (!nb::cast<bool>(nb::module_::import_("torch").attr("is_grad_enabled")())) return;
+  throw std::runtime_error(
+      std::string(function_) + ": " + name_ +
+      " requires a gradient, and headlane computes none: call it within torch.no_grad(), or pass " + name_ +
+      ".detach()");
+}
+
+void Array::require_float() const {
+  if (type_ == Type::float32) return;
+  const char* remedy = is_torch(object_) ? ".float()" : ".astype(np.float32)";
+  fail_as_type(described(object_) + "; headlane computes in float32: pass " + name_ + remedy);
+}
+
+nb::object new_array(nb::handle like, const Index* shape, int rank) {
+  const nb::tuple sizes = tuple_of(shape, rank);
+  if (!is_torch(like)) return cached(numpy_empty, "numpy", "empty")(sizes, cached(numpy_float32, "numpy", "float32"));
+  return cached(torch_empty, "torch", "empty")(sizes, nb::arg("dtype") = cached(torch_float32, "torch", "float32"),
+                                               nb::arg("device") = "cpu");
+}
+
+void announce_write(nb::handle object) {
+  if (!is_torch(object) || nb::cast<bool>(object.attr("is_inference")())) return;
+  nb::module_::import_("torch.autograd.graph").attr("increment_version")(object);
+}
+
+nb::object finished(nb::handle like, nb::object result) {
+  if (is_numpy(like) || is_torch(like) || !nb::hasattr(like, "__array_namespace__")) return result;
+  return like.attr("__array_namespace__")().attr("from_dlpack")(result);
+}
+
+}  // namespace headlane::python

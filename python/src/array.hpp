@@ -1,0 +1,82 @@
+// An array that a Python call was given: NumPy's by the buffer protocol, PyTorch's (and others') by DLPack's C interface, anything
+// else by __dlpack__. Borrowed, never copied.
+#pragma once
+
+#include <headlane/view.hpp>
+
+#include <array>
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace headlane::python {
+
+namespace nb = nanobind;
+
+enum class Access { read, write };
+
+/// Borrows from construction to destruction, both with the GIL held. Neither copied nor moved: Py_buffer must stay where it is.
+class Array {
+ public:
+  /// Throws TypeError if `object` is no array, or one in other memory than the CPU's; ValueError if it is to be written and
+  /// read-only, or has too many axes; RuntimeError if it wants a gradient.
+  Array(const char* function, const char* name, nb::handle object, Access access = Access::read);
+  ~Array();
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+
+  [[nodiscard]] const char* name() const { return name_; }
+  [[nodiscard]] int rank() const { return rank_; }
+  /// Size and stride along an axis; a negative axis counts from the last one.
+  [[nodiscard]] Index size(int axis) const { return shape_[position(axis)]; }
+  [[nodiscard]] Index stride(int axis) const { return strides_[position(axis)]; }
+
+  [[nodiscard]] bool is_bool() const { return type_ == Type::boolean; }
+  /// Throws TypeError, which says what to do, unless the elements are float32.
+  void require_float() const;
+
+  [[nodiscard]] float* floats() const { return static_cast<float*>(data_); }
+  [[nodiscard]] const bool* bools() const { return static_cast<const bool*>(data_); }
+
+  [[nodiscard]] std::vector<Index> shape() const { return {shape_.begin(), shape_.begin() + rank_}; }
+
+ private:
+  enum class Type { float32, boolean, other };
+
+  [[nodiscard]] std::size_t position(int axis) const {
+    return static_cast<std::size_t>(axis < 0 ? axis + rank_ : axis);
+  }
+  [[noreturn]] void fail_as_type(const std::string& text) const;
+  [[noreturn]] void fail_to_export() const;
+  void set_rank(Index rank);
+  void set_tensor(const nb::dlpack::dltensor& tensor);
+  void from_buffer(Access access);
+  bool from_exchange_interface();
+  void from_dlpack(Access access);
+  void check_tensor() const;
+
+  const char* function_;
+  const char* name_;
+  nb::handle object_;
+  void* data_ = nullptr;
+  int rank_ = 0;
+  Type type_ = Type::other;
+  std::array<Index, static_cast<std::size_t>(max_rank)> shape_{};
+  std::array<Index, static_cast<std::size_t>(max_rank)> strides_{};
+  Py_buffer buffer_{};                         // obj is null if it is not held
+  std::optional<nb::ndarray<nb::ro>> tensor_;  // keeps what __dlpack__ gave
+};
+
+/// A new dense array of the kind that `like` is: the result of a call. What cannot be written into (JAX), or is unknown, is
+/// computed in a NumPy array, which finished() hands over.
+nb::object new_array(nb::handle like, const Index* shape, int rank);
+
+/// Tells PyTorch that a tensor was written to, so that a backward pass that needs its old values fails instead of being wrong.
+void announce_write(nb::handle object);
+
+/// What the caller is given for a result made by new_array().
+nb::object finished(nb::handle like, nb::object result);
+
+}  // namespace headlane::python

@@ -1,0 +1,35 @@
+// The extension module headlane._core. Its functions take everything by position; headlane/__init__.py gives them names,
+// defaults and documentation.
+#include "functions.hpp"
+
+#include <headlane/runtime.hpp>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+NB_MODULE(_core, module) {
+  using namespace headlane;
+  namespace nb = nanobind;
+  using nb::arg;
+
+  // None for an array is refused by name, like everything else that is none.
+  module.def("scaled_dot_product_attention", &python::scaled_dot_product_attention, arg("query").none(),
+             arg("key").none(), arg("value").none(), arg("attn_mask").none(), arg("dropout_p"), arg("is_causal"),
+             arg("scale").none(), arg("enable_gqa"), arg("causal_offset"), arg("return_lse"), arg("out").none(),
+             arg("num_threads").none());
+  module.def("softmax", &python::softmax_over, arg("log"), arg("x").none(), arg("axis"), arg("scale"),
+             arg("out").none(), arg("num_threads").none());
+  module.def("gemm", &python::gemm_of, arg("a").none(), arg("b").none(), arg("out").none(), arg("alpha"), arg("beta"),
+             arg("num_threads").none());
+  module.def("matmul", &python::matmul, arg("a").none(), arg("b").none(), arg("out").none(), arg("num_threads").none());
+
+  module.def("version", &version);
+  module.def("available_isas", &available_isas);
+  module.def("isa", &isa);
+  module.def("set_isa", &set_isa, arg("name"));
+  module.def("num_threads", &num_threads);
+  module.def("set_num_threads", &set_num_threads, arg("threads"));
+}

@@ -1,0 +1,36 @@
+"""What all tests share. Threads that wait sleep: two OpenMP runtimes, headlane's and PyTorch's, are in one process."""
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import headlane
+import hypothesis
+import pytest
+
+# The same examples in every run; no deadline, since machines are shared.
+hypothesis.settings.register_profile("headlane", deadline=None, derandomize=True, max_examples=100)
+hypothesis.settings.load_profile("headlane")
+
+_printed: list[str] = []
+
+
+@pytest.fixture
+def report():
+    """Lines for the end of the run: figures that tests found."""
+    return _printed.append
+
+
+def pytest_terminal_summary(terminalreporter):
+    for line in _printed:
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def restore():
+    """Puts the instruction set and the number of threads back."""
+    isa = headlane.isa()
+    yield
+    headlane.set_isa(isa)
+    headlane.set_num_threads(0)

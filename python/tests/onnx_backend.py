@@ -1,0 +1,75 @@
+"""An ONNX backend for models of one node, on headlane: as much of the operators as headlane has so far."""
+
+import headlane
+import numpy as np
+from onnx import helper
+from onnx.backend.base import Backend, BackendRep
+
+
+def attention(q, k, v, attn_mask=None, past_key=None, past_value=None, **attributes):
+    """Attention of opsets 23 to 25; (Y, present_key, present_value)."""
+    is_causal, scale = bool(attributes.pop("is_causal", 0)), attributes.pop("scale", None)
+    q_num_heads, kv_num_heads = (attributes.pop(f"{side}_num_heads", 0) for side in ("q", "kv"))
+    unsupported = {name: value for name, value in attributes.items() if value != -1}  # a window of -1 is none
+    assert not unsupported, unsupported
+    packed = q.ndim == 3  # [batch, length, heads * dim]
+    if packed:
+        q, k, v = (
+            x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
+            for x, heads in ((q, q_num_heads), (k, kv_num_heads), (v, kv_num_heads))
+        )
+    past = 0
+    if past_key is not None:
+        past = past_key.shape[2]
+        k, v = np.concatenate((past_key, k), axis=2), np.concatenate((past_value, v), axis=2)
+    y = headlane.scaled_dot_product_attention(
+        q, k, v, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=True, causal_offset=past
+    )
+    if packed:
+        y = y.swapaxes(1, 2).reshape(y.shape[0], y.shape[2], -1)
+    return y, k, v
+
+
+def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
+    """c broadcasts to the result, and is scaled by beta; it is read from `out`, so copied there."""
+    a, b = a.T if transA else a, b.T if transB else b
+    if c is None:
+        return (headlane.gemm(a, b, alpha=alpha),)
+    out = np.broadcast_to(c, (a.shape[0], b.shape[1])).copy()
+    return (headlane.gemm(a, b, out, alpha=alpha, beta=beta),)
+
+
+OPERATORS = {
+    "Attention": attention,
+    "Gemm": gemm,
+    "LogSoftmax": lambda x, axis=-1: (headlane.log_softmax(x, axis),),
+    "MatMul": lambda a, b: (headlane.matmul(a, b),),
+    "Softmax": lambda x, axis=-1: (headlane.softmax(x, axis),),
+}
+
+
+class Prepared(BackendRep):
+    """One node, ready to run."""
+
+    def __init__(self, model):
+        (self._node,) = model.graph.node
+        self._names = [value.name for value in model.graph.input]
+        self._attributes = {a.name: helper.get_attribute_value(a) for a in self._node.attribute}
+
+    def run(self, inputs, **_):
+        values = dict(zip(self._names, inputs))
+        operands = [values[name] if name else None for name in self._node.input]
+        outputs = OPERATORS[self._node.op_type](*operands, **self._attributes)
+        return tuple(np.asarray(y) for y, name in zip(outputs, self._node.output) if name)
+
+
+class HeadlaneBackend(Backend):
+    """Float32 on the CPU."""
+
+    @classmethod
+    def prepare(cls, model, device="CPU", **_):
+        return Prepared(model)
+
+    @classmethod
+    def supports_device(cls, device):
+        return device == "CPU"

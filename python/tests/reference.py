@@ -1,0 +1,92 @@
+"""The functions in float64, each with the bound on the float32 error that the C++ header states."""
+
+import numpy as np
+
+U = 2.0**-24  # unit roundoff of float32
+BLOCK = 512
+
+
+def _blocks(length):
+    return np.ceil(length / BLOCK)
+
+
+def gemm(a, b, c=None, alpha=1.0, beta=0.0):
+    """alpha * a @ b + beta * c for matrices or batches of them; (result, bound). See gemm.hpp."""
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    k = a.shape[-1]
+    exact = alpha * (a @ b)
+    magnitude = abs(alpha) * (abs(a) @ abs(b))
+    if beta:
+        exact = exact + beta * np.asarray(c, np.float64)
+        magnitude = magnitude + abs(beta) * abs(np.asarray(c, np.float64))
+    roundings = min(k, BLOCK) + _blocks(k) + 1
+    return exact, roundings * U / (1 - roundings * U) * magnitude
+
+
+def softmax(x, axis=-1, scale=1.0, log=False):
+    """(result, bound). See softmax.hpp."""
+    s = np.asarray(x, np.float64) * np.float64(np.float32(scale))
+    shifted = s - s.max(axis=axis, keepdims=True)
+    total = np.exp(shifted).sum(axis=axis, keepdims=True)
+    n = s.shape[axis]
+    steps = np.ceil(n / 16) + 2 * np.log(n + 1)
+    if log:
+        y = shifted - np.log(total)
+        return y, (2 * abs(shifted) + abs(y) + steps + 8) * U
+    y = np.exp(shifted) / total
+    return y, (2 * abs(shifted) + steps + 9) * U * y + 2.0**-126
+
+
+def attention(query, key, value, mask=None, *, is_causal=False, causal_offset=0, scale=None):
+    """(out, bound, lse, bound of lse) on arrays that broadcast, key and value with all heads. See attention.hpp."""
+    q, k, v = (np.asarray(x, np.float64) for x in (query, key, value))
+    dim, keys = q.shape[-1], k.shape[-2]
+    scale = np.float64(np.float32(1 / np.sqrt(np.float32(dim)) if scale is None else scale))
+    scores = scale * (q @ np.swapaxes(k, -1, -2))
+    sums = abs(scale) * (abs(q) @ np.swapaxes(abs(k), -1, -2))
+    seen = np.ones(scores.shape, bool)
+    biased = mask is not None and mask.dtype != bool
+    if biased:
+        seen &= np.broadcast_to(mask != -np.inf, scores.shape)
+        scores = scores + np.where(mask == -np.inf, 0, np.asarray(mask, np.float64))
+    elif mask is not None:
+        seen &= np.broadcast_to(mask, scores.shape)
+    if is_causal:
+        seen &= np.arange(keys) <= np.arange(q.shape[-2])[:, None] + causal_offset
+
+    scores = np.where(seen, scores, -np.inf)
+    largest_sum = np.where(seen, sums, 0).max(axis=-1, initial=0)  # S of the header
+    largest_score = np.where(seen, abs(scores), 0).max(axis=-1, initial=0)  # M
+    top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - np.where(np.isfinite(top), top, 0))
+    total = weights.sum(axis=-1, keepdims=True)
+    p = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+    with np.errstate(divide="ignore"):
+        lse = np.where(np.isfinite(top), top, -np.inf)[..., 0] + np.where(total > 0, np.log(total), 0)[..., 0]
+
+    n, blocks = min(keys, BLOCK), _blocks(keys)
+    relative = 2 * (dim + 3) * largest_sum + (6 if biased else 4) * largest_score
+    relative = (relative + n + np.ceil(n / 16) + 8 * blocks + 12) * U
+    finite_lse = np.where(np.isfinite(lse), abs(lse), 0)
+    of_lse = (dim + 3) * largest_sum + (3 if biased else 2) * largest_score + finite_lse + np.ceil(n / 16)
+    of_lse = (of_lse + 4 * blocks + 2 * np.log(keys + 1) + 8) * U
+    return p @ v, relative[..., None] * (p @ abs(v)) + 2.0**-126, lse, of_lse
+
+
+def check(actual, exact, bound):
+    """Every element within its bound, and the bound small beside the data; gives the largest error / bound."""
+    actual = np.asarray(actual)
+    assert actual.dtype == np.float32
+    assert actual.shape == exact.shape
+    if actual.size == 0:
+        return 0.0
+    same = actual == exact  # infinities too
+    with np.errstate(invalid="ignore"):
+        error = np.where(same, 0, abs(actual - exact))
+    worst = np.unravel_index(np.argmax(error - bound), error.shape)
+    assert (error <= bound).all(), (
+        f"at {worst}: {actual[worst]} for {exact[worst]}, bound {np.broadcast_to(bound, error.shape)[worst]}"
+    )
+    finite = abs(exact[np.isfinite(exact)])
+    assert finite.size < 16 or np.max(bound) < 1e-2 * max(finite.max(), 2.0**-100), "the bound says nothing"
+    return float(np.max(np.divide(error, bound, out=np.zeros_like(error), where=bound > 0)))

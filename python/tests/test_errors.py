@@ -1,0 +1,143 @@
+"""Illegal calls: the right exception, a message that names function and argument, and nothing written."""
+
+import re
+
+import headlane
+import numpy as np
+import pytest
+
+SDPA = headlane.scaled_dot_product_attention
+X = np.random.default_rng(0).standard_normal((4, 8), np.float32)
+X4 = np.ones((2, 6, 4, 8), np.float32)
+READ_ONLY = np.broadcast_to(np.float32(0), (4, 8))
+ODD_STRIDE = np.zeros((4, 9), np.uint8)[:, :8].view(np.float32)
+MISALIGNED = np.zeros(4 * 8 * 4 + 1, np.uint8)[1:].view(np.float32).reshape(4, 8)
+
+
+def out(*shape):
+    return np.full(shape or (4, 8), np.nan, np.float32)
+
+
+# name: (call with out, exception, what the message must have)
+CASES = {
+    "list": (lambda o: SDPA([1.0], X, X, out=o), TypeError, "query has type list"),
+    "None": (lambda o: SDPA(X, None, X, out=o), TypeError, "key has type NoneType"),
+    "float64": (
+        lambda o: SDPA(X, X.astype(np.float64), X, out=o),
+        TypeError,
+        r"key .*float64.*key\.astype\(np\.float32\)",
+    ),
+    "float16": (
+        lambda o: headlane.softmax(X.astype(np.float16), out=o),
+        TypeError,
+        r"x .*float16.*x\.astype",
+    ),
+    "int32": (lambda o: headlane.gemm(X.astype(np.int32), X.T), TypeError, r"a .*int32.*a\.astype"),
+    "complex64": (lambda o: headlane.matmul(X, X.T.astype(np.complex64)), TypeError, "b .*complex64"),
+    "structured": (lambda o: headlane.softmax(np.zeros(3, "f4,i4")), TypeError, "x has type ndarray"),
+    "objects": (lambda o: headlane.softmax(np.array([None])), TypeError, "x has type ndarray, dtype object"),
+    "bytes swapped": (lambda o: headlane.softmax(X.astype(">f4"), out=o), TypeError, r"x .*>f4.*astype"),
+    "int mask": (lambda o: SDPA(X, X, X, np.ones((4, 4), np.int64), out=o), TypeError, "attn_mask .*int64"),
+    "out float64": (lambda o: headlane.softmax(X, out=np.zeros((4, 8))), TypeError, "out .*float64"),
+    "odd stride": (lambda o: headlane.softmax(ODD_STRIDE), TypeError, "x has a stride of 9 bytes"),
+    "misaligned": (lambda o: headlane.softmax(MISALIGNED, out=o), ValueError, "x is misaligned"),
+    "read-only out": (lambda o: headlane.softmax(X, out=READ_ONLY), ValueError, "out is read-only"),
+    "out shape": (
+        lambda o: headlane.softmax(X, out=out(4, 7)),
+        ValueError,
+        r"out has shape \[4, 7\], the result \[4, 8\]",
+    ),
+    "out rank": (
+        lambda o: SDPA(X, X, X, out=out(1, 4, 8)),
+        ValueError,
+        r"out has shape \[1, 4, 8\], the result \[4, 8\]",
+    ),
+    "out overlaps": (lambda o: SDPA(X4, X4, X4, out=X4), ValueError, "out .*overlaps q"),
+    "out overlaps itself": (
+        lambda o: headlane.softmax(X, out=np.lib.stride_tricks.as_strided(out(8), (4, 8), (0, 4))),
+        ValueError,
+        "overlaps itself",
+    ),
+    "9 axes": (
+        lambda o: headlane.softmax(np.zeros((1,) * 9, np.float32)),
+        ValueError,
+        "x has 9 axes, at most 8",
+    ),
+    "vector": (lambda o: SDPA(X[0], X, X), ValueError, r"query has shape \[8\]"),
+    "head_dim": (lambda o: SDPA(X, X[:, :7], X, out=o), ValueError, "q has 8 .*head_dim.*k has 7"),
+    "too wide": (lambda o: SDPA(*(np.ones((2, 300), np.float32),) * 3), ValueError, "head_dim 300"),
+    "keys, values": (lambda o: SDPA(X, X, X[:3], out=o), ValueError, "k has 4 keys, v has 3 values"),
+    "batches": (
+        lambda o: SDPA(np.ones((3, 1, 4, 8), np.float32), X4, X4),
+        ValueError,
+        "axis 0 of key .*has 2 .*have 3",
+    ),
+    "heads": (lambda o: SDPA(X4, X4[:, :3], X4[:, :3]), ValueError, "query has 6 heads, key 3, .*enable_gqa"),
+    "groups": (
+        lambda o: SDPA(X4, X4[:, :4], X4[:, :4], enable_gqa=True),
+        ValueError,
+        "query has 6 heads, key 4",
+    ),
+    "kv heads": (lambda o: SDPA(X4, X4[:, :3], X4[:, :2], enable_gqa=True), ValueError, "key 3, value 2"),
+    "mask shape": (
+        lambda o: SDPA(X, X, X, np.ones((3, 4), bool), out=o),
+        ValueError,
+        r"attn_mask of shape \[3, 4\]",
+    ),
+    "mask rank": (
+        lambda o: SDPA(X, X, X, np.ones((1, 4, 4), bool), out=o),
+        ValueError,
+        "attn_mask .*does not broadcast",
+    ),
+    "dropout": (lambda o: SDPA(X, X, X, dropout_p=0.1, out=o), ValueError, "dropout_p is 0.1"),
+    "is_causal": (lambda o: SDPA(X, X, X, is_causal="yes", out=o), TypeError, "is_causal"),
+    "axis": (lambda o: headlane.softmax(X, 2, out=o), ValueError, r"axis is 2, x has shape \[4, 8\]"),
+    "no axis": (lambda o: headlane.log_softmax(np.float32(1)), (TypeError, ValueError), "x has"),
+    "log": (lambda o: headlane.log_softmax(X, -3, out=o), ValueError, "axis is -3"),
+    "gemm vector": (lambda o: headlane.gemm(X, X[0]), ValueError, r"b has shape \[8\]"),
+    "gemm sizes": (lambda o: headlane.gemm(X, X, out(4, 8)), ValueError, "a has 8 columns, b has 4 rows"),
+    "beta": (lambda o: headlane.gemm(X, X.T, beta=0.5), ValueError, "beta is 0.5.* needs out"),
+    "matmul sizes": (lambda o: headlane.matmul(X, X), ValueError, "8 columns, b .* 4 rows"),
+    "matmul batches": (
+        lambda o: headlane.matmul(X4, X4[:, :5].swapaxes(2, 3)),
+        ValueError,
+        "axis 1 of b .*have 6",
+    ),
+    "matmul scalar": (lambda o: headlane.matmul(X, np.array(1, np.float32)), ValueError, "b has no axis"),
+    "no threads": (lambda o: headlane.softmax(X, num_threads=0, out=o), ValueError, "num_threads is 0"),
+    "minus threads": (lambda o: SDPA(X, X, X, num_threads=-2, out=o), ValueError, "num_threads is -2"),
+    "set_num_threads": (lambda o: headlane.set_num_threads(-1), ValueError, "threads is -1"),
+    "set_isa": (lambda o: headlane.set_isa("mmx"), ValueError, "mmx.*portable"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_illegal_call(name):
+    call, exception, message = CASES[name]
+    target, source = out(), X4.copy()
+    with pytest.raises(exception) as caught:
+        call(target)
+    text = str(caught.value)
+    assert re.search(message, text), text
+    assert re.search(r"scaled_dot_product_attention|softmax|gemm|matmul|set_isa|set_num_threads|isa", text), (
+        text
+    )
+    assert np.isnan(target).all(), "out was written"
+    np.testing.assert_array_equal(X4, source)
+
+
+def test_the_message_names_the_function_that_was_called():
+    with pytest.raises(ValueError, match=r"^log_softmax: softmax: x is misaligned"):
+        headlane.log_softmax(MISALIGNED)
+
+
+def test_a_failed_call_keeps_nothing():
+    import sys
+
+    target = out(4, 7)
+    before = sys.getrefcount(target), sys.getrefcount(X)
+    for _ in range(10):
+        with pytest.raises(ValueError, match="out has shape"):
+            headlane.softmax(X, out=target)
+    assert (sys.getrefcount(target), sys.getrefcount(X)) == before
+    target.resize((2, 2))  # NumPy refuses while a buffer is held

@@ -1,0 +1,66 @@
+"""ONNX's own backend tests for the operators that headlane has or is to have. What is skipped has its reason here."""
+
+import re
+import warnings
+
+import pytest
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # the suite computes its own cases, overflows included
+    from onnx import TensorProto, helper
+    from onnx.backend.test.case.node import collect_testcases
+    from onnx.backend.test.runner import Runner
+    from onnx_backend import OPERATORS, HeadlaneBackend
+
+    LATER = {"Erf", "Exp", "Gelu", "Relu", "Sigmoid", "Tanh"}
+    CASES = {
+        case.name: case
+        for case in collect_testcases(None)
+        if len(case.model.graph.node) == 1 and case.model.graph.node[0].op_type in LATER | set(OPERATORS)
+    }
+
+# The suite has each case again with the operator expanded into primitive ones: those do not test an operator of ours.
+EXPECTED = {"passed": 75, "skipped": 62}
+COUNTS = dict.fromkeys(EXPECTED, 0)
+
+
+def reason_to_skip(case):
+    """None for a case that must pass."""
+    (node,) = case.model.graph.node
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    types = {value.type.tensor_type.elem_type for value in case.model.graph.input}
+    reasons = {
+        "headlane has no activations yet": node.op_type in LATER,
+        "headlane computes in float32 only": bool(types & {TensorProto.FLOAT16, TensorProto.BFLOAT16}),
+        "headlane has no softcap yet": bool(attributes.get("softcap")),
+        "headlane never stores the scores: no qk_matmul_output": len(node.output) > 3,
+        "headlane has no key lengths per batch element yet": len(node.input) > 6,
+        "headlane has no window yet": any(
+            attributes.get(f"{side}_window_size", -1) >= 0 for side in ("left", "right")
+        ),
+    }
+    return next((reason for reason, applies in reasons.items() if applies), None)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(name):
+    case = CASES[name]
+    reason = reason_to_skip(case)
+    if reason:
+        COUNTS["skipped"] += 1
+        pytest.skip(reason)
+    prepared = HeadlaneBackend.prepare(case.model)
+    for inputs, outputs in case.data_sets:
+        Runner.assert_similar_outputs(outputs, prepared.run(inputs), case.rtol, case.atol)
+    COUNTS["passed"] += 1
+
+
+def test_counts(report):
+    """A case that is new, or passes or is skipped unexpectedly, shows here."""
+    if sum(COUNTS.values()) < len(CASES):
+        pytest.skip("only some cases were run")
+    attention = sum(bool(re.match("test_attention", name)) for name in CASES)
+    report(
+        f"ONNX backend tests: {COUNTS['passed']} passed, {COUNTS['skipped']} skipped (Attention: {attention} cases)"
+    )
+    assert COUNTS == EXPECTED

@@ -1,0 +1,91 @@
+"""Threads, instruction sets, the GIL, the version."""
+
+import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import headlane
+import numpy as np
+import pytest
+
+RNG = np.random.default_rng(0)
+Q, K, V = (RNG.standard_normal((2, 4, 200, 32), np.float32) for _ in range(3))
+A, B = RNG.standard_normal((150, 700), np.float32), RNG.standard_normal((700, 130), np.float32)
+MASK = RNG.random((200, 200)) < 0.5
+
+CALLS = {
+    "attention": lambda **o: headlane.scaled_dot_product_attention(Q, K, V, MASK, is_causal=True, **o),
+    "softmax": lambda **o: headlane.softmax(Q, **o),
+    "log_softmax": lambda **o: headlane.log_softmax(Q, 1, **o),
+    "gemm": lambda **o: headlane.gemm(A, B, **o),
+    "matmul": lambda **o: headlane.matmul(Q, K.swapaxes(2, 3), **o),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_threads_and_isa_change_no_bit(name, restore):
+    expected = CALLS[name](num_threads=1).tobytes()
+    for threads in (2, 3, 7, None):
+        assert CALLS[name](num_threads=threads).tobytes() == expected
+    for isa in headlane.available_isas():
+        headlane.set_isa(isa)
+        assert headlane.isa() == isa
+        assert CALLS[name]().tobytes() == expected
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_python_threads_compute_at_once(name):
+    expected = CALLS[name]().tobytes()
+    start = threading.Barrier(4)
+
+    def work(_):
+        start.wait()
+        return [CALLS[name]().tobytes() for _ in range(5)]
+
+    with ThreadPoolExecutor(4) as pool:
+        for results in pool.map(work, range(4)):
+            assert results == [expected] * 5
+
+
+def test_the_gil_is_released():
+    """Another thread counts while one call runs; if that call held the GIL, it could not."""
+    x = np.ones((1, 3000, 64), np.float32)
+    headlane.scaled_dot_product_attention(x, x, x, num_threads=1)
+    running, counts = threading.Event(), []
+
+    def count():
+        running.set()
+        while running.is_set():
+            counts.append(time.perf_counter())
+            time.sleep(0)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    running.wait()
+    begin = time.perf_counter()
+    headlane.scaled_dot_product_attention(x, x, x, num_threads=1)
+    end = time.perf_counter()
+    running.clear()
+    thread.join()
+    within = sum(begin + 0.1 * (end - begin) < t < end - 0.1 * (end - begin) for t in counts)
+    assert within >= 10
+
+
+def test_number_of_threads(restore):
+    headlane.set_num_threads(3)
+    assert headlane.num_threads() == 3
+    headlane.set_num_threads(0)
+    assert headlane.num_threads() >= 1
+
+
+def test_isas():
+    isas = headlane.available_isas()
+    assert isas[-1] == "portable"
+    assert headlane.isa() in isas
+
+
+def test_version():
+    cmake = Path(__file__).parents[2] / "CMakeLists.txt"
+    assert headlane.__version__ == re.search(r"headlane VERSION ([0-9.]+)", cmake.read_text())[1]

@@ -1,0 +1,172 @@
+"""PyTorch tensors: layouts, gradients, out, torch.compile; and PyTorch as a second opinion on accuracy."""
+
+import gc
+import sys
+import weakref
+
+import headlane
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import headlane.torch_ops  # noqa: E402
+
+SDPA = headlane.scaled_dot_product_attention
+REFERENCE = torch.nn.functional.scaled_dot_product_attention
+
+LAYOUTS = {
+    "dense": lambda x: x,
+    "transposed": lambda x: x.transpose(-1, -2).contiguous().transpose(-1, -2),
+    "step": lambda x: x.repeat_interleave(2, -1)[..., ::2],
+    "offset": lambda x: torch.cat((torch.zeros(1), x.flatten()))[1:].view(x.shape),
+    "expanded": lambda x: x[:1].expand_as(x),
+    "channels last": lambda x: x.contiguous(memory_format=torch.channels_last),
+    "parameter": torch.nn.Parameter,
+    "read from NumPy": lambda x: torch.from_numpy(x.numpy()),
+}
+
+
+def normal(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@torch.no_grad()
+def test_layouts(layout):
+    q, k, v = (LAYOUTS[layout](normal(2, 3, 7, 8, seed=seed)) for seed in range(3))
+    result, lse = SDPA(q, k, v, return_lse=True)
+    assert type(result) is type(lse) is torch.Tensor
+    expected = SDPA(q.detach().numpy(), k.detach().numpy(), v.detach().numpy(), return_lse=True)
+    for ours, theirs in zip((result, lse), expected):
+        np.testing.assert_array_equal(ours.numpy(), theirs)
+    np.testing.assert_array_equal(headlane.softmax(q, 1).numpy(), headlane.softmax(q.detach().numpy(), 1))
+    np.testing.assert_array_equal(
+        headlane.matmul(q, k.mT).numpy(), headlane.matmul(q.detach().numpy(), k.mT.detach().numpy())
+    )
+
+
+def test_out_is_written_in_place():
+    x = normal(2, 4, 8)
+    whole = torch.full((2, 8, 4), torch.nan)
+    out = whole.transpose(1, 2)
+    address = out.data_ptr()
+    assert SDPA(x, x, x, out=out) is out
+    assert out.data_ptr() == address
+    torch.testing.assert_close(whole.transpose(1, 2), SDPA(x, x, x), rtol=0, atol=0)
+    assert headlane.softmax(x, out=x) is x
+
+
+def test_a_write_counts_as_a_new_version():
+    """A backward pass that needs the old values fails, as after any write in place."""
+    weight, x, out = normal(4).requires_grad_(), normal(4), normal(4)
+    product = weight * out
+    headlane.softmax(x, out=out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.sum().backward()
+
+
+def test_gradients_are_refused():
+    x = normal(4, 8).requires_grad_()
+    for call in (lambda: SDPA(x, x, x), lambda: headlane.softmax(x), lambda: headlane.matmul(x, x.T)):
+        with pytest.raises(RuntimeError, match=r"requires a gradient.*torch\.no_grad\(\)"):
+            call()
+    with torch.no_grad():
+        assert not SDPA(x, x, x).requires_grad
+    with torch.inference_mode():
+        SDPA(x, x, x)
+    SDPA(x.detach(), x.detach(), x.detach())
+    result = torch.ops.headlane.scaled_dot_product_attention(x, x, x)
+    with pytest.raises(RuntimeError, match="no autograd formula"):
+        result.sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda x: x.double(), r"query .*torch\.float64.*query\.float\(\)"),
+        (lambda x: x.half(), r"torch\.float16.*query\.float\(\)"),
+        (lambda x: x.bfloat16(), r"torch\.bfloat16.*query\.float\(\)"),
+        (lambda x: x.long(), r"torch\.int64"),
+        (lambda x: torch.complex(x, x).conj().imag, r"query is a negative view.*query\.resolve_neg\(\)"),
+        (lambda x: x.to("meta"), "query has type .*meta"),
+        (lambda x: x.to_sparse(), r"query has type torch\.Tensor.*storage"),
+    ],
+)
+def test_wrong_tensors(make, message):
+    x = normal(4, 8)
+    with pytest.raises(TypeError, match=message):
+        SDPA(make(x), x, x)
+
+
+def test_references():
+    x, mask = normal(2, 4, 8), torch.ones(4, 4, dtype=torch.bool)
+    before = sys.getrefcount(x), sys.getrefcount(mask)
+    for _ in range(50):
+        SDPA(x, x, x, mask)
+    assert (sys.getrefcount(x), sys.getrefcount(mask)) == before
+    storage = weakref.ref(x.untyped_storage())
+    result = weakref.ref(SDPA(x, x, x))
+    del x
+    gc.collect()
+    assert result() is None
+    assert storage() is None
+
+
+@pytest.mark.parametrize("enable_gqa", [False, True])
+def test_compiled(enable_gqa):
+    """The operator stays in the graph: fullgraph fails where it would break."""
+    q, k, v = (
+        normal(2, 4, 5, 8),
+        normal(2, 2 if enable_gqa else 4, 6, 8),
+        normal(2, 2 if enable_gqa else 1, 6, 3),
+    )
+    mask = normal(5, 6) > 0
+    arguments = (q, k, v, mask, False, 0.5, enable_gqa)
+    function = torch.ops.headlane.scaled_dot_product_attention
+    compiled = torch.compile(lambda *a: function(*a) * 2, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(*arguments), function(*arguments) * 2, rtol=0, atol=0)
+    torch.library.opcheck(function, arguments, test_utils=("test_schema", "test_faketensor"))
+
+
+# A row is off by what its few largest weights are off by. Norms over fewer rows than these would compare luck: of 800 random
+# cases with as few as two, the largest ratio is 2.5.
+ROWS = 128
+
+
+@settings(max_examples=150)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    heads=st.integers(1, 4),
+    rows=st.integers(1, 70),
+    keys=st.sampled_from([1, 3, 17, 64, 200, 600]),
+    dim=st.sampled_from([8, 32, 64, 100]),
+    kind=st.sampled_from(["none", "bool", "float", "causal"]),
+)
+def _accuracy(ratios, seed, heads, rows, keys, dim, kind):
+    batch = max(2, -(-ROWS // (heads * rows)))
+    q, k, v = (normal(batch, heads, n, dim, seed=seed + i) for i, n in enumerate((rows, keys, keys)))
+    mask = normal(rows, keys, seed=seed + 3) if kind in ("bool", "float") else None
+    if kind == "bool":
+        mask = mask > 0  # a row that sees nothing is 0, in PyTorch too
+    wide = mask.double() if kind == "float" else mask
+    exact = REFERENCE(q.double(), k.double(), v.double(), wide, is_causal=kind == "causal")
+    ours, theirs = (
+        torch.linalg.vector_norm(f(q, k, v, mask, is_causal=kind == "causal").double() - exact).item()
+        for f in (SDPA, REFERENCE)
+    )
+    # The floor: half of what a correctly rounded result may be off by. Where one key is seen both are exact.
+    floor = 0.25 * torch.finfo(torch.float32).eps * torch.linalg.vector_norm(exact).item()
+    floor = max(floor, sys.float_info.min)  # a mask that hides everything
+    assert ours <= 2 * max(theirs, floor)
+    ratios.append(max(ours, floor) / max(theirs, floor))
+
+
+def test_at_most_twice_the_error_of_pytorch(report):
+    ratios = []
+    _accuracy(ratios)
+    mean = np.exp(np.mean(np.log(ratios)))
+    report(
+        f"attention's error / PyTorch's: {mean:.3f} in the geometric mean, {max(ratios):.2f} at most, {len(ratios)} cases"
+    )
