@@ -50,26 +50,9 @@ Range range_of(const Operand& operand) {
           data + static_cast<std::uintptr_t>(span.high + 1) * operand.element_size};
 }
 
-/// The axes of more than one element, by rising step.
-struct Axes {
-  std::array<int, static_cast<std::size_t>(max_rank)> axis{};
-  std::size_t count = 0;
-};
-
 Index step(const Operand& operand, int axis) {
   const Index stride = operand.strides[axis];
   return stride < 0 ? -stride : stride;
-}
-
-Axes axes_by_step(const Operand& operand) {
-  Axes axes;
-  for (int axis = 0; axis < operand.rank; ++axis) {
-    if (operand.shape[axis] <= 1) continue;
-    std::size_t at = axes.count++;
-    for (; at > 0 && step(operand, axes.axis[at - 1]) > step(operand, axis); --at) axes.axis[at] = axes.axis[at - 1];
-    axes.axis[at] = axis;
-  }
-  return axes;
 }
 
 /// An operand as runs of neighbouring elements that start at multiples of a pitch.
@@ -102,6 +85,17 @@ bool interleave(const Operand& a, const Operand& b) {
 }
 
 }  // namespace
+
+Axes axes_by_step(const Operand& operand) {
+  Axes axes;
+  for (int axis = 0; axis < operand.rank; ++axis) {
+    if (operand.shape[axis] <= 1) continue;
+    std::size_t at = axes.count++;
+    for (; at > 0 && step(operand, axes.axis[at - 1]) > step(operand, axis); --at) axes.axis[at] = axes.axis[at - 1];
+    axes.axis[at] = axis;
+  }
+  return axes;
+}
 
 void append(std::string& message, std::string_view text) { message += text; }
 
@@ -153,6 +147,20 @@ void check_no_overlap(const Operand& output, const Operand& input) {
 void check_same(const Operand& first, int a, const char* what_a, const Operand& second, int b, const char* what_b) {
   require(first.shape[a] == second.shape[b], first.function, ": ", first.name, " has ", first.shape[a], " ", what_a,
           ", ", second.name, " has ", second.shape[b], " ", what_b);
+}
+
+void check_elementwise(const Operand& x, const Operand& y) {
+  require(x.rank >= 1 && x.rank == y.rank, x.function, ": ", x.name, " has rank ", x.rank, ", ", y.name, " has rank ",
+          y.rank);
+  check_operand(x);
+  check_output(y);
+  bool same = x.data == y.data;
+  for (int axis = 0; axis < x.rank; ++axis) {
+    require(x.shape[axis] == y.shape[axis], x.function, ": ", x.name, " has ", x.shape[axis], " elements along axis ",
+            axis, ", ", y.name, " has ", y.shape[axis]);
+    same = same && (x.strides[axis] == y.strides[axis] || x.shape[axis] <= 1);
+  }
+  if (!same) check_no_overlap(y, x);
 }
 
 void check_threads(const char* function, int threads) {

@@ -4,6 +4,7 @@
 
 #include <headlane/view.hpp>
 
+#include <array>
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -32,6 +33,13 @@ Operand operand(const char* function, const char* name, const AnyView<T>& view) 
   return {function, name, view.data, view.rank, view.shape.data(), view.strides.data(), sizeof(T)};
 }
 
+/// The axes of more than one element, by rising step (the magnitude of the stride).
+struct Axes {
+  std::array<int, static_cast<std::size_t>(max_rank)> axis{};
+  std::size_t count = 0;
+};
+Axes axes_by_step(const Operand& operand);
+
 /// Appends a part of a message: text, a number, or the shape of an operand.
 void append(std::string& message, std::string_view text);
 void append(std::string& message, Index number);
@@ -57,6 +65,9 @@ void check_no_overlap(const Operand& output, const Operand& input);
 
 /// Axis `a` of one operand is as long as axis `b` of the other: "gemm: a has 3 columns, b has 4 rows" if not.
 void check_same(const Operand& first, int a, const char* what_a, const Operand& second, int b, const char* what_b);
+
+/// Input x and output y have the same shape, of at least one axis, and are the same elements or do not overlap.
+void check_elementwise(const Operand& x, const Operand& y);
 
 /// The option num_threads is not negative.
 void check_threads(const char* function, int threads);

@@ -25,14 +25,6 @@ T* row_start(const AnyView<T>& view, Index row) {
   return view.data + offset;
 }
 
-/// y is x, in place.
-bool same_elements(const AnyView<const float>& x, const AnyView<float>& y) {
-  bool same = x.data == y.data;
-  for (std::size_t axis = 0; axis < static_cast<std::size_t>(x.rank); ++axis)
-    same = same && (x.strides[axis] == y.strides[axis] || x.shape[axis] <= 1);
-  return same;
-}
-
 /// Rows first … end-1, as many at a time as lie one step apart.
 void softmax_rows(const kernels::KernelTable& kernel, const AnyView<const float>& x, const AnyView<float>& y,
                   Index first, Index end, const SoftmaxOptions& options) {
@@ -61,13 +53,7 @@ void softmax_rows(const kernels::KernelTable& kernel, const AnyView<const float>
 
 void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& options) {
   const Operand of_x = operand("softmax", "x", x), of_y = operand("softmax", "y", y);
-  require(x.rank >= 1 && x.rank == y.rank, "softmax: x has rank ", x.rank, ", y has rank ", y.rank);
-  check_operand(of_x);
-  check_output(of_y);
-  for (std::size_t axis = 0; axis < static_cast<std::size_t>(x.rank); ++axis)
-    require(x.shape[axis] == y.shape[axis], "softmax: x has ", x.shape[axis], " elements along axis ",
-            static_cast<Index>(axis), ", y has ", y.shape[axis]);
-  if (!same_elements(x, y)) check_no_overlap(of_y, of_x);
+  check_elementwise(of_x, of_y);
   check_threads("softmax", options.num_threads);
   const kernels::KernelTable& kernel = active();
 

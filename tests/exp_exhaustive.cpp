@@ -1,5 +1,6 @@
 // All 2^32 floats through exp and log of each instruction set: largest error in ULP and where, and a hash of all results,
 // which must be the same everywhere. Minutes: not part of ctest. Usage: exp_exhaustive [isa ...]
+#include "activation_case.hpp"
 #include "data.hpp"
 #include "dispatch.hpp"
 #include "hash.hpp"
@@ -29,17 +30,16 @@ struct Result {
 };
 
 // Measures one slice; the ISA in use is the same for all threads.
-template <class Kernel, class Exact>
-Result measure_slice(Kernel kernel, Exact exact, std::uint64_t first, std::vector<float>& x, std::vector<float>& y) {
+template <class Kernel, class Error>
+Result measure_slice(Kernel kernel, Error error_of, std::uint64_t first, std::vector<float>& x, std::vector<float>& y) {
   Result result;
   for (std::uint64_t i = 0; i < slice; ++i) x[i] = std::bit_cast<float>(static_cast<std::uint32_t>(first + i));
   kernel(x.data(), y.data(), static_cast<Index>(slice));
   Hash hash;
   for (std::uint64_t i = 0; i < slice; ++i) {
     hash.add(y[i]);
-    const double value = exact(double{x[i]});
-    const double error = ulp_error(y[i], value);
-    result.wrongly_rounded += bits_of(y[i]) == bits_of(static_cast<float>(value)) ? 0 : 1;
+    const double error = error_of(x[i], y[i]);
+    result.wrongly_rounded += error <= 0.5 ? 0 : 1;
     if (error > result.worst) {
       result.worst = error;
       result.at = x[i];
@@ -49,8 +49,8 @@ Result measure_slice(Kernel kernel, Exact exact, std::uint64_t first, std::vecto
   return result;
 }
 
-template <class Kernel, class Exact>
-void measure(const char* name, Kernel kernel, Exact exact) {
+template <class Kernel, class Error>
+void measure(const char* name, Kernel kernel, Error error_of) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<Result> results(slices);
   std::atomic<std::size_t> next{0};
@@ -58,7 +58,7 @@ void measure(const char* name, Kernel kernel, Exact exact) {
   const auto work = [&] {
     std::vector<float> x(slice), y(slice);
     for (std::size_t i = next++; i < slices; i = next++) {
-      results[i] = measure_slice(kernel, exact, i * slice, x, y);
+      results[i] = measure_slice(kernel, error_of, i * slice, x, y);
       if (++done % 64 == 0) std::fprintf(stderr, "\r%s %zu %%", name, 100 * done / slices);
     }
   };
@@ -93,8 +93,19 @@ int main(int argc, char** argv) try {
   }
   for (const std::string& name : names) {
     headlane::set_isa(name);
-    headlane::test::measure("exp", headlane::active().exp, [](double x) { return std::exp(x); });
-    headlane::test::measure("log", headlane::active().log, [](double x) { return std::log(x); });
+    using namespace headlane::test;
+    measure("exp", headlane::active().exp, [](float x, float y) { return ulp_error(y, std::exp(double{x})); });
+    measure("log", headlane::active().log, [](float x, float y) { return ulp_error(y, std::log(double{x})); });
+    for (const ActivationCase& one : activation_cases) {
+      const auto kernel = [&](const float* x, float* y, headlane::Index n) {
+        headlane::active().activate(one.activation, x, y, n);
+      };
+      measure(one.name, kernel, [&](float x, float y) { return activation_error(one, x, y); });
+      measure((std::string(one.name) + ", of its limit").c_str(), kernel, [&](float x, float y) {
+        const double limit = one.limit(double{x}), error = activation_error(one, x, y);
+        return error == 0 ? 0 : error / limit;
+      });
+    }
   }
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -62,6 +62,36 @@ TEST_CASE("softmax: illegal calls") {
                 [&] { return all_sentinels(y.view) && y.surroundings_untouched() && all_sentinels(shared.view); });
 }
 
+TEST_CASE("activate: illegal calls") {
+  Random random(2);
+  const Tensor<3> x = random_tensor<3>({3, 4, 5}, random), y({3, 4, 5});
+  const View<const float, 3> vx = x.view;
+  std::vector<Illegal> calls;
+  add(calls, "activate", "x", wrong_views(vx), [&](auto view) { activate(view, y.view, Activation::gelu); });
+  add(calls, "activate", "y", wrong_outputs(y.view), [=](auto view) { activate(vx, view, Activation::relu); });
+  calls.push_back({"activate, ranks",
+                   [&] { activate(vx, y.view.select(0, 0), Activation::relu); },
+                   {"activate", "x", "y", "3", "2"}});
+  for (const int wrong : {0, 8, 255}) {
+    calls.push_back({"activate, activation",
+                     [&, wrong] { activate(vx, y.view, static_cast<Activation>(wrong)); },
+                     {"activate", "activation", std::to_string(wrong)}});
+  }
+  calls.push_back({"activate, num_threads",
+                   [&] { activate(vx, y.view, Activation::silu, {.num_threads = -2}); },
+                   {"activate", "num_threads", "-2"}});
+  const Tensor<1> shared({100});
+  float* p = shared.view.data;
+  for (const Index shift : {1, -1, 4, 59}) {
+    const View<const float, 3> from(p + 1 + shift, {3, 4, 5});
+    calls.push_back({"activate, y over x",
+                     [=] { activate(from, View<float, 3>(p + 1, {3, 4, 5}), Activation::tanh); },
+                     {"activate", "x", "y", "overlap"}});
+  }
+  check_illegal(calls,
+                [&] { return all_sentinels(y.view) && y.surroundings_untouched() && all_sentinels(shared.view); });
+}
+
 TEST_CASE("attention: illegal calls") {
   const AttentionTensors t({2, 4, 2, 5, 7, 8, 6}, 3);
   const View<const float, 4> q = t.q.view, k = t.k.view, v = t.v.view;

@@ -134,6 +134,25 @@ TEST_CASE("softmax between guard pages") {
   counts.finish("softmax");
 }
 
+TEST_CASE("activate between guard pages") {
+  Counts counts;
+  Guarded<2> guarded_x, guarded_y;
+  everywhere([&](Index length, Index gap, Place where) {
+    Random random(static_cast<std::uint64_t>(length));
+    const auto activation = static_cast<Activation>(1 + (length + gap) % 7);
+    const Tensor<2> x = random_tensor<2>({3, length}, random), y({3, length});
+    for (const bool vary : {false, true}) {
+      guarded_x.place(x.view, vary ? layout_of(length, gap, 1) : Layout{}, gap, where);
+      guarded_y.place(x.view, vary ? layout_of(length, gap, 2) : Layout{}, gap, where);
+      activate(x.view, y.view, activation);
+      activate(guarded_x.view, guarded_y.view, activation);
+      counts.add(different_bits(guarded_y.view, y.view) == 0, guarded_y.buffer.surroundings_untouched(),
+                 text_of_case("activate", length, gap, where));
+    }
+  });
+  counts.finish("activate");
+}
+
 struct GuardedAttention {
   Guarded<4> q, k, v, out;
   Guarded<3> lse;

@@ -41,10 +41,16 @@ struct Work {
     t.run(with_bias(with_mask({}, stretched<const bool>(mask.view, {2, 4, 70, 600})),
                     stretched<const float>(bias.view, {2, 4, 70, 600})));
   }
+  void run_activate() const {
+    activate(x.view, y.view, Activation::gelu);
+    activate(x.view.transposed(), y.view.transposed(), Activation::tanh);
+    activate(b.view.transposed().slice(1, 0, 300), y.view.slice(0, 0, 130), Activation::silu);
+  }
   void run_multi_head() const { multi_head_attention(m.view, m.view, m.view, m_out.view, 2); }
   void run() const {
     run_gemm();
     run_softmax();
+    run_activate();
     run_attention();
     run_multi_head();
   }
@@ -140,6 +146,10 @@ const bool tasks_registered = [] {
     const Tensor<2> x({3000, 300}), y({3000, 300});
     return threads_after([&](int threads) { softmax(x.view, y.view, {.num_threads = threads}); });
   };
+  child_tasks()["threads of activate"] = [] {
+    const Tensor<2> x({3000, 300}), y({3000, 300});
+    return threads_after([&](int threads) { activate(x.view, y.view, Activation::gelu, {.num_threads = threads}); });
+  };
   child_tasks()["threads of attention"] = [] {
     const AttentionTensors t({1, 8, 8, 200, 200, 16, 16}, 1);
     return threads_after([&](int threads) {
@@ -152,6 +162,7 @@ const bool tasks_registered = [] {
   child_tasks()["isa message"] = [] { return print(message_of([] { isa(); })); };
   child_tasks()["gemm message"] = [] { return print(message_of([] { Work().run_gemm(); })); };
   child_tasks()["softmax message"] = [] { return print(message_of([] { Work().run_softmax(); })); };
+  child_tasks()["activate message"] = [] { return print(message_of([] { Work().run_activate(); })); };
   child_tasks()["attention message"] = [] { return print(message_of([] { Work().run_attention(); })); };
   child_tasks()["multi_head message"] = [] { return print(message_of([] { Work().run_multi_head(); })); };
   child_tasks()["threads"] = [] { return print(std::to_string(num_threads())); };
@@ -170,8 +181,8 @@ TEST_CASE("HEADLANE_ISA is honoured, and an unknown one stops every function tha
     CHECK(run_child("isa", {{"HEADLANE_ISA", std::string(name)}}).output == name);
   }
   CHECK(run_child("isa", {{"HEADLANE_ISA", ""}}).output == available_isas().front());
-  for (const std::string task :
-       {"isa message", "gemm message", "softmax message", "attention message", "multi_head message"}) {
+  for (const std::string task : {"isa message", "gemm message", "softmax message", "activate message",
+                                 "attention message", "multi_head message"}) {
     const ChildResult child = run_child(task, {{"HEADLANE_ISA", "nonsense"}});
     CHECK_MESSAGE(child.status == 0, task);
     CHECK_MESSAGE(contains(child.output, "nonsense"), task, ": ", child.output);
@@ -208,7 +219,7 @@ TEST_CASE("threads: HEADLANE_NUM_THREADS, OMP_NUM_THREADS, set_num_threads") {
 TEST_CASE("threads: the option num_threads of a call") {
   if (!can_start_children()) return;
   if (run_child("threads", {{"HEADLANE_NUM_THREADS", ""}, {"OMP_NUM_THREADS", "5"}}).output == "1") return;
-  for (const std::string function : {"gemm", "softmax", "attention"}) {
+  for (const std::string function : {"gemm", "softmax", "activate", "attention"}) {
     CHECK_MESSAGE(run_child("threads of " + function).output == "3", function);
   }
 }
@@ -227,6 +238,8 @@ TEST_CASE("the caller's floating-point state is the same after each call, whatev
       const State after_gemm = state();
       work.run_softmax();
       const State after_softmax = state();
+      work.run_activate();
+      const State after_activate = state();
       work.run_attention();
       const State after_attention = state();
       work.run_multi_head();
@@ -234,6 +247,7 @@ TEST_CASE("the caller's floating-point state is the same after each call, whatev
       set_state(original);
       CHECK(after_gemm == wanted);
       CHECK(after_softmax == wanted);
+      CHECK(after_activate == wanted);
       CHECK(after_attention == wanted);
       CHECK(after_multi_head == wanted);
     }
@@ -255,10 +269,11 @@ TEST_CASE("no allocation once warm") {
       (work.*call)();
       return allocations - start;
     };
-    const std::array<long, 4> counts{allocated_by(&Work::run_gemm), allocated_by(&Work::run_softmax),
-                                     allocated_by(&Work::run_attention), allocated_by(&Work::run_multi_head)};
+    const std::array<long, 5> counts{allocated_by(&Work::run_gemm), allocated_by(&Work::run_softmax),
+                                     allocated_by(&Work::run_attention), allocated_by(&Work::run_multi_head),
+                                     allocated_by(&Work::run_activate)};
     const auto grown = static_cast<std::ptrdiff_t>(mallinfo2().uordblks) - bytes;
-    const std::array<std::string, 4> names{"gemm", "softmax", "attention", "multi_head_attention"};
+    const std::array<std::string, 5> names{"gemm", "softmax", "attention", "multi_head_attention", "activate"};
     for (std::size_t i = 0; i < counts.size(); ++i) {
       CHECK_MESSAGE(counts[i] == 0, names[i], ", ", threads, " threads");
     }

@@ -1,6 +1,7 @@
 // Everything.
 #pragma once
 
+#include <headlane/activation.hpp>
 #include <headlane/attention.hpp>
 #include <headlane/gemm.hpp>
 #include <headlane/runtime.hpp>

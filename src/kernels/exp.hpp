@@ -75,23 +75,25 @@ HEADLANE_INLINE Lanes<Arch> exp(const Lanes<Arch>& x) {
   return y[0];
 }
 
+/// exp_nonpositive() of N registers.
+template <class R, int N>
+HEADLANE_INLINE void exp_nonpositive_registers(typename R::Float (&x)[N]) {
+  using Float = typename R::Float;
+  Float n[N];
+  typename R::Int shifted[N];
+#pragma GCC unroll 4
+  for (int i = 0; i < N; ++i) x[i] = R::max(Float(-88.0f), x[i]);  // n >= -127
+  exp_reduced<R>(x, n, shifted);
+  // 2^n from its exponent bits, 0 for n = -127: what stands above the low 9 bits is shifted out.
+#pragma GCC unroll 4
+  for (int i = 0; i < N; ++i) x[i] = x[i] * R::as_float((shifted[i] + 127) << 23);
+}
+
 /// The same for x <= 0 (and NaN) in softmax: cheaper, several Lanes at a time, and 0 below -87.68 where exp() still has
 /// denormals, which are slow on some CPUs and would weigh nothing. Elsewhere the bits of exp().
 template <class Arch, int Vectors>
 HEADLANE_INLINE void exp_nonpositive(Lanes<Arch> (&x)[Vectors]) {
-  using R = Register<Arch>;
-  using Float = typename R::Float;
-  map_registers(x, [](auto& group) {
-    constexpr int count = sizeof(group) / sizeof(group[0]);
-    Float n[count];
-    typename R::Int shifted[count];
-#pragma GCC unroll 4
-    for (int i = 0; i < count; ++i) group[i] = R::max(Float(-88.0f), group[i]);  // n >= -127
-    exp_reduced<R>(group, n, shifted);
-    // 2^n from its exponent bits, 0 for n = -127: what stands above the low 9 bits is shifted out.
-#pragma GCC unroll 4
-    for (int i = 0; i < count; ++i) group[i] = group[i] * R::as_float((shifted[i] + 127) << 23);
-  });
+  map_registers(x, [](auto& group) { exp_nonpositive_registers<Register<Arch>>(group); });
 }
 
 /// log(x), at most 1 ULP from the exact value for every x; log(1) is 0, log(±0) is -inf, log(x < 0) is NaN, NaN stays.
@@ -129,6 +131,22 @@ HEADLANE_INLINE Lanes<Arch> log(const Lanes<Arch>& x) {
     return R::select(argument == argument, result, argument);
   };
   return V::map(one_register, x);
+}
+
+/// Lanes that a pass takes at once, as many as exp works on side by side.
+template <class Arch>
+inline constexpr int group_size =
+    exp_registers<Arch> > Lanes<Arch>::parts ? exp_registers<Arch> / Lanes<Arch>::parts : 1;
+
+/// f(position, Constant<vectors>, count) along n elements: groups, single Lanes, and last one with fewer than 16 elements.
+template <class Arch, class F>
+HEADLANE_INLINE void for_each_group(Index n, const F& f) {
+  constexpr Index group = group_size<Arch> * lanes;
+  Index i = 0;
+  for (; i + group <= n; i += group) f(i, Constant<group_size<Arch>>{}, group);
+  if constexpr (group_size<Arch> > 1)
+    for (; i + lanes <= n; i += lanes) f(i, Constant<1>{}, lanes);
+  if (i < n) f(i, Constant<1>{}, n - i);
 }
 
 }  // namespace

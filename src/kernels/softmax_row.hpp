@@ -6,22 +6,6 @@
 namespace headlane::kernels {
 namespace {
 
-/// Lanes that a pass takes at once, as many as exp works on side by side.
-template <class Arch>
-inline constexpr int group_size =
-    exp_registers<Arch> > Lanes<Arch>::parts ? exp_registers<Arch> / Lanes<Arch>::parts : 1;
-
-/// f(position, Constant<vectors>, count) along n elements: groups, single Lanes, and last one with fewer than 16 elements.
-template <class Arch, class F>
-HEADLANE_INLINE void for_each_group(Index n, const F& f) {
-  constexpr Index group = group_size<Arch> * lanes;
-  Index i = 0;
-  for (; i + group <= n; i += group) f(i, Constant<group_size<Arch>>{}, group);
-  if constexpr (group_size<Arch> > 1)
-    for (; i + lanes <= n; i += lanes) f(i, Constant<1>{}, lanes);
-  if (i < n) f(i, Constant<1>{}, n - i);
-}
-
 /// Stores exp(load(…)) and gives the sum: element i in lane i mod 16, then the fixed fold. `load(i, count)` gives what is <= 0 and
 /// fills the lanes from count on with -inf; `store(i, p, count)` may drop those.
 template <class Arch, class Load, class Store>

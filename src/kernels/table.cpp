@@ -1,6 +1,7 @@
 // Compiled once per ISA, see cmake/isa.cmake: fills the table for the Arch that the build names.
 #include "kernels/table.hpp"
 
+#include "kernels/activation.hpp"
 #include "kernels/attention_block.hpp"
 #include "kernels/exp.hpp"
 #include "kernels/gemm_block.hpp"
@@ -43,6 +44,7 @@ const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA){
     .softmax_rows = softmax_rows<Arch>,
     .attention_block = attention_block<Arch>,
     .attention_finish = attention_finish<Arch>,
+    .activate = activate<Arch>,
     .exp = exp_each,
     .log = log_each,
 };

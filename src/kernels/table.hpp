@@ -2,6 +2,7 @@
 // Pointers are to float, sizes and strides count elements; no kernel checks, allocates or throws.
 #pragma once
 
+#include <headlane/activation_kind.hpp>
 #include <headlane/index.hpp>
 
 namespace headlane::kernels {
@@ -102,6 +103,8 @@ struct KernelTable {
   void (*attention_block)(const AttentionBlock& block) noexcept;
   /// out = state.out / state.sum, lse = state.max + log(state.sum); 0 and -inf for a row that saw no key.
   void (*attention_finish)(const AttentionState& state, const AttentionOutput& output) noexcept;
+  /// y[i] = activation(x[i]); y may be x.
+  void (*activate)(Activation activation, const float* x, float* y, Index n) noexcept;
   /// y[i] = exp(x[i]), y[i] = log(x[i]): for the tests of their error.
   void (*exp)(const float* x, float* y, Index n) noexcept;
   void (*log)(const float* x, float* y, Index n) noexcept;

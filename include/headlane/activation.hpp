@@ -1,0 +1,20 @@
+// Activations: functions of each element by itself.
+#pragma once
+
+#include <headlane/activation_kind.hpp>
+#include <headlane/view.hpp>
+
+namespace headlane {
+
+struct ActivateOptions {
+  int num_threads = 0;  ///< that this call may use; 0: num_threads() (runtime.hpp)
+};
+
+/// y = activation(x), element by element: the same bits for every instruction set, number of threads, stride and neighbour.
+///
+/// Shapes: x and y alike, of any rank up to 8 and any strides. Aliasing: y may be x itself (the same data and strides); any other
+///   overlap is an error.
+/// Memory: allocates nothing once warm. Errors: std::invalid_argument before anything is written; std::bad_alloc.
+void activate(AnyView<const float> x, AnyView<float> y, Activation activation, const ActivateOptions& options = {});
+
+}  // namespace headlane
