@@ -15,6 +15,7 @@ namespace {
 using kernels::AttentionState;
 using kernels::block_size;
 using kernels::max_tile_rows;
+using kernels::panel_columns;
 using kernels::row_stride;
 
 /// Query rows that one pass over the keys serves. A block of keys and values (256 KiB at head_dim 64) then stays in the L2 for
@@ -35,10 +36,10 @@ struct Layout {
   Index key_block, value_block;  // floats of a block; value_block is 0 if values are read where they stand
 
   Layout(const AttentionProblem& p, Index seen_keys) : keys(seen_keys), blocks(ceil_div(keys, block_size)) {
-    const Index width = p.kernel.panel_columns, longest = std::min(block_size, round_up(keys, width));
+    const Index width = panel_columns, longest = std::min(block_size, round_up(keys, width));
     const Index rows = p.q.shape[2] * (p.q.shape[1] / p.k.shape[1]);
     value_width = round_up(p.v.shape[3], width);
-    const bool direct = rows <= most_direct_rows && p.v.strides[3] == 1 && p.v.shape[3] == value_width;
+    const bool direct = rows <= most_direct_rows && p.v.strides[3] == 1 && p.v.shape[3] % kernels::lanes == 0;
     key_block = longest * p.q.shape[3];
     value_block = direct ? 0 : longest * value_width;
   }
@@ -123,7 +124,7 @@ void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, c
       seen[i] = without_hidden(bias, i, seen[i], -std::numeric_limits<float>::infinity());
     }
     const bool direct = layout.value_block == 0;
-    const Index width = p.kernel.panel_columns;
+    const Index width = panel_columns;
     p.kernel.attention_block({.rows = rows.count,
                               .head_dim = p.q.shape[3],
                               .value_dim = p.v.shape[3],

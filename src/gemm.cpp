@@ -15,6 +15,7 @@ using kernels::block_size;
 using kernels::GemmBlock;
 using kernels::KernelTable;
 using kernels::lanes;
+using kernels::panel_columns;
 using kernels::row_stride;
 
 /// Columns of b that are packed at a time: with 512 rows 8 MiB, for the L3.
@@ -86,8 +87,8 @@ void compute_packed(const Product& p, const Step& step, const Part& part, const 
                 .k = step.k,
                 .a = a,
                 .b = panels + (column - packed_from) * step.k,
-                .b_row_step = p.kernel.panel_columns,
-                .b_panel_step = p.kernel.panel_columns * step.k,
+                .b_row_step = panel_columns,
+                .b_panel_step = panel_columns * step.k,
                 .c = nullptr,
                 .c_row_step = 0,
                 .alpha = p.alpha,
@@ -107,18 +108,18 @@ void compute_direct(const Product& p, const Step& step, const Part& part) {
                   .a = a,
                   .b = p.b.data + step.first * p.b.strides[0] + part.column,
                   .b_row_step = p.b.strides[0],
-                  .b_panel_step = p.kernel.panel_columns,
+                  .b_panel_step = panel_columns,
                   .c = nullptr,
                   .c_row_step = 0,
                   .alpha = p.alpha,
                   .beta = step.beta};
   if (whole > 0) block_on_c(p, block, part.row, part.column);
   if (rest == 0) return;
-  float* panel = scratch(Purpose::last_panel, p.kernel.panel_columns * step.k);
+  float* panel = scratch(Purpose::last_panel, panel_columns * step.k);
   p.kernel.pack_panels(source(p.b, step.first, step.k, part.column + whole, rest), panel);
   block.n = rest;
   block.b = panel;
-  block.b_row_step = p.kernel.panel_columns;
+  block.b_row_step = panel_columns;
   block_on_c(p, block, part.row, part.column + whole);
 }
 
@@ -126,38 +127,38 @@ void compute_direct(const Product& p, const Step& step, const Part& part) {
 /// differ, as long as their rows still make good use of the columns; and of columns where there are fewer rows than threads.
 class Grid {
  public:
-  Grid(Index m, Index n, const KernelTable& kernel, int threads) : m_(m), n_(n), width_(kernel.panel_columns) {
+  Grid(Index m, Index n, int threads) : m_(m), n_(n) {
     constexpr Index enough_rows = 48;
     row_parts_ = ceil_div(m, most_rows);
     if (threads == 1) return;
     row_parts_ = std::max(row_parts_, std::min<Index>(4 * threads, m / enough_rows));
     if (row_parts_ >= threads) row_parts_ = round_up(row_parts_, threads);
-    column_parts_ = std::min(ceil_div(threads, row_parts_), ceil_div(n, width_));
+    column_parts_ = std::min(ceil_div(threads, row_parts_), ceil_div(n, panel_columns));
   }
   [[nodiscard]] Index parts() const { return row_parts_ * column_parts_; }
   [[nodiscard]] Part part(Index i) const {
-    const Index row_part = i / column_parts_, column_part = i % column_parts_, panels = ceil_div(n_, width_);
-    const Index row = row_part * m_ / row_parts_, column = column_part * panels / column_parts_ * width_;
+    const Index row_part = i / column_parts_, column_part = i % column_parts_, panels = ceil_div(n_, panel_columns);
+    const Index row = row_part * m_ / row_parts_, column = column_part * panels / column_parts_ * panel_columns;
     return {row, (row_part + 1) * m_ / row_parts_ - row, column,
-            std::min(n_, (column_part + 1) * panels / column_parts_ * width_) - column};
+            std::min(n_, (column_part + 1) * panels / column_parts_ * panel_columns) - column};
   }
 
  private:
-  Index m_, n_, width_;
+  Index m_, n_;
   Index row_parts_, column_parts_ = 1;
 };
 
 void packed_step(const Product& p, const Step& step) {
-  const Index m = p.c.shape[0], n = p.c.shape[1], width = p.kernel.panel_columns;
+  const Index m = p.c.shape[0], n = p.c.shape[1];
   for (Index from = 0; from < n; from += most_columns) {
     const Index columns = std::min(most_columns, n - from);
-    float* panels = scratch(Purpose::panels, round_up(columns, width) * step.k);
-    const Index share = round_up(std::max<Index>(4 * width, ceil_div(columns, 4 * p.threads)), width);
+    float* panels = scratch(Purpose::panels, round_up(columns, panel_columns) * step.k);
+    const Index share = round_up(std::max<Index>(4 * panel_columns, ceil_div(columns, 4 * p.threads)), panel_columns);
     parallel_for(ceil_div(columns, share), p.threads, [&](Index task) {
       const Index first = task * share, here = std::min(share, columns - first);
       p.kernel.pack_panels(source(p.b, step.first, step.k, from + first, here), panels + first * step.k);
     });
-    const Grid grid(m, columns, p.kernel, p.threads);
+    const Grid grid(m, columns, p.threads);
     parallel_for(grid.parts(), p.threads, [&](Index task) {
       Part part = grid.part(task);
       part.column += from;
@@ -168,7 +169,7 @@ void packed_step(const Product& p, const Step& step) {
 
 void direct_step(const Product& p, const Step& step) {
   const Index m = p.c.shape[0], n = p.c.shape[1];
-  const Grid grid(m, n, p.kernel, p.threads);
+  const Grid grid(m, n, p.threads);
   parallel_for(grid.parts(), p.threads, [&](Index task) { compute_direct(p, step, grid.part(task)); });
 }
 

@@ -39,14 +39,14 @@ struct PackedRows {
 
 struct PackedPanels {
   explicit PackedPanels(const View<float, 2>& source)
-      : rows(source.size(0)), memory({std::max<Index>(rows * round_up(source.size(1), active().panel_columns), 1)}) {
+      : rows(source.size(0)), memory({std::max<Index>(rows * round_up(source.size(1), panel_columns), 1)}) {
     active().pack_panels(source_of(source), memory.view.data);
   }
   [[nodiscard]] float at(Index r, Index c) const {
-    const Index width = active().panel_columns;
+    const Index width = panel_columns;
     return memory.view.data[c / width * width * rows + r * width + c % width];
   }
-  [[nodiscard]] Index panel_step() const { return rows * active().panel_columns; }
+  [[nodiscard]] Index panel_step() const { return rows * panel_columns; }
   Index rows;
   Tensor<1> memory;
 };
@@ -57,8 +57,6 @@ std::string where(const char* kernel, Index rows, Index columns, const Layout& l
 }
 
 TEST_CASE("the table's sizes fit together") {
-  CHECK(active().panel_columns > 0);
-  CHECK(active().panel_columns % lanes == 0);
   CHECK(active().tile_rows > 0);
   CHECK(row_stride >= block_size);
 }
@@ -93,7 +91,7 @@ TEST_CASE("pack_panels: every element, zeros up to a multiple of 16 columns, not
         const PackedPanels packed(source.view);
         Index wrong = 0;
         for (Index r = 0; r < rows; ++r) {
-          for (Index c = 0; c < round_up(columns, active().panel_columns); ++c) {
+          for (Index c = 0; c < round_up(columns, panel_columns); ++c) {
             const float beyond = c < round_up(columns, lanes) ? 0.0f : std::bit_cast<float>(sentinel_bits);
             const float expected = c < columns ? source.view(r, c) : beyond;
             wrong += bits_of(packed.at(r, c)) == bits_of(expected) ? 0 : 1;
@@ -116,7 +114,7 @@ void check_gemm_block(Index m, Index n, Index k, const GemmOptions& options, Ind
   const PackedPanels panels(b.view);
   const float* packed_rows = rows.memory.view.data;
   const float* packed_panels = panels.memory.view.data;
-  active().gemm_block({m, n, k, packed_rows, packed_panels, active().panel_columns, panels.panel_step(), c.view.data,
+  active().gemm_block({m, n, k, packed_rows, packed_panels, panel_columns, panels.panel_step(), c.view.data,
                        c.view.stride(0), options.alpha, options.beta});
   Comparison comparison("gemm_block", text_of(std::array<Index, 3>{m, n, k}), seed);
   std::size_t at = 0;
@@ -129,7 +127,7 @@ void check_gemm_block(Index m, Index n, Index k, const GemmOptions& options, Ind
 }
 
 TEST_CASE("gemm_block: every number of rows and columns around a tile") {
-  const Index columns = 2 * active().panel_columns + 1;
+  const Index columns = 2 * panel_columns + 1;
   for (Index m = 1; m <= 2 * active().tile_rows + 1; ++m) check_gemm_block(m, columns, 9, {1.3f, 0.7f}, 3, 11);
   for (Index n = 1; n <= columns + lanes; ++n) check_gemm_block(active().tile_rows + 1, n, 7, {0.7f, 0}, 1, 12);
   for (const Index k : {1, 2, 3, 15, 64, 511, 512}) check_gemm_block(5, 33, k, {-1, 1.3f}, 0, 13);
@@ -188,7 +186,7 @@ void check_strip(const Strip& s, std::uint64_t seed) {
                   k = random_tensor<2>({s.keys, s.head_dim}, random);
   const Tensor<2> v = random_tensor<2>({s.keys, s.value_dim}, random), out({s.rows, s.value_dim});
   const Tensor<1> lse({s.rows}), max({s.rows}), sum({s.rows}), scores({max_tile_rows * row_stride});
-  const Index out_step = round_up(s.value_dim, active().panel_columns);
+  const Index out_step = round_up(s.value_dim, panel_columns);
   const Tensor<1> state_out({s.rows * out_step});
   const AttentionState state{state_out.view.data, out_step, max.view.data, sum.view.data};
   const PackedRows rows(q.view, 0.5f);
@@ -204,7 +202,7 @@ void check_strip(const Strip& s, std::uint64_t seed) {
                               rows.memory.view.data,
                               keys.memory.view.data,
                               values.memory.view.data,
-                              active().panel_columns,
+                              panel_columns,
                               values.panel_step(),
                               seen.data(),
                               {},

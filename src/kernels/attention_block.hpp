@@ -72,12 +72,12 @@ HEADLANE_INLINE void fetch_adjustments(const AttentionBlock& block, Index row, I
 template <class Arch, int Rows, int Vectors>
 HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, Index column, bool whole, float* lane_max) {
   using V = Lanes<Arch>;
-  constexpr Index width = panel_columns<Arch>;
   const bool adjust = whole && !sees_all(block);
   if (adjust) fetch_adjustments<Rows, Vectors>(block, row, column);
   V acc[Rows][Vectors];
   clear<Arch, Rows, Vectors>(acc);
-  const Panels k{block.k + column / width * width * block.head_dim + column % width, width, width * block.head_dim};
+  const Panels k{block.k + column / panel_columns * panel_columns * block.head_dim + column % panel_columns,
+                 panel_columns, panel_columns * block.head_dim};
   multiply<Arch, Rows, Vectors>(block.head_dim, block.q + row * row_stride, k, acc);
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
@@ -200,12 +200,11 @@ template <class Arch, int Rows, int Vectors>
 HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index column, const Seen& seen,
                                 const Weights& weights) {
   using V = Lanes<Arch>;
-  constexpr Index width = panel_columns<Arch>;
-  constexpr int per_panel = Tile<Arch>::vectors;
   const Index* row_seen = block.seen + row;
   V acc[Rows][Vectors];
   clear<Arch, Rows, Vectors>(acc);
-  const Panels v{block.v + column / width * block.v_panel_step + column % width, block.v_row_step, block.v_panel_step};
+  const Panels v{block.v + column / panel_columns * block.v_panel_step + column % panel_columns, block.v_row_step,
+                 block.v_panel_step};
   multiply<Arch, Rows, Vectors>(seen.most, block.scores, v, acc);
   if ((seen.least < seen.most || !sees_all(block)) && !all_finite<Arch, Rows, Vectors>(acc)) {
     alignas(64) float part[lanes];
@@ -213,7 +212,7 @@ HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index co
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
       for (int j = 0; j < Vectors; ++j) {
-        const float* values = v.data + (j / per_panel) * v.panel_step + (j % per_panel) * lanes;
+        const float* values = v.data + v.offset(j);
         seen_values<Arch>(block, row + i, block.scores + i * row_stride, values, seen.most, part);
         acc[i][j] = V::load(part);
       }

@@ -9,10 +9,9 @@ namespace {
 template <class Arch, int Rows, int Vectors>
 HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) {
   using V = Lanes<Arch>;
-  constexpr Index width = panel_columns<Arch>;
   V acc[Rows][Vectors];
   clear<Arch, Rows, Vectors>(acc);
-  const float* b = block.b + column / width * block.b_panel_step + column % width;
+  const float* b = block.b + column / panel_columns * block.b_panel_step + column % panel_columns;
   multiply<Arch, Rows, Vectors>(block.k, block.a + row * row_stride, {b, block.b_row_step, block.b_panel_step}, acc);
 
   const V alpha = V::broadcast(block.alpha), beta = V::broadcast(block.beta);
@@ -37,19 +36,18 @@ inline constexpr Index strip_rows = 12;
 
 template <class Arch>
 void gemm_block(const GemmBlock& block) noexcept {
-  constexpr int per_panel = Tile<Arch>::vectors;
+  constexpr int vectors = Tile<Arch>::vectors;
   for_each_part(block.m, strip_rows, [&](Index strip, Index rows) {
     if (rows <= Tile<Arch>::rows) {
       with_rows<Tile<Arch>::rows>(rows, [&](auto height) {
-        for_each_column_tile<Arch, height.value>(block.n, [&](Index column, auto vectors) {
-          gemm_tile<Arch, height.value, vectors.value>(block, strip, column);
+        for_each_column_tile<Arch, height.value>(block.n, [&](Index column, auto width) {
+          gemm_tile<Arch, height.value, width.value>(block, strip, column);
         });
       });
     } else {
-      for (Index column = 0; column < block.n; column += panel_columns<Arch>)
-        for_each_row_tile<Arch>(rows, [&](Index row, auto height) {
-          gemm_tile<Arch, height.value, per_panel>(block, strip + row, column);
-        });
+      for (Index column = 0; column < block.n; column += vectors * lanes)
+        for_each_row_tile<Arch>(
+            rows, [&](Index row, auto height) { gemm_tile<Arch, height.value, vectors>(block, strip + row, column); });
     }
   });
 }

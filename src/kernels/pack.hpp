@@ -80,7 +80,7 @@ void pack_rows(const Source& source, float scale, float* packed) noexcept {
 template <class Arch>
 void pack_panels(const Source& source, float* packed) noexcept {
   const auto [data, rows, columns, row_step, column_step] = source;
-  constexpr Index width = panel_columns<Arch>, rows_at_once = lanes;
+  constexpr Index width = panel_columns, rows_at_once = lanes;
   for (Index row = 0; row < rows; row += rows_at_once) {
     const Index height = rows - row < rows_at_once ? rows - row : rows_at_once;
     float* to = packed + row * width;

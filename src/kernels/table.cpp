@@ -36,7 +36,6 @@ static_assert(Tile<Arch>::rows <= max_tile_rows);
 extern const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA);
 const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA){
     .name = HEADLANE_TEXT(HEADLANE_ISA),
-    .panel_columns = panel_columns<Arch>,
     .tile_rows = Tile<Arch>::rows,
     .pack_rows = pack_rows<Arch>,
     .pack_panels = pack_panels<Arch>,

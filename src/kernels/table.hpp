@@ -18,6 +18,10 @@ inline constexpr Index block_size = 512;
 /// pointer; 33 cache lines, so that they fall into different sets of the L1.
 inline constexpr Index row_stride = block_size + lanes;
 
+/// Columns of a panel of a packed right operand: two Lanes, as wide as the widest tile, on every instruction set, so that what is
+/// packed serves them all.
+inline constexpr Index panel_columns = 2 * lanes;
+
 /// No tile has more rows.
 inline constexpr Index max_tile_rows = 16;
 
@@ -91,8 +95,7 @@ struct AttentionOutput {
 
 struct KernelTable {
   const char* name;
-  Index panel_columns;  ///< NR: columns of a panel of a packed right operand
-  Index tile_rows;      ///< MR: rows that a tile takes at once
+  Index tile_rows;  ///< MR: rows that a tile takes at once
 
   /// Copies rows × columns (<= block_size) to rows row_stride apart, times scale.
   void (*pack_rows)(const Source& source, float scale, float* packed) noexcept;

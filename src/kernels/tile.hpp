@@ -30,14 +30,16 @@ struct Tile<Portable> {
   static constexpr int rows = 1, vectors = 1;
 };
 
-/// Columns of a panel of a packed right operand.
-template <class Arch>
-inline constexpr Index panel_columns = Tile<Arch>::vectors * lanes;
-
 /// A right operand: element [p, j] of panel i stands at data[i · panel_step + p · row_step + j].
 struct Panels {
   const float* data;
   Index row_step, panel_step;
+
+  /// Of vector j of a row. A tile begins at the beginning of a panel, unless it is one vector wide.
+  [[nodiscard]] HEADLANE_INLINE Index offset(int j) const {
+    constexpr int per_panel = panel_columns / lanes;
+    return (j / per_panel) * panel_step + (j % per_panel) * lanes;
+  }
 };
 
 template <class Arch, int Rows, int Vectors>
@@ -61,7 +63,7 @@ template <class Arch, int Rows, int Vectors>
 HEADLANE_INLINE void multiply(Index k, const float* a, const Panels& b, Accumulators<Arch, Rows, Vectors>& acc) {
   using R = Register<Arch>;
   using Float = typename R::Float;
-  constexpr int per_panel = Tile<Arch>::vectors, pass = registers_per_pass<Arch>;
+  constexpr int pass = registers_per_pass<Arch>;
 #pragma GCC unroll 2
   for (int first = 0; first < Lanes<Arch>::parts; first += pass) {
     const float *left = a, *right = b.data + first * R::width;
@@ -70,8 +72,7 @@ HEADLANE_INLINE void multiply(Index k, const float* a, const Panels& b, Accumula
 #pragma GCC unroll 8
       for (int j = 0; j < Vectors; ++j)
 #pragma GCC unroll 8
-        for (int part = 0; part < pass; ++part)
-          row[j][part] = R::load(right + (j / per_panel) * b.panel_step + (j % per_panel) * lanes + part * R::width);
+        for (int part = 0; part < pass; ++part) row[j][part] = R::load(right + b.offset(j) + part * R::width);
 #pragma GCC unroll 16
       for (int i = 0; i < Rows; ++i) {
         const Float factor(left[i * row_stride]);
@@ -112,23 +113,24 @@ HEADLANE_INLINE void for_each_row_tile(Index rows, const F& f) {
   });
 }
 
-/// Panels that one tile of so many rows takes side by side, to have enough accumulators when rows are few.
+/// Vectors that a tile of so many rows is wide: more when rows are few, to have enough accumulators; 1 or whole panels, at most 4.
 template <class Arch>
-constexpr int panels_per_tile(int rows) {
-  const int fit = Tile<Arch>::rows / rows;
-  return fit < 1 ? 1 : fit > 4 ? 4 : fit;
+constexpr int vectors_of_tile(int rows) {
+  constexpr int per_panel = panel_columns / lanes;
+  const int fit = Tile<Arch>::rows / rows * Tile<Arch>::vectors;
+  return fit < per_panel ? 1 : fit / per_panel > 4 ? 4 * per_panel : fit / per_panel * per_panel;
 }
 
 /// Calls f(first_column, Constant<vectors>) for groups of vectors that cover `columns` of b: as wide as a tile of Rows
-/// allows, then single panels, then what is left of the last one.
+/// allows, then as wide as a full tile, then single vectors.
 template <class Arch, int Rows, class F>
 HEADLANE_INLINE void for_each_column_tile(Index columns, const F& f) {
-  constexpr int per_panel = Tile<Arch>::vectors, wide = panels_per_tile<Arch>(Rows) * per_panel;
+  constexpr int wide = vectors_of_tile<Arch>(Rows), usual = Tile<Arch>::vectors;
   Index first = 0;
-  if constexpr (wide > per_panel)
+  if constexpr (wide > usual)
     for (; columns - first >= wide * lanes; first += wide * lanes) f(first, Constant<wide>{});
-  for (; columns - first > (per_panel - 1) * lanes; first += per_panel * lanes) f(first, Constant<per_panel>{});
-  if constexpr (per_panel > 1)
+  for (; columns - first > (usual - 1) * lanes; first += usual * lanes) f(first, Constant<usual>{});
+  if constexpr (usual > 1)
     for (; first < columns; first += lanes) f(first, Constant<1>{});
 }
 
