@@ -1,8 +1,7 @@
-// GEMM: checks, blocking, packing order, and what runs in parallel. The arithmetic is in kernels/gemm_block.hpp.
-#include <headlane/gemm.hpp>
+// GEMM: blocking, packing order, and what runs in parallel. Checks are in gemm_check.cpp, the arithmetic in
+// kernels/gemm_block.hpp.
+#include "gemm.hpp"
 
-#include "check.hpp"
-#include "dispatch.hpp"
 #include "kernels/table.hpp"
 #include "parallel.hpp"
 #include "round.hpp"
@@ -27,18 +26,11 @@ constexpr Index most_rows = 96;
 /// Up to so many rows, b is read where it stands if its rows are contiguous: too few uses pay for no packing.
 constexpr Index most_direct_rows = 32;
 
-struct Product {
-  View<const float, 2> a, b;
-  View<float, 2> c;
-  float alpha, beta;
-  const KernelTable& kernel;
-  int threads;
-};
-
 /// One block along k: rows first … first+k of b.
 struct Step {
   Index first, k;
   float beta;  // of c for this block: 1 from the second one on
+  bool last;   // what the product ends with follows
 };
 
 kernels::Source source(const View<const float, 2>& view, Index row, Index rows, Index column, Index columns) {
@@ -52,20 +44,39 @@ void scale(const View<float, 2>& c, float beta) {
     for (Index j = 0; j < c.shape[1]; ++j) c(i, j) = beta == 0.0f ? 0.0f : beta * c(i, j);
 }
 
-/// Runs one block of the kernel on c. If the columns of c are not contiguous, on a copy.
-void block_on_c(const Product& p, GemmBlock block, Index row, Index column) {
+/// What the elements of c from (row, column) on end with; null data where nothing is wanted.
+kernels::GemmFinish finish_from(const Product& p, Index row, Index column) {
+  const auto& bias = p.options.bias;
+  const auto& residual = p.options.residual;
+  return {bias.data == nullptr ? nullptr : bias.data + column * bias.strides[0],
+          bias.strides[0],
+          p.options.activation,
+          residual.data == nullptr ? nullptr : residual.data + row * residual.strides[0] + column * residual.strides[1],
+          residual.strides[0],
+          residual.strides[1]};
+}
+
+bool finishes(const GemmOptions& options) {
+  return options.bias.data != nullptr || options.activation != Activation::none || options.residual.data != nullptr;
+}
+
+/// Runs one block of the kernel on c; without products (k = 0) only what follows them. If the columns of c are not contiguous, on a copy.
+void block_on_c(const Product& p, GemmBlock block, bool last, Index row, Index column) {
+  const auto run = block.k > 0 ? p.kernel.gemm_block : p.kernel.gemm_finish;
+  const kernels::GemmFinish finish = finish_from(p, row, column);
+  if (last && finishes(p.options)) block.finish = &finish;
   float* c = p.c.data + row * p.c.strides[0] + column * p.c.strides[1];
   const Index row_step = p.c.strides[0], column_step = p.c.strides[1];
   if (column_step == 1 || block.n == 1) {
     block.c = c;
     block.c_row_step = row_step;
-    return p.kernel.gemm_block(block);
+    return run(block);
   }
   block.c = scratch(Purpose::block, block.m * block.n);
   block.c_row_step = block.n;
   for (Index i = 0; block.beta != 0.0f && i < block.m; ++i)
     for (Index j = 0; j < block.n; ++j) block.c[i * block.n + j] = c[i * row_step + j * column_step];
-  p.kernel.gemm_block(block);
+  run(block);
   for (Index i = 0; i < block.m; ++i)
     for (Index j = 0; j < block.n; ++j) c[i * row_step + j * column_step] = block.c[i * block.n + j];
 }
@@ -91,9 +102,10 @@ void compute_packed(const Product& p, const Step& step, const Part& part, const 
                 .b_panel_step = panel_columns * step.k,
                 .c = nullptr,
                 .c_row_step = 0,
-                .alpha = p.alpha,
-                .beta = step.beta},
-               part.row, column);
+                .alpha = p.options.alpha,
+                .beta = step.beta,
+                .finish = nullptr},
+               step.last, part.row, column);
   }
 }
 
@@ -111,16 +123,17 @@ void compute_direct(const Product& p, const Step& step, const Part& part) {
                   .b_panel_step = panel_columns,
                   .c = nullptr,
                   .c_row_step = 0,
-                  .alpha = p.alpha,
-                  .beta = step.beta};
-  if (whole > 0) block_on_c(p, block, part.row, part.column);
+                  .alpha = p.options.alpha,
+                  .beta = step.beta,
+                  .finish = nullptr};
+  if (whole > 0) block_on_c(p, block, step.last, part.row, part.column);
   if (rest == 0) return;
   float* panel = scratch(Purpose::last_panel, panel_columns * step.k);
   p.kernel.pack_panels(source(p.b, step.first, step.k, part.column + whole, rest), panel);
   block.n = rest;
   block.b = panel;
   block.b_row_step = panel_columns;
-  block_on_c(p, block, part.row, part.column + whole);
+  block_on_c(p, block, step.last, part.row, part.column + whole);
 }
 
 /// Cuts m × n into parts of even size: of at most most_rows rows; several for each thread, since cores of a shared machine
@@ -148,16 +161,23 @@ class Grid {
   Index row_parts_, column_parts_ = 1;
 };
 
-void packed_step(const Product& p, const Step& step) {
+/// Columns `from` … of one step of b to panels; all threads take some.
+void pack_columns(const View<const float, 2>& b, const KernelTable& kernel, int threads, const Step& step, Index from,
+                  Index columns, float* panels) {
+  const Index share = round_up(std::max<Index>(4 * panel_columns, ceil_div(columns, 4 * threads)), panel_columns);
+  parallel_for(ceil_div(columns, share), threads, [&](Index task) {
+    const Index first = task * share, here = std::min(share, columns - first);
+    kernel.pack_panels(source(b, step.first, step.k, from + first, here), panels + first * step.k);
+  });
+}
+
+/// b is packed here, as many columns at a time as are good for the caches.
+void packing_step(const Product& p, const Step& step) {
   const Index m = p.c.shape[0], n = p.c.shape[1];
   for (Index from = 0; from < n; from += most_columns) {
     const Index columns = std::min(most_columns, n - from);
     float* panels = scratch(Purpose::panels, round_up(columns, panel_columns) * step.k);
-    const Index share = round_up(std::max<Index>(4 * panel_columns, ceil_div(columns, 4 * p.threads)), panel_columns);
-    parallel_for(ceil_div(columns, share), p.threads, [&](Index task) {
-      const Index first = task * share, here = std::min(share, columns - first);
-      p.kernel.pack_panels(source(p.b, step.first, step.k, from + first, here), panels + first * step.k);
-    });
+    pack_columns(p.b, p.kernel, p.threads, step, from, columns, panels);
     const Grid grid(m, columns, p.threads);
     parallel_for(grid.parts(), p.threads, [&](Index task) {
       Part part = grid.part(task);
@@ -167,46 +187,52 @@ void packed_step(const Product& p, const Step& step) {
   }
 }
 
-void direct_step(const Product& p, const Step& step) {
-  const Index m = p.c.shape[0], n = p.c.shape[1];
-  const Grid grid(m, n, p.threads);
-  parallel_for(grid.parts(), p.threads, [&](Index task) { compute_direct(p, step, grid.part(task)); });
+/// b is packed already, or read where it stands.
+void ready_step(const Product& p, const Step& step) {
+  const Grid grid(p.c.shape[0], p.c.shape[1], p.threads);
+  const Index width = round_up(p.c.shape[1], panel_columns);
+  parallel_for(grid.parts(), p.threads, [&](Index task) {
+    if (p.packed == nullptr) compute_direct(p, step, grid.part(task));
+    else compute_packed(p, step, grid.part(task), p.packed + step.first * width, 0);
+  });
 }
 
-void multiply(const Product& p) {
-  const Index m = p.c.shape[0], k = p.a.shape[1];
-  const bool direct = m <= most_direct_rows && p.b.strides[1] == 1;
-  for (Index first = 0; first < k; first += block_size) {
-    const Step step{first, std::min(block_size, k - first), first == 0 ? p.beta : 1.0f};
-    direct ? direct_step(p, step) : packed_step(p, step);
-  }
+/// f(step) for the blocks along k, in order.
+template <class F>
+void for_each_step(Index k, float beta, const F& f) {
+  for (Index first = 0; first < k; first += block_size)
+    f(Step{first, std::min(block_size, k - first), first == 0 ? beta : 1.0f, first + block_size >= k});
+}
+
+/// Where there is no product.
+void only_finish(const Product& p) {
+  const Index m = p.c.shape[0], n = p.c.shape[1];
+  scale(p.c, p.options.beta);
+  if (!finishes(p.options)) return;
+  constexpr Index rows_at_once = 16, columns_at_once = 256;
+  for (Index row = 0; row < m; row += rows_at_once)
+    for (Index column = 0; column < n; column += columns_at_once) {
+      GemmBlock block{};
+      block.m = std::min(rows_at_once, m - row);
+      block.n = std::min(columns_at_once, n - column);
+      block.beta = 1;
+      block_on_c(p, block, true, row, column);
+    }
 }
 
 }  // namespace
 
-void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c, const GemmOptions& options) {
-  const Operand of_a = operand("gemm", "a", a), of_b = operand("gemm", "b", b), of_c = operand("gemm", "c", c);
-  check_operand(of_a);
-  check_operand(of_b);
-  check_output(of_c);
-  check_same(of_a, 1, "columns", of_b, 0, "rows");
-  check_same(of_c, 0, "rows", of_a, 0, "rows");
-  check_same(of_c, 1, "columns", of_b, 1, "columns");
-  check_no_overlap(of_c, of_a);
-  check_no_overlap(of_c, of_b);
-  check_threads("gemm", options.num_threads);
-  const KernelTable& kernel = active();
+void run_gemm(const Product& p) {
+  const Index m = p.c.shape[0], k = p.a.shape[1];
+  if (k == 0 || p.options.alpha == 0.0f) return only_finish(p);
+  const bool ready = p.packed != nullptr || (m <= most_direct_rows && p.b.strides[1] == 1);
+  for_each_step(k, p.options.beta, [&](const Step& step) { ready ? ready_step(p, step) : packing_step(p, step); });
+}
 
-  const Index m = c.shape[0], n = c.shape[1], k = a.shape[1];
-  if (m == 0 || n == 0) return;
-  if (k == 0 || options.alpha == 0.0f) return scale(c, options.beta);
-  const auto size = [](Index x, Index y) { return static_cast<double>(x) * static_cast<double>(y); };
-  const int threads = useful_threads(2.0 * size(m, n) * static_cast<double>(k), size(m, k) + size(k, n) + size(m, n),
-                                     options.num_threads);
-  // Vectors run along contiguous columns of c; where its rows are contiguous, cᵀ = bᵀ·aᵀ is the same sums of products.
-  if (c.strides[1] != 1 && c.strides[0] == 1)
-    multiply({b.transposed(), a.transposed(), c.transposed(), options.alpha, options.beta, kernel, threads});
-  else multiply({a, b, c, options.alpha, options.beta, kernel, threads});
+void pack_right(const View<const float, 2>& b, const KernelTable& kernel, int threads, float* packed) {
+  const Index n = b.shape[1], width = round_up(n, panel_columns);
+  for_each_step(b.shape[0], 0.0f,
+                [&](const Step& step) { pack_columns(b, kernel, threads, step, 0, n, packed + step.first * width); });
 }
 
 }  // namespace headlane

@@ -19,6 +19,39 @@ TEST_CASE("gemm: illegal calls") {
     add(calls, "gemm", "b", wrong_views(vb), [=, &c](auto view) { gemm(va, view, c.view, options); });
     add(calls, "gemm", "c", wrong_outputs(c.view), [=](auto view) { gemm(va, vb, view, options); });
   }
+  const PackedMatrix packed(vb);
+  const Tensor<1> bias({9});
+  const Tensor<2> residual({5, 9});
+  const auto with = [](const View<const float, 1>& v, const View<const float, 2>& r) {
+    GemmOptions options;
+    options.bias = v;
+    options.residual = r;
+    return options;
+  };
+  add(calls, "gemm", "a", wrong_views(va), [=, &c, &packed](auto view) { gemm(view, packed, c.view); });
+  add(calls, "gemm", "c", wrong_outputs(c.view), [=, &packed](auto view) { gemm(va, packed, view); });
+  add(calls, "gemm", "bias", wrong_views<const float, 1>(bias.view), [=, &c](auto view) {
+    if (view.data == nullptr) throw std::invalid_argument("gemm: bias null means none");
+    gemm(va, vb, c.view, with(view, {}));
+  });
+  add(calls, "gemm", "residual", wrong_views<const float, 2>(residual.view), [=, &c](auto view) {
+    if (view.data == nullptr) throw std::invalid_argument("gemm: residual null means none");
+    gemm(va, vb, c.view, with({}, view));
+  });
+  const float* at = vb.data;
+  for (const View<const float, 2>& view : {View<const float, 2>(nullptr, {7, 9}),
+                                           misaligned(vb),
+                                           with_size(vb, 0, -1),
+                                           with_size(vb, 1, -huge),
+                                           with_stride(vb, 0, huge),
+                                           {at, {huge, huge}}})
+    calls.push_back({"PackedMatrix", [=] { static_cast<void>(PackedMatrix(view)); }, {"PackedMatrix", "b"}});
+  calls.push_back({"PackedMatrix, num_threads",
+                   [=] { static_cast<void>(PackedMatrix(vb, -1)); },
+                   {"PackedMatrix", "num_threads", "-1"}});
+  GemmOptions no_activation;
+  no_activation.activation = static_cast<Activation>(9);
+  calls.push_back({"gemm, activation", [=, &c] { gemm(va, vb, c.view, no_activation); }, {"gemm", "activation", "9"}});
   // c on a, on b: the same memory, shifted by an element, the last element only.
   const Tensor<1> shared({200});
   float* p = shared.view.data;
@@ -30,6 +63,15 @@ TEST_CASE("gemm: illegal calls") {
   }
   calls.push_back(
       {"gemm, num_threads", [=, &c] { gemm(va, vb, c.view, {.num_threads = -1}); }, {"gemm", "num_threads", "-1"}});
+  for (const Index shift : {0, 8, 44}) {
+    const GemmOptions over_bias = with(View<const float, 1>(p + shift, {9}), {});
+    const GemmOptions over_residual = with({}, View<const float, 2>(p + shift, {5, 9}));
+    calls.push_back(
+        {"gemm, c over bias", [=] { gemm(va, vb, {p, {5, 9}}, over_bias); }, {"gemm", "c", "bias", "overlap"}});
+    calls.push_back({"gemm, c over residual",
+                     [=] { gemm(va, vb, {p, {5, 9}}, over_residual); },
+                     {"gemm", "c", "residual", "overlap"}});
+  }
   calls.push_back(
       {"gemm, c interleaved with a", [=] { gemm({p, {5, 7}, {14, 2}}, vb, {p + 2, {5, 9}, {14, 1}}); }, {"gemm"}});
   check_illegal(calls,

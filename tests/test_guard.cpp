@@ -111,6 +111,28 @@ TEST_CASE("gemm between guard pages") {
   guard_gemm("n of many rows", 40, -1, 3, false);
 }
 
+TEST_CASE("gemm's bias and residual between guard pages, b packed") {
+  Counts counts;
+  Guarded<2> guarded_c, guarded_residual;
+  Guarded<1> guarded_bias;
+  everywhere([&](Index length, Index gap, Place where) {
+    Random random(static_cast<std::uint64_t>(length));
+    const Tensor<2> a = random_tensor<2>({3, 5}, random), b = random_tensor<2>({5, length}, random);
+    const Tensor<2> c({3, length}), residual = random_tensor<2>({3, length}, random);
+    const Tensor<1> bias = random_tensor<1>({length}, random);
+    guarded_c.place(c.view, {}, gap, where);
+    guarded_residual.place(residual.view, layout_of(length, gap, 1), gap, where);
+    guarded_bias.place(bias.view, gap % 2 == 0 ? Layout{} : Layout{"inner stride 3", Order::rows, 3}, gap, where);
+    const PackedMatrix packed(b.view);
+    gemm(a.view, packed, c.view, {.bias = bias.view, .activation = Activation::silu, .residual = residual.view});
+    gemm(a.view, packed, guarded_c.view,
+         {.bias = guarded_bias.view, .activation = Activation::silu, .residual = guarded_residual.view});
+    counts.add(different_bits(guarded_c.view, c.view) == 0, guarded_c.buffer.surroundings_untouched(),
+               text_of_case("gemm's bias and residual", length, gap, where));
+  });
+  counts.finish("gemm, bias and residual");
+}
+
 TEST_CASE("softmax between guard pages") {
   Counts counts;
   Guarded<2> guarded_x, guarded_y;

@@ -115,7 +115,7 @@ void check_gemm_block(Index m, Index n, Index k, const GemmOptions& options, Ind
   const float* packed_rows = rows.memory.view.data;
   const float* packed_panels = panels.memory.view.data;
   active().gemm_block({m, n, k, packed_rows, packed_panels, panel_columns, panels.panel_step(), c.view.data,
-                       c.view.stride(0), options.alpha, options.beta});
+                       c.view.stride(0), options.alpha, options.beta, nullptr});
   Comparison comparison("gemm_block", text_of(std::array<Index, 3>{m, n, k}), seed);
   std::size_t at = 0;
   for_each_position(c.view.shape, [&](const auto& p) {

@@ -30,7 +30,11 @@ struct Work {
   Tensor<4> bias = random_bias({1, 1, 70, 600}, random, 3);
   Tensor<3> m = random_tensor<3>({1, 40, 128}, random), m_out{{1, 40, 128}};
 
-  void run_gemm() const { gemm(a.view, b.view, c.view, {0.5f, 0.0f}); }
+  PackedMatrix packed{b.view};
+  void run_gemm() const {
+    gemm(a.view, b.view, c.view, {0.5f, 0.0f});
+    gemm(a.view, packed, c.view, {.bias = b.view.select(0, 0), .activation = Activation::gelu});
+  }
   void run_softmax() const {
     softmax(x.view, y.view);
     softmax(x.view, y.view, {.scale = 2, .log = true});

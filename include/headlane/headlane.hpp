@@ -4,6 +4,7 @@
 #include <headlane/activation.hpp>
 #include <headlane/attention.hpp>
 #include <headlane/gemm.hpp>
+#include <headlane/packed_matrix.hpp>
 #include <headlane/runtime.hpp>
 #include <headlane/softmax.hpp>
 #include <headlane/view.hpp>

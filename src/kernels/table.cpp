@@ -40,6 +40,7 @@ const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA){
     .pack_rows = pack_rows<Arch>,
     .pack_panels = pack_panels<Arch>,
     .gemm_block = gemm_block<Arch>,
+    .gemm_finish = gemm_finish<Arch>,
     .softmax_rows = softmax_rows<Arch>,
     .attention_block = attention_block<Arch>,
     .attention_finish = attention_finish<Arch>,

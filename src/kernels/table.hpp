@@ -32,6 +32,15 @@ struct Source {
   Index row_step, column_step;
 };
 
+/// What follows the last block of a product: c = activation(c + bias) + residual. Null data: not wanted.
+struct GemmFinish {
+  const float* bias;  ///< element j at bias[j · bias_step]
+  Index bias_step;
+  Activation activation;
+  const float* residual;  ///< element [i, j] at residual[i · row_step + j · column_step]
+  Index row_step, column_step;
+};
+
 /// c [m, n] = alpha · a · b + beta · c, one block along k (k <= block_size).
 struct GemmBlock {
   Index m, n, k;
@@ -41,7 +50,8 @@ struct GemmBlock {
   Index b_panel_step;  ///< from one panel to the next
   float* c;            ///< column stride 1
   Index c_row_step;
-  float alpha, beta;  ///< beta 0: c is not read
+  float alpha, beta;         ///< beta 0: c is not read
+  const GemmFinish* finish;  ///< null: another block follows, or nothing
 };
 
 /// Rows of n elements with stride 1.
@@ -102,6 +112,8 @@ struct KernelTable {
   /// Copies rows × columns to panels [panel][row][panel_columns], the last one padded with zeros to a multiple of 16 columns.
   void (*pack_panels)(const Source& source, float* packed) noexcept;
   void (*gemm_block)(const GemmBlock& block) noexcept;
+  /// Only block.finish on block.c.
+  void (*gemm_finish)(const GemmBlock& block) noexcept;
   void (*softmax_rows)(const SoftmaxRows& rows) noexcept;
   void (*attention_block)(const AttentionBlock& block) noexcept;
   /// out = state.out / state.sum, lse = state.max + log(state.sum); 0 and -inf for a row that saw no key.

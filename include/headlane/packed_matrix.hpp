@@ -1,0 +1,37 @@
+// A right operand of gemm, packed once for many products: the weights of a linear layer.
+#pragma once
+
+#include <headlane/view.hpp>
+
+#include <cstddef>
+#include <memory>
+
+namespace headlane {
+
+/// A copy of a matrix in the order in which gemm reads it, the same for every instruction set. It does not change once it is made:
+/// any number of threads may use it at the same time.
+class PackedMatrix {
+ public:
+  /// An empty one, 0 × 0.
+  PackedMatrix() = default;
+
+  /// b [k, n], any strides: weights [in, out] as they stand, weights [out, in] as `w.transposed()`. b is not needed afterwards.
+  /// Uses at most num_threads threads, if that is not 0. Throws std::invalid_argument as gemm does; std::bad_alloc.
+  explicit PackedMatrix(View<const float, 2> b, int num_threads = 0);
+
+  [[nodiscard]] Index rows() const { return rows_; }
+  [[nodiscard]] Index columns() const { return columns_; }
+  /// Memory that it holds: 4 · rows · columns, columns rounded up to a multiple of 32.
+  [[nodiscard]] std::size_t bytes() const;
+  /// For each block of 512 rows all panels of 32 columns, each row by row. The order may change in later versions.
+  [[nodiscard]] const float* data() const { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(float* p) const;
+  };
+  Index rows_ = 0, columns_ = 0;
+  std::unique_ptr<float, Free> data_;
+};
+
+}  // namespace headlane

@@ -1,0 +1,97 @@
+// GEMM: checks of the arguments, and PackedMatrix.
+#include "check.hpp"
+#include "dispatch.hpp"
+#include "gemm.hpp"
+#include "kernels/table.hpp"
+#include "parallel.hpp"
+#include "round.hpp"
+
+#include <cstdlib>
+#include <new>
+
+namespace headlane {
+namespace {
+
+double size(Index x, Index y) { return static_cast<double>(x) * static_cast<double>(y); }
+
+/// A matrix that is only a shape: the packed operand in messages.
+View<const float, 2> shape_of(const PackedMatrix& b) { return {b.data(), {b.rows(), b.columns()}}; }
+
+void check_finish(const GemmOptions& options, const Operand& c) {
+  require(options.activation <= Activation::erf, "gemm: activation is ", static_cast<Index>(options.activation),
+          ", which is none of none … erf");
+  if (options.bias.data != nullptr) {
+    const Operand bias = operand("gemm", "bias", options.bias);
+    check_operand(bias);
+    check_same(bias, 0, "elements", c, 1, "columns");
+    check_no_overlap(c, bias);
+  }
+  if (options.residual.data != nullptr) {
+    const Operand residual = operand("gemm", "residual", options.residual);
+    check_operand(residual);
+    check_same(residual, 0, "rows", c, 0, "rows");
+    check_same(residual, 1, "columns", c, 1, "columns");
+    check_no_overlap(c, residual);
+  }
+}
+
+void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, const float* packed, bool is_packed,
+                  const View<float, 2>& c, const GemmOptions& options) {
+  const Operand of_a = operand("gemm", "a", a), of_b = operand("gemm", "b", b), of_c = operand("gemm", "c", c);
+  check_operand(of_a);
+  check_operand(of_b);
+  check_output(of_c);
+  check_same(of_a, 1, "columns", of_b, 0, "rows");
+  check_same(of_c, 0, "rows", of_a, 0, "rows");
+  check_same(of_c, 1, "columns", of_b, 1, "columns");
+  check_no_overlap(of_c, of_a);
+  if (!is_packed) check_no_overlap(of_c, of_b);
+  check_finish(options, of_c);
+  check_threads("gemm", options.num_threads);
+  const kernels::KernelTable& kernel = active();
+
+  const Index m = c.shape[0], n = c.shape[1], k = a.shape[1];
+  if (m == 0 || n == 0) return;
+  const int threads = useful_threads(2.0 * size(m, n) * static_cast<double>(k), size(m, k) + size(k, n) + size(m, n),
+                                     options.num_threads);
+  // Vectors run along contiguous columns of c; where its rows are contiguous, cᵀ = bᵀ·aᵀ is the same sums of products.
+  if (c.strides[1] != 1 && c.strides[0] == 1 && !is_packed && options.bias.data == nullptr) {
+    GemmOptions turned = options;
+    turned.residual = options.residual.transposed();
+    run_gemm({b.transposed(), a.transposed(), nullptr, c.transposed(), turned, kernel, threads});
+  } else {
+    run_gemm({a, b, packed, c, options, kernel, threads});
+  }
+}
+
+}  // namespace
+
+void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c, const GemmOptions& options) {
+  gemm_checked(a, b, nullptr, false, c, options);
+}
+
+void gemm(View<const float, 2> a, const PackedMatrix& b, View<float, 2> c, const GemmOptions& options) {
+  gemm_checked(a, shape_of(b), b.data(), true, c, options);
+}
+
+PackedMatrix::PackedMatrix(View<const float, 2> b, int num_threads) {
+  const Operand of_b = operand("PackedMatrix", "b", b);
+  check_operand(of_b);
+  check_threads("PackedMatrix", num_threads);
+  const kernels::KernelTable& kernel = active();
+  rows_ = b.shape[0];
+  columns_ = b.shape[1];
+  if (bytes() == 0) return;
+  constexpr std::size_t line = 64;
+  data_.reset(static_cast<float*>(std::aligned_alloc(line, bytes())));
+  if (!data_) throw std::bad_alloc();
+  pack_right(b, kernel, useful_threads(0, size(rows_, columns_), num_threads), data_.get());
+}
+
+std::size_t PackedMatrix::bytes() const {
+  return static_cast<std::size_t>(rows_ * round_up(columns_, kernels::panel_columns)) * sizeof(float);
+}
+
+void PackedMatrix::Free::operator()(float* p) const { std::free(p); }
+
+}  // namespace headlane
