@@ -158,6 +158,24 @@ TEST_CASE("attention: with mask and bias the same bits for every thread count, i
   CHECK(different_bits(t.lse.view, baseline.lse.view) == 0);
 }
 
+TEST_CASE("attention: what underflows to -0 has the same bits whether or not other rows of the tile see more keys") {
+  const float least = 0x1p-149f, q[] = {1, 1}, k[] = {0, -2, -2}, v[] = {0, -least, 1};
+  for (const bool by_mask : {false, true}) {
+    float both[2], alone = nan;
+    const bool seen[] = {true, true, false, true, true, true};
+    AttentionOptions options = scaled(1);
+    options.causal = !by_mask;
+    options.causal_offset = 1;
+    if (by_mask) options.mask = View<const bool, 4>(seen, {1, 1, 2, 3});
+    const View<const float, 4> two_queries(q, {1, 1, 2, 1}), keys(k, {1, 1, 3, 1}), values(v, {1, 1, 3, 1});
+    attention(two_queries, keys, values, View<float, 4>(both, {1, 1, 2, 1}), options);
+    attention(two_queries.slice(2, 0, 1), keys.slice(2, 0, 2), values.slice(2, 0, 2),
+              View<float, 4>(&alone, {1, 1, 1, 1}), scaled(1));
+    CHECK(both[0] == 0);
+    CHECK(bits_of(both[0]) == bits_of(alone));
+  }
+}
+
 // What hides a key from some rows.
 enum class By { mask, bias, causal };
 

@@ -1,6 +1,7 @@
 // How arrays come in (see the header) and how results are made.
 #include "array.hpp"
 
+#include "check.hpp"  // the library's own
 #include "dlpack_exchange.hpp"
 
 #include <atomic>
@@ -187,6 +188,16 @@ void Array::require_float() const {
   if (type_ == Type::float32) return;
   const char* remedy = is_torch(object_) ? ".float()" : ".astype(np.float32)";
   fail_as_type(described(object_) + "; headlane computes in float32: pass " + name_ + remedy);
+}
+
+void require_apart(const char* function, const Array& out, std::initializer_list<const Array*> inputs) {
+  const AnyView<const float> written = any_view<const float>(out);
+  check_output(operand(function, "out", written));
+  for (const Array* input : inputs) {
+    if (input == nullptr) continue;
+    const AnyView<const float> read = any_view<const float>(*input);
+    check_no_overlap(operand(function, "out", written), operand(function, input->name(), read));
+  }
 }
 
 nb::object new_array(nb::handle like, const Index* shape, int rank) {

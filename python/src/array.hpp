@@ -4,7 +4,9 @@
 
 #include <headlane/view.hpp>
 
+#include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <optional>
@@ -68,6 +70,24 @@ class Array {
   Py_buffer buffer_{};                         // obj is null if it is not held
   std::optional<nb::ndarray<nb::ro>> tensor_;  // keeps what __dlpack__ gave
 };
+
+/// All of an array's axes; an array without axes is one element.
+template <class T>
+AnyView<T> any_view(const Array& x) {
+  AnyView<T> view;
+  view.data = x.floats();
+  view.rank = std::max(1, x.rank());
+  view.shape[0] = 1;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    view.shape[static_cast<std::size_t>(axis)] = x.size(axis);
+    view.strides[static_cast<std::size_t>(axis)] = x.stride(axis);
+  }
+  return view;
+}
+
+/// Throws ValueError if two elements of `out` are the same, or one is an element of an input (null: none). The library checks this
+/// for what one call is given; here it is for arrays that several calls work through.
+void require_apart(const char* function, const Array& out, std::initializer_list<const Array*> inputs);
 
 /// A new dense array of the kind that `like` is: the result of a call. What cannot be written into (JAX), or is unknown, is
 /// computed in a NumPy array, which finished() hands over.

@@ -134,6 +134,10 @@ nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::ha
                                  .causal = is_causal,
                                  .causal_offset = causal_offset,
                                  .num_threads = threads_of(function, num_threads)};
+  if (operands.batch.rank() > 1) {  // the library is called several times
+    const Array* mask = operands.mask && !operands.mask->is_bool() ? &*operands.mask : nullptr;
+    require_apart(function, result.array(), {&operands.query, &operands.key, &operands.value, mask});
+  }
   compute(function, [&] { run(operands, result.array(), lse ? &lse->array() : nullptr, options); });
   if (!lse) return result.object();
   return nb::make_tuple(result.object(), lse->object());

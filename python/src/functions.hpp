@@ -5,6 +5,7 @@
 
 #include <nanobind/nanobind.h>
 #include <optional>
+#include <string_view>
 
 namespace headlane::python {
 
@@ -18,8 +19,18 @@ nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::ha
 /// softmax or, with `log`, log_softmax.
 nb::object softmax_over(bool log, nb::handle x, int axis, float scale, nb::handle out, std::optional<int> num_threads);
 
-nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, float alpha, float beta, std::optional<int> num_threads);
+/// An activation by its name; `function` is what messages name.
+nb::object activate_by(const char* function, std::string_view activation, nb::handle x, nb::handle out,
+                       std::optional<int> num_threads);
+
+nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, float alpha, float beta, nb::handle bias,
+                   std::optional<std::string_view> activation, nb::handle residual, std::optional<int> num_threads);
 
 nb::object matmul(nb::handle a, nb::handle b, nb::handle out, std::optional<int> num_threads);
+
+nb::object linear(nb::handle x, nb::handle packed, nb::handle bias, std::optional<std::string_view> activation,
+                  nb::handle residual, nb::handle out, std::optional<int> num_threads);
+
+void add_packed_matrix(nb::module_& module);
 
 }  // namespace headlane::python

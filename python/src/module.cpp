@@ -23,8 +23,14 @@ NB_MODULE(_core, module) {
   module.def("softmax", &python::softmax_over, arg("log"), arg("x").none(), arg("axis"), arg("scale"),
              arg("out").none(), arg("num_threads").none());
   module.def("gemm", &python::gemm_of, arg("a").none(), arg("b").none(), arg("out").none(), arg("alpha"), arg("beta"),
-             arg("num_threads").none());
+             arg("bias").none(), arg("activation").none(), arg("residual").none(), arg("num_threads").none());
   module.def("matmul", &python::matmul, arg("a").none(), arg("b").none(), arg("out").none(), arg("num_threads").none());
+
+  module.def("linear", &python::linear, arg("x").none(), arg("packed").none(), arg("bias").none(),
+             arg("activation").none(), arg("residual").none(), arg("out").none(), arg("num_threads").none());
+  module.def("activate", &python::activate_by, arg("function"), arg("activation"), arg("x").none(), arg("out").none(),
+             arg("num_threads").none());
+  python::add_packed_matrix(module);
 
   module.def("version", &version);
   module.def("available_isas", &available_isas);

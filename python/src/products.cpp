@@ -1,17 +1,11 @@
 // gemm on two matrices, and matmul with NumPy's rules for vectors and batches, which calls the library for each batch element.
-#include "batch.hpp"
-#include "call.hpp"
-#include "functions.hpp"
+#include "products.hpp"
 
-#include <headlane/gemm.hpp>
+#include "batch.hpp"
+#include "functions.hpp"
 
 namespace headlane::python {
 namespace {
-
-template <class T>
-View<T, 2> matrix_of(const Array& x) {
-  return {x.floats(), {x.size(0), x.size(1)}, {x.stride(0), x.stride(1)}};
-}
 
 /// An operand of matmul: a vector is one row on the left, one column on the right.
 struct Factor {
@@ -33,28 +27,63 @@ View<T, 2> view_of(T* data, const Factor& factor) {
   return {data, {factor.rows, factor.columns}, {factor.row_stride, factor.column_stride}};
 }
 
+void require_matrix(const char* function, const Array& array) {
+  array.require_float();
+  require(array.rank() == 2, function, ": ", array.name(), " has shape ", array, ", it must be a matrix");
+}
+
 }  // namespace
 
-nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, float alpha, float beta,
-                   std::optional<int> num_threads) {
+Right::Right(const char* function, const char* name, nb::handle object) : packed_(packed_matrix_of(object)) {
+  if (packed_ != nullptr) return;
+  array_.emplace(function, name, object);
+  require_matrix(function, *array_);
+}
+
+Ending::Ending(const char* function, const EndingArguments& given)
+    : function_(function), activation_(activation_named(function, given.activation)) {
+  if (!given.bias.is_none()) bias_.emplace(function, "bias", given.bias).require_float();
+  if (!given.residual.is_none()) residual_.emplace(function, "residual", given.residual).require_float();
+}
+
+void Ending::check(const std::vector<Index>& shape) const {
+  if (bias_)
+    require(bias_->rank() == 1 && bias_->size(0) == shape.back(), function_, ": bias has shape ", *bias_,
+            ", the result ", shape, ": wanted [", shape.back(), "]");
+  if (residual_)
+    require(residual_->shape() == shape, function_, ": residual has shape ", *residual_, ", the result ", shape);
+}
+
+GemmOptions Ending::options() const {
+  GemmOptions options{.activation = activation_};
+  if (bias_) options.bias = {bias_->floats(), {bias_->size(0)}, {bias_->stride(0)}};
+  return options;
+}
+
+nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, float alpha, float beta, nb::handle bias,
+                   std::optional<std::string_view> activation, nb::handle residual, std::optional<int> num_threads) {
   constexpr const char* function = "gemm";
-  const Array left(function, "a", a), right(function, "b", b);
-  for (const Array* array : {&left, &right}) {
-    array->require_float();
-    require(array->rank() == 2, function, ": ", array->name(), " has shape ", *array, ", it must be a matrix");
-  }
+  const Array left(function, "a", a);
+  require_matrix(function, left);
+  const Right right(function, "b", b);
   require(beta == 0 || !out.is_none(), function, ": beta is ", beta,
           ", which needs out: the c of alpha * a @ b + beta * c");
-  const Result result(function, a, out, {left.size(0), right.size(1)});
-  const GemmOptions options{.alpha = alpha, .beta = beta, .num_threads = threads_of(function, num_threads)};
-  compute(function, [&] {
-    gemm(matrix_of<const float>(left), matrix_of<const float>(right), matrix_of<float>(result.array()), options);
-  });
+  const Ending ending(function, {bias, residual, activation});
+  const std::vector<Index> shape{left.size(0), right.columns()};
+  ending.check(shape);
+  const Result result(function, a, out, shape);
+  GemmOptions options = ending.options();
+  options.alpha = alpha;
+  options.beta = beta;
+  options.num_threads = threads_of(function, num_threads);
+  if (ending.residual() != nullptr) options.residual = matrix_of<const float>(*ending.residual());
+  compute(function, [&] { right.multiply(matrix_of<const float>(left), matrix_of<float>(result.array()), options); });
   return result.object();
 }
 
 nb::object matmul(nb::handle a, nb::handle b, nb::handle out, std::optional<int> num_threads) {
   constexpr const char* function = "matmul";
+  if (packed_matrix_of(b) != nullptr) return rows_times(function, "a", a, "b", b, out, {}, num_threads);
   const Array left(function, "a", a), right(function, "b", b);
   Batch batch(function, 2);
   for (const Array* array : {&left, &right}) {
@@ -72,6 +101,7 @@ nb::object matmul(nb::handle a, nb::handle b, nb::handle out, std::optional<int>
   const Result result(function, a, out, shape);
 
   const Array& c = result.array();
+  require_apart(function, c, {&left, &right});
   const Factor of_c{of_a.rows, of_b.columns, left.rank() > 1 ? c.stride(batch.rank()) : 0,
                     right.rank() > 1 ? c.stride(-1) : 0};
   const GemmOptions options{.num_threads = threads_of(function, num_threads)};

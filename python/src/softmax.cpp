@@ -11,13 +11,7 @@ namespace {
 
 template <class T>
 AnyView<T> view_of(const Array& x, int axis) {
-  AnyView<T> view;
-  view.data = x.floats();
-  view.rank = x.rank();
-  for (int i = 0; i < x.rank(); ++i) {
-    view.shape[static_cast<std::size_t>(i)] = x.size(i);
-    view.strides[static_cast<std::size_t>(i)] = x.stride(i);
-  }
+  AnyView<T> view = any_view<T>(x);
   const auto to_last = [&](auto& of_axis) {
     std::rotate(of_axis.begin() + axis, of_axis.begin() + axis + 1, of_axis.begin() + view.rank);
   };
@@ -35,9 +29,7 @@ nb::object softmax_over(bool log, nb::handle x, int axis, float scale, nb::handl
   const int rank = from.rank();
   require(rank >= 1, function, ": x has no axis");
   require(-rank <= axis && axis < rank, function, ": axis is ", axis, ", x has shape ", from);
-  std::vector<Index> shape;
-  for (int i = 0; i < rank; ++i) shape.push_back(from.size(i));
-  const Result result(function, x, out, shape);
+  const Result result(function, x, out, from.shape());
   const SoftmaxOptions options{.scale = scale, .log = log, .num_threads = threads_of(function, num_threads)};
   const int at = axis < 0 ? axis + rank : axis;
   compute(function, [&] { softmax(view_of<const float>(from, at), view_of<float>(result.array(), at), options); });

@@ -1,0 +1,70 @@
+// What gemm, matmul and linear share: the right operand, and what a product ends with.
+#pragma once
+
+#include "call.hpp"
+
+#include <headlane/gemm.hpp>
+
+namespace headlane::python {
+
+/// Throws ValueError, with a list, for a name that no activation has; none without a name.
+Activation activation_named(const char* function, std::optional<std::string_view> name);
+
+template <class T>
+View<T, 2> matrix_of(const Array& x) {
+  return {x.floats(), {x.size(0), x.size(1)}, {x.stride(0), x.stride(1)}};
+}
+
+/// Null if the object is none.
+const PackedMatrix* packed_matrix_of(nb::handle object);
+
+/// The right operand: a PackedMatrix, which the caller's reference keeps, or a matrix that is read where it stands.
+class Right {
+ public:
+  Right(const char* function, const char* name, nb::handle object);
+
+  [[nodiscard]] Index rows() const { return packed_ != nullptr ? packed_->rows() : array_->size(0); }
+  [[nodiscard]] Index columns() const { return packed_ != nullptr ? packed_->columns() : array_->size(1); }
+  /// Null if it is packed.
+  [[nodiscard]] const Array* array() const { return array_ ? &*array_ : nullptr; }
+
+  void multiply(const View<const float, 2>& a, const View<float, 2>& c, const GemmOptions& options) const {
+    if (packed_ != nullptr) gemm(a, *packed_, c, options);
+    else gemm(a, matrix_of<const float>(*array_), c, options);
+  }
+
+ private:
+  const PackedMatrix* packed_;
+  std::optional<Array> array_;
+};
+
+/// What a caller gave for an Ending.
+struct EndingArguments {
+  nb::handle bias = nb::none(), residual = nb::none();
+  std::optional<std::string_view> activation;
+};
+
+/// activation(product + bias) + residual.
+class Ending {
+ public:
+  Ending(const char* function, const EndingArguments& given);
+
+  /// Throws ValueError unless bias and residual fit a result of this shape, which has an axis.
+  void check(const std::vector<Index>& shape) const;
+
+  [[nodiscard]] const Array* bias() const { return bias_ ? &*bias_ : nullptr; }
+  [[nodiscard]] const Array* residual() const { return residual_ ? &*residual_ : nullptr; }
+  /// With bias and activation; the residual is added by those who know its rows.
+  [[nodiscard]] GemmOptions options() const;
+
+ private:
+  const char* function_;
+  std::optional<Array> bias_, residual_;
+  Activation activation_;
+};
+
+/// left [..., k] times right [k, n], with the names that messages give them.
+nb::object rows_times(const char* function, const char* left, nb::handle a, const char* right, nb::handle b,
+                      nb::handle out, const EndingArguments& given, std::optional<int> num_threads);
+
+}  // namespace headlane::python
