@@ -174,6 +174,16 @@ TEST_CASE("attention: illegal calls") {
     const AttentionTensors other({2, 2, 2, 5, 7, head_dim, value_dim}, 3);
     attention(other.q.view, other.k.view, other.v.view, other.out.view);
   };
+  // Steps of floats and steps of flags are not the same: the third row of flags lies in the second row of out.
+  const Tensor<1> mixed({40});
+  float* m = mixed.view.data;
+  const View<float, 4> spread_out(m, {1, 1, 3, 4}, {24, 24, 8, 1});
+  const View<const bool, 4> spread_mask(reinterpret_cast<const bool*>(m) + 16, {1, 1, 3, 4}, {24, 24, 8, 1});
+  const Tensor<4> three({1, 1, 3, 4}), four({1, 1, 4, 4});
+  const View<const float, 4> three_view = three.view, four_view = four.view;
+  calls.push_back({"attention, out over a mask of other steps",
+                   [=] { attention(three_view, four_view, four_view, spread_out, with_mask({}, spread_mask)); },
+                   {"attention", "out", "mask", "overlap"}});
   for (const Index dim : {0, 257, 1000}) {
     calls.push_back({"attention, head_dim", [=] { dims(dim, 8); }, {"attention", "q", "256", std::to_string(dim)}});
     calls.push_back({"attention, value_dim", [=] { dims(8, dim); }, {"attention", "v", "256", std::to_string(dim)}});

@@ -81,5 +81,8 @@ def short(version: str) -> str:
 
 
 def _git(*words: str) -> str:
-    done = subprocess.run(["git", *words], capture_output=True, text=True)
+    try:
+        done = subprocess.run(["git", *words], capture_output=True, text=True)
+    except FileNotFoundError:  # no git here
+        return ""
     return done.stdout.strip() if done.returncode == 0 else ""
