@@ -92,6 +92,8 @@ def every(programs: Path, isas: list[str]) -> list[Contender]:
         python("PyTorch materialised", "torch-materialised", ("attention",), scores=2048**2),
         python("ONNX Runtime", "onnxruntime", ALL_OPS),
         python("OpenVINO", "openvino", ALL_OPS),
+        Contender("headlane prepacked", COMPILED, ("gemm",), (*headlane, "prepacked"), prepacked=True),
+        python("headlane prepacked (Python)", "headlane-prepacked", ("gemm",), prepacked=True),
         python("oneDNN prepacked", "torch-prepacked", ("gemm",), prepacked=True),
         python("ONNX Runtime prepacked", "onnxruntime-prepacked", ("gemm",), prepacked=True),
         python("OpenVINO prepacked", "openvino-prepacked", ("gemm",), prepacked=True),

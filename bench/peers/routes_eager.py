@@ -30,6 +30,14 @@ class Headlane(Route):
         return Job(lambda: sdpa(q, k, v, mask, is_causal=causal, out=out), lambda _: out)
 
 
+class HeadlanePrepacked(Headlane):
+    """linear on a PackedMatrix."""
+
+    def gemm(self, a, b, out):
+        linear, weights = self.library.linear, self.library.PackedMatrix(b)
+        return Job(lambda: linear(a, weights, out=out), lambda _: out)
+
+
 class Torch(Route):
     """mm, softmax, and scaled_dot_product_attention, which on a CPU is its flash kernel. It has no out."""
 

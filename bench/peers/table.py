@@ -60,12 +60,19 @@ class Line:
         packed = {id(row): kinds[row["contender"], row["isa"]]["prepacked"] for row in mine}
         widest = document["machine"]["limits"][0]["isa"]
         self.rows = mine
-        headlane = [row for row in mine if row["contender"].startswith("headlane")]
+        own = [row for row in mine if row["contender"].startswith("headlane")]
+        self.headlane_prepacked = next((row for row in own if packed[id(row)]), None)
+        headlane = [row for row in own if not packed[id(row)]]
         self.headlane = next((row for row in headlane if row["isa"] == widest), None)
         self.other_isas = {row["isa"]: row for row in headlane if row is not self.headlane}
         peers = [row for row in mine if not row["contender"].startswith("headlane")]
         self.plain = {row["contender"]: row for row in peers if not packed[id(row)]}
         self.prepacked = {row["contender"]: row for row in peers if packed[id(row)]}
+
+    def ratio(self, kind: str) -> float | None:
+        """Against the best of "plain" or "prepacked", each with headlane's own of the same kind."""
+        ours = self.headlane_prepacked if kind == "prepacked" else self.headlane
+        return ratio(ours, list(getattr(self, kind).values()))
 
 
 def print_machine(machine: dict) -> None:
@@ -129,7 +136,10 @@ def _table(title: str, lines: dict[tuple, Line]) -> Table:
     made.add_column("case", no_wrap=True)
     for head in ("threads", "headlane", "of the limit"):
         made.add_column(head, justify="right")
+    prepacked = any(line.headlane_prepacked for line in lines.values())
     for key in _KINDS:
+        if key == "prepacked" and prepacked:
+            made.add_column("headlane prepacked", justify="right")
         for name in names[key]:
             made.add_column(name, justify="right")
         if names[key] and _KINDS[key]:
@@ -138,15 +148,17 @@ def _table(title: str, lines: dict[tuple, Line]) -> Table:
         cells = [cell(line.headlane), _percent(share(line.headlane))]
         for key in _KINDS:
             rows: dict[str, dict] = getattr(line, key)
+            if key == "prepacked" and prepacked:
+                cells.append(cell(line.headlane_prepacked))
             cells += [cell(rows.get(name)) for name in names[key]]
             if names[key] and _KINDS[key]:
-                cells.append(_times(ratio(line.headlane, list(rows.values()))))
+                cells.append(_times(line.ratio(key)))
         made.add_row(case, str(threads), *cells)
     return made
 
 
 # What stands beside headlane, each group followed by the ratio to its best, under this head.
-_KINDS = {"other_isas": "", "plain": "headlane / best", "prepacked": "headlane / best prepacked"}
+_KINDS = {"other_isas": "", "plain": "headlane / best", "prepacked": "headlane prepacked / best"}
 
 
 def _percent(value: float | None) -> str:

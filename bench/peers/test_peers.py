@@ -42,14 +42,14 @@ def row(contender: str, seconds: float, isa: str | None = None, limit: float = 0
 
 
 def document() -> dict:
-    """headlane takes 1 s, with AVX2 2 s; the peers of its route 3 s and 1.5 s, one with a packed b 0.8 s."""
+    """headlane takes 1 s, with AVX2 2 s, with a packed b 0.5 s; the peers of its route 3 s and 1.5 s, one with a packed b 0.8 s."""
     who = [
         ("headlane", "avx512", False),
         ("headlane", "avx2", False),
         ("MKL", None, False),
         ("BLIS", None, False),
     ]
-    who.append(("oneDNN", None, True))
+    who += [("oneDNN", None, True), ("headlane prepacked", "avx512", True)]
     return {
         "machine": {"limits": [{"isa": "avx512"}]},
         "contenders": [
@@ -61,6 +61,7 @@ def document() -> dict:
             row("MKL", 3),
             row("BLIS", 1.5),
             row("oneDNN", 0.8),
+            row("headlane prepacked", 0.5, "avx512"),
         ],
         "failures": [],
     }
@@ -111,8 +112,10 @@ def test_ratio_share_and_prepacked_apart():
     line = table.Line(made, made["results"], "C++")
     assert line.headlane["isa"] == "avx512"
     assert list(line.other_isas) == ["avx2"]
-    assert table.ratio(line.headlane, list(line.plain.values())) == 1.5
-    assert table.ratio(line.headlane, list(line.prepacked.values())) == 0.8
+    assert line.ratio("plain") == 1.5
+    assert line.headlane_prepacked["seconds"] == 0.5
+    assert list(line.prepacked) == ["oneDNN"]
+    assert line.ratio("prepacked") == 1.6
     assert table.share(line.headlane) == 0.5
     assert table.ratio(None, [made["results"][2]]) is None
     assert table.ratio(line.headlane, []) is None
@@ -129,7 +132,8 @@ def test_table_shows_the_figures(capsys, monkeypatch):
     shown = capsys.readouterr().out
     for text in (
         "1.50x",
-        "0.80x",
+        "1.60x",
+        "headlane prepacked",
         "50 %",
         "±10%",
         "1.2ε",

@@ -19,6 +19,7 @@ PR_SET_PDEATHSIG = 1
 
 ROUTES: dict[str, type[Route]] = {
     "headlane": routes_eager.Headlane,
+    "headlane-prepacked": routes_eager.HeadlanePrepacked,
     "torch": routes_eager.Torch,
     "torch-materialised": routes_eager.TorchMaterialised,
     "torch-prepacked": routes_eager.TorchPrepacked,

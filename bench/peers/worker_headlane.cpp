@@ -1,4 +1,5 @@
-// Times headlane's C++ functions, and measures what the machine can do at most. HEADLANE_ISA and HEADLANE_NUM_THREADS choose as ever.
+// Times headlane's C++ functions, with the argument "prepacked" gemm on a PackedMatrix, and measures what the machine can do at most.
+// HEADLANE_ISA and HEADLANE_NUM_THREADS choose as ever.
 #include "../machine.hpp"
 #include "worker.hpp"
 
@@ -6,9 +7,11 @@
 
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace {
@@ -18,7 +21,7 @@ using peers::Array;
 using peers::Index;
 using peers::Job;
 
-Job gemm(const peers::Arguments& arguments) {
+Job gemm(const peers::Arguments& arguments, bool prepacked) {
   const Index m = arguments.number("m");
   const Index n = arguments.number("n");
   const Index k = arguments.number("k");
@@ -29,7 +32,12 @@ Job gemm(const peers::Arguments& arguments) {
   const View<const float, 2> a(job.arrays[0].data(), {m, k});
   const View<const float, 2> b(job.arrays[1].data(), {k, n});
   const View<float, 2> c(job.arrays[2].data(), {m, n});
-  job.call = [=] { headlane::gemm(a, b, c); };
+  if (prepacked) {
+    const auto packed = std::make_shared<const headlane::PackedMatrix>(b);
+    job.call = [=] { headlane::gemm(a, *packed, c); };
+  } else {
+    job.call = [=] { headlane::gemm(a, b, c); };
+  }
   return job;
 }
 
@@ -70,9 +78,9 @@ Job attention(const peers::Arguments& arguments) {
   return job;
 }
 
-Job prepare(const peers::Arguments& arguments) {
+Job prepare(const peers::Arguments& arguments, bool prepacked) {
   const std::string op = arguments.text("op");
-  if (op == "gemm") return gemm(arguments);
+  if (op == "gemm") return gemm(arguments, prepacked);
   if (op == "softmax") return softmax(arguments);
   if (op == "attention") return attention(arguments);
   throw std::invalid_argument("there is no operation '" + op + "'");
@@ -111,9 +119,12 @@ std::string about() {
 
 }  // namespace
 
-int main() {
+int main(int count, char** words) {
   try {
-    peers::serve({.about = about(), .prepare = prepare, .measure = measure});
+    const bool prepacked = count > 1 && std::string_view(words[1]) == "prepacked";
+    peers::serve({.about = about(),
+                  .prepare = [=](const peers::Arguments& arguments) { return prepare(arguments, prepacked); },
+                  .measure = measure});
   } catch (const std::exception& error) {  // HEADLANE_ISA names one that this CPU does not have
     return std::fprintf(stderr, "%s\n", error.what()), 1;
   }

@@ -56,6 +56,7 @@ class Row:
     error: float | None = None  # in error_unit, eps = 2^-24
     error_unit: str | None = None
     prepacked: bool = False
+    route: str | None = None  # what it is called from
 
     @property
     def label(self):
@@ -97,12 +98,13 @@ class Row:
 
 @dataclass
 class Comparison:
-    """headlane and its peers on one case with one number of threads. Peers whose weights were packed beforehand do less
+    """headlane and its peers on one case with one number of threads. Those whose weights were packed beforehand do less
     in the time measured: they stand apart."""
 
     ours: Row
     peers: list
-    prepacked: list = field(default_factory=list)
+    prepacked: list = field(default_factory=list)  # peers
+    ours_prepacked: Row | None = None
 
     @property
     def best(self):
@@ -115,7 +117,9 @@ class Comparison:
 
     @property
     def prepacked_ratio(self):
-        return min(row.seconds for row in self.prepacked) / self.ours.seconds if self.prepacked else None
+        if not self.prepacked or self.ours_prepacked is None:
+            return None
+        return min(row.seconds for row in self.prepacked) / self.ours_prepacked.seconds
 
     @property
     def outcome(self):
@@ -123,6 +127,12 @@ class Comparison:
         if self.ours.high < self.best.low:
             return "ahead"
         return "behind" if self.ours.low > self.best.high else "level"
+
+
+def same_route(own, peers):
+    """Of headlane's rows the one that is called as the fastest peer is, else the first; None without rows."""
+    best = min(peers, key=lambda row: row.seconds, default=None)
+    return min(own, key=lambda row: best is not None and row.route != best.route, default=None)
 
 
 def geometric_mean(values):
@@ -172,7 +182,8 @@ class Report:
             peers = [row for row in here if not row.headlane and not row.prepacked]
             prepacked = [row for row in here if not row.headlane and row.prepacked]
             if ours and peers:
-                result.append(Comparison(ours[0], peers, prepacked))
+                own = [row for row in here if row.headlane and row.prepacked]
+                result.append(Comparison(ours[0], peers, prepacked, same_route(own, prepacked)))
         return result
 
     def limits(self):

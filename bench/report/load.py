@@ -11,7 +11,7 @@ class BadFile(Exception):
     """A file that is not what ./dev peers writes; the message names it."""
 
 
-def _row(entry, prepacked):
+def _row(entry, prepacked, routes):
     limit = entry.get("limit") or {}
     low, high = entry.get("low") or entry["seconds"], entry.get("high") or entry["seconds"]
     return Row(
@@ -29,6 +29,7 @@ def _row(entry, prepacked):
         error=entry.get("error"),
         error_unit=entry.get("error_unit"),
         prepacked=entry["contender"] in prepacked,
+        route=routes.get(entry["contender"]),
     )
 
 
@@ -45,7 +46,8 @@ def load(paths):
         if missing:
             raise BadFile(f"{path}: has no {', '.join(missing)}")
         prepacked = {entry["name"] for entry in run["contenders"] if entry.get("prepacked")}
-        runs.append({**run, "rows": [_row(entry, prepacked) for entry in run["results"]]})
+        routes = {entry["name"]: entry.get("route") for entry in run["contenders"]}
+        runs.append({**run, "rows": [_row(entry, prepacked, routes) for entry in run["results"]]})
     cpus = sorted({run["machine"].get("cpu") for run in runs})
     if len(cpus) > 1:
         raise BadFile(f"these files are of different machines: {', '.join(cpus)}")

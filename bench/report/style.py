@@ -52,7 +52,8 @@ MARKERS = {
     "blis": "<",
     "numpy": ">",
 }
-SPARE_MARKERS = "*phd8H"
+PREPACKED_MARKER = "*"  # of headlane with prepacked weights
+SPARE_MARKERS = "phd8H"
 ISA_TINTS = (
     1,
     0.42,
@@ -111,7 +112,8 @@ def family(name):
 
 @dataclass(frozen=True)
 class Look:
-    """How one contender is drawn: filled marker for the first of its family, hollow and half filled for the next."""
+    """How one contender is drawn: filled marker for the first of its family, hollow and half filled for the next;
+    headlane with prepacked weights has a marker of its own."""
 
     name: str
     colour: str
@@ -143,6 +145,8 @@ def looks(names):
             result[name] = Look(name, kind, next(spare), "full")
         else:
             fills = ("full", "none", "left", "right")
-            count = members[kind] = members.get(kind, -1) + 1
-            result[name] = Look(name, kind, MARKERS[kind], fills[count % len(fills)])
+            own_prepacked = kind == "headlane" and "prepacked" in name
+            marker = PREPACKED_MARKER if own_prepacked else MARKERS[kind]
+            count = members[marker] = members.get(marker, -1) + 1
+            result[name] = Look(name, kind, marker, fills[count % len(fills)])
     return result

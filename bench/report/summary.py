@@ -35,7 +35,7 @@ class Line:
     mean: float | None
     worst: Comparison | None
     best: Comparison | None
-    mean_prepacked: float | None  # against the best peer with prepacked weights
+    mean_prepacked: float | None  # headlane with prepacked weights against the best such peer
     share: float | None
     share_worst: Row | None
     share_best: Row | None
@@ -74,7 +74,9 @@ def lines(report):
                     mean=geometric_mean(comparison.ratio for comparison in comparisons),
                     worst=by_ratio[0] if by_ratio else None,
                     best=by_ratio[-1] if by_ratio else None,
-                    mean_prepacked=geometric_mean(c.prepacked_ratio for c in comparisons if c.prepacked),
+                    mean_prepacked=geometric_mean(
+                        c.prepacked_ratio for c in comparisons if c.prepacked_ratio
+                    ),
                     share=geometric_mean(row.share for row in limited),
                     share_worst=by_share[0] if by_share else None,
                     share_best=by_share[-1] if by_share else None,

@@ -25,17 +25,15 @@ def results(report, op):
     rows = [row for row in report.rows if row.op == op]
     head = [what.case.capitalize(), "Threads", "Contender", "ISA", "Median", "Quartiles", what.unit, "Of the limit",
             "headlane against it", "Operations per byte", "Error / eps", "Samples × calls"]  # fmt: skip
-    ours = {
-        (c.ours.case, threads): c.ours
-        for threads in report.threads(op)
-        for c in report.comparisons(op, threads)
+    found = {
+        (c.ours.case, threads): c for threads in report.threads(op) for c in report.comparisons(op, threads)
     }
     units = sorted({row.error_unit for row in rows if row.error_unit})
     note = f" Error unit: {', '.join(units)}, eps = 2⁻²⁴." if units else ""
     return Table(
         f"{what.title}: every measurement.{note}",
         head,
-        [cells(row, ours.get((row.case, row.threads))) for row in sorted(rows, key=order(rows))],
+        [cells(row, found.get((row.case, row.threads))) for row in sorted(rows, key=order(rows))],
     )
 
 
@@ -45,7 +43,8 @@ def order(rows):
     return lambda row: (place[row.case], row.threads, row.seconds)
 
 
-def cells(row, ours):
+def cells(row, comparison):
+    ours = comparison and (comparison.ours_prepacked if row.prepacked else comparison.ours)
     against = f"{row.seconds / ours.seconds:.2f}×" if ours and not row.headlane else "–"
     limit = f"{percent(row.share)} ({row.limit_kind})" if row.share else "–"
     return [

@@ -48,6 +48,7 @@ def gemm():
         rows += [entry("gemm", case, "headlane", 0.1, isa="scalar", limit={"kind": "fma", "seconds": 0.08})]
         rows += [entry("gemm", case, "MKL", peer, error=2.0), entry("gemm", case, "BLIS", 0.05)]
         rows += [entry("gemm", case, "oneDNN prepacked", 0.01)]
+        rows += [entry("gemm", case, "headlane prepacked", 0.008, isa="avx512")]
     return rows
 
 
@@ -103,13 +104,26 @@ def test_findings(read):
     assert outcomes == {"8x8x8": ("ahead", 1.6), "16x16x16": ("level", 1.0), "32x32x32": ("behind", 0.8)}
     line = summary.lines(report)[0]
     assert line.mean == pytest.approx(geometric_mean([1.6, 1.0, 0.8]))
-    assert line.mean_prepacked == pytest.approx(0.8)
+    assert line.mean_prepacked == pytest.approx(1.25)
     assert line.share == pytest.approx(0.8)
     assert (
         summary.counts_text(line.comparisons)
         == "ahead of the best peer on 1 of 3 shapes, level on 1, behind on 1"
     )
     assert [c.ours.case for c in summary.not_ahead(report)] == ["32x32x32", "16x16x16"]
+
+
+def test_prepacked_is_compared_on_the_same_route(read):
+    extra = [
+        entry("gemm", "8x8x8", "headlane prepacked (Python)", 0.02, isa="avx512"),
+        entry("gemm", "8x8x8", "OpenVINO prepacked", 0.005),
+    ]
+    made = run(gemm() + extra)
+    for contender in made["contenders"]:
+        contender["route"] = "Python" if contender["name"] in {row["contender"] for row in extra} else "C++"
+    assert read(made).comparisons("gemm", 1)[0].prepacked_ratio == pytest.approx(0.25)
+    alone = read(run([row for row in gemm() if row["contender"] != "headlane prepacked"]))
+    assert alone.comparisons("gemm", 1)[0].prepacked_ratio is None
 
 
 def test_speed_has_the_numbers(read):
@@ -143,6 +157,8 @@ def test_table_holds_every_measurement(read):
     assert len(table.rows) == len(gemm())
     assert all(len(row) == len(table.head) for row in table.rows)
     mkl = next(row for row in table.rows if row[:3] == ["8×8×8", "1", "MKL"])
+    against = {row[2]: row[8] for row in table.rows if row[0] == "8×8×8"}
+    assert against["oneDNN prepacked"] == "1.25×"
     assert mkl[4:9] == ["20 ms", "19.8 ms – 20.2 ms", "100", "50\u00a0% (fma)", "1.60×"]
 
 

@@ -85,6 +85,8 @@ def test_markers_and_fills_are_the_second_cue():
         "ONNX Runtime prepacked",
         "OpenVINO",
         "headlane (Python)",
+        "headlane prepacked",
+        "headlane prepacked (Python)",
         "headlane",
     ]
     looks = style.looks(names)

@@ -5,6 +5,7 @@
 #include "products.hpp"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <new>
 
 namespace headlane::python {

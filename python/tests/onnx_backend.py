@@ -41,11 +41,21 @@ def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
 
 OPERATORS = {
     "Attention": attention,
+    "Erf": lambda x: (headlane.erf(x),),
+    "Gelu": lambda x, approximate="none": (headlane.gelu(x, approximate),),
     "Gemm": gemm,
     "LogSoftmax": lambda x, axis=-1: (headlane.log_softmax(x, axis),),
     "MatMul": lambda a, b: (headlane.matmul(a, b),),
+    "Relu": lambda x: (headlane.relu(x),),
+    "Sigmoid": lambda x: (headlane.sigmoid(x),),
     "Softmax": lambda x, axis=-1: (headlane.softmax(x, axis),),
+    "Tanh": lambda x: (headlane.tanh(x),),
 }
+
+
+def _value(attribute):
+    value = helper.get_attribute_value(attribute)
+    return value.decode() if isinstance(value, bytes) else value
 
 
 class Prepared(BackendRep):
@@ -54,7 +64,7 @@ class Prepared(BackendRep):
     def __init__(self, model):
         (self._node,) = model.graph.node
         self._names = [value.name for value in model.graph.input]
-        self._attributes = {a.name: helper.get_attribute_value(a) for a in self._node.attribute}
+        self._attributes = {a.name: _value(a) for a in self._node.attribute}
 
     def run(self, inputs, **_):
         values = dict(zip(self._names, inputs))

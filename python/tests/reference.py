@@ -1,5 +1,9 @@
 """The functions in float64, each with the bound on the float32 error that the C++ header states."""
 
+import math
+from typing import Callable, NamedTuple
+
+import headlane
 import numpy as np
 
 U = 2.0**-24  # unit roundoff of float32
@@ -21,6 +25,74 @@ def gemm(a, b, c=None, alpha=1.0, beta=0.0):
         magnitude = magnitude + abs(beta) * abs(np.asarray(c, np.float64))
     roundings = min(k, BLOCK) + _blocks(k) + 1
     return exact, roundings * U / (1 - roundings * U) * magnitude
+
+
+_erf, _erfc = (np.vectorize(function, otypes=[np.float64]) for function in (math.erf, math.erfc))
+
+
+def _sigmoid(x):
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-x))
+
+
+def _tanh_exponent(x):
+    return 2 * np.sqrt(2 / np.pi) * x * (1 + 0.044715 * x * x)
+
+
+class Activation(NamedTuple):
+    """headlane's function, the exact one, its largest error in ULP, and how much it stretches a difference of its arguments."""
+
+    function: Callable
+    exact: Callable
+    ulp: Callable
+    slope: float
+
+
+ACTIVATIONS = {
+    "relu": Activation(headlane.relu, lambda x: np.maximum(x, 0), lambda x: 0, 1),
+    "gelu": Activation(headlane.gelu, lambda x: x * _erfc(-x / np.sqrt(2)) / 2, lambda x: 10, 1.13),
+    "gelu_tanh": Activation(
+        lambda x, **options: headlane.gelu(x, "tanh", **options),
+        lambda x: x * _sigmoid(_tanh_exponent(x)),
+        lambda x: 4 + 4 * np.maximum(-_tanh_exponent(x), 0),
+        1.13,
+    ),
+    "silu": Activation(headlane.silu, lambda x: x * _sigmoid(x), lambda x: 3.3, 1.1),
+    "sigmoid": Activation(headlane.sigmoid, _sigmoid, lambda x: 3, 0.25),
+    "tanh": Activation(headlane.tanh, np.tanh, lambda x: 2, 1),
+    "erf": Activation(headlane.erf, _erf, lambda x: 1.06, 2 / np.sqrt(np.pi)),
+}
+
+
+def ulp(y):
+    """The distance of float32 numbers at y."""
+    return np.spacing(np.maximum(abs(y), 2.0**-126).astype(np.float32)).astype(np.float64)
+
+
+def activation(name, x):
+    """(result, bound). See activation_kind.hpp: what is below 2^-119 may be 0."""
+    x = np.asarray(x, np.float64)
+    y = ACTIVATIONS[name].exact(x)
+    return y, np.maximum(ACTIVATIONS[name].ulp(x) * ulp(y), np.where(abs(y) < 2.0**-119, abs(y), 0))
+
+
+def linear(x, w, bias=None, activation_name=None, residual=None):
+    """(result, bound): the product's error and a rounding for each sum, carried through the activation."""
+    y, bound = gemm(x, w)
+    if bias is not None:
+        y = y + np.asarray(bias, np.float64)
+        bound = bound + U * (abs(y) + bound)
+    if activation_name is not None:
+        inner, (y, own) = y, activation(activation_name, y)
+        one = ACTIVATIONS[activation_name]
+        # Its error is bounded at the rounded argument, whose result is that far away at most.
+        reach = one.slope * bound
+        own = np.maximum(own, np.maximum(one.ulp(inner - bound), one.ulp(inner)) * ulp(abs(y) + reach))
+        bound = reach + own
+    if residual is not None:
+        y = y + np.asarray(residual, np.float64)
+        bound = bound + U * (abs(y) + bound)
+    return y, bound
 
 
 def softmax(x, axis=-1, scale=1.0, log=False):

@@ -1,11 +1,14 @@
 // Computes one case with the C++ library, for the Python tests to compare bits with: reads dense float32 operands one after the
 // other from the standard input, writes the outputs to the standard output.
 //   gemm M N K ALPHA BETA                                                     a b c
+//   linear M N K ACTIVATION                                                   x weights bias residual
+//   activate N ACTIVATION                                                     x
 //   softmax ROWS N SCALE LOG                                                  x
 //   attention BATCH HEADS KV_HEADS Q_LENGTH KV_LENGTH DIM VALUE_DIM CAUSAL OFFSET MASK   q k v [mask]
 // MASK is none, bool (a float mask, where not 0) or bias; attention writes the log-sum-exp behind the output.
 #include <headlane/headlane.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <memory>
@@ -45,6 +48,32 @@ void gemm(const Arguments& arguments) {
   const auto a = input<2>(storage, {m, k}), b = input<2>(storage, {k, n}), c = input<2>(storage, {m, n});
   headlane::gemm(a, b, c, {.alpha = std::stof(arguments[3]), .beta = std::stof(arguments[4])});
   write(storage[2]);
+}
+
+// The names in the order of the enumeration.
+headlane::Activation activation_named(const std::string& name) {
+  constexpr std::array names{"none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf"};
+  const auto* found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) throw std::invalid_argument("there is no activation " + name);
+  return static_cast<headlane::Activation>(found - names.begin());
+}
+
+void linear(const Arguments& arguments) {
+  const Index m = std::stol(arguments[0]), n = std::stol(arguments[1]), k = std::stol(arguments[2]);
+  std::vector<std::vector<float>> storage;
+  const auto x = input<2>(storage, {m, k}), weights = input<2>(storage, {k, n});
+  headlane::GemmOptions options{.activation = activation_named(arguments[3])};
+  options.bias = input<1>(storage, {n});
+  options.residual = input<2>(storage, {m, n});
+  headlane::gemm(x, headlane::PackedMatrix(weights), zeros<2>(storage, {m, n}), options);
+  write(storage.back());
+}
+
+void activate(const Arguments& arguments) {
+  std::vector<std::vector<float>> storage;
+  const auto x = input<1>(storage, {std::stol(arguments[0])});
+  headlane::activate(x, x, activation_named(arguments[1]));
+  write(storage[0]);
 }
 
 void softmax(const Arguments& arguments) {
@@ -88,6 +117,8 @@ int main(int count, char** words) {
     const Arguments all(words + 1, words + count);
     const Arguments arguments(all.begin() + 1, all.end());
     if (all[0] == "gemm") gemm(arguments);
+    if (all[0] == "linear") linear(arguments);
+    if (all[0] == "activate") activate(arguments);
     if (all[0] == "softmax") softmax(arguments);
     if (all[0] == "attention") attention(arguments);
     return 0;

@@ -11,6 +11,10 @@ error = abs(headlane.scaled_dot_product_attention(query, key, value) - weights @
 assert error < 1e-5, error
 assert abs(headlane.softmax(query).sum(-1) - 1).max() < 1e-6
 assert abs(headlane.gemm(query[0, 0], key[0, 0].T) - query[0, 0] @ key[0, 0].T).max() < 1e-5
+weights = headlane.PackedMatrix(key[0, 0].T)
+assert (
+    headlane.linear(query, weights, activation="relu") == headlane.relu(headlane.matmul(query, weights))
+).all()
 print(
     f"headlane {headlane.__version__} works: {', '.join(headlane.available_isas())}; in use {headlane.isa()}"
 )

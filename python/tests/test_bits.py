@@ -7,6 +7,7 @@ import headlane
 import layouts
 import numpy as np
 import pytest
+import reference
 
 PROGRAM = os.environ.get("HEADLANE_SAME_BITS")
 pytestmark = pytest.mark.skipif(
@@ -40,6 +41,29 @@ def test_gemm(sizes, alpha, beta, layout):
     expected = library("gemm", m, n, k, alpha, beta, operands=(a, b, c))
     a, b, c = (layouts.arranged(x.copy(), layout) for x in (a, b, c))
     equal([headlane.gemm(a, b, c, alpha=alpha, beta=beta)], expected)
+
+
+@pytest.mark.parametrize("layout", layouts.LAYOUTS[:-1])
+@pytest.mark.parametrize("activation", [None, *reference.ACTIVATIONS])
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (13, 35, 17), (33, 129, 1100)], ids=str)
+def test_linear(sizes, activation, layout):
+    m, n, k = sizes
+    rng = np.random.default_rng(9)
+    operands = [rng.standard_normal(shape, np.float32) for shape in ((m, k), (k, n), (n,), (m, n))]
+    expected = library("linear", m, n, k, activation or "none", operands=operands)
+    x, w, bias, residual = (layouts.arranged(o, layout) for o in operands)
+    for weights in (w, headlane.PackedMatrix(w)):
+        equal([headlane.linear(x, weights, bias, activation, residual)], expected)
+        options = {"bias": bias, "activation": activation, "residual": residual}
+        equal([headlane.gemm(x, weights, **options)], expected)
+
+
+@pytest.mark.parametrize("layout", layouts.LAYOUTS[:-1])
+@pytest.mark.parametrize("activation", reference.ACTIVATIONS)
+def test_activations(activation, layout):
+    x = 4 * np.random.default_rng(10).standard_normal((7, 911), np.float32)
+    expected = library("activate", x.size, activation, operands=[x])
+    equal([reference.ACTIVATIONS[activation].function(layouts.arranged(x, layout))], expected)
 
 
 @pytest.mark.parametrize("layout", layouts.LAYOUTS[:-1])

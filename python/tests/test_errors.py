@@ -9,6 +9,7 @@ import pytest
 SDPA = headlane.scaled_dot_product_attention
 X = np.random.default_rng(0).standard_normal((4, 8), np.float32)
 X4 = np.ones((2, 6, 4, 8), np.float32)
+PACKED = headlane.PackedMatrix(X)
 READ_ONLY = np.broadcast_to(np.float32(0), (4, 8))
 ODD_STRIDE = np.zeros((4, 9), np.uint8)[:, :8].view(np.float32)
 MISALIGNED = np.zeros(4 * 8 * 4 + 1, np.uint8)[1:].view(np.float32).reshape(4, 8)
@@ -104,6 +105,96 @@ CASES = {
         "axis 1 of b .*have 6",
     ),
     "matmul scalar": (lambda o: headlane.matmul(X, np.array(1, np.float32)), ValueError, "b has no axis"),
+    "matmul, packed": (lambda o: headlane.matmul(X4, PACKED), ValueError, "a .* 8 columns, b has 4 rows"),
+    "packed vector": (lambda o: headlane.PackedMatrix(X[0]), ValueError, r"b has shape \[8\]"),
+    "packed float64": (
+        lambda o: headlane.PackedMatrix(X.astype(np.float64)),
+        TypeError,
+        r"b .*float64.*b\.astype",
+    ),
+    "packed threads": (lambda o: headlane.PackedMatrix(X, num_threads=0), ValueError, "num_threads is 0"),
+    "packed misaligned": (
+        lambda o: headlane.PackedMatrix(MISALIGNED),
+        ValueError,
+        "PackedMatrix: b is misaligned",
+    ),
+    "packed as x": (
+        lambda o: headlane.linear(PACKED, PACKED),
+        TypeError,
+        r"x has type headlane\.PackedMatrix",
+    ),
+    "packed as a": (lambda o: headlane.gemm(PACKED, X.T), TypeError, r"a has type headlane\.PackedMatrix"),
+    "linear sizes": (
+        lambda o: headlane.linear(X, PACKED, out=o),
+        ValueError,
+        r"x of shape \[4, 8\] has 8 columns, packed has 4 rows",
+    ),
+    "linear weight": (lambda o: headlane.linear(X, X4), ValueError, "packed has shape .* must be a matrix"),
+    "linear no axis": (
+        lambda o: headlane.linear(np.array(1, np.float32), PACKED),
+        ValueError,
+        "x has no axis",
+    ),
+    "linear out": (
+        lambda o: headlane.linear(X.T, PACKED, out=o),
+        ValueError,
+        r"out has shape \[4, 8\], the result \[8, 8\]",
+    ),
+    "bias": (
+        lambda o: headlane.linear(X[:, :4], PACKED, X[0, :7], out=o),
+        ValueError,
+        r"linear: bias has shape \[7\], the result \[4, 8\]: wanted \[8\]",
+    ),
+    "bias rank": (
+        lambda o: headlane.gemm(X[:, :4], PACKED, o, bias=X[:1]),
+        ValueError,
+        r"bias has shape \[1, 8\]",
+    ),
+    "bias list": (lambda o: headlane.linear(X[:, :4], PACKED, [1.0], out=o), TypeError, "bias has type list"),
+    "residual": (
+        lambda o: headlane.gemm(X[:, :4], PACKED, o, residual=X[:1]),
+        ValueError,
+        r"residual has shape \[1, 8\], the result \[4, 8\]",
+    ),
+    "residual float64": (
+        lambda o: headlane.linear(X[:, :4], PACKED, residual=X.astype(np.float64), out=o),
+        TypeError,
+        "residual .*float64",
+    ),
+    "residual is out": (
+        lambda o: headlane.linear(X[:, :4], PACKED, residual=o, out=o),
+        ValueError,
+        "out of shape .* overlaps residual",
+    ),
+    "activation": (
+        lambda o: headlane.linear(X[:, :4], PACKED, None, "swish", out=o),
+        ValueError,
+        "activation is 'swish'; there are relu, gelu, gelu_tanh, silu, sigmoid, tanh, erf, and None",
+    ),
+    "gemm activation": (
+        lambda o: headlane.gemm(X[:, :4], PACKED, o, activation="none"),
+        ValueError,
+        "gemm: activation is 'none'; there are relu",
+    ),
+    "linear threads": (
+        lambda o: headlane.linear(X[:, :4], X, out=o, num_threads=-1),
+        ValueError,
+        "num_threads is -1",
+    ),
+    "relu int": (lambda o: headlane.relu(X.astype(np.int32), out=o), TypeError, "relu: x .*int32"),
+    "silu shape": (
+        lambda o: headlane.silu(X.T, out=o),
+        ValueError,
+        r"out has shape \[4, 8\], the result \[8, 4\]",
+    ),
+    "erf overlaps": (
+        lambda o: headlane.erf(X4[0], out=X4[0, :, ::-1]),
+        ValueError,
+        "erf: activate: y .*overlaps",
+    ),
+    "gelu": (lambda o: headlane.gelu(X, "fast", out=o), ValueError, "gelu: approximate is 'fast'"),
+    "gelu list": (lambda o: headlane.gelu([1.0], "tanh", out=o), TypeError, "gelu: x has type list"),
+    "tanh threads": (lambda o: headlane.tanh(X, num_threads=0, out=o), ValueError, "tanh: num_threads is 0"),
     "no threads": (lambda o: headlane.softmax(X, num_threads=0, out=o), ValueError, "num_threads is 0"),
     "minus threads": (lambda o: SDPA(X, X, X, num_threads=-2, out=o), ValueError, "num_threads is -2"),
     "set_num_threads": (lambda o: headlane.set_num_threads(-1), ValueError, "threads is -1"),
@@ -119,9 +210,7 @@ def test_illegal_call(name):
         call(target)
     text = str(caught.value)
     assert re.search(message, text), text
-    assert re.search(r"scaled_dot_product_attention|softmax|gemm|matmul|set_isa|set_num_threads|isa", text), (
-        text
-    )
+    assert re.search("|".join(headlane.__all__), text), text
     assert np.isnan(target).all(), "out was written"
     np.testing.assert_array_equal(X4, source)
 

@@ -14,10 +14,14 @@ import pytest
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((3, 5, 8), np.float32)
+PACKED = headlane.PackedMatrix(X[0].T)  # [8, 5]
 CALLS = {
     "scaled_dot_product_attention": lambda x, **o: headlane.scaled_dot_product_attention(x, x, x, **o),
     "softmax": headlane.softmax,
     "log_softmax": headlane.log_softmax,
+    "relu": headlane.relu,
+    "gelu": headlane.gelu,
+    "linear": lambda x, **o: headlane.linear(x, PACKED, x[0, :, 0], "silu", x[..., :5], **o),
     "matmul": lambda x, **o: headlane.matmul(x, x[..., :8, :] if x.shape[-2] == 8 else X.swapaxes(1, 2), **o),
 }
 
@@ -35,7 +39,11 @@ class Exporter:
         return self._array.__dlpack_device__()
 
 
-@pytest.mark.parametrize("function", [headlane.softmax, headlane.log_softmax])
+@pytest.mark.parametrize(
+    "function",
+    [headlane.softmax, headlane.log_softmax, headlane.gelu, lambda x: headlane.linear(x, PACKED)],
+    ids=["softmax", "log_softmax", "gelu", "linear"],
+)
 @pytest.mark.parametrize("kind", ["DLPack", "memoryview", "subclass", "array API"])
 def test_kinds(function, kind):
     class Subclass(np.ndarray):
@@ -81,10 +89,14 @@ def test_nothing_is_copied(layout):
     query = layout(np.ones((4, 1024, 1024), np.float32))[..., :64]
     key = np.broadcast_to(np.ones((1, 64), np.float32), (4, 64, 64))
     out = np.empty(query.shape, np.float32)
+    weights = headlane.PackedMatrix(key[0])
     tracemalloc.start()
     try:
         headlane.scaled_dot_product_attention(query, key, key, out=out)
         headlane.softmax(query, out=out)
+        headlane.relu(query, out=out)
+        headlane.linear(query, weights, key[0, 0], "relu", query, out)
+        headlane.PackedMatrix(query[0])
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -121,6 +133,8 @@ def test_memory_does_not_grow():
             headlane.scaled_dot_product_attention(X, X, X, np.ones((5, 5), bool), return_lse=True)
             headlane.softmax(Exporter(X))
             headlane.matmul(X, X.swapaxes(1, 2))
+            headlane.linear(X, headlane.PackedMatrix(X[0].T), activation="tanh")
+            headlane.erf(Exporter(X))
         gc.collect()
         return tracemalloc.get_traced_memory()[0] - before
 

@@ -13,6 +13,7 @@ import pytest
 RNG = np.random.default_rng(0)
 Q, K, V = (RNG.standard_normal((2, 4, 200, 32), np.float32) for _ in range(3))
 A, B = RNG.standard_normal((150, 700), np.float32), RNG.standard_normal((700, 130), np.float32)
+PACKED = headlane.PackedMatrix(B)
 MASK = RNG.random((200, 200)) < 0.5
 
 CALLS = {
@@ -20,6 +21,9 @@ CALLS = {
     "softmax": lambda **o: headlane.softmax(Q, **o),
     "log_softmax": lambda **o: headlane.log_softmax(Q, 1, **o),
     "gemm": lambda **o: headlane.gemm(A, B, **o),
+    "linear": lambda **o: headlane.linear(A, PACKED, B[0], "gelu", A[:, :130], **o),
+    "silu": lambda **o: headlane.silu(Q, **o),
+    "packing": lambda **o: headlane.gemm(A, headlane.PackedMatrix(B, **o)),
     "matmul": lambda **o: headlane.matmul(Q, K.swapaxes(2, 3), **o),
 }
 

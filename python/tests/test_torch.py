@@ -7,6 +7,7 @@ import weakref
 import headlane
 import numpy as np
 import pytest
+import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,6 +46,42 @@ def test_layouts(layout):
     np.testing.assert_array_equal(
         headlane.matmul(q, k.mT).numpy(), headlane.matmul(q.detach().numpy(), k.mT.detach().numpy())
     )
+    np.testing.assert_array_equal(headlane.gelu(q).numpy(), headlane.gelu(q.detach().numpy()))
+    weight, bias, residual = v[0, 0], k[0, 0, :, 0], q[..., :7]  # [out, in], [out]
+    result = headlane.linear(q, headlane.PackedMatrix(weight.T), bias, "relu", residual)
+    assert type(result) is torch.Tensor
+    operands = (x.detach().numpy() for x in (q, weight.T, bias))
+    expected = headlane.linear(*operands, "relu", residual.detach().numpy())
+    np.testing.assert_array_equal(result.numpy(), expected)
+
+
+TORCH_ACTIVATIONS = {
+    "relu": torch.relu,
+    "gelu": torch.nn.functional.gelu,
+    "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+    "silu": torch.nn.functional.silu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "erf": torch.erf,
+}
+
+
+@pytest.mark.parametrize("name", TORCH_ACTIVATIONS)
+def test_linear_layer(name):
+    """A layer of PyTorch in float64, within the bound."""
+    x, weight, bias, residual = (
+        normal(3, 5, 70),
+        normal(40, 70, seed=1),
+        normal(40, seed=2),
+        normal(3, 5, 40, seed=3),
+    )
+    wide = torch.nn.functional.linear(x.double(), weight.double(), bias.double())
+    exact = (TORCH_ACTIVATIONS[name](wide) + residual.double()).numpy()
+    packed = headlane.PackedMatrix(weight.T)
+    y = headlane.linear(x, packed, bias, name, residual)
+    ours, bound = reference.linear(x.numpy(), weight.T.numpy(), bias.numpy(), name, residual.numpy())
+    np.testing.assert_allclose(ours, exact, rtol=0, atol=1e-12)
+    reference.check(y.numpy(), exact, bound)
 
 
 def test_out_is_written_in_place():
@@ -69,7 +106,12 @@ def test_a_write_counts_as_a_new_version():
 
 def test_gradients_are_refused():
     x = normal(4, 8).requires_grad_()
-    for call in (lambda: SDPA(x, x, x), lambda: headlane.softmax(x), lambda: headlane.matmul(x, x.T)):
+    for call in (
+        lambda: SDPA(x, x, x),
+        lambda: headlane.softmax(x),
+        lambda: headlane.silu(x),
+        lambda: headlane.PackedMatrix(x),
+    ):
         with pytest.raises(RuntimeError, match=r"requires a gradient.*torch\.no_grad\(\)"):
             call()
     with torch.no_grad():
