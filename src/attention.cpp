@@ -57,14 +57,23 @@ T* at(const View<T, 4>& view, Index batch, Index head, Index position) {
   return view.data + batch * view.strides[0] + head * view.strides[1] + position * view.strides[2];
 }
 
-void pack_block(const AttentionProblem& p, const Layout& layout, const KvHead& kv, Index block, float* packed) {
+/// Where a block is packed.
+struct Packed {
+  float *keys, *values;  // values: not used if they are read where they stand
+};
+
+Packed packed_block(const Layout& layout, float* all, Index block) {
+  return {all + block * layout.key_block, all + layout.blocks * layout.key_block + block * layout.value_block};
+}
+
+void pack_block(const AttentionProblem& p, const Layout& layout, const KvHead& kv, Index block, const Packed& to) {
   const Index first = block * block_size, keys = layout.keys_of(block);
   // As the right operand of q·kᵀ: head_dim rows, a column for each key.
   p.kernel.pack_panels({at(p.k, kv.batch, kv.head, first), p.k.shape[3], keys, p.k.strides[3], p.k.strides[2]},
-                       packed + block * layout.key_block);
+                       to.keys);
   if (layout.value_block != 0)
     p.kernel.pack_panels({at(p.v, kv.batch, kv.head, first), keys, p.v.shape[3], p.v.strides[2], p.v.strides[3]},
-                         packed + layout.blocks * layout.key_block + block * layout.value_block);
+                         to.values);
 }
 
 /// Query rows of one head, at most most_rows.
@@ -105,7 +114,9 @@ void clear(const AttentionState& state, Index rows) {
   std::fill_n(state.sum, rows, 0.0f);
 }
 
-void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, const float* packed) {
+/// `get(block)` says where the block is packed; it is called once for each, in order.
+template <class Get>
+void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, const Get& get) {
   Index seen[most_rows];
   float* q = scratch(Purpose::rows, rows.count * row_stride);
   p.kernel.pack_rows(
@@ -124,14 +135,14 @@ void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, c
       seen[i] = without_hidden(bias, i, seen[i], -std::numeric_limits<float>::infinity());
     }
     const bool direct = layout.value_block == 0;
+    const Packed packed = get(block);
     const Index width = panel_columns;
     p.kernel.attention_block({.rows = rows.count,
                               .head_dim = p.q.shape[3],
                               .value_dim = p.v.shape[3],
                               .q = q,
-                              .k = packed + block * layout.key_block,
-                              .v = direct ? at(p.v, rows.kv.batch, rows.kv.head, first)
-                                          : packed + layout.blocks * layout.key_block + block * layout.value_block,
+                              .k = packed.keys,
+                              .v = direct ? at(p.v, rows.kv.batch, rows.kv.head, first) : packed.values,
                               .v_row_step = direct ? p.v.strides[2] : width,
                               .v_panel_step = direct ? width : width * here,
                               .seen = seen,
@@ -156,16 +167,27 @@ void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, c
 
 KvHead kv_head(const AttentionProblem& p, Index pair) { return {pair / p.k.shape[1], pair % p.k.shape[1]}; }
 
-/// A task is a kv head with all its queries: packs for itself.
+/// A task is a kv head with all its queries: packs for itself. If one pass serves them all, as in decoding, each block is packed
+/// when its turn comes, into the same memory, and read from the L2.
 void by_head(const AttentionProblem& p, const Layout& layout, Index pairs) {
   const Index length = p.q.shape[2], group = p.q.shape[1] / p.k.shape[1];
+  const bool one_pass = group == 1 && length <= most_rows;
   parallel_for(pairs, p.threads, [&](Index pair) {
     const KvHead kv = kv_head(p, pair);
+    if (one_pass) {
+      float* packed = scratch(Purpose::panels, layout.key_block + layout.value_block);
+      const Packed here{packed, packed + layout.key_block};
+      return attend(p, layout, {kv, kv.head, 0, length}, [&](Index block) {
+        pack_block(p, layout, kv, block, here);
+        return here;
+      });
+    }
     float* packed = scratch(Purpose::panels, layout.floats());
-    for (Index block = 0; block < layout.blocks; ++block) pack_block(p, layout, kv, block, packed);
+    const auto get = [&](Index block) { return packed_block(layout, packed, block); };
+    for (Index block = 0; block < layout.blocks; ++block) pack_block(p, layout, kv, block, get(block));
     for (Index head = kv.head * group; head < (kv.head + 1) * group; ++head)
       for (Index first = 0; first < length; first += most_rows)
-        attend(p, layout, {kv, head, first, std::min(most_rows, length - first)}, packed);
+        attend(p, layout, {kv, head, first, std::min(most_rows, length - first)}, get);
   });
 }
 
@@ -181,14 +203,15 @@ void by_rows(const AttentionProblem& p, const Layout& layout, Index pairs) {
     const Index here = std::min(at_once, pairs - from);
     parallel_for(here * layout.blocks, p.threads, [&](Index task) {
       const Index pair = task / layout.blocks;
-      pack_block(p, layout, kv_head(p, from + pair), task % layout.blocks, packed + pair * floats);
+      const Index block = task % layout.blocks;
+      pack_block(p, layout, kv_head(p, from + pair), block, packed_block(layout, packed + pair * floats, block));
     });
     parallel_for(here * group * parts, p.threads, [&](Index task) {
       const Index pair = task / (group * parts), part = parts - 1 - task % parts;  // causal: the longest rows first
       const KvHead kv = kv_head(p, from + pair);
       attend(p, layout,
              {kv, kv.head * group + task / parts % group, part * share, std::min(share, length - part * share)},
-             packed + pair * floats);
+             [&](Index block) { return packed_block(layout, packed + pair * floats, block); });
     });
   }
 }

@@ -173,7 +173,7 @@ def gelu(
     """x * Phi(x), Phi being the normal distribution's; at most 10 ULP off. out may be x itself.
 
     With approximate="tanh" x / 2 * (1 + tanh(z / 2)), z = 2 * sqrt(2 / pi) * (x + 0.044715 * x**3); at most
-    4 + 4 * max(-z, 0) ULP off. A result below 2^-119 in magnitude far from x = 0 may be 0.
+    5 + 4 * max(-z, 0) ULP off. A result below 2^-119 in magnitude far from x = 0 may be 0.
     """
     names = {"none": "gelu", "tanh": "gelu_tanh"}
     if approximate not in names:
@@ -182,7 +182,7 @@ def gelu(
 
 
 def silu(x: Array, *, out: Array | None = None, num_threads: int | None = None) -> Array:
-    """x * sigmoid(x), also called swish; at most 3.3 ULP off; below 2^-119 in magnitude it may be 0. out may be x itself."""
+    """x * sigmoid(x), also called swish; at most 4 ULP off; below 2^-119 in magnitude it may be 0. out may be x itself."""
     return _core.activate("silu", "silu", x, out, num_threads)
 
 
@@ -197,7 +197,7 @@ def tanh(x: Array, *, out: Array | None = None, num_threads: int | None = None) 
 
 
 def erf(x: Array, *, out: Array | None = None, num_threads: int | None = None) -> Array:
-    """The error function; at most 1.06 ULP off. out may be x itself."""
+    """The error function; at most 2 ULP off. out may be x itself."""
     return _core.activate("erf", "erf", x, out, num_threads)
 
 

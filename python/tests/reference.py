@@ -54,13 +54,13 @@ ACTIVATIONS = {
     "gelu_tanh": Activation(
         lambda x, **options: headlane.gelu(x, "tanh", **options),
         lambda x: x * _sigmoid(_tanh_exponent(x)),
-        lambda x: 4 + 4 * np.maximum(-_tanh_exponent(x), 0),
+        lambda x: 5 + 4 * np.maximum(-_tanh_exponent(x), 0),
         1.13,
     ),
-    "silu": Activation(headlane.silu, lambda x: x * _sigmoid(x), lambda x: 3.3, 1.1),
+    "silu": Activation(headlane.silu, lambda x: x * _sigmoid(x), lambda x: 4, 1.1),
     "sigmoid": Activation(headlane.sigmoid, _sigmoid, lambda x: 3, 0.25),
     "tanh": Activation(headlane.tanh, np.tanh, lambda x: 2, 1),
-    "erf": Activation(headlane.erf, _erf, lambda x: 1.06, 2 / np.sqrt(np.pi)),
+    "erf": Activation(headlane.erf, _erf, lambda x: 2, 2 / np.sqrt(np.pi)),
 }
 
 
