@@ -253,9 +253,9 @@ void only_finish(const Product& p) {
 void run_gemm(const Product& p) {
   const Index m = p.c.shape[0], k = p.a.shape[1];
   if (k == 0 || p.options.alpha == 0.0f) return only_finish(p);
-  const bool small =
-      m <= most_direct_rows || (k <= most_direct_floats && std::abs(p.b.strides[0]) <= most_direct_floats / k);
-  const bool ready = p.packed != nullptr || (small && p.b.strides[1] == 1);
+  // A single row may have any stride, even one without an absolute value.
+  const bool near = k == 1 || (k <= most_direct_floats && std::abs(p.b.strides[0]) <= most_direct_floats / k);
+  const bool ready = p.packed != nullptr || ((m <= most_direct_rows || near) && p.b.strides[1] == 1);
   const bool owning = p.threads > 1 && m <= most_owning_rows && p.c.shape[1] >= least_owned_columns * p.threads;
   for_each_step(k, p.options.beta, [&](const Step& step) {
     if (ready) ready_step(p, step);

@@ -308,6 +308,10 @@ TEST_CASE("calls that look odd but are legal") {
   for (const Index stride : {Index{0}, huge, -huge, least}) {
     softmax(View<const float, 2>(x.view.data, {1, 5}, {stride, 1}), View<float, 2>(y.view.data, {1, 5}, {stride, 1}));
     CHECK(y.view(0) == 0.2f);
+    const Tensor<2> product({40, 5});
+    gemm(View<const float, 2>(x.view.data, {40, 1}, {0, stride}),
+         View<const float, 2>(x.view.data, {1, 5}, {stride, 1}), c.view);
+    CHECK(product.view(39, 4) == 1);
   }
   // Columns of one buffer interleave and do not overlap: q, k, v and out side by side.
   Random random(5);
