@@ -310,7 +310,7 @@ TEST_CASE("calls that look odd but are legal") {
     CHECK(y.view(0) == 0.2f);
     const Tensor<2> product({40, 5});
     gemm(View<const float, 2>(x.view.data, {40, 1}, {0, stride}),
-         View<const float, 2>(x.view.data, {1, 5}, {stride, 1}), c.view);
+         View<const float, 2>(x.view.data, {1, 5}, {stride, 1}), product.view);
     CHECK(product.view(39, 4) == 1);
   }
   // Columns of one buffer interleave and do not overlap: q, k, v and out side by side.
