@@ -1,7 +1,12 @@
 """What all tests share. Threads that wait sleep: two OpenMP runtimes, headlane's and PyTorch's, are in one process."""
 
 import os
+from pathlib import Path
 
+# What Hypothesis keeps goes where everything else that is made goes.
+os.environ.setdefault(
+    "HYPOTHESIS_STORAGE_DIRECTORY", str(Path(__file__).parents[2] / "build/cache/hypothesis")
+)
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
