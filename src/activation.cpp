@@ -6,6 +6,7 @@
 #include "kernels/table.hpp"
 #include "parallel.hpp"
 #include "round.hpp"
+#include "row_start.hpp"
 #include "scratch.hpp"
 
 #include <numeric>
@@ -43,13 +44,14 @@ struct Walk {
     const auto last = static_cast<std::size_t>(y.rank - 1);
     if (y.rank > 0 && x.strides[last] == size * x_stride && y.strides[last] == size * y_stride) {
       y.shape[last] *= size;
+      x.shape[last] = y.shape[last];
       x.strides[last] = x_stride;
       y.strides[last] = y_stride;
       return;
     }
     const auto at = static_cast<std::size_t>(y.rank++);
     x.rank = y.rank;
-    y.shape[at] = size;
+    x.shape[at] = y.shape[at] = size;
     x.strides[at] = x_stride;
     y.strides[at] = y_stride;
   }
@@ -60,12 +62,8 @@ void activate_piece(const kernels::KernelTable& kernel, const Walk& walk, Activa
                     Index n) {
   const auto last = static_cast<std::size_t>(walk.y.rank - 1);
   const Index x_step = walk.x.strides[last], y_step = walk.y.strides[last];
-  const float* x = walk.x.data + first * x_step;
-  float* y = walk.y.data + first * y_step;
-  for (std::size_t axis = last; axis-- > 0; row /= walk.y.shape[axis]) {
-    x += row % walk.y.shape[axis] * walk.x.strides[axis];
-    y += row % walk.y.shape[axis] * walk.y.strides[axis];
-  }
+  const float* x = row_start(walk.x, row) + first * x_step;
+  float* y = row_start(walk.y, row) + first * y_step;
   if (x_step == 1 && y_step == 1) return kernel.activate(activation, x, y, n);
   float* copy = scratch(Purpose::block, piece);
   for (Index i = 0; i < n; ++i) copy[i] = x[i * x_step];

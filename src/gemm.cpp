@@ -1,7 +1,6 @@
-// GEMM: blocking, packing order, and what runs in parallel. Checks are in gemm_check.cpp, the arithmetic in
-// kernels/gemm_block.hpp.
-#include "gemm.hpp"
-
+// GEMM: how a product is cut, who packs what, and what runs in parallel. Checks are in gemm_check.cpp, a part of c by one task in
+// gemm_part.cpp, the arithmetic in kernels/gemm_block.hpp.
+#include "gemm_part.hpp"
 #include "kernels/table.hpp"
 #include "parallel.hpp"
 #include "round.hpp"
@@ -14,16 +13,11 @@ namespace headlane {
 namespace {
 
 using kernels::block_size;
-using kernels::GemmBlock;
 using kernels::KernelTable;
-using kernels::lanes;
 using kernels::panel_columns;
-using kernels::row_stride;
 
 /// Columns of b that are packed at a time: with 512 rows 8 MiB, for the L3.
 constexpr Index most_columns = 4096;
-/// Columns of packed b that all strips of a task's rows use before the next ones: with 512 rows 512 KiB, half a usual L2.
-constexpr Index columns_in_l2 = 256;
 /// Rows of a task at most: their packed copy (96 × 528 floats, 198 KiB) stays in the L2 beside the columns.
 constexpr Index most_rows = 96;
 /// Up to so many rows, b is read where it stands if its rows are contiguous: too few uses pay for no packing.
@@ -34,116 +28,6 @@ constexpr Index most_direct_floats = 32768;
 
 /// Up to so many rows, and from so many columns a thread, each thread packs its own columns.
 constexpr Index most_owning_rows = 512, least_owned_columns = 128;
-
-/// One block along k: rows first … first+k of b.
-struct Step {
-  Index first, k;
-  float beta;  // of c for this block: 1 from the second one on
-  bool last;   // what the product ends with follows
-};
-
-kernels::Source source(const View<const float, 2>& view, Index row, Index rows, Index column, Index columns) {
-  return {view.data + row * view.strides[0] + column * view.strides[1], rows, columns, view.strides[0],
-          view.strides[1]};
-}
-
-/// c = beta · c, where a and b are not read.
-void scale(const View<float, 2>& c, float beta) {
-  for (Index i = 0; i < c.shape[0]; ++i)
-    for (Index j = 0; j < c.shape[1]; ++j) c(i, j) = beta == 0.0f ? 0.0f : beta * c(i, j);
-}
-
-/// What the elements of c from (row, column) on end with; null data where nothing is wanted.
-kernels::GemmFinish finish_from(const Product& p, Index row, Index column) {
-  const auto& bias = p.options.bias;
-  const auto& residual = p.options.residual;
-  return {bias.data == nullptr ? nullptr : bias.data + column * bias.strides[0],
-          bias.strides[0],
-          p.options.activation,
-          residual.data == nullptr ? nullptr : residual.data + row * residual.strides[0] + column * residual.strides[1],
-          residual.strides[0],
-          residual.strides[1]};
-}
-
-bool finishes(const GemmOptions& options) {
-  return options.bias.data != nullptr || options.activation != Activation::none || options.residual.data != nullptr;
-}
-
-/// Runs one block of the kernel on c; without products (k = 0) only what follows them. If the columns of c are not contiguous, on a copy.
-void block_on_c(const Product& p, GemmBlock block, bool last, Index row, Index column) {
-  const auto run = block.k > 0 ? p.kernel.gemm_block : p.kernel.gemm_finish;
-  const kernels::GemmFinish finish = finish_from(p, row, column);
-  if (last && finishes(p.options)) block.finish = &finish;
-  float* c = p.c.data + row * p.c.strides[0] + column * p.c.strides[1];
-  const Index row_step = p.c.strides[0], column_step = p.c.strides[1];
-  if (column_step == 1 || block.n == 1) {
-    block.c = c;
-    block.c_row_step = row_step;
-    return run(block);
-  }
-  block.c = scratch(Purpose::block, block.m * block.n);
-  block.c_row_step = block.n;
-  for (Index i = 0; block.beta != 0.0f && i < block.m; ++i)
-    for (Index j = 0; j < block.n; ++j) block.c[i * block.n + j] = c[i * row_step + j * column_step];
-  run(block);
-  for (Index i = 0; i < block.m; ++i)
-    for (Index j = 0; j < block.n; ++j) c[i * row_step + j * column_step] = block.c[i * block.n + j];
-}
-
-/// Rows and columns of c that one task computes.
-struct Part {
-  Index row, rows, column, columns;
-};
-
-/// With b packed: `panels` holds columns `packed_from` … of this step, one panel after the other.
-void compute_packed(const Product& p, const Step& step, const Part& part, const float* panels, Index packed_from) {
-  float* a = scratch(Purpose::rows, part.rows * row_stride);
-  p.kernel.pack_rows(source(p.a, part.row, part.rows, step.first, step.k), 1.0f, a);
-  for (Index column = part.column; column < part.column + part.columns; column += columns_in_l2) {
-    const Index columns = std::min(columns_in_l2, part.column + part.columns - column);
-    block_on_c(p,
-               {.m = part.rows,
-                .n = columns,
-                .k = step.k,
-                .a = a,
-                .b = panels + (column - packed_from) * step.k,
-                .b_row_step = panel_columns,
-                .b_panel_step = panel_columns * step.k,
-                .c = nullptr,
-                .c_row_step = 0,
-                .alpha = p.options.alpha,
-                .beta = step.beta,
-                .finish = nullptr},
-               step.last, part.row, column);
-  }
-}
-
-/// With b where it stands: whole vectors of its rows; what is left of the columns is packed, for a tile reads whole vectors.
-void compute_direct(const Product& p, const Step& step, const Part& part) {
-  float* a = scratch(Purpose::rows, part.rows * row_stride);
-  p.kernel.pack_rows(source(p.a, part.row, part.rows, step.first, step.k), 1.0f, a);
-  const Index whole = part.columns / lanes * lanes, rest = part.columns - whole;
-  GemmBlock block{.m = part.rows,
-                  .n = whole,
-                  .k = step.k,
-                  .a = a,
-                  .b = p.b.data + step.first * p.b.strides[0] + part.column,
-                  .b_row_step = p.b.strides[0],
-                  .b_panel_step = panel_columns,
-                  .c = nullptr,
-                  .c_row_step = 0,
-                  .alpha = p.options.alpha,
-                  .beta = step.beta,
-                  .finish = nullptr};
-  if (whole > 0) block_on_c(p, block, step.last, part.row, part.column);
-  if (rest == 0) return;
-  float* panel = scratch(Purpose::last_panel, panel_columns * step.k);
-  p.kernel.pack_panels(source(p.b, step.first, step.k, part.column + whole, rest), panel);
-  block.n = rest;
-  block.b = panel;
-  block.b_row_step = panel_columns;
-  block_on_c(p, block, step.last, part.row, part.column + whole);
-}
 
 /// Cuts m × n into parts of even size: of at most most_rows rows; several for each thread, since cores of a shared machine
 /// differ, as long as their rows still make good use of the columns; and of columns where there are fewer rows than threads.
@@ -232,27 +116,11 @@ void for_each_step(Index k, float beta, const F& f) {
     f(Step{first, std::min(block_size, k - first), first == 0 ? beta : 1.0f, first + block_size >= k});
 }
 
-/// Where there is no product.
-void only_finish(const Product& p) {
-  const Index m = p.c.shape[0], n = p.c.shape[1];
-  scale(p.c, p.options.beta);
-  if (!finishes(p.options)) return;
-  constexpr Index rows_at_once = 16, columns_at_once = 256;
-  for (Index row = 0; row < m; row += rows_at_once)
-    for (Index column = 0; column < n; column += columns_at_once) {
-      GemmBlock block{};
-      block.m = std::min(rows_at_once, m - row);
-      block.n = std::min(columns_at_once, n - column);
-      block.beta = 1;
-      block_on_c(p, block, true, row, column);
-    }
-}
-
 }  // namespace
 
 void run_gemm(const Product& p) {
   const Index m = p.c.shape[0], k = p.a.shape[1];
-  if (k == 0 || p.options.alpha == 0.0f) return only_finish(p);
+  if (k == 0 || p.options.alpha == 0.0f) return compute_nothing(p);
   // A single row may have any stride, even one without an absolute value.
   const bool near = k == 1 || (k <= most_direct_floats && std::abs(p.b.strides[0]) <= most_direct_floats / k);
   const bool ready = p.packed != nullptr || ((m <= most_direct_rows || near) && p.b.strides[1] == 1);

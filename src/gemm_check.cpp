@@ -35,7 +35,7 @@ void check_finish(const GemmOptions& options, const Operand& c) {
   }
 }
 
-void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, const float* packed, bool is_packed,
+void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
                   const View<float, 2>& c, const GemmOptions& options) {
   const Operand of_a = operand("gemm", "a", a), of_b = operand("gemm", "b", b), of_c = operand("gemm", "c", c);
   check_operand(of_a);
@@ -45,7 +45,7 @@ void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, 
   check_same(of_c, 0, "rows", of_a, 0, "rows");
   check_same(of_c, 1, "columns", of_b, 1, "columns");
   check_no_overlap(of_c, of_a);
-  if (!is_packed) check_no_overlap(of_c, of_b);
+  if (packed == nullptr) check_no_overlap(of_c, of_b);
   check_finish(options, of_c);
   check_threads("gemm", options.num_threads);
   const kernels::KernelTable& kernel = active();
@@ -55,23 +55,23 @@ void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, 
   const int threads = useful_threads(2.0 * size(m, n) * static_cast<double>(k), size(m, k) + size(k, n) + size(m, n),
                                      options.num_threads);
   // Vectors run along contiguous columns of c; where its rows are contiguous, cᵀ = bᵀ·aᵀ is the same sums of products.
-  if (c.strides[1] != 1 && c.strides[0] == 1 && !is_packed && options.bias.data == nullptr) {
+  if (c.strides[1] != 1 && c.strides[0] == 1 && packed == nullptr && options.bias.data == nullptr) {
     GemmOptions turned = options;
     turned.residual = options.residual.transposed();
     run_gemm({b.transposed(), a.transposed(), nullptr, c.transposed(), turned, kernel, threads});
   } else {
-    run_gemm({a, b, packed, c, options, kernel, threads});
+    run_gemm({a, b, packed == nullptr ? nullptr : packed->data(), c, options, kernel, threads});
   }
 }
 
 }  // namespace
 
 void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c, const GemmOptions& options) {
-  gemm_checked(a, b, nullptr, false, c, options);
+  gemm_checked(a, b, nullptr, c, options);
 }
 
 void gemm(View<const float, 2> a, const PackedMatrix& b, View<float, 2> c, const GemmOptions& options) {
-  gemm_checked(a, shape_of(b), b.data(), true, c, options);
+  gemm_checked(a, shape_of(b), &b, c, options);
 }
 
 PackedMatrix::PackedMatrix(View<const float, 2> b, int num_threads) {

@@ -5,6 +5,7 @@
 #include "dispatch.hpp"
 #include "kernels/table.hpp"
 #include "parallel.hpp"
+#include "row_start.hpp"
 #include "scratch.hpp"
 
 namespace headlane {
@@ -12,18 +13,6 @@ namespace {
 
 /// To weigh the work against the start of threads; no memory is as slow as the exponentials.
 constexpr double operations_per_exponential = 30.0;
-
-/// Where row `row` starts, all axes but the last counted in row-major order.
-template <class T>
-T* row_start(const AnyView<T>& view, Index row) {
-  Index offset = 0;
-  for (int axis = view.rank - 2; axis >= 0; --axis) {
-    const auto at = static_cast<std::size_t>(axis);
-    offset += row % view.shape[at] * view.strides[at];
-    row /= view.shape[at];
-  }
-  return view.data + offset;
-}
 
 /// Rows first … end-1, as many at a time as lie one step apart.
 void softmax_rows(const kernels::KernelTable& kernel, const AnyView<const float>& x, const AnyView<float>& y,

@@ -34,9 +34,9 @@ struct AttentionOptions {
 ///   not seen has no influence, NaN or not; what is seen propagates: a NaN in a query or bias gives NaN in its row, in a key or
 ///   value in the rows that see it. A score of +inf gives NaN, one of -inf a probability of 0.
 /// Aliasing: inputs, mask and bias among them, may overlap each other; out and lse must overlap nothing.
-/// Arithmetic: q · scale is rounded first; each score is an fma chain over head_dim from 0, and then the bias is added. Keys lie on a grid of 512:
-///   each block gives its own maximum, exponentials and sum (as in softmax) and P·V (an fma chain over keys), and blocks merge in
-///   order. The same bits for every instruction set, number of threads, stride, batch, and split of the queries.
+/// Arithmetic: q · scale is rounded first; each score is an fma chain over head_dim from 0, and then the bias is added. Keys lie
+///   on a grid of 512: each block gives its own maximum, exponentials and sum (as in softmax) and P·V (an fma chain over keys), and
+///   blocks merge in order. The same bits for every instruction set, number of threads, stride, batch, and split of the queries.
 /// Error, u = 2^-24, D = head_dim, N = min(kv_length, 512), B = ceil(kv_length / 512), S = the largest over the row of
 ///   Σ|q||k| · |scale|, M = max|score|: |out - exact| <= (2·(D + 3)·S + 4·M + N + ceil(N / 16) + 8·B + 12) · u · Σ_j p_j |v_j|, and
 ///   |lse - exact| <= ((D + 3)·S + 2·M + |lse| + ceil(N / 16) + 4·B + 2·ln(kv_length + 1) + 8) · u, plus underflow. With a bias,

@@ -25,8 +25,7 @@ It never changes, and any number of threads may use it at the same time.)";
 PackedMatrix pack(nb::handle b, std::optional<int> num_threads) {
   constexpr const char* function = "PackedMatrix";
   const Array matrix(function, "b", b);
-  matrix.require_float();
-  require(matrix.rank() == 2, function, ": b has shape ", matrix, ", it must be a matrix");
+  require_matrix(function, matrix);
   const int threads = threads_of(function, num_threads);
   PackedMatrix packed;
   compute(function, [&] { packed = PackedMatrix(matrix_of<const float>(matrix), threads); });

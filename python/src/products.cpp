@@ -27,12 +27,12 @@ View<T, 2> view_of(T* data, const Factor& factor) {
   return {data, {factor.rows, factor.columns}, {factor.row_stride, factor.column_stride}};
 }
 
+}  // namespace
+
 void require_matrix(const char* function, const Array& array) {
   array.require_float();
   require(array.rank() == 2, function, ": ", array.name(), " has shape ", array, ", it must be a matrix");
 }
-
-}  // namespace
 
 Right::Right(const char* function, const char* name, nb::handle object) : packed_(packed_matrix_of(object)) {
   if (packed_ != nullptr) return;

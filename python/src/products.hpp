@@ -10,6 +10,9 @@ namespace headlane::python {
 /// Throws ValueError, with a list, for a name that no activation has; none without a name.
 Activation activation_named(const char* function, std::optional<std::string_view> name);
 
+/// Throws ValueError for another rank, TypeError for another type.
+void require_matrix(const char* function, const Array& array);
+
 template <class T>
 View<T, 2> matrix_of(const Array& x) {
   return {x.floats(), {x.size(0), x.size(1)}, {x.stride(0), x.stride(1)}};

@@ -62,35 +62,41 @@ struct Sigmoid {
   }
 };
 
-/// x · sigmoid(x) = max(x, 0) - |x| · h.
+/// max(x, 0) - a · h, a being |x|: what x · (h for x < 0, 1 - h otherwise) is.
+template <class R>
+HEADLANE_INLINE typename R::Float gated(typename R::Float x, typename R::Float a, typename R::Float h) {
+  using Float = typename R::Float;
+  return R::fma(Float(0.0f) - a, h, R::max(Float(0.0f), x));
+}
+
+/// x becomes x · sigmoid(z), z odd in x; minus_z(|x|) is -z there. |x| is cut off where x is long 0 or itself, for inf · 0 is NaN.
+template <class R, int N, class MinusZ>
+HEADLANE_INLINE void times_sigmoid(Group<R, N>& x, float cut_off, const MinusZ& minus_z) {
+  using Float = typename R::Float;
+  Float a[N], h[N];
+#pragma GCC unroll 4
+  for (int i = 0; i < N; ++i) a[i] = R::min(Float(cut_off), magnitude<R>(x[i]));
+#pragma GCC unroll 4
+  for (int i = 0; i < N; ++i) h[i] = minus_z(a[i]);
+  logistic<R, N>(h);
+#pragma GCC unroll 4
+  for (int i = 0; i < N; ++i) x[i] = gated<R>(x[i], a[i], h[i]);
+}
+
 struct Silu {
   template <class R, int N>
   static HEADLANE_INLINE void apply(Group<R, N>& x) {
     using Float = typename R::Float;
-    Float a[N], h[N];
-#pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) a[i] = R::min(Float(100.0f), magnitude<R>(x[i]));  // inf · 0 would be NaN
-#pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) h[i] = Float(0.0f) - a[i];
-    logistic<R, N>(h);
-#pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) x[i] = R::fma(Float(0.0f) - a[i], h[i], R::max(Float(0.0f), x[i]));
+    times_sigmoid<R, N>(x, 100.0f, [](Float a) { return Float(0.0f) - a; });
   }
 };
 
-/// Hendrycks and Gimpel 2016, with tanh: x · sigmoid(2·sqrt(2/pi) · (x + 0.044715·x³)).
+/// Hendrycks and Gimpel 2016, with tanh: z = 2·sqrt(2/pi) · (x + 0.044715·x³).
 struct GeluTanh {
   template <class R, int N>
   static HEADLANE_INLINE void apply(Group<R, N>& x) {
     using Float = typename R::Float;
-    Float a[N], h[N];
-#pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) a[i] = R::min(Float(20.0f), magnitude<R>(x[i]));
-#pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) h[i] = R::fma(a[i] * a[i], Float(-0.07135481f), Float(-1.5957691f)) * a[i];
-    logistic<R, N>(h);
-#pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) x[i] = R::fma(Float(0.0f) - a[i], h[i], R::max(Float(0.0f), x[i]));
+    times_sigmoid<R, N>(x, 20.0f, [](Float a) { return R::fma(a * a, Float(-0.07135481f), Float(-1.5957691f)) * a; });
   }
 };
 
@@ -118,7 +124,7 @@ struct Gelu {
 #pragma GCC unroll 4
     for (int i = 0; i < N; ++i) {
       const Float h = R::fma(t[i], low[i], t[i]) * (w[i] * p[i]);
-      x[i] = R::fma(Float(0.0f) - a[i], h, R::max(Float(0.0f), x[i]));
+      x[i] = gated<R>(x[i], a[i], h);
     }
   }
 };

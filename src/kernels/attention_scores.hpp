@@ -1,0 +1,139 @@
+// Scores of a tile of query rows with one block of keys: q·kᵀ, bias and mask, their maximum and their exponentials.
+#pragma once
+
+#include "kernels/softmax_row.hpp"
+#include "kernels/tile.hpp"
+
+namespace headlane::kernels {
+namespace {
+
+/// The least and the most keys that the rows of a tile see.
+struct Seen {
+  Index least, most;
+};
+
+template <class Arch, int Rows>
+HEADLANE_INLINE Seen seen_by(const Index* seen) {
+  Seen result{seen[0], seen[0]};
+  for (int i = 1; i < Rows; ++i) {
+    if (seen[i] < result.least) result.least = seen[i];
+    if (seen[i] > result.most) result.most = seen[i];
+  }
+  return result;
+}
+
+/// Whether a row sees each key before `seen`.
+HEADLANE_INLINE bool sees_all(const AttentionBlock& block) {
+  return block.mask.data == nullptr && block.bias.data == nullptr;
+}
+
+/// Whether mask and bias, where given, can be loaded 16 at a time.
+HEADLANE_INLINE bool contiguous(const AttentionBlock& block) {
+  return (block.mask.data == nullptr || block.mask.key_step == 1) &&
+         (block.bias.data == nullptr || block.bias.key_step == 1);
+}
+
+/// 16 scores of a row, from key `key` on, with their bias, and -inf where the row does not see the key. Beyond `count` (at least
+/// 1) nothing is read. `Step` 1: they are contiguous.
+template <class Arch, int Step>
+HEADLANE_INLINE Lanes<Arch> adjusted(const AttentionBlock& block, Index row, Index key, Lanes<Arch> score,
+                                     Index count) {
+  using V = Lanes<Arch>;
+  const V minus_inf = V::broadcast(-__builtin_inff());
+  if (const auto& bias = block.bias; bias.data != nullptr) {
+    const Index step = Step == 1 ? 1 : bias.key_step;
+    const V add = V::gather(bias.data + row * bias.row_step + key * step, step, count);
+    score = select_equal(add, minus_inf, minus_inf, score + add);
+  }
+  if (const auto& mask = block.mask; mask.data != nullptr) {
+    const Index step = Step == 1 ? 1 : mask.key_step;
+    score = score.where(mask.data + row * mask.row_step + key * step, step, count, minus_inf);
+  }
+  return score;
+}
+
+/// Asks for the bias and mask of a tile, which then come while its products are computed.
+template <int Rows, int Vectors>
+HEADLANE_INLINE void fetch_adjustments(const AttentionBlock& block, Index row, Index key) {
+  const auto& bias = block.bias;
+  const auto& mask = block.mask;
+  const int bias_rows = bias.data == nullptr ? 0 : bias.row_step == 0 ? 1 : Rows;
+  const int mask_rows = mask.data == nullptr ? 0 : mask.row_step == 0 ? 1 : Rows;
+  for (int i = 0; i < bias_rows; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) __builtin_prefetch(bias.data + (row + i) * bias.row_step + key + j * lanes);
+  for (int i = 0; i < mask_rows; ++i) __builtin_prefetch(mask.data + (row + i) * mask.row_step + key);
+}
+
+/// scores = q · kᵀ for one tile. If `whole`, with mask and bias, and their maximum goes into lane_max, 16 a row, while they are
+/// still in registers.
+template <class Arch, int Rows, int Vectors>
+HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, Index column, bool whole, float* lane_max) {
+  using V = Lanes<Arch>;
+  const bool adjust = whole && !sees_all(block);
+  if (adjust) fetch_adjustments<Rows, Vectors>(block, row, column);
+  V acc[Rows][Vectors];
+  clear<Arch, Rows, Vectors>(acc);
+  const Panels k{block.k + column / panel_columns * panel_columns * block.head_dim + column % panel_columns,
+                 panel_columns, panel_columns * block.head_dim};
+  multiply<Arch, Rows, Vectors>(block.head_dim, block.q + row * row_stride, k, acc);
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) {
+      const Index key = column + j * lanes;
+      if (adjust) acc[i][j] = adjusted<Arch, 1>(block, row + i, key, acc[i][j], lanes);
+      acc[i][j].store(block.scores + i * row_stride + key);
+    }
+    if (!whole) continue;
+    V largest = V::load(lane_max + i * lanes);
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) largest = max(acc[i][j], largest);
+    largest.store(lane_max + i * lanes);
+  }
+}
+
+/// All scores that some row of the tile sees, and the largest that each row sees: -inf if it sees none.
+template <class Arch, int Rows>
+HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const Seen& seen, float* largest) {
+  using V = Lanes<Arch>;
+  const V minus_inf = V::broadcast(-__builtin_inff());
+  alignas(64) float lane_max[Rows * lanes];
+  for (int i = 0; i < Rows; ++i) minus_inf.store(lane_max + i * lanes);
+  Index compared = 0;
+  for_each_column_tile<Arch, Rows>(seen.most, [&](Index column, auto vectors) {
+    const Index end = column + vectors.value * lanes;
+    const bool whole = end <= seen.least && contiguous(block);
+    if (whole) compared = end;
+    score_tile<Arch, Rows, vectors.value>(block, row, column, whole, lane_max);
+  });
+  for (int i = 0; i < Rows; ++i) {
+    V m = V::load(lane_max + i * lanes);
+    float* scores = block.scores + i * row_stride;
+    for (Index j = compared; j < block.seen[row + i]; j += lanes) {
+      const Index count = block.seen[row + i] - j;
+      V score = V::load(scores + j);
+      if (!sees_all(block)) {
+        score = adjusted<Arch, 0>(block, row + i, j, score, count);
+        score.store(scores + j);
+      }
+      m = max(score.first(count, minus_inf), m);
+    }
+    largest[i] = m.reduce_max();
+  }
+}
+
+/// Replaces the first n scores of a row by exp(score - largest), and gives their sum. The rest of the last 16 become 0.
+template <class Arch>
+HEADLANE_INLINE float score_exponentials(float* scores, Index n, float largest) {
+  using V = Lanes<Arch>;
+  const V m = V::broadcast(largest == -__builtin_inff() ? 0.0f : largest);  // not -inf - -inf, which is NaN
+  const V minus_inf = V::broadcast(-__builtin_inff());
+  const auto load = [&](Index j, Index count) {
+    return (count >= lanes ? V::load(scores + j) : V::load(scores + j).first(count, minus_inf)) - m;
+  };
+  return exponentials<Arch>(n, load, [&](Index j, const V& p, Index) { p.store(scores + j); });
+}
+
+}  // namespace
+}  // namespace headlane::kernels
