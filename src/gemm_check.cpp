@@ -6,8 +6,11 @@
 #include "parallel.hpp"
 #include "round.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 namespace headlane {
 namespace {
@@ -35,6 +38,25 @@ void check_finish(const GemmOptions& options, const Operand& c) {
   }
 }
 
+/// The product of checked arguments.
+Product product_of(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
+                   const View<float, 2>& c, const GemmOptions& options) {
+  const View<const float, 1>& bias = options.bias;
+  const View<const float, 2>& residual = options.residual;
+  Product p{a, b, {}, c, options.alpha, options.beta, {}};
+  if (packed != nullptr) p.packed = {packed->data(), round_up(packed->columns(), kernels::panel_columns), 0};
+  p.finish = {bias.data, bias.strides[0], options.activation,  nullptr,
+              0,         residual.data,   residual.strides[0], residual.strides[1]};
+  // Vectors run along contiguous columns of c; where its rows are contiguous, cᵀ = bᵀ·aᵀ is the same sums of products.
+  if (c.strides[1] != 1 && c.strides[0] == 1 && packed == nullptr && bias.data == nullptr) {
+    p.a = b.transposed();
+    p.b = a.transposed();
+    p.c = c.transposed();
+    std::swap(p.finish.row_step, p.finish.column_step);
+  }
+  return p;
+}
+
 void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
                   const View<float, 2>& c, const GemmOptions& options) {
   const Operand of_a = operand("gemm", "a", a), of_b = operand("gemm", "b", b), of_c = operand("gemm", "c", c);
@@ -54,16 +76,9 @@ void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, 
   if (m == 0 || n == 0) return;
   const int threads = useful_threads(2.0 * size(m, n) * static_cast<double>(k), size(m, k) + size(k, n) + size(m, n),
                                      options.num_threads);
-  // Vectors run along contiguous columns of c; where its rows are contiguous, cᵀ = bᵀ·aᵀ is the same sums of products.
-  if (c.strides[1] != 1 && c.strides[0] == 1 && packed == nullptr && options.bias.data == nullptr) {
-    GemmOptions turned = options;
-    turned.residual = options.residual.transposed();
-    run_gemm({b.transposed(), a.transposed(), nullptr, c.transposed(), turned, kernel, threads});
-  } else {
-    run_gemm({a, b, packed == nullptr ? nullptr : packed->data(), c, options, kernel, threads});
-  }
+  const Batch batch{.first = product_of(a, b, packed, c, options)};
+  run_gemm({&batch, 1}, kernel, threads);
 }
-
 }  // namespace
 
 void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c, const GemmOptions& options) {
@@ -73,6 +88,26 @@ void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c, cons
 void gemm(View<const float, 2> a, const PackedMatrix& b, View<float, 2> c, const GemmOptions& options) {
   gemm_checked(a, shape_of(b), &b, c, options);
 }
+
+namespace {
+
+/// Columns of b that a task packs.
+constexpr Index columns_of_task = 128;
+
+void pack_right(const View<const float, 2>& b, const kernels::KernelTable& kernel, int threads, float* packed) {
+  const Index n = b.shape[1], width = round_up(n, kernels::panel_columns), tasks = ceil_div(n, columns_of_task);
+  for (Index first = 0; first < b.shape[0]; first += kernels::block_size) {
+    const Index k = std::min(kernels::block_size, b.shape[0] - first);
+    parallel_for(tasks, threads, [&](Index task) {
+      const Index column = task * columns_of_task;
+      kernel.pack_panels({b.data + first * b.strides[0] + column * b.strides[1], k,
+                          std::min(columns_of_task, n - column), b.strides[0], b.strides[1]},
+                         packed + first * width + column * k);
+    });
+  }
+}
+
+}  // namespace
 
 PackedMatrix::PackedMatrix(View<const float, 2> b, int num_threads) {
   const Operand of_b = operand("PackedMatrix", "b", b);

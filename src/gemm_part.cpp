@@ -1,51 +1,147 @@
-// A part of a product: packs its rows of a, runs the kernel on its part of c, through a copy where c is strided.
-#include "gemm_part.hpp"
-
+// A part of a product, by one thread: packs what does not lie as the kernel wants it, and runs the kernel block by block.
+#include "gemm.hpp"
+#include "round.hpp"
 #include "scratch.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+
+#include <unistd.h>
 
 namespace headlane {
 namespace {
 
+using kernels::block_size;
 using kernels::GemmBlock;
+using kernels::KernelTable;
 using kernels::lanes;
 using kernels::panel_columns;
 using kernels::row_stride;
 
-/// Columns of packed b that all strips of a task's rows use before the next ones: with 512 rows 512 KiB, half a usual L2.
-constexpr Index columns_in_l2 = 256;
+/// Columns of b that all rows use before the next ones: packed 512 KiB, half a usual L2. With 512 rows they are 256.
+Index columns_in_l2(Index k) {
+  constexpr Index floats = 131072;
+  return floats / std::clamp<Index>(k, 16, block_size) / panel_columns * panel_columns;
+}
+/// Rows that all columns of a part use before the next ones. Read where they stand: no more pages than the TLB of an L2 holds, since each
+/// row of a and of c may be on a page of its own.
+constexpr Index most_rows = 480;
+/// Packed (96 × 528 floats, 198 KiB) they stay in the L2 beside the columns.
+constexpr Index most_packed_rows = 96;
+/// Up to so many rows, b is read where it stands and not packed on the way.
+constexpr Index most_direct_rows = 32;
+/// Nor is b packed if it spans no more than so many floats, 128 KiB: it comes from the L2 either way.
+constexpr Index most_direct_floats = 32768;
 
-/// c = beta · c, where a and b are not read.
-void scale(const View<float, 2>& c, float beta) {
-  for (Index i = 0; i < c.shape[0]; ++i)
-    for (Index j = 0; j < c.shape[1]; ++j) c(i, j) = beta == 0.0f ? 0.0f : beta * c(i, j);
+/// One block along k: rows first … first+k of b.
+struct Step {
+  Index first, k;
+  float beta;  // of c for this block: 1 from the second one on
+  bool last;   // what the product ends with follows
+};
+
+/// f(step) for the blocks along k, in order.
+template <class F>
+void for_each_step(Index k, float beta, const F& f) {
+  for (Index first = 0; first < k; first += block_size)
+    f(Step{first, std::min(block_size, k - first), first == 0 ? beta : 1.0f, first + block_size >= k});
 }
 
-/// What the elements of c from (row, column) on end with; null data where nothing is wanted.
-kernels::GemmFinish finish_from(const Product& p, Index row, Index column) {
-  const auto& bias = p.options.bias;
-  const auto& residual = p.options.residual;
-  return {bias.data == nullptr ? nullptr : bias.data + column * bias.strides[0],
-          bias.strides[0],
-          p.options.activation,
-          residual.data == nullptr ? nullptr : residual.data + row * residual.strides[0] + column * residual.strides[1],
-          residual.strides[0],
-          residual.strides[1]};
+/// Rows and columns of an operand, for packing.
+kernels::Source source(const View<const float, 2>& view, Index row, Index rows, Index column, Index columns) {
+  return {view.data + row * view.strides[0] + column * view.strides[1], rows, columns, view.strides[0],
+          view.strides[1]};
 }
 
-bool finishes(const GemmOptions& options) {
-  return options.bias.data != nullptr || options.activation != Activation::none || options.residual.data != nullptr;
+/// Lines that a set of the L1 holds.
+Index l1_ways() {
+#ifdef _SC_LEVEL1_DCACHE_ASSOC
+  static const long ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
+  if (ways > 0) return ways;
+#endif
+  return 8;
 }
 
-/// Runs one block of the kernel on c; without products (k = 0) only what follows them. If the columns of c are not contiguous, on a copy.
-void block_on_c(const Product& p, GemmBlock block, bool last, Index row, Index column) {
-  const auto run = block.k > 0 ? p.kernel.gemm_block : p.kernel.gemm_finish;
-  const kernels::GemmFinish finish = finish_from(p, row, column);
-  if (last && finishes(p.options)) block.finish = &finish;
+/// The kernel reads rows of a where they stand if their elements are neighbours, unless they are a multiple of 4 KiB apart and fall into
+/// one set of an L1 that cannot hold the 12 of a strip. With 12 ways they cost 3 % of 512 × 512 × 2048, packing them 5 % (Zen 5).
+bool reads_rows(const View<const float, 2>& a) {
+  constexpr Index page = 1024, strip = 12;  // in floats, in rows
+  if (a.shape[1] == 1) return true;
+  return a.strides[1] == 1 && (a.strides[0] % page != 0 || std::min(a.shape[0], strip) <= l1_ways());
+}
+
+/// How b comes to the kernel.
+enum class Way {
+  packed,  // it is packed already
+  direct,  // read where it stands, but for what is left of whole vectors
+  kept,    // read where it stands by the first rows, which leave it packed for all others
+  turned,  // packed first, for its rows are no neighbours
+};
+
+Way way_of(const Product& p) {
+  if (p.packed.data != nullptr) return Way::packed;
+  const Index rows = p.c.shape[0], columns = p.c.shape[1], k = p.a.shape[1];
+  if (columns < lanes) return Way::direct;
+  if (p.b.strides[1] != 1) return Way::turned;
+  // A single row may have any stride, even one without an absolute value.
+  const bool near = k == 1 || (k <= most_direct_floats && std::abs(p.b.strides[0]) <= most_direct_floats / k);
+  return rows <= most_direct_rows || near ? Way::direct : Way::kept;
+}
+
+/// One block along k of b, as the kernel takes it.
+struct Right {
+  const float* data;
+  Index row_step, panel_step;
+  float* keep;        // where the first rows leave it packed, or null
+  Index columns;      // those that data has; what is left of them stands in `rest`
+  const float* rest;  // a panel
+};
+
+Right right_of(const Product& p, const Step& step, Way way, const KernelTable& kernel) {
+  const Index n = p.c.shape[1], whole = n / lanes * lanes, panel_step = panel_columns * step.k;
+  if (way == Way::packed) return {p.packed.panels(step.first, step.k), panel_columns, panel_step, nullptr, n, nullptr};
+  const auto pack = [&](Index column, float* panels) {
+    if (column < n) kernel.pack_panels(source(p.b, step.first, step.k, column, n - column), panels);
+  };
+  if (way == Way::direct) {
+    float* rest = scratch(Purpose::last_panel, panel_step);
+    pack(whole, rest);
+    return {p.b.data + step.first * p.b.strides[0], p.b.strides[0], panel_columns, nullptr, whole, rest};
+  }
+  float* panels = scratch(Purpose::panels, round_up(n, panel_columns) * step.k);
+  if (way == Way::turned) {
+    pack(0, panels);
+    return {panels, panel_columns, panel_step, nullptr, n, nullptr};
+  }
+  pack(whole, panels + whole / panel_columns * panel_step + whole % panel_columns);
+  return {p.b.data + step.first * p.b.strides[0], p.b.strides[0], panel_columns, panels, n, nullptr};
+}
+
+/// What the elements of c from (row, column) on end with.
+kernels::GemmFinish finish_from(const kernels::GemmFinish& finish, Index row, Index column) {
+  kernels::GemmFinish moved = finish;
+  if (finish.bias != nullptr) moved.bias += column * finish.bias_step;
+  if (finish.factor != nullptr) moved.factor += row * finish.factor_row_step + column;
+  if (finish.residual != nullptr) moved.residual += row * finish.row_step + column * finish.column_step;
+  return moved;
+}
+
+bool finishes(const kernels::GemmFinish& finish) {
+  return finish.bias != nullptr || finish.activation != Activation::none || finish.factor != nullptr ||
+         finish.residual != nullptr;
+}
+
+/// The kernel writes rows of c if their elements are neighbours.
+bool writes_rows(const View<float, 2>& c) { return c.strides[1] == 1 || c.shape[1] == 1; }
+
+/// Runs one block of the kernel on c from (row, column) on; without products (k = 0) only what follows them. On a copy if need be.
+void block_on_c(const Product& p, const KernelTable& kernel, GemmBlock block, bool last, Index row, Index column) {
+  const auto run = block.k > 0 ? kernel.gemm_block : kernel.gemm_finish;
+  const kernels::GemmFinish finish = finish_from(p.finish, row, column);
+  if (last && finishes(p.finish)) block.finish = &finish;
   float* c = p.c.data + row * p.c.strides[0] + column * p.c.strides[1];
   const Index row_step = p.c.strides[0], column_step = p.c.strides[1];
-  if (column_step == 1 || block.n == 1) {
+  if (writes_rows(p.c)) {
     block.c = c;
     block.c_row_step = row_step;
     return run(block);
@@ -59,63 +155,83 @@ void block_on_c(const Product& p, GemmBlock block, bool last, Index row, Index c
     for (Index j = 0; j < block.n; ++j) c[i * row_step + j * column_step] = block.c[i * block.n + j];
 }
 
-/// The part with its rows of a packed; b, its columns and c are to be filled in.
-GemmBlock block_of(const Product& p, const Step& step, const Part& part) {
-  float* a = scratch(Purpose::rows, part.rows * row_stride);
-  p.kernel.pack_rows(source(p.a, part.row, part.rows, step.first, step.k), 1.0f, a);
+/// Some rows times one block of b.
+void multiply_rows(const Product& p, const KernelTable& kernel, const Step& step, const Right& right, Index row,
+                   Index rows) {
   GemmBlock block{};
-  block.m = part.rows;
+  block.m = rows;
   block.k = step.k;
-  block.a = a;
-  block.alpha = p.options.alpha;
+  block.a = p.a.data + row * p.a.strides[0] + step.first * p.a.strides[1];
+  block.a_row_step = p.a.strides[0];
+  if (!reads_rows(p.a)) {
+    float* a = scratch(Purpose::rows, rows * row_stride);
+    kernel.pack_rows(source(p.a, row, rows, step.first, step.k), 1.0f, a);
+    block.a = a;
+    block.a_row_step = row_stride;
+  }
+  block.alpha = p.alpha;
   block.beta = step.beta;
-  return block;
+  block.b_row_step = right.row_step;
+  block.b_panel_step = right.panel_step;
+  const Index at_once = columns_in_l2(step.k);
+  for (Index column = 0; column < right.columns; column += at_once) {
+    block.n = std::min(at_once, right.columns - column);
+    block.b = right.data + column / panel_columns * right.panel_step;
+    if (right.keep != nullptr) block.keep = right.keep + column * step.k;
+    block_on_c(p, kernel, block, step.last, row, column);
+  }
+  if (right.columns == p.c.shape[1]) return;
+  block.n = p.c.shape[1] - right.columns;
+  block.b = right.rest;
+  block.b_row_step = panel_columns;
+  block_on_c(p, kernel, block, step.last, row, right.columns);
+}
+
+/// Where there is no product: c = beta · c, and what follows.
+void compute_nothing(const Product& p, const KernelTable& kernel) {
+  const Index m = p.c.shape[0], n = p.c.shape[1];
+  for (Index i = 0; i < m; ++i)
+    for (Index j = 0; j < n; ++j) p.c(i, j) = p.beta == 0.0f ? 0.0f : p.beta * p.c(i, j);
+  if (!finishes(p.finish)) return;
+  constexpr Index rows_at_once = 16, at_once = 256;
+  for (Index row = 0; row < m; row += rows_at_once)
+    for (Index column = 0; column < n; column += at_once) {
+      GemmBlock block{};
+      block.m = std::min(rows_at_once, m - row);
+      block.n = std::min(at_once, n - column);
+      block.beta = 1;
+      block_on_c(p, kernel, block, true, row, column);
+    }
 }
 
 }  // namespace
 
-void compute_packed(const Product& p, const Step& step, const Part& part, const float* panels, Index packed_from) {
-  GemmBlock block = block_of(p, step, part);
-  block.b_row_step = panel_columns;
-  block.b_panel_step = panel_columns * step.k;
-  const Index end = part.column + part.columns;
-  for (Index column = part.column; column < end; column += columns_in_l2) {
-    block.n = std::min(columns_in_l2, end - column);
-    block.b = panels + (column - packed_from) * step.k;
-    block_on_c(p, block, step.last, part.row, column);
-  }
+Product cut(const Product& p, const Part& part) {
+  Product result = p;
+  result.a.data += part.row * p.a.strides[0];
+  result.a.shape[0] = result.c.shape[0] = part.rows;
+  if (p.packed.data == nullptr) result.b.data += part.column * p.b.strides[1];
+  result.packed.column += part.column;
+  result.b.shape[1] = result.c.shape[1] = part.columns;
+  result.c.data += part.row * p.c.strides[0] + part.column * p.c.strides[1];
+  result.finish = finish_from(p.finish, part.row, part.column);
+  return result;
 }
 
-void compute_direct(const Product& p, const Step& step, const Part& part) {
-  GemmBlock block = block_of(p, step, part);
-  const Index whole = part.columns / lanes * lanes, rest = part.columns - whole;
-  block.n = whole;
-  block.b = p.b.data + step.first * p.b.strides[0] + part.column;
-  block.b_row_step = p.b.strides[0];
-  block.b_panel_step = panel_columns;
-  if (whole > 0) block_on_c(p, block, step.last, part.row, part.column);
-  if (rest == 0) return;
-  float* panel = scratch(Purpose::last_panel, panel_columns * step.k);
-  p.kernel.pack_panels(source(p.b, step.first, step.k, part.column + whole, rest), panel);
-  block.n = rest;
-  block.b = panel;
-  block.b_row_step = panel_columns;
-  block_on_c(p, block, step.last, part.row, part.column + whole);
-}
-
-void compute_nothing(const Product& p) {
-  const Index m = p.c.shape[0], n = p.c.shape[1];
-  scale(p.c, p.options.beta);
-  if (!finishes(p.options)) return;
-  constexpr Index rows_at_once = 16, columns_at_once = 256;
-  for (Index row = 0; row < m; row += rows_at_once)
-    for (Index column = 0; column < n; column += columns_at_once) {
-      GemmBlock block{};
-      block.m = std::min(rows_at_once, m - row);
-      block.n = std::min(columns_at_once, n - column);
-      block.beta = 1;
-      block_on_c(p, block, true, row, column);
+void compute(const Product& p, const KernelTable& kernel) {
+  const Index m = p.c.shape[0], k = p.a.shape[1];
+  if (k == 0 || p.alpha == 0.0f) return compute_nothing(p, kernel);
+  const Way way = way_of(p);
+  const Index chunks = ceil_div(m, reads_rows(p.a) && writes_rows(p.c) ? most_rows : most_packed_rows);
+  for_each_step(k, p.beta, [&](const Step& step) {
+    Right right = right_of(p, step, way, kernel);
+    for (Index i = 0; i < chunks; ++i) {
+      const Index row = i * m / chunks;
+      multiply_rows(p, kernel, step, right, row, (i + 1) * m / chunks - row);
+      if (right.keep != nullptr)
+        right = {right.keep, panel_columns, panel_columns * step.k, nullptr, right.columns, nullptr};
     }
+  });
 }
 
 }  // namespace headlane

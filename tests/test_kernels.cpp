@@ -114,8 +114,20 @@ void check_gemm_block(Index m, Index n, Index k, const GemmOptions& options, Ind
   const PackedPanels panels(b.view);
   const float* packed_rows = rows.memory.view.data;
   const float* packed_panels = panels.memory.view.data;
-  active().gemm_block({m, n, k, packed_rows, packed_panels, panel_columns, panels.panel_step(), c.view.data,
-                       c.view.stride(0), options.alpha, options.beta, nullptr});
+  active().gemm_block({.m = m,
+                       .n = n,
+                       .k = k,
+                       .a = packed_rows,
+                       .a_row_step = row_stride,
+                       .b = packed_panels,
+                       .b_row_step = panel_columns,
+                       .b_panel_step = panels.panel_step(),
+                       .keep = nullptr,
+                       .c = c.view.data,
+                       .c_row_step = c.view.stride(0),
+                       .alpha = options.alpha,
+                       .beta = options.beta,
+                       .finish = nullptr});
   Comparison comparison("gemm_block", text_of(std::array<Index, 3>{m, n, k}), seed);
   std::size_t at = 0;
   for_each_position(c.view.shape, [&](const auto& p) {

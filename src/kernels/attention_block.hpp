@@ -76,7 +76,7 @@ HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index co
   clear<Arch, Rows, Vectors>(acc);
   const Panels v{block.v + column / panel_columns * block.v_panel_step + column % panel_columns, block.v_row_step,
                  block.v_panel_step};
-  multiply<Arch, Rows, Vectors>(seen.most, block.scores, v, acc);
+  multiply<Arch, Rows, Vectors>(seen.most, PackedRows{block.scores}, v, acc);
   if ((seen.least < seen.most || !sees_all(block)) && !all_finite<Arch, Rows, Vectors>(acc)) {
     alignas(64) float part[lanes];
 #pragma GCC unroll 16

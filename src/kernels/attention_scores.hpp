@@ -76,7 +76,7 @@ HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, Index co
   clear<Arch, Rows, Vectors>(acc);
   const Panels k{block.k + column / panel_columns * panel_columns * block.head_dim + column % panel_columns,
                  panel_columns, panel_columns * block.head_dim};
-  multiply<Arch, Rows, Vectors>(block.head_dim, block.q + row * row_stride, k, acc);
+  multiply<Arch, Rows, Vectors>(block.head_dim, PackedRows{block.q + row * row_stride}, k, acc);
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 8

@@ -58,24 +58,73 @@ HEADLANE_INLINE void clear(Accumulators<Arch, Rows, Vectors>& acc) {
 template <class Arch>
 inline constexpr int registers_per_pass = Lanes<Arch>::width == 1 ? 8 : Lanes<Arch>::parts;
 
-/// acc[i][j] = fma(a[i, p], b[p, j], acc[i][j]) for p = 0 … k-1. The rows of a are row_stride apart.
-template <class Arch, int Rows, int Vectors>
-HEADLANE_INLINE void multiply(Index k, const float* a, const Panels& b, Accumulators<Arch, Rows, Vectors>& acc) {
+/// The rows of a left operand, walked along k: element i is that of row i, next() goes on along all rows.
+/// Rows at a constant distance: one pointer, the rest is in the instruction.
+struct PackedRows {
+  const float* data;
+  [[nodiscard]] HEADLANE_INLINE float operator[](int i) const { return data[i * row_stride]; }
+  HEADLANE_INLINE void next() { ++data; }
+};
+/// Rows anywhere: a pointer for every three of them, for an address is a pointer plus 0, 1 or 2 times the step; 12 rows, their step, b and
+/// its step are 7 of 16 registers. As fast as PackedRows. On the way it fetches the row at `fetch` and the next one into the L1.
+template <int Rows>
+struct StridedRows {
+  static constexpr int group = 3, fetching_rows = 4;  // with fewer rows a is a small part of what is read
+  const float* data[(Rows + group - 1) / group];
+  Index step;
+  const float* fetch;
+  HEADLANE_INLINE StridedRows(const float* first, Index step_, const float* fetch_) : step(step_), fetch(fetch_) {
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; i += group) data[i / group] = first + i * step;
+  }
+  [[nodiscard]] HEADLANE_INLINE float operator[](int i) const { return data[i / group][i % group * step]; }
+  HEADLANE_INLINE void next() {
+#pragma GCC unroll 8
+    for (const float*& row : data) ++row;
+    if constexpr (Rows < fetching_rows) return;
+    __builtin_prefetch(fetch, 0, 2);
+    __builtin_prefetch(fetch + step, 0, 2);
+    ++fetch;
+  }
+};
+
+/// What a tile does with rows of b beside multiplying.
+enum class Visit {
+  again,  // nothing: they were read before
+  first,  // fetches those of the next panel into the L2
+  keep,   // and stores them at `keep`, panel_columns apart
+};
+
+/// acc[i][j] = fma(a[i, p], b[p, j], acc[i][j]) for p = 0 … k-1.
+template <class Arch, int Rows, int Vectors, Visit visit = Visit::again, class Left>
+HEADLANE_INLINE void multiply(Index k, const Left& a, const Panels& b, Accumulators<Arch, Rows, Vectors>& acc,
+                              float* keep = nullptr) {
   using R = Register<Arch>;
   using Float = typename R::Float;
   constexpr int pass = registers_per_pass<Arch>;
 #pragma GCC unroll 2
   for (int first = 0; first < Lanes<Arch>::parts; first += pass) {
-    const float *left = a, *right = b.data + first * R::width;
-    for (Index p = 0; p < k; ++p, ++left, right += b.row_step) {
+    Left left = a;
+    const float *right = b.data + first * R::width, *next = b.data + b.panel_step;
+    float* kept = keep + first * R::width;
+    for (Index p = 0; p < k; ++p, left.next(), right += b.row_step) {
       Float row[Vectors][pass];
 #pragma GCC unroll 8
       for (int j = 0; j < Vectors; ++j)
 #pragma GCC unroll 8
-        for (int part = 0; part < pass; ++part) row[j][part] = R::load(right + b.offset(j) + part * R::width);
+        for (int part = 0; part < pass; ++part) {
+          row[j][part] = R::load(right + b.offset(j) + part * R::width);
+          if constexpr (visit == Visit::keep) R::store(kept + j * lanes + part * R::width, row[j][part]);
+        }
+      if constexpr (visit == Visit::keep) kept += panel_columns;
+      if constexpr (visit != Visit::again) {
+        __builtin_prefetch(next, 0, 2);
+        __builtin_prefetch(next + lanes, 0, 2);
+        next += b.row_step;
+      }
 #pragma GCC unroll 16
       for (int i = 0; i < Rows; ++i) {
-        const Float factor(left[i * row_stride]);
+        const Float factor(left[i]);
 #pragma GCC unroll 8
         for (int j = 0; j < Vectors; ++j)
 #pragma GCC unroll 8
