@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <limits>
 #include <numeric>
 
@@ -10,10 +9,6 @@ namespace headlane {
 namespace {
 
 constexpr Index most = std::numeric_limits<Index>::max();
-
-bool is_empty(const Operand& operand) {
-  return std::any_of(operand.shape, operand.shape + operand.rank, [](Index size) { return size == 0; });
-}
 
 /// The lowest and the highest element, relative to data, in elements. Throws if they cannot be addressed.
 struct Span {
@@ -36,18 +31,6 @@ Span span_of(const Operand& operand) {
   require(fits && count <= limit && span.high <= limit && span.low >= -limit, operand.function, ": ", operand.name,
           " of shape ", operand, " does not fit into memory: at most ", limit, " elements can be addressed");
   return span;
-}
-
-/// Addresses in units of bytes, as integers: pointers into different arrays may not be compared.
-struct Range {
-  std::uintptr_t first, end;
-};
-
-Range range_of(const Operand& operand) {
-  const Span span = span_of(operand);
-  const auto data = reinterpret_cast<std::uintptr_t>(operand.data);
-  return {data + static_cast<std::uintptr_t>(span.low) * operand.element_size,
-          data + static_cast<std::uintptr_t>(span.high + 1) * operand.element_size};
 }
 
 Index step(const Operand& operand, int axis) {
@@ -85,6 +68,17 @@ bool interleave(const Operand& a, const Operand& b) {
 }
 
 }  // namespace
+
+bool is_empty(const Operand& operand) {
+  return std::any_of(operand.shape, operand.shape + operand.rank, [](Index size) { return size == 0; });
+}
+
+Range range_of(const Operand& operand) {
+  const Span span = span_of(operand);
+  const auto data = reinterpret_cast<std::uintptr_t>(operand.data);
+  return {data + static_cast<std::uintptr_t>(span.low) * operand.element_size,
+          data + static_cast<std::uintptr_t>(span.high + 1) * operand.element_size};
+}
 
 Axes axes_by_step(const Operand& operand) {
   Axes axes;

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -53,6 +54,17 @@ void require(bool condition, const Parts&... parts) {
   (append(message, parts), ...);
   throw std::invalid_argument(message);
 }
+
+/// It has no elements.
+bool is_empty(const Operand& operand);
+
+/// Addresses in units of bytes, as integers: pointers into different arrays may not be compared.
+struct Range {
+  std::uintptr_t first, end;
+};
+
+/// From the first byte of a checked operand that is not empty to behind the last one.
+Range range_of(const Operand& operand);
 
 /// Sizes are not negative, data is there and aligned to its type, all elements lie within the address space.
 void check_operand(const Operand& operand);

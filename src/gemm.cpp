@@ -48,11 +48,11 @@ void run_task(const Tasks& tasks, Index i, const KernelTable& kernel) {
 
 Product Batch::operator[](Index i) const {
   Product p = first;
-  p.a.data += i * a_step;
-  if (p.packed.data == nullptr) p.b.data += i * b_step;
+  p.a.data = moved(p.a.data, i * a_step);
+  if (p.packed.data == nullptr) p.b.data = moved(p.b.data, i * b_step);
   p.c.data += i * c_step;
-  if (p.finish.bias != nullptr) p.finish.bias += i * bias_step;
-  if (p.finish.residual != nullptr) p.finish.residual += i * residual_step;
+  p.finish.bias = moved(p.finish.bias, i * bias_step);
+  p.finish.residual = moved(p.finish.residual, i * residual_step);
   return p;
 }
 

@@ -28,6 +28,12 @@ struct Product {
   kernels::GemmFinish finish;  // what c ends with
 };
 
+/// Null, of an operand without elements, stays null.
+template <class T>
+T* moved(T* data, Index elements) {
+  return data == nullptr ? data : data + elements;
+}
+
 /// Products of the same sizes: in number i, each pointer is i steps further.
 struct Batch {
   Product first;

@@ -1,54 +1,80 @@
-// GEMM: checks of the arguments, and PackedMatrix.
-#include "check.hpp"
-#include "dispatch.hpp"
-#include "gemm.hpp"
-#include "kernels/table.hpp"
-#include "parallel.hpp"
-#include "round.hpp"
+// gemm: checks of the arguments.
+#include "gemm_check.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <new>
+#include "dispatch.hpp"
+#include "parallel.hpp"
+
 #include <utility>
 
 namespace headlane {
 namespace {
 
-double size(Index x, Index y) { return static_cast<double>(x) * static_cast<double>(y); }
+void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
+                  const View<float, 2>& c, const GemmOptions& options) {
+  const Operand of_c = operand("gemm", "c", c);
+  check_product(operand("gemm", "a", a), operand("gemm", "b", b), packed != nullptr, of_c);
+  const Operand bias = operand("gemm", "bias", options.bias), residual = operand("gemm", "residual", options.residual);
+  check_finish(of_c, bias.data == nullptr ? nullptr : &bias, options.activation,
+               residual.data == nullptr ? nullptr : &residual);
+  check_threads("gemm", options.num_threads);
+  const kernels::KernelTable& kernel = active();
+  const Index m = c.shape[0], n = c.shape[1];
+  if (m == 0 || n == 0) return;
+  const Batch batch{.first = product_of(a, b, packed, c, options)};
+  const Work work = work_of(m, n, a.shape[1]);
+  run_gemm({&batch, 1}, kernel, useful_threads(work.operations, work.elements, options.num_threads));
+}
 
-/// A matrix that is only a shape: the packed operand in messages.
-View<const float, 2> shape_of(const PackedMatrix& b) { return {b.data(), {b.rows(), b.columns()}}; }
+}  // namespace
 
-void check_finish(const GemmOptions& options, const Operand& c) {
-  require(options.activation <= Activation::erf, "gemm: activation is ", static_cast<Index>(options.activation),
+void check_product(const Operand& a, const Operand& b, bool packed, const Operand& c) {
+  check_operand(a);
+  check_operand(b);
+  check_output(c);
+  const int row = c.rank - 2, column = c.rank - 1, row_of_b = b.rank - 2, column_of_b = b.rank - 1;
+  check_same(a, column, "columns", b, row_of_b, "rows");
+  check_same(c, row, "rows", a, row, "rows");
+  check_same(c, column, "columns", b, column_of_b, "columns");
+  check_no_overlap(c, a);
+  if (!packed) check_no_overlap(c, b);
+}
+
+void check_finish(const Operand& c, const Operand* bias, Activation activation, const Operand* residual) {
+  const int row = c.rank - 2, column = c.rank - 1;
+  require(activation <= Activation::erf, c.function, ": activation is ", static_cast<Index>(activation),
           ", which is none of none … erf");
-  if (options.bias.data != nullptr) {
-    const Operand bias = operand("gemm", "bias", options.bias);
-    check_operand(bias);
-    check_same(bias, 0, "elements", c, 1, "columns");
-    check_no_overlap(c, bias);
+  if (bias != nullptr) {
+    check_operand(*bias);
+    check_same(*bias, bias->rank - 1, "elements", c, column, "columns");
+    check_no_overlap(c, *bias);
   }
-  if (options.residual.data != nullptr) {
-    const Operand residual = operand("gemm", "residual", options.residual);
-    check_operand(residual);
-    check_same(residual, 0, "rows", c, 0, "rows");
-    check_same(residual, 1, "columns", c, 1, "columns");
-    check_no_overlap(c, residual);
+  if (residual != nullptr) {
+    check_operand(*residual);
+    check_same(*residual, row, "rows", c, row, "rows");
+    check_same(*residual, column, "columns", c, column, "columns");
+    check_no_overlap(c, *residual);
   }
 }
 
-/// The product of checked arguments.
+bool is_turned(const View<float, 2>& c, const PackedMatrix* packed, const GemmOptions& options) {
+  return c.strides[1] != 1 && c.strides[0] == 1 && packed == nullptr && options.bias.data == nullptr;
+}
+
 Product product_of(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
                    const View<float, 2>& c, const GemmOptions& options) {
   const View<const float, 1>& bias = options.bias;
   const View<const float, 2>& residual = options.residual;
-  Product p{a, b, {}, c, options.alpha, options.beta, {}};
-  if (packed != nullptr) p.packed = {packed->data(), round_up(packed->columns(), kernels::panel_columns), 0};
-  p.finish = {bias.data, bias.strides[0], options.activation,  nullptr,
-              0,         residual.data,   residual.strides[0], residual.strides[1]};
-  // Vectors run along contiguous columns of c; where its rows are contiguous, cᵀ = bᵀ·aᵀ is the same sums of products.
-  if (c.strides[1] != 1 && c.strides[0] == 1 && packed == nullptr && bias.data == nullptr) {
+  Product p{.a = a, .b = b, .packed = {}, .c = c, .alpha = options.alpha, .beta = options.beta, .finish = {}};
+  if (packed != nullptr) p.packed = packed_columns(*packed);
+  p.finish = {.bias = bias.data,
+              .bias_step = bias.strides[0],
+              .activation = options.activation,
+              .factor = nullptr,
+              .factor_row_step = 0,
+              .residual = residual.data,
+              .row_step = residual.strides[0],
+              .column_step = residual.strides[1]};
+  if (is_turned(c, packed, options)) {
     p.a = b.transposed();
     p.b = a.transposed();
     p.c = c.transposed();
@@ -57,29 +83,10 @@ Product product_of(const View<const float, 2>& a, const View<const float, 2>& b,
   return p;
 }
 
-void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
-                  const View<float, 2>& c, const GemmOptions& options) {
-  const Operand of_a = operand("gemm", "a", a), of_b = operand("gemm", "b", b), of_c = operand("gemm", "c", c);
-  check_operand(of_a);
-  check_operand(of_b);
-  check_output(of_c);
-  check_same(of_a, 1, "columns", of_b, 0, "rows");
-  check_same(of_c, 0, "rows", of_a, 0, "rows");
-  check_same(of_c, 1, "columns", of_b, 1, "columns");
-  check_no_overlap(of_c, of_a);
-  if (packed == nullptr) check_no_overlap(of_c, of_b);
-  check_finish(options, of_c);
-  check_threads("gemm", options.num_threads);
-  const kernels::KernelTable& kernel = active();
-
-  const Index m = c.shape[0], n = c.shape[1], k = a.shape[1];
-  if (m == 0 || n == 0) return;
-  const int threads = useful_threads(2.0 * size(m, n) * static_cast<double>(k), size(m, k) + size(k, n) + size(m, n),
-                                     options.num_threads);
-  const Batch batch{.first = product_of(a, b, packed, c, options)};
-  run_gemm({&batch, 1}, kernel, threads);
+Work work_of(Index m, Index n, Index k) {
+  const auto size = [](Index x, Index y) { return static_cast<double>(x) * static_cast<double>(y); };
+  return {2.0 * size(m, n) * static_cast<double>(k), size(m, k) + size(k, n) + size(m, n)};
 }
-}  // namespace
 
 void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c, const GemmOptions& options) {
   gemm_checked(a, b, nullptr, c, options);
@@ -88,45 +95,5 @@ void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c, cons
 void gemm(View<const float, 2> a, const PackedMatrix& b, View<float, 2> c, const GemmOptions& options) {
   gemm_checked(a, shape_of(b), &b, c, options);
 }
-
-namespace {
-
-/// Columns of b that a task packs.
-constexpr Index columns_of_task = 128;
-
-void pack_right(const View<const float, 2>& b, const kernels::KernelTable& kernel, int threads, float* packed) {
-  const Index n = b.shape[1], width = round_up(n, kernels::panel_columns), tasks = ceil_div(n, columns_of_task);
-  for (Index first = 0; first < b.shape[0]; first += kernels::block_size) {
-    const Index k = std::min(kernels::block_size, b.shape[0] - first);
-    parallel_for(tasks, threads, [&](Index task) {
-      const Index column = task * columns_of_task;
-      kernel.pack_panels({b.data + first * b.strides[0] + column * b.strides[1], k,
-                          std::min(columns_of_task, n - column), b.strides[0], b.strides[1]},
-                         packed + first * width + column * k);
-    });
-  }
-}
-
-}  // namespace
-
-PackedMatrix::PackedMatrix(View<const float, 2> b, int num_threads) {
-  const Operand of_b = operand("PackedMatrix", "b", b);
-  check_operand(of_b);
-  check_threads("PackedMatrix", num_threads);
-  const kernels::KernelTable& kernel = active();
-  rows_ = b.shape[0];
-  columns_ = b.shape[1];
-  if (bytes() == 0) return;
-  constexpr std::size_t line = 64;
-  data_.reset(static_cast<float*>(std::aligned_alloc(line, bytes())));
-  if (!data_) throw std::bad_alloc();
-  pack_right(b, kernel, useful_threads(0, size(rows_, columns_), num_threads), data_.get());
-}
-
-std::size_t PackedMatrix::bytes() const {
-  return static_cast<std::size_t>(rows_ * round_up(columns_, kernels::panel_columns)) * sizeof(float);
-}
-
-void PackedMatrix::Free::operator()(float* p) const { std::free(p); }
 
 }  // namespace headlane

@@ -119,11 +119,11 @@ Right right_of(const Product& p, const Step& step, Way way, const KernelTable& k
 
 /// What the elements of c from (row, column) on end with.
 kernels::GemmFinish finish_from(const kernels::GemmFinish& finish, Index row, Index column) {
-  kernels::GemmFinish moved = finish;
-  if (finish.bias != nullptr) moved.bias += column * finish.bias_step;
-  if (finish.factor != nullptr) moved.factor += row * finish.factor_row_step + column;
-  if (finish.residual != nullptr) moved.residual += row * finish.row_step + column * finish.column_step;
-  return moved;
+  kernels::GemmFinish result = finish;
+  result.bias = moved(finish.bias, column * finish.bias_step);
+  result.factor = moved(finish.factor, row * finish.factor_row_step + column);
+  result.residual = moved(finish.residual, row * finish.row_step + column * finish.column_step);
+  return result;
 }
 
 bool finishes(const kernels::GemmFinish& finish) {
@@ -208,9 +208,9 @@ void compute_nothing(const Product& p, const KernelTable& kernel) {
 
 Product cut(const Product& p, const Part& part) {
   Product result = p;
-  result.a.data += part.row * p.a.strides[0];
+  result.a.data = moved(p.a.data, part.row * p.a.strides[0]);
   result.a.shape[0] = result.c.shape[0] = part.rows;
-  if (p.packed.data == nullptr) result.b.data += part.column * p.b.strides[1];
+  if (p.packed.data == nullptr) result.b.data = moved(p.b.data, part.column * p.b.strides[1]);
   result.packed.column += part.column;
   result.b.shape[1] = result.c.shape[1] = part.columns;
   result.c.data += part.row * p.c.strides[0] + part.column * p.c.strides[1];

@@ -4,6 +4,8 @@
 #include <headlane/activation.hpp>
 #include <headlane/attention.hpp>
 #include <headlane/gemm.hpp>
+#include <headlane/gemm_batch.hpp>
+#include <headlane/gemm_gated.hpp>
 #include <headlane/packed_matrix.hpp>
 #include <headlane/runtime.hpp>
 #include <headlane/softmax.hpp>
