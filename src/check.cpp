@@ -10,12 +10,13 @@ namespace {
 
 constexpr Index most = std::numeric_limits<Index>::max();
 
-/// The lowest and the highest element, relative to data, in elements. Throws if they cannot be addressed.
+/// The lowest and the highest element, relative to data, in elements.
 struct Span {
   Index low = 0, high = 0;
 };
 
-Span span_of(const Operand& operand) {
+/// All elements can be addressed.
+void check_span(const Operand& operand) {
   Span span;
   Index count = 1;
   bool fits = true;
@@ -30,7 +31,6 @@ Span span_of(const Operand& operand) {
   const Index limit = most / static_cast<Index>(operand.element_size) / 2;
   require(fits && count <= limit && span.high <= limit && span.low >= -limit, operand.function, ": ", operand.name,
           " of shape ", operand, " does not fit into memory: at most ", limit, " elements can be addressed");
-  return span;
 }
 
 Index step(const Operand& operand, int axis) {
@@ -74,7 +74,11 @@ bool is_empty(const Operand& operand) {
 }
 
 Range range_of(const Operand& operand) {
-  const Span span = span_of(operand);
+  Span span;
+  for (int axis = 0; axis < operand.rank; ++axis) {
+    const Index reach = (operand.shape[axis] - 1) * operand.strides[axis];
+    (reach < 0 ? span.low : span.high) += reach;
+  }
   const auto data = reinterpret_cast<std::uintptr_t>(operand.data);
   return {data + static_cast<std::uintptr_t>(span.low) * operand.element_size,
           data + static_cast<std::uintptr_t>(span.high + 1) * operand.element_size};
@@ -109,7 +113,7 @@ void check_operand(const Operand& operand) {
     require(operand.shape[axis] >= 0, operand.function, ": ", operand.name, " has shape ", operand, ", axis ", axis,
             " is negative: ", operand.shape[axis]);
   if (is_empty(operand)) return;
-  span_of(operand);
+  check_span(operand);
   require(operand.data != nullptr, operand.function, ": ", operand.name, " has shape ", operand, " and no data (null)");
   const std::uintptr_t excess = reinterpret_cast<std::uintptr_t>(operand.data) % operand.element_size;
   require(excess == 0, operand.function, ": ", operand.name, " is misaligned: its address is ",

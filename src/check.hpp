@@ -46,13 +46,17 @@ void append(std::string& message, std::string_view text);
 void append(std::string& message, Index number);
 void append(std::string& message, const Operand& operand);
 
-/// Throws unless `condition`; the parts are joined to the message only then.
+/// Throws std::invalid_argument; the parts are joined to the message.
 template <class... Parts>
-void require(bool condition, const Parts&... parts) {
-  if (condition) return;
+[[noreturn, gnu::cold, gnu::noinline]] void fail(const Parts&... parts) {
   std::string message;
   (append(message, parts), ...);
   throw std::invalid_argument(message);
+}
+
+template <class... Parts>
+void require(bool condition, const Parts&... parts) {
+  if (!condition) fail(parts...);
 }
 
 /// It has no elements.

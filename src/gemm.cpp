@@ -41,6 +41,7 @@ Tasks tasks_of(const Batch& batch, double share, int threads, Index before) {
 /// Task i of a batch.
 void run_task(const Tasks& tasks, Index i, const KernelTable& kernel) {
   const Index parts = tasks.grid.parts();
+  if (parts == 1) return compute(i == 0 ? tasks.batch->first : (*tasks.batch)[i], kernel);
   compute(cut((*tasks.batch)[i / parts], tasks.grid.part(i % parts)), kernel);
 }
 
@@ -89,6 +90,7 @@ Grid::Grid(Index m, Index n, Index alike, double share, int threads) : m_(m), n_
 }
 
 Part Grid::part(Index i) const {
+  if (parts() == 1) return {0, m_, 0, n_};
   const Index row_part = i / column_parts_, column_part = i % column_parts_, panels = ceil_div(n_, panel_columns);
   const Index row = row_part * m_ / row_parts_, column = column_part * panels / column_parts_ * panel_columns;
   return {row, (row_part + 1) * m_ / row_parts_ - row, column,

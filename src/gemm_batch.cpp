@@ -46,7 +46,7 @@ void batch_checked(const View<const float, 3>& a, const View<const float, 3>* b,
   const Operand bias = operand(function, "bias", options.bias),
                 residual = operand(function, "residual", options.residual);
   const bool with_bias = bias.data != nullptr, with_residual = residual.data != nullptr;
-  check_finish(of_c, with_bias ? &bias : nullptr, options.activation, with_residual ? &residual : nullptr);
+  check_finish(of_c, bias, options.activation, residual);
   if (with_bias) check_same(bias, 0, "products", of_c, 0, "products");
   if (with_residual) check_same(residual, 0, "products", of_c, 0, "products");
   check_threads(function, options.num_threads);
@@ -95,8 +95,7 @@ struct Operands {
   void check(const GemmProblem& p) const {
     const View<const float, 2> shape = p.packed != nullptr ? shape_of(*p.packed) : View<const float, 2>{};
     check_product(a, p.packed != nullptr ? operand(function, "b", shape) : b, p.packed != nullptr, c);
-    check_finish(c, bias.data != nullptr ? &bias : nullptr, p.options.activation,
-                 residual.data != nullptr ? &residual : nullptr);
+    check_finish(c, bias, p.options.activation, residual);
   }
 
   template <class F>

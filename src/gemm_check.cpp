@@ -13,9 +13,8 @@ void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, 
                   const View<float, 2>& c, const GemmOptions& options) {
   const Operand of_c = operand("gemm", "c", c);
   check_product(operand("gemm", "a", a), operand("gemm", "b", b), packed != nullptr, of_c);
-  const Operand bias = operand("gemm", "bias", options.bias), residual = operand("gemm", "residual", options.residual);
-  check_finish(of_c, bias.data == nullptr ? nullptr : &bias, options.activation,
-               residual.data == nullptr ? nullptr : &residual);
+  check_finish(of_c, operand("gemm", "bias", options.bias), options.activation,
+               operand("gemm", "residual", options.residual));
   check_threads("gemm", options.num_threads);
   const kernels::KernelTable& kernel = active();
   const Index m = c.shape[0], n = c.shape[1];
@@ -39,20 +38,20 @@ void check_product(const Operand& a, const Operand& b, bool packed, const Operan
   if (!packed) check_no_overlap(c, b);
 }
 
-void check_finish(const Operand& c, const Operand* bias, Activation activation, const Operand* residual) {
+void check_finish(const Operand& c, const Operand& bias, Activation activation, const Operand& residual) {
   const int row = c.rank - 2, column = c.rank - 1;
   require(activation <= Activation::erf, c.function, ": activation is ", static_cast<Index>(activation),
           ", which is none of none … erf");
-  if (bias != nullptr) {
-    check_operand(*bias);
-    check_same(*bias, bias->rank - 1, "elements", c, column, "columns");
-    check_no_overlap(c, *bias);
+  if (bias.data != nullptr) {
+    check_operand(bias);
+    check_same(bias, bias.rank - 1, "elements", c, column, "columns");
+    check_no_overlap(c, bias);
   }
-  if (residual != nullptr) {
-    check_operand(*residual);
-    check_same(*residual, row, "rows", c, row, "rows");
-    check_same(*residual, column, "columns", c, column, "columns");
-    check_no_overlap(c, *residual);
+  if (residual.data != nullptr) {
+    check_operand(residual);
+    check_same(residual, row, "rows", c, row, "rows");
+    check_same(residual, column, "columns", c, column, "columns");
+    check_no_overlap(c, residual);
   }
 }
 

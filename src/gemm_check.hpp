@@ -10,8 +10,8 @@ namespace headlane {
 /// a · b → c, each as it is and fitting to the other ones in its last two axes; no overlap. b packed: only its shape is looked at.
 void check_product(const Operand& a, const Operand& b, bool packed, const Operand& c);
 
-/// What c ends with. Null: not given.
-void check_finish(const Operand& c, const Operand* bias, Activation activation, const Operand* residual);
+/// What c ends with. Null data: not given.
+void check_finish(const Operand& c, const Operand& bias, Activation activation, const Operand& residual);
 
 /// The arguments of a call as a product.
 Product product_of(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,

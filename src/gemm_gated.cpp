@@ -48,10 +48,11 @@ struct Weights {
 void gated_checked(const View<const float, 2>& a, const Weights& gate, const Weights& up, const View<float, 2>& c,
                    const GemmGatedOptions& options) {
   const Operand of_a = operand("gemm_gated", "a", a), of_c = operand("gemm_gated", "c", c);
+  const View<const float, 2> nothing;
+  const Operand none = operand("gemm_gated", "residual", nothing);
   for (const Weights* w : {&gate, &up}) {
     check_product(of_a, operand("gemm_gated", w->name, w->view), w->packed != nullptr, of_c);
-    const Operand bias = operand("gemm_gated", w->bias_name, w->bias);
-    check_finish(of_c, bias.data == nullptr ? nullptr : &bias, options.activation, nullptr);
+    check_finish(of_c, operand("gemm_gated", w->bias_name, w->bias), options.activation, none);
   }
   check_threads("gemm_gated", options.num_threads);
   const kernels::KernelTable& kernel = active();

@@ -20,8 +20,9 @@ using kernels::row_stride;
 
 /// Columns of b that all rows use before the next ones: packed 512 KiB, half a usual L2. With 512 rows they are 256.
 Index columns_in_l2(Index k) {
-  constexpr Index floats = 131072;
-  return floats / std::clamp<Index>(k, 16, block_size) / panel_columns * panel_columns;
+  constexpr Index columns = 256;
+  return k > block_size / 2 ? columns
+                            : block_size * columns / std::max<Index>(k, lanes) / panel_columns * panel_columns;
 }
 /// Rows that all columns of a part use before the next ones. Read where they stand: no more pages than the TLB of an L2 holds, since each
 /// row of a and of c may be on a page of its own.
@@ -73,7 +74,7 @@ bool reads_rows(const View<const float, 2>& a) {
 /// How b comes to the kernel.
 enum class Way {
   packed,  // it is packed already
-  direct,  // read where it stands, but for what is left of whole vectors
+  direct,  // read where it stands
   kept,    // read where it stands by the first rows, which leave it packed for all others
   turned,  // packed first, for its rows are no neighbours
 };
@@ -81,10 +82,9 @@ enum class Way {
 Way way_of(const Product& p) {
   if (p.packed.data != nullptr) return Way::packed;
   const Index rows = p.c.shape[0], columns = p.c.shape[1], k = p.a.shape[1];
-  if (columns < lanes) return Way::direct;
-  if (p.b.strides[1] != 1) return Way::turned;
+  if (p.b.strides[1] != 1 && columns > 1) return Way::turned;
   // A single row may have any stride, even one without an absolute value.
-  const bool near = k == 1 || (k <= most_direct_floats && std::abs(p.b.strides[0]) <= most_direct_floats / k);
+  const bool near = k == 1 || (k - 1) * std::abs(p.b.strides[0]) < most_direct_floats;
   return rows <= most_direct_rows || near ? Way::direct : Way::kept;
 }
 
@@ -92,29 +92,18 @@ Way way_of(const Product& p) {
 struct Right {
   const float* data;
   Index row_step, panel_step;
-  float* keep;        // where the first rows leave it packed, or null
-  Index columns;      // those that data has; what is left of them stands in `rest`
-  const float* rest;  // a panel
+  float* keep;  // where the first rows leave it packed, or null
 };
 
 Right right_of(const Product& p, const Step& step, Way way, const KernelTable& kernel) {
-  const Index n = p.c.shape[1], whole = n / lanes * lanes, panel_step = panel_columns * step.k;
-  if (way == Way::packed) return {p.packed.panels(step.first, step.k), panel_columns, panel_step, nullptr, n, nullptr};
-  const auto pack = [&](Index column, float* panels) {
-    if (column < n) kernel.pack_panels(source(p.b, step.first, step.k, column, n - column), panels);
-  };
-  if (way == Way::direct) {
-    float* rest = scratch(Purpose::last_panel, panel_step);
-    pack(whole, rest);
-    return {p.b.data + step.first * p.b.strides[0], p.b.strides[0], panel_columns, nullptr, whole, rest};
-  }
+  const Index n = p.c.shape[1], panel_step = panel_columns * step.k;
+  if (way == Way::packed) return {p.packed.panels(step.first, step.k), panel_columns, panel_step, nullptr};
+  const Right in_place{p.b.data + step.first * p.b.strides[0], p.b.strides[0], panel_columns, nullptr};
+  if (way == Way::direct) return in_place;
   float* panels = scratch(Purpose::panels, round_up(n, panel_columns) * step.k);
-  if (way == Way::turned) {
-    pack(0, panels);
-    return {panels, panel_columns, panel_step, nullptr, n, nullptr};
-  }
-  pack(whole, panels + whole / panel_columns * panel_step + whole % panel_columns);
-  return {p.b.data + step.first * p.b.strides[0], p.b.strides[0], panel_columns, panels, n, nullptr};
+  if (way == Way::kept) return {in_place.data, in_place.row_step, in_place.panel_step, panels};
+  kernel.pack_panels(source(p.b, step.first, step.k, 0, n), panels);
+  return {panels, panel_columns, panel_step, nullptr};
 }
 
 /// What the elements of c from (row, column) on end with.
@@ -173,18 +162,13 @@ void multiply_rows(const Product& p, const KernelTable& kernel, const Step& step
   block.beta = step.beta;
   block.b_row_step = right.row_step;
   block.b_panel_step = right.panel_step;
-  const Index at_once = columns_in_l2(step.k);
-  for (Index column = 0; column < right.columns; column += at_once) {
-    block.n = std::min(at_once, right.columns - column);
+  const Index at_once = std::min(p.c.shape[1], columns_in_l2(step.k));
+  for (Index column = 0; column < p.c.shape[1]; column += at_once) {
+    block.n = std::min(at_once, p.c.shape[1] - column);
     block.b = right.data + column / panel_columns * right.panel_step;
     if (right.keep != nullptr) block.keep = right.keep + column * step.k;
     block_on_c(p, kernel, block, step.last, row, column);
   }
-  if (right.columns == p.c.shape[1]) return;
-  block.n = p.c.shape[1] - right.columns;
-  block.b = right.rest;
-  block.b_row_step = panel_columns;
-  block_on_c(p, kernel, block, step.last, row, right.columns);
 }
 
 /// Where there is no product: c = beta · c, and what follows.
@@ -222,14 +206,13 @@ void compute(const Product& p, const KernelTable& kernel) {
   const Index m = p.c.shape[0], k = p.a.shape[1];
   if (k == 0 || p.alpha == 0.0f) return compute_nothing(p, kernel);
   const Way way = way_of(p);
-  const Index chunks = ceil_div(m, reads_rows(p.a) && writes_rows(p.c) ? most_rows : most_packed_rows);
+  const Index limit = reads_rows(p.a) && writes_rows(p.c) ? most_rows : most_packed_rows;
+  const Index rows = m <= limit ? m : ceil_div(m, ceil_div(m, limit));
   for_each_step(k, p.beta, [&](const Step& step) {
     Right right = right_of(p, step, way, kernel);
-    for (Index i = 0; i < chunks; ++i) {
-      const Index row = i * m / chunks;
-      multiply_rows(p, kernel, step, right, row, (i + 1) * m / chunks - row);
-      if (right.keep != nullptr)
-        right = {right.keep, panel_columns, panel_columns * step.k, nullptr, right.columns, nullptr};
+    for (Index row = 0; row < m; row += rows) {
+      multiply_rows(p, kernel, step, right, row, std::min(rows, m - row));
+      if (right.keep != nullptr) right = {right.keep, panel_columns, panel_columns * step.k, nullptr};
     }
   });
 }

@@ -26,13 +26,14 @@ inline int default_threads() noexcept {
 /// parallel region costs some microseconds, more on a shared machine; one inside the caller's own parallel region. An element
 /// weighs as many operations as a core does while it comes from the L3 or beyond. At most `asked` threads, if it is not 0.
 inline int useful_threads(double operations, double elements, int asked) noexcept {
+  constexpr double grain = 6e5, element_weight = 16;
+  const double fit = (operations + element_weight * elements) / grain;
+  if (fit < 2) return 1;
 #ifdef _OPENMP
   if (omp_in_parallel()) return 1;
 #endif
-  constexpr double grain = 6e5, element_weight = 16;
-  const double fit = (operations + element_weight * elements) / grain;
   const int limit = asked > 0 ? asked : num_threads();
-  return fit >= limit ? limit : std::max(1, static_cast<int>(fit));
+  return fit >= limit ? limit : static_cast<int>(fit);
 }
 
 /// f(task) for task = 0 … tasks-1, each once, in any order, on up to `threads` threads. What a task throws (std::bad_alloc)

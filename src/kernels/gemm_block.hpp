@@ -107,25 +107,30 @@ HEADLANE_INLINE const float* rows_to_fetch(const GemmBlock& block, Index row, In
   return block.a + (next + 1 < block.m ? next : row) * block.a_row_step;
 }
 
-/// A tile of c.
-template <class Arch, int Rows, int Vectors, Visit visit = Visit::again>
+/// A tile of c. Partial: the last columns of c, which end within its last vector.
+template <class Arch, int Rows, int Vectors, bool Partial, Visit visit>
 HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) {
   using V = Lanes<Arch>;
   V acc[Rows][Vectors];
   clear<Arch, Rows, Vectors>(acc);
-  const Index panel = column / panel_columns, within = column % panel_columns;
+  const Index panel = column / panel_columns, within = column % panel_columns, columns = block.n - column;
   const Panels b{block.b + panel * block.b_panel_step + within, block.b_row_step, block.b_panel_step};
   float* keep = visit == Visit::keep ? block.keep + panel * panel_columns * block.k + within : nullptr;
   const StridedRows<Rows> a(block.a + row * block.a_row_step, block.a_row_step, rows_to_fetch(block, row, column));
-  if (block.beta != 0.0f) fetch_tile<Rows, Vectors>(block.c + row * block.c_row_step + column, block.c_row_step);
-  multiply<Arch, Rows, Vectors, visit>(block.k, a, b, acc, keep);
-
   float* c = block.c + row * block.c_row_step + column;
-  const Index columns = block.n - column;
-  if (columns < Vectors * lanes) store_part<Arch, Rows, Vectors>(acc, block, c, columns);
+  if (block.beta != 0.0f) fetch_tile<Rows, Vectors>(c, block.c_row_step);
+  multiply<Arch, Rows, Vectors, visit, Partial>(block.k, a, b, acc, keep, columns - (Vectors - 1) * lanes);
+
+  if constexpr (Partial) store_part<Arch, Rows, Vectors>(acc, block, c, columns);
   else if (block.beta == 0.0f) store_tile<Arch, Rows, Vectors, false>(acc, block, c);
   else store_tile<Arch, Rows, Vectors, true>(acc, block, c);
   if (block.finish != nullptr) finish_tile<Arch>(block, row, Rows, column, Vectors * lanes);
+}
+
+template <class Arch, int Rows, int Vectors, Visit visit = Visit::again>
+HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) {
+  if (block.n - column >= Vectors * lanes) gemm_tile<Arch, Rows, Vectors, false, visit>(block, row, column);
+  else gemm_tile<Arch, Rows, Vectors, true, visit>(block, row, column);
 }
 
 /// Rows from `first` on, in strips.
@@ -148,35 +153,28 @@ HEADLANE_INLINE void gemm_strips(const GemmBlock& block, Index first) {
   });
 }
 
-/// The first rows, as many as a tile has, with the whole vectors of b; returns how many columns those are.
+/// The first rows, as many as a tile has.
 template <class Arch, Visit visit>
-HEADLANE_INLINE Index gemm_first_rows(const GemmBlock& block) {
-  constexpr int rows = Tile<Arch>::rows, vectors = Tile<Arch>::vectors;
-  Index column = 0;
-  for (; block.n - column >= vectors * lanes; column += vectors * lanes)
-    gemm_tile<Arch, rows, vectors, visit>(block, 0, column);
-  if constexpr (vectors > 1)
-    for (; block.n - column >= lanes; column += lanes) gemm_tile<Arch, rows, 1, visit>(block, 0, column);
-  return column;
+HEADLANE_INLINE void gemm_first_rows(const GemmBlock& block) {
+  constexpr int rows = Tile<Arch>::rows;
+  for_each_column_tile<Arch, rows>(
+      block.n, [&](Index column, auto width) { gemm_tile<Arch, rows, width.value, visit>(block, 0, column); });
 }
 
 template <class Arch>
 void gemm_block(const GemmBlock& block) noexcept {
-  constexpr int rows = Tile<Arch>::rows;
   if (block.m < 2 * strip_rows) return gemm_strips<Arch>(block, 0);
   // The first rows wait for b, unless it is fetched early; where it is not yet packed, they leave it in panels: two stores for 24 fmas.
   GemmBlock rest = block;
-  Index columns = 0;
   if (block.keep != nullptr) {
-    columns = gemm_first_rows<Arch, Visit::keep>(block);
+    gemm_first_rows<Arch, Visit::keep>(block);
     rest.b = block.keep;
     rest.b_row_step = panel_columns;
     rest.b_panel_step = panel_columns * block.k;
   } else {
-    columns = gemm_first_rows<Arch, Visit::first>(block);
+    gemm_first_rows<Arch, Visit::first>(block);
   }
-  if (columns < block.n) gemm_tile<Arch, rows, 1>(rest, 0, columns);
-  gemm_strips<Arch>(rest, rows);
+  gemm_strips<Arch>(rest, Tile<Arch>::rows);
 }
 
 }  // namespace

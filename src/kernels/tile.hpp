@@ -95,10 +95,11 @@ enum class Visit {
   keep,   // and stores them at `keep`, panel_columns apart
 };
 
-/// acc[i][j] = fma(a[i, p], b[p, j], acc[i][j]) for p = 0 … k-1.
-template <class Arch, int Rows, int Vectors, Visit visit = Visit::again, class Left>
+/// acc[i][j] = fma(a[i, p], b[p, j], acc[i][j]) for p = 0 … k-1. Partial: of the last vector of b only `count` elements are read, the
+/// others are 0.
+template <class Arch, int Rows, int Vectors, Visit visit = Visit::again, bool Partial = false, class Left>
 HEADLANE_INLINE void multiply(Index k, const Left& a, const Panels& b, Accumulators<Arch, Rows, Vectors>& acc,
-                              float* keep = nullptr) {
+                              float* keep = nullptr, Index count = lanes) {
   using R = Register<Arch>;
   using Float = typename R::Float;
   constexpr int pass = registers_per_pass<Arch>;
@@ -113,7 +114,9 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const Panels& b, Accumulat
       for (int j = 0; j < Vectors; ++j)
 #pragma GCC unroll 8
         for (int part = 0; part < pass; ++part) {
-          row[j][part] = R::load(right + b.offset(j) + part * R::width);
+          const float* at = right + b.offset(j) + part * R::width;
+          const bool whole = !Partial || j < Vectors - 1;
+          row[j][part] = whole ? R::load(at) : R::load_some(at, count - (first + part) * R::width, 0.0f);
           if constexpr (visit == Visit::keep) R::store(kept + j * lanes + part * R::width, row[j][part]);
         }
       if constexpr (visit == Visit::keep) kept += panel_columns;
