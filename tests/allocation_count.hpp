@@ -1,4 +1,4 @@
-// Counts what operator new hands out in this program. Included by one source file of a program only.
+// Counts what operator new hands out in this program, and lets it fail. Included by one source file of a program only.
 #pragma once
 
 #include <algorithm>
@@ -16,17 +16,20 @@
 
 namespace headlane::test {
 inline std::atomic<long> allocations{0};
-}
+inline thread_local bool no_memory = false;  ///< operator new throws std::bad_alloc in this thread
+}  // namespace headlane::test
 
 // Sanitizers bring their own operator new. Not inlined, or GCC sees malloc() or free() on one side only and warns.
 #if !defined(HEADLANE_TEST_SANITIZED)
 [[gnu::noinline]] void* operator new(std::size_t size) {
   ++headlane::test::allocations;
+  if (headlane::test::no_memory) throw std::bad_alloc();
   if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
   throw std::bad_alloc();
 }
 [[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
   ++headlane::test::allocations;
+  if (headlane::test::no_memory) throw std::bad_alloc();
   void* p = nullptr;
   if (posix_memalign(&p, std::max(sizeof(void*), static_cast<std::size_t>(alignment)), size) != 0)
     throw std::bad_alloc();

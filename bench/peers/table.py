@@ -140,6 +140,7 @@ def _table(title: str, lines: dict[tuple, Line]) -> Table:
     for key in _KINDS:
         if key == "prepacked" and prepacked:
             made.add_column("headlane prepacked", justify="right")
+            made.add_column("of the limit", justify="right")
         for name in names[key]:
             made.add_column(name, justify="right")
         if names[key] and _KINDS[key]:
@@ -149,7 +150,7 @@ def _table(title: str, lines: dict[tuple, Line]) -> Table:
         for key in _KINDS:
             rows: dict[str, dict] = getattr(line, key)
             if key == "prepacked" and prepacked:
-                cells.append(cell(line.headlane_prepacked))
+                cells += [cell(line.headlane_prepacked), _percent(share(line.headlane_prepacked))]
             cells += [cell(rows.get(name)) for name in names[key]]
             if names[key] and _KINDS[key]:
                 cells.append(_times(line.ratio(key)))

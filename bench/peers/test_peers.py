@@ -117,6 +117,7 @@ def test_ratio_share_and_prepacked_apart():
     assert list(line.prepacked) == ["oneDNN"]
     assert line.ratio("prepacked") == 1.6
     assert table.share(line.headlane) == 0.5
+    assert table.share(line.headlane_prepacked) == 1
     assert table.ratio(None, [made["results"][2]]) is None
     assert table.ratio(line.headlane, []) is None
 
@@ -135,6 +136,7 @@ def test_table_shows_the_figures(capsys, monkeypatch):
         "1.60x",
         "headlane prepacked",
         "50 %",
+        "100 %",
         "±10%",
         "1.2ε",
         "left out: MKL gemm 0, threads: 1 and 2 more: wrong",

@@ -1,4 +1,4 @@
-// Everything.
+// Everything but the interface for C (cblas.h).
 #pragma once
 
 #include <headlane/activation.hpp>

@@ -19,6 +19,7 @@ __all__ = [
     "erf",
     "gelu",
     "gemm",
+    "gemm_gated",
     "isa",
     "linear",
     "log_softmax",
@@ -133,7 +134,8 @@ def gemm(
 def matmul(a: Array, b: Any, out: Array | None = None, *, num_threads: int | None = None) -> Array:
     """a @ b by the rules of numpy.matmul: batch axes broadcast, a vector is a row on the left, a column on the right.
 
-    b may be a PackedMatrix. Two vectors give an array without axes, not a scalar. out must overlap no argument.
+    b may be a PackedMatrix. Two vectors give an array without axes, not a scalar. out must overlap no argument. The products
+    of a batch share the threads; with the bits of gemm, whatever the batch.
     """
     return _core.matmul(a, b, out, num_threads)
 
@@ -160,6 +162,30 @@ def linear(
     The axes before the last are rows of one product if the strides of x, out and residual allow, else of several.
     """
     return _core.linear(x, packed, bias, activation, residual, out, num_threads)
+
+
+def gemm_gated(
+    a: Array,
+    gate: Any,
+    up: Any,
+    *,
+    gate_bias: Any = None,
+    up_bias: Any = None,
+    activation: str | None = "silu",
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> Array:
+    """activation(a @ gate + gate_bias) * (a @ up + up_bias): a [..., k] gives [..., n], with the bits of separate calls.
+
+    gate, up: both a PackedMatrix, or both a matrix [k, n], which is packed in every call.
+    gate_bias, up_bias: [n].
+    activation: of the gate; "silu" is SwiGLU, "gelu" GEGLU, "relu" ReGLU, "sigmoid" GLU; for others see linear.
+    out: where to write the result; must overlap no argument.
+    num_threads: for this call; num_threads() if None.
+
+    Neither product is ever stored whole. The axes before the last are rows, as for linear.
+    """
+    return _core.gemm_gated(a, gate, up, gate_bias, up_bias, activation, out, num_threads)
 
 
 def relu(x: Array, *, out: Array | None = None, num_threads: int | None = None) -> Array:

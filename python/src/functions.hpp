@@ -31,6 +31,9 @@ nb::object matmul(nb::handle a, nb::handle b, nb::handle out, std::optional<int>
 nb::object linear(nb::handle x, nb::handle packed, nb::handle bias, std::optional<std::string_view> activation,
                   nb::handle residual, nb::handle out, std::optional<int> num_threads);
 
+nb::object gemm_gated_of(nb::handle a, nb::handle gate, nb::handle up, nb::handle gate_bias, nb::handle up_bias,
+                         std::optional<std::string_view> activation, nb::handle out, std::optional<int> num_threads);
+
 void add_packed_matrix(nb::module_& module);
 
 }  // namespace headlane::python

@@ -28,6 +28,9 @@ NB_MODULE(_core, module) {
 
   module.def("linear", &python::linear, arg("x").none(), arg("packed").none(), arg("bias").none(),
              arg("activation").none(), arg("residual").none(), arg("out").none(), arg("num_threads").none());
+  module.def("gemm_gated", &python::gemm_gated_of, arg("a").none(), arg("gate").none(), arg("up").none(),
+             arg("gate_bias").none(), arg("up_bias").none(), arg("activation").none(), arg("out").none(),
+             arg("num_threads").none());
   module.def("activate", &python::activate_by, arg("function"), arg("activation"), arg("x").none(), arg("out").none(),
              arg("num_threads").none());
   python::add_packed_matrix(module);

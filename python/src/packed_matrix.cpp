@@ -14,8 +14,8 @@ namespace {
 constexpr const char* documentation =
     R"(A matrix [k, n], copied in the order in which products read it: weights that are used many times.
 
-gemm, matmul and linear take it as their right operand and give the same bits as with the matrix itself, without the time
-for packing. The weight [out, in] of a PyTorch layer is PackedMatrix(weight.T).
+gemm, matmul, linear and gemm_gated take it as a right operand and give the same bits as with the matrix itself, without the
+time for packing. The weight [out, in] of a PyTorch layer is PackedMatrix(weight.T).
 
 b: a float32 matrix with any strides; not needed afterwards.
 num_threads: to pack with; num_threads() if None.

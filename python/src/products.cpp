@@ -1,6 +1,7 @@
-// gemm on two matrices, and matmul with NumPy's rules for vectors and batches, which calls the library for each batch element.
+// gemm on two matrices, and matmul with NumPy's rules for vectors and batches, which is one call as far as strides allow.
 #include "products.hpp"
 
+#include "axes.hpp"
 #include "batch.hpp"
 #include "functions.hpp"
 
@@ -22,9 +23,8 @@ Factor right_factor(const Array& b) {
   return {b.size(-2), b.size(-1), b.stride(-2), b.stride(-1)};
 }
 
-template <class T>
-View<T, 2> view_of(T* data, const Factor& factor) {
-  return {data, {factor.rows, factor.columns}, {factor.row_stride, factor.column_stride}};
+View<float, 3> view_of(float* data, const Factor& factor, Index count, Index stride) {
+  return {data, {count, factor.rows, factor.columns}, {stride, factor.row_stride, factor.column_stride}};
 }
 
 }  // namespace
@@ -34,7 +34,23 @@ void require_matrix(const char* function, const Array& array) {
   require(array.rank() == 2, function, ": ", array.name(), " has shape ", array, ", it must be a matrix");
 }
 
-Right::Right(const char* function, const char* name, nb::handle object) : packed_(packed_matrix_of(object)) {
+void require_rows(const char* function, const Array& array) {
+  array.require_float();
+  require(array.rank() >= 1, function, ": ", array.name(), " has no axis");
+}
+
+void require_fitting(const char* function, const Array& left, const Right& right) {
+  require(left.size(-1) == right.rows(), function, ": ", left.name(), " of shape ", left, " has ", left.size(-1),
+          " columns, ", right.name(), " has ", right.rows(), " rows");
+}
+
+void require_bias(const char* function, const Array& bias, const std::vector<Index>& result) {
+  require(bias.rank() == 1 && bias.size(0) == result.back(), function, ": ", bias.name(), " has shape ", bias,
+          ", the result ", result, ": wanted [", result.back(), "]");
+}
+
+Right::Right(const char* function, const char* name, nb::handle object)
+    : name_(name), packed_(packed_matrix_of(object)) {
   if (packed_ != nullptr) return;
   array_.emplace(function, name, object);
   require_matrix(function, *array_);
@@ -47,16 +63,14 @@ Ending::Ending(const char* function, const EndingArguments& given)
 }
 
 void Ending::check(const std::vector<Index>& shape) const {
-  if (bias_)
-    require(bias_->rank() == 1 && bias_->size(0) == shape.back(), function_, ": bias has shape ", *bias_,
-            ", the result ", shape, ": wanted [", shape.back(), "]");
+  if (bias_) require_bias(function_, *bias_, shape);
   if (residual_)
     require(residual_->shape() == shape, function_, ": residual has shape ", *residual_, ", the result ", shape);
 }
 
 GemmOptions Ending::options() const {
   GemmOptions options{.activation = activation_};
-  if (bias_) options.bias = {bias_->floats(), {bias_->size(0)}, {bias_->stride(0)}};
+  if (bias_) options.bias = vector_of(*bias_);
   return options;
 }
 
@@ -87,8 +101,7 @@ nb::object matmul(nb::handle a, nb::handle b, nb::handle out, std::optional<int>
   const Array left(function, "a", a), right(function, "b", b);
   Batch batch(function, 2);
   for (const Array* array : {&left, &right}) {
-    array->require_float();
-    require(array->rank() >= 1, function, ": ", array->name(), " has no axis");
+    require_rows(function, *array);
     batch.widen(*array);
   }
   const Factor of_a = left_factor(left), of_b = right_factor(right);
@@ -104,14 +117,17 @@ nb::object matmul(nb::handle a, nb::handle b, nb::handle out, std::optional<int>
   require_apart(function, c, {&left, &right});
   const Factor of_c{of_a.rows, of_b.columns, left.rank() > 1 ? c.stride(batch.rank()) : 0,
                     right.rank() > 1 ? c.stride(-1) : 0};
-  const GemmOptions options{.num_threads = threads_of(function, num_threads)};
+  const GemmBatchOptions options{.num_threads = threads_of(function, num_threads)};
+  CommonAxes<3> axes;
+  for (int axis = 0; axis < batch.rank(); ++axis)
+    axes.add(batch.size(axis), {batch.stride(left, axis), batch.stride(right, axis), c.stride(axis)});
+  const auto together = axes.take_longest();
   compute(function, [&] {
-    batch.for_each(batch.rank(), [&](const Batch::Position& at) {
-      Index offset = 0;
-      for (int axis = 0; axis < batch.rank(); ++axis) offset += at[static_cast<std::size_t>(axis)] * c.stride(axis);
-      gemm(view_of<const float>(left.floats() + batch.offset(left, batch.rank(), at), of_a),
-           view_of<const float>(right.floats() + batch.offset(right, batch.rank(), at), of_b),
-           view_of(c.floats() + offset, of_c), options);
+    axes.for_each([&](const auto& offsets) {
+      const auto view = [&](const Array& array, std::size_t i, const Factor& factor) {
+        return view_of(array.floats() + offsets[i], factor, together.size, together.strides[i]);
+      };
+      gemm_batch(view(left, 0, of_a), view(right, 1, of_b), view(c, 2, of_c), options);
     });
   });
   return result.object();

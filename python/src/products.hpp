@@ -1,9 +1,9 @@
-// What gemm, matmul and linear share: the right operand, and what a product ends with.
+// What gemm, matmul, linear and gemm_gated share: the right operand, and what a product ends with.
 #pragma once
 
 #include "call.hpp"
 
-#include <headlane/gemm.hpp>
+#include <headlane/gemm_batch.hpp>
 
 namespace headlane::python {
 
@@ -13,10 +13,15 @@ Activation activation_named(const char* function, std::optional<std::string_view
 /// Throws ValueError for another rank, TypeError for another type.
 void require_matrix(const char* function, const Array& array);
 
+/// Throws ValueError without an axis, TypeError for another type.
+void require_rows(const char* function, const Array& array);
+
 template <class T>
 View<T, 2> matrix_of(const Array& x) {
   return {x.floats(), {x.size(0), x.size(1)}, {x.stride(0), x.stride(1)}};
 }
+
+inline View<const float, 1> vector_of(const Array& x) { return {x.floats(), {x.size(0)}, {x.stride(0)}}; }
 
 /// Null if the object is none.
 const PackedMatrix* packed_matrix_of(nb::handle object);
@@ -26,9 +31,11 @@ class Right {
  public:
   Right(const char* function, const char* name, nb::handle object);
 
+  [[nodiscard]] const char* name() const { return name_; }
   [[nodiscard]] Index rows() const { return packed_ != nullptr ? packed_->rows() : array_->size(0); }
   [[nodiscard]] Index columns() const { return packed_ != nullptr ? packed_->columns() : array_->size(1); }
-  /// Null if it is packed.
+  /// One of the two is null.
+  [[nodiscard]] const PackedMatrix* packed() const { return packed_; }
   [[nodiscard]] const Array* array() const { return array_ ? &*array_ : nullptr; }
 
   void multiply(const View<const float, 2>& a, const View<float, 2>& c, const GemmOptions& options) const {
@@ -36,10 +43,23 @@ class Right {
     else gemm(a, matrix_of<const float>(*array_), c, options);
   }
 
+  /// Each matrix of a batch with this one.
+  void multiply(const View<const float, 3>& a, const View<float, 3>& c, const GemmBatchOptions& options) const {
+    if (packed_ != nullptr) gemm_batch(a, *packed_, c, options);
+    else gemm_batch(a, matrix_of<const float>(*array_).broadcast(0, a.size(0)), c, options);
+  }
+
  private:
+  const char* name_;
   const PackedMatrix* packed_;
   std::optional<Array> array_;
 };
+
+/// Throws ValueError unless `left` has as many columns as `right` has rows.
+void require_fitting(const char* function, const Array& left, const Right& right);
+
+/// Throws ValueError unless it is a vector as long as the last axis of the result.
+void require_bias(const char* function, const Array& bias, const std::vector<Index>& result);
 
 /// What a caller gave for an Ending.
 struct EndingArguments {

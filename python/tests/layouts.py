@@ -41,6 +41,20 @@ def arrays(draw, shape, layouts=LAYOUTS):
     return arranged(values, draw(st.sampled_from(layouts)))
 
 
+@st.composite
+def shuffled(draw, shape, broadcast=True):
+    """Normal numbers whose axes lie in memory in a drawn order, some with gaps, some backwards, some (in inputs) with stride 0."""
+    order = draw(st.permutations(range(len(shape))))
+    steps = [draw(st.sampled_from([1, 1, 1, 2, -1])) for _ in shape]
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    memory = rng.standard_normal([abs(steps[axis]) * shape[axis] for axis in order], np.float32)
+    values = memory.transpose(np.argsort(order))[tuple(slice(None, None, step) for step in steps)]
+    if not broadcast:
+        return values
+    firsts = tuple(slice(draw(st.sampled_from([None, None, None, 1]))) for _ in shape)
+    return np.broadcast_to(values[firsts], shape)
+
+
 def outputs(shape):
     """An array to write to, full of NaN, in a drawn layout; or None."""
     full = st.sampled_from(OUTPUT_LAYOUTS).map(

@@ -95,6 +95,13 @@ def linear(x, w, bias=None, activation_name=None, residual=None):
     return y, bound
 
 
+def gemm_gated(a, gate, up, gate_bias=None, up_bias=None, activation_name="silu"):
+    """(result, bound): the errors of both factors, and a rounding, which may be to a denormal number."""
+    (y, of_y), (z, of_z) = linear(a, gate, gate_bias, activation_name), linear(a, up, up_bias)
+    bound = of_y * abs(z) + abs(y) * of_z + of_y * of_z
+    return y * z, bound + U * (abs(y * z) + bound) + 2.0**-150
+
+
 def softmax(x, axis=-1, scale=1.0, log=False):
     """(result, bound). See softmax.hpp."""
     s = np.asarray(x, np.float64) * np.float64(np.float32(scale))

@@ -22,6 +22,7 @@ CALLS = {
     "relu": headlane.relu,
     "gelu": headlane.gelu,
     "linear": lambda x, **o: headlane.linear(x, PACKED, x[0, :, 0], "silu", x[..., :5], **o),
+    "gemm_gated": lambda x, **o: headlane.gemm_gated(x, PACKED, PACKED, up_bias=x[0, :, 0], **o),
     "matmul": lambda x, **o: headlane.matmul(x, x[..., :8, :] if x.shape[-2] == 8 else X.swapaxes(1, 2), **o),
 }
 
@@ -41,8 +42,14 @@ class Exporter:
 
 @pytest.mark.parametrize(
     "function",
-    [headlane.softmax, headlane.log_softmax, headlane.gelu, lambda x: headlane.linear(x, PACKED)],
-    ids=["softmax", "log_softmax", "gelu", "linear"],
+    [
+        headlane.softmax,
+        headlane.log_softmax,
+        headlane.gelu,
+        lambda x: headlane.linear(x, PACKED),
+        lambda x: headlane.gemm_gated(x, PACKED, PACKED),
+    ],
+    ids=["softmax", "log_softmax", "gelu", "linear", "gemm_gated"],
 )
 @pytest.mark.parametrize("kind", ["DLPack", "memoryview", "subclass", "array API"])
 def test_kinds(function, kind):
@@ -96,6 +103,8 @@ def test_nothing_is_copied(layout):
         headlane.softmax(query, out=out)
         headlane.relu(query, out=out)
         headlane.linear(query, weights, key[0, 0], "relu", query, out)
+        headlane.gemm_gated(query, weights, weights, out=out)
+        headlane.matmul(query, key.swapaxes(1, 2), out)
         headlane.PackedMatrix(query[0])
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -134,6 +143,7 @@ def test_memory_does_not_grow():
             headlane.softmax(Exporter(X))
             headlane.matmul(X, X.swapaxes(1, 2))
             headlane.linear(X, headlane.PackedMatrix(X[0].T), activation="tanh")
+            headlane.gemm_gated(X.swapaxes(0, 1), X[0].T, X[1].T)
             headlane.erf(Exporter(X))
         gc.collect()
         return tracemalloc.get_traced_memory()[0] - before

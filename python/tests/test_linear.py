@@ -139,3 +139,8 @@ def test_a_write_that_would_spoil_later_rows_is_refused():
             with pytest.raises(ValueError, match=r"out of shape \[2, 2, 40\] overlaps"):
                 function(memory[:2], b, out=memory[1:])
             np.testing.assert_array_equal(memory, before)
+    batch = RNG.standard_normal((5, 4, 40, 40), np.float32)[:, ::3]
+    before = batch.copy()
+    with pytest.raises(ValueError, match=r"matmul: out of shape \[4, 2, 40, 40\] overlaps b"):
+        headlane.matmul(square, batch[:4], batch[1:])
+    np.testing.assert_array_equal(batch, before)

@@ -24,6 +24,8 @@ CALLS = {
     "linear": lambda **o: headlane.linear(A, PACKED, B[0], "gelu", A[:, :130], **o),
     "silu": lambda **o: headlane.silu(Q, **o),
     "packing": lambda **o: headlane.gemm(A, headlane.PackedMatrix(B, **o)),
+    "gemm_gated": lambda **o: headlane.gemm_gated(A, PACKED, PACKED, gate_bias=B[0], **o),
+    "matmul, heads": lambda **o: headlane.matmul(Q.swapaxes(0, 1), K[:, :1].transpose(1, 0, 3, 2), **o),
     "matmul": lambda **o: headlane.matmul(Q, K.swapaxes(2, 3), **o),
 }
 

@@ -53,6 +53,11 @@ def test_layouts(layout):
     operands = (x.detach().numpy() for x in (q, weight.T, bias))
     expected = headlane.linear(*operands, "relu", residual.detach().numpy())
     np.testing.assert_array_equal(result.numpy(), expected)
+    result = headlane.gemm_gated(q, weight.T, k[0, 0].T, gate_bias=bias)
+    assert type(result) is torch.Tensor
+    a, gate, up, gate_bias = (x.detach().numpy() for x in (q, weight.T, k[0, 0].T, bias))
+    expected = headlane.gemm_gated(a, gate, up, gate_bias=gate_bias)
+    np.testing.assert_array_equal(result.numpy(), expected)
 
 
 TORCH_ACTIVATIONS = {
@@ -84,6 +89,28 @@ def test_linear_layer(name):
     reference.check(y.numpy(), exact, bound)
 
 
+def test_feed_forward():
+    """Llama's gated layer in float64, within the bound; into an out of other strides."""
+    a, gate, up = normal(2, 9, 70), normal(40, 70, seed=1), normal(40, 70, seed=2)
+    exact = torch.nn.functional.silu(a.double() @ gate.double().T) * (a.double() @ up.double().T)
+    packed = headlane.PackedMatrix(gate.T), headlane.PackedMatrix(up.T)
+    out = torch.full((2, 40, 9), torch.nan).transpose(1, 2)
+    assert headlane.gemm_gated(a, *packed, out=out) is out
+    ours, bound = reference.gemm_gated(a.numpy(), gate.T.numpy(), up.T.numpy())
+    np.testing.assert_allclose(ours, exact.numpy(), rtol=0, atol=1e-12)
+    reference.check(out.numpy(), exact.numpy(), bound)
+
+
+def test_batches():
+    """PyTorch's matmul, expanded and transposed operands."""
+    a, b = normal(3, 1, 17, 40).expand(3, 5, 17, 40), normal(5, 3, 33, 40, seed=1).transpose(0, 1).mT
+    out = torch.full((5, 3, 17, 33), torch.nan).transpose(0, 1)
+    assert headlane.matmul(a, b, out) is out
+    exact, bound = reference.gemm(a.numpy(), b.numpy())
+    np.testing.assert_allclose(exact, (a.double() @ b.double()).numpy(), rtol=0, atol=1e-12)
+    reference.check(out.numpy(), exact, bound)
+
+
 def test_out_is_written_in_place():
     x = normal(2, 4, 8)
     whole = torch.full((2, 8, 4), torch.nan)
@@ -110,6 +137,7 @@ def test_gradients_are_refused():
         lambda: SDPA(x, x, x),
         lambda: headlane.softmax(x),
         lambda: headlane.silu(x),
+        lambda: headlane.gemm_gated(x, x.T, x.T),
         lambda: headlane.PackedMatrix(x),
     ):
         with pytest.raises(RuntimeError, match=r"requires a gradient.*torch\.no_grad\(\)"):

@@ -66,12 +66,36 @@ __attribute__((noinline)) void seen_values(const AttentionBlock& block, Index ro
   acc.store(result);
 }
 
-/// state.out = keep · state.out + add · (P · V) for one tile. Keys that a row does not see have the weight 0 there.
+/// How P · V of a tile goes into the state.
+enum class Merge {
+  first,  // it is the state
+  all,    // state = keep · state + add · (P · V)
+  some,   // only for rows that see a key
+};
+
+template <class Arch, int Rows, int Vectors, Merge merge>
+HEADLANE_INLINE void merge_tile(const AttentionBlock& block, Index row, Index column, const Weights& weights,
+                                const Accumulators<Arch, Rows, Vectors>& acc) {
+  using V = Lanes<Arch>;
+  float* out = block.state.out + row * block.state.out_step + column;
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i, out += block.state.out_step) {
+    if (merge == Merge::some && block.seen[row + i] == 0) continue;
+    const V keep = V::broadcast(weights.keep[i]), add = V::broadcast(weights.add[i]);
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) {
+      // A chain that underflowed to -0 and then met weights of 0 may be +0: with a zero added it always is.
+      const V part = acc[i][j] + V::zero();
+      (merge == Merge::first ? part : fma(part, add, V::load(out + j * lanes) * keep)).store(out + j * lanes);
+    }
+  }
+}
+
+/// P · V of one tile into the state. Keys that a row does not see have the weight 0 there.
 template <class Arch, int Rows, int Vectors>
 HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index column, const Seen& seen,
                                 const Weights& weights) {
   using V = Lanes<Arch>;
-  const Index* row_seen = block.seen + row;
   V acc[Rows][Vectors];
   clear<Arch, Rows, Vectors>(acc);
   const Panels v{block.v + column / panel_columns * block.v_panel_step + column % panel_columns, block.v_row_step,
@@ -88,18 +112,9 @@ HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index co
         acc[i][j] = V::load(part);
       }
   }
-#pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i) {
-    float* out = block.state.out + (row + i) * block.state.out_step + column;
-    if (!block.fresh && row_seen[i] == 0) continue;
-    const V keep = V::broadcast(weights.keep[i]), add = V::broadcast(weights.add[i]);
-#pragma GCC unroll 8
-    for (int j = 0; j < Vectors; ++j) {
-      // A chain that underflowed to -0 and then met weights of 0 may be +0: with a zero added it always is.
-      const V part = acc[i][j] + V::zero();
-      (block.fresh ? part : fma(part, add, V::load(out + j * lanes) * keep)).store(out + j * lanes);
-    }
-  }
+  if (block.fresh) merge_tile<Arch, Rows, Vectors, Merge::first>(block, row, column, weights, acc);
+  else if (seen.least > 0) merge_tile<Arch, Rows, Vectors, Merge::all>(block, row, column, weights, acc);
+  else merge_tile<Arch, Rows, Vectors, Merge::some>(block, row, column, weights, acc);
 }
 
 template <class Arch, int Rows>

@@ -65,27 +65,33 @@ HEADLANE_INLINE void fetch_adjustments(const AttentionBlock& block, Index row, I
   for (int i = 0; i < mask_rows; ++i) __builtin_prefetch(mask.data + (row + i) * mask.row_step + key);
 }
 
-/// scores = q · kᵀ for one tile. If `whole`, with mask and bias, and their maximum goes into lane_max, 16 a row, while they are
-/// still in registers.
-template <class Arch, int Rows, int Vectors>
-HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, Index column, bool whole, float* lane_max) {
+/// What becomes of the scores of a tile while they are in registers.
+enum class Scores {
+  stored,    // nothing: rows differ in the keys that they see, or mask and bias are strided
+  compared,  // their maximum goes into lane_max, 16 a row
+  adjusted,  // mask and bias go in, then the maximum
+};
+
+/// scores = q · kᵀ for one tile.
+template <class Arch, int Rows, int Vectors, Scores scores>
+HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, Index column, float* lane_max) {
   using V = Lanes<Arch>;
-  const bool adjust = whole && !sees_all(block);
-  if (adjust) fetch_adjustments<Rows, Vectors>(block, row, column);
+  if constexpr (scores == Scores::adjusted) fetch_adjustments<Rows, Vectors>(block, row, column);
   V acc[Rows][Vectors];
   clear<Arch, Rows, Vectors>(acc);
   const Panels k{block.k + column / panel_columns * panel_columns * block.head_dim + column % panel_columns,
                  panel_columns, panel_columns * block.head_dim};
   multiply<Arch, Rows, Vectors>(block.head_dim, PackedRows{block.q + row * row_stride}, k, acc);
+  float* to = block.scores + column;
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j) {
       const Index key = column + j * lanes;
-      if (adjust) acc[i][j] = adjusted<Arch, 1>(block, row + i, key, acc[i][j], lanes);
-      acc[i][j].store(block.scores + i * row_stride + key);
+      if constexpr (scores == Scores::adjusted) acc[i][j] = adjusted<Arch, 1>(block, row + i, key, acc[i][j], lanes);
+      acc[i][j].store(to + i * row_stride + j * lanes);
     }
-    if (!whole) continue;
+    if constexpr (scores == Scores::stored) continue;
     V largest = V::load(lane_max + i * lanes);
 #pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j) largest = max(acc[i][j], largest);
@@ -100,12 +106,15 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const S
   const V minus_inf = V::broadcast(-__builtin_inff());
   alignas(64) float lane_max[Rows * lanes];
   for (int i = 0; i < Rows; ++i) minus_inf.store(lane_max + i * lanes);
+  const Index comparable = contiguous(block) ? seen.least : 0;
+  const bool adjust = !sees_all(block);
   Index compared = 0;
   for_each_column_tile<Arch, Rows>(seen.most, [&](Index column, auto vectors) {
     const Index end = column + vectors.value * lanes;
-    const bool whole = end <= seen.least && contiguous(block);
-    if (whole) compared = end;
-    score_tile<Arch, Rows, vectors.value>(block, row, column, whole, lane_max);
+    if (end > comparable) return score_tile<Arch, Rows, vectors.value, Scores::stored>(block, row, column, lane_max);
+    compared = end;
+    if (adjust) score_tile<Arch, Rows, vectors.value, Scores::adjusted>(block, row, column, lane_max);
+    else score_tile<Arch, Rows, vectors.value, Scores::compared>(block, row, column, lane_max);
   });
   for (int i = 0; i < Rows; ++i) {
     V m = V::load(lane_max + i * lanes);

@@ -76,10 +76,12 @@ HEADLANE_INLINE void store_tile(const Accumulators<Arch, Rows, Vectors>& acc, co
   const V alpha = V::broadcast(block.alpha), beta = V::broadcast(block.beta);
   const Index row_step = block.c_row_step;
 #pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i, c += row_step)
+  for (int i = 0; i < Rows; ++i) {
+    float* at = c + i * row_step;
 #pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j)
-      fma(alpha, acc[i][j], Read ? beta * V::load(c + j * lanes) : V::zero()).store(c + j * lanes);
+      fma(alpha, acc[i][j], Read ? beta * V::load(at + j * lanes) : V::zero()).store(at + j * lanes);
+  }
 }
 
 /// The same for the last columns of c, fewer than the tile has.
@@ -93,10 +95,11 @@ HEADLANE_INLINE void store_part(const Accumulators<Arch, Rows, Vectors>& acc, co
   for (int j = 0; j < Vectors; ++j) {
     const Index count = columns - j * lanes < lanes ? columns - j * lanes : lanes;
     if (count <= 0) return;
-    float* at = c + j * lanes;
 #pragma GCC unroll 16
-    for (int i = 0; i < Rows; ++i, at += block.c_row_step)
+    for (int i = 0; i < Rows; ++i) {
+      float* at = c + i * block.c_row_step + j * lanes;
       fma(alpha, acc[i][j], read ? beta * V::load(at, count, 0.0f) : V::zero()).store(at, count);
+    }
   }
 }
 

@@ -107,7 +107,7 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const Panels& b, Accumulat
   for (int first = 0; first < Lanes<Arch>::parts; first += pass) {
     Left left = a;
     const float *right = b.data + first * R::width, *next = b.data + b.panel_step;
-    float* kept = keep + first * R::width;
+    float* kept = visit == Visit::keep ? keep + first * R::width : nullptr;
     for (Index p = 0; p < k; ++p, left.next(), right += b.row_step) {
       Float row[Vectors][pass];
 #pragma GCC unroll 8

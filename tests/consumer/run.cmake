@@ -1,4 +1,4 @@
-# One way to use headlane, from nothing to a run of main.cpp. MODE is
+# One way to use headlane, from nothing to a run of main.cpp and main.c. MODE is
 #   installed     this build installed, the folder moved, find_package
 #   pkg_config    the same with pkg-config and the compiler alone
 #   subdirectory  add_subdirectory, without a build type
@@ -8,7 +8,7 @@
 set(work ${WORK}/${MODE})
 file(REMOVE_RECURSE ${work})
 separate_arguments(emulator UNIX_COMMAND "${EMULATOR}")
-set(common -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${CXX} "-DCMAKE_CXX_FLAGS=${FLAGS}")
+set(common -G ${GENERATOR} -DCMAKE_C_COMPILER=${CC} -DCMAKE_CXX_COMPILER=${CXX} "-DCMAKE_CXX_FLAGS=${FLAGS}")
 if(TOOLCHAIN)
   list(APPEND common --toolchain ${TOOLCHAIN})
 endif()
@@ -45,8 +45,11 @@ elseif(MODE STREQUAL "pkg_config")
   set(ENV{PKG_CONFIG_PATH} ${pc_dir})
   run(pkg-config --static --cflags --libs headlane)
   separate_arguments(flags UNIX_COMMAND "${FLAGS} ${output}")
+  separate_arguments(flags_of_c UNIX_COMMAND "${output}")
   file(MAKE_DIRECTORY ${work}/consumer)
   run(${CXX} -std=c++20 ${SOURCE}/tests/consumer/main.cpp -o ${work}/consumer/consumer ${flags})
+  run(${CC} -std=c99 -Wall -Wextra -Wpedantic -Werror ${SOURCE}/tests/consumer/main.c -o ${work}/consumer/consumer_c
+      ${flags_of_c})
 elseif(MODE STREQUAL "subdirectory")
   build_consumer(-DHEADLANE_AS=subdirectory -DHEADLANE_SOURCE=${SOURCE} ${small})
 elseif(MODE STREQUAL "shared")
@@ -60,5 +63,7 @@ elseif(MODE STREQUAL "serial")
   build_consumer(-DHEADLANE_AS=fetch -DHEADLANE_SOURCE=${SOURCE} -DCMAKE_BUILD_TYPE=${TYPE} ${small} -DHEADLANE_OPENMP=OFF)
 endif()
 
-run(${emulator} ${work}/consumer/consumer)
-message("${output}")
+foreach(program consumer consumer_c)
+  run(${emulator} ${work}/consumer/${program})
+  message("${output}")
+endforeach()

@@ -1,8 +1,17 @@
 # The tests consumer.*: each runs consumer/run.cmake, which says what the modes do.
 list(JOIN CMAKE_CROSSCOMPILING_EMULATOR " " emulator)
+# The C compiler that belongs to the C++ compiler: g++ and gcc, clang++-19 and clang-19.
+get_filename_component(c_compiler_folder ${CMAKE_CXX_COMPILER} DIRECTORY)
+get_filename_component(c_compiler ${CMAKE_CXX_COMPILER} NAME)
+string(REPLACE "clang++" "clang" c_compiler ${c_compiler})
+string(REPLACE "g++" "gcc" c_compiler ${c_compiler})
+string(REPLACE "c++" "cc" c_compiler ${c_compiler})
+find_program(HEADLANE_C_COMPILER NAMES ${c_compiler} cc HINTS ${c_compiler_folder})
+mark_as_advanced(HEADLANE_C_COMPILER)
 set(settings
   -DSOURCE=${PROJECT_SOURCE_DIR} -DBUILD=${PROJECT_BINARY_DIR} -DWORK=${CMAKE_CURRENT_BINARY_DIR}/consumer
-  -DGENERATOR=${CMAKE_GENERATOR} -DTYPE=$<CONFIG> -DCXX=${CMAKE_CXX_COMPILER} -DTOOLCHAIN=${CMAKE_TOOLCHAIN_FILE}
+  -DGENERATOR=${CMAKE_GENERATOR} -DTYPE=$<CONFIG> -DCC=${HEADLANE_C_COMPILER} -DCXX=${CMAKE_CXX_COMPILER}
+  -DTOOLCHAIN=${CMAKE_TOOLCHAIN_FILE}
   "-DEMULATOR=${emulator}" "-DFLAGS=${CMAKE_CXX_FLAGS}" -DOPENMP=${HEADLANE_OPENMP}
   -DXSIMD=${headlane_xsimd_dir})
 foreach(mode installed pkg_config subdirectory shared serial)

@@ -1,0 +1,52 @@
+/* gemm.hpp for C (C99) and for callers of CBLAS: cblas_sgemm's arguments under names of our own, so that any cblas.h can be
+ * included beside it. Link headlane as in C++; with CMake the project's LANGUAGES are C and CXX. */
+#ifndef HEADLANE_CBLAS_H
+#define HEADLANE_CBLAS_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define HEADLANE_CBLAS_NOEXCEPT noexcept
+extern "C" {
+#else
+#define HEADLANE_CBLAS_NOEXCEPT
+#endif
+
+/* CBLAS's values: CblasRowMajor and so on, of any cblas.h, may be passed as well. */
+enum {
+  HEADLANE_CBLAS_ROW_MAJOR = 101,
+  HEADLANE_CBLAS_COLUMN_MAJOR = 102,
+  HEADLANE_CBLAS_NO_TRANS = 111,
+  HEADLANE_CBLAS_TRANS = 112,
+  HEADLANE_CBLAS_CONJ_TRANS = 113 /* of real numbers: as HEADLANE_CBLAS_TRANS */
+};
+
+/* c = alpha · op(a) · op(b) + beta · c, op(x) being x or its transpose.
+ *
+ * Shapes: op(a) [m, k], op(b) [k, n], c [m, n]; a is stored as [m, k], or as [k, m] if it is transposed. Row major: element
+ *   [i, j] of a as stored is a[i·lda + j], lda at least its columns; column major: a[i + j·lda], lda at least its rows; never less
+ *   than 1. The same for b and c. Sizes may be 0.
+ * Reads: c only if beta is not 0 (a NaN in it is then overwritten); a and b only if neither alpha nor k is 0. Writes nothing if m
+ *   or n is 0, or if beta is 1 and alpha or k is 0. What is neither read nor written may be null.
+ * Aliasing: a and b may overlap each other; c must overlap neither, but with the same leading dimension it may lie in their gaps.
+ * Arithmetic and error bound: gemm's (gemm.hpp), and the same bits: for every layout, transposition, leading dimension,
+ *   instruction set and number of threads.
+ * Threads: it may be called from several at once. It uses as many as the environment variable HEADLANE_NUM_THREADS says, else
+ *   OMP_NUM_THREADS or the number of cores (runtime.hpp); inside the caller's own OpenMP parallel region the calling one alone.
+ * Errors: headlane_cblas_error() then has a message; nothing is printed, no exception leaves, and c is as it was. Only if memory
+ *   for scratch runs out, c may have been written in part. Checked in this order: layout, trans_a, trans_b, m, n, k, lda, ldb,
+ *   ldc; then as in gemm: null, misaligned, beyond the address space, overlap (with the sizes of op(a) and op(b)). */
+void headlane_cblas_sgemm(int layout, int trans_a, int trans_b, int64_t m, int64_t n, int64_t k, float alpha,
+                          const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* c,
+                          int64_t ldc) HEADLANE_CBLAS_NOEXCEPT;
+
+/* Why the calling thread's last headlane_cblas_sgemm failed, such as "headlane_cblas_sgemm: lda is 3, the least is 4: a has 4
+ * columns"; NULL if it succeeded or there was none. Valid until the thread ends or calls headlane_cblas_sgemm again. */
+const char* headlane_cblas_error(void) HEADLANE_CBLAS_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+#undef HEADLANE_CBLAS_NOEXCEPT
+
+#endif
