@@ -17,6 +17,18 @@
 namespace headlane::test {
 inline std::atomic<long> allocations{0};
 inline thread_local bool no_memory = false;  ///< operator new throws std::bad_alloc in this thread
+
+/// Whether f() comes to a call that allocates nothing. Not at a fixed one: a thread may get its first long task late.
+template <class F>
+bool allocates_nothing_once_warm(const F& f) {
+  for (int i = 0; i < 200; ++i) {
+    const long before = allocations;
+    f();
+    if (i >= 3 && allocations == before) return true;
+  }
+  return false;
+}
+
 }  // namespace headlane::test
 
 // Sanitizers bring their own operator new. Not inlined, or GCC sees malloc() or free() on one side only and warns.

@@ -2,6 +2,7 @@
 // batch, slice, alignment and layout. The baseline is the first available ISA, one thread, dense operands.
 #include "attention_case.hpp"
 #include "scope.hpp"
+#include "tolerance.hpp"
 
 #include <doctest/doctest.h>
 #include <headlane/headlane.hpp>
@@ -21,10 +22,10 @@ class BitComparison {
     text << what << ", isa " << isa() << ", " << num_threads() << " threads: " << different << " elements differ";
     first_ = text.str();
   }
-  void finish(const std::string& op) const {
+  void finish(const std::string& op, Index least = 500) const {
     MESSAGE(op, ": ", count_, " comparisons by bits, ", failures_, " differ");
     CHECK_MESSAGE(failures_ == 0, first_);
-    CHECK(count_ > 500 * static_cast<Index>(available_isas().size()));
+    CHECK(count_ > least * static_cast<Index>(available_isas().size()));
   }
 
  private:
@@ -94,6 +95,51 @@ TEST_CASE("gemm: the same bits everywhere") {
     });
   }
   bits.finish("gemm");
+}
+
+// Where b is packed on the way, and rows and columns are cut into chunks, blocks and parts.
+TEST_CASE("gemm: the same bits everywhere, larger products") {
+  BitComparison bits;
+  const GemmOptions options{0.7f, 1.3f};
+  struct Sizes {
+    Index m, n, k;
+  };
+  for (const Sizes& s : {Sizes{33, 300, 130},
+                         {100, 1100, 130},
+                         {500, 300, 130},
+                         {1000, 300, 130},
+                         {33, 300, 600},
+                         {100, 300, 600},
+                         {500, 1100, 600}}) {
+    const bool small = s.m * s.n * s.k < 8000000;
+    const GemmInputs baseline(s.m, s.n, s.k);
+    {
+      const IsaScope scope(available_isas().front());
+      const ThreadsScope team(1);
+      gemm(baseline.a.view, baseline.b.view, baseline.c.view, options);
+    }
+    for (const Layout& layout : {layouts()[0], layouts()[1], layouts()[2], layouts()[4]}) {
+      if (s.m * s.n * s.k > 100000000 && layout.step != 1) continue;
+      const GemmInputs t(s.m, s.n, s.k, layout);
+      const Tensor<2> rows({s.m, s.n}, layout), columns({s.m, s.n}, layouts()[1]);
+      everywhere([&](bool one_thread) {
+        if (slow_isa() && (!small || !one_thread)) return;
+        for (const auto* c : {&rows, &columns}) {
+          copy<2>(t.c.view, c->view);
+          gemm(t.a.view, t.b.view, c->view, options);
+          bits.add(c->view, baseline.c.view,
+                   "gemm " + text_of(c->view.shape) + ", k " + std::to_string(s.k) + ", " + layout.name);
+        }
+        for (const Index i : {Index{0}, s.m / 2, s.m - 1}) {  // a row alone: b is read where it stands
+          const View<float, 2> c = rows.view.slice(0, i, i + 1);
+          copy<2>(t.c.view.slice(0, i, i + 1), c);
+          gemm(t.a.view.slice(0, i, i + 1), t.b.view, c, options);
+          bits.add(c, baseline.c.view.slice(0, i, i + 1), "gemm, one row of a larger product");
+        }
+      });
+    }
+  }
+  bits.finish("gemm, larger products", 50);
 }
 
 TEST_CASE("softmax: the same bits everywhere") {

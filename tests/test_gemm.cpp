@@ -1,4 +1,4 @@
-// gemm against the oracle: sizes, strides, alpha and beta, exact integers, and what NaN and infinity may reach.
+// gemm against the oracle: sizes, strides, alpha and beta, and what NaN and infinity may reach.
 #include "scope.hpp"
 #include "tolerance.hpp"
 
@@ -96,30 +96,6 @@ TEST_CASE("gemm: broadcast inputs by stride 0") {
   gemm(a, other.view, c.view);
   gemm(row.view, other.view, once.view);
   for (Index i = 0; i < 6; ++i) CHECK(different_bits(c.view.slice(0, i, i + 1), once.view) == 0);
-}
-
-TEST_CASE("gemm: small integers are exact whatever the order, 0 elements differ") {
-  Random random(41);
-  Index shapes = 0, elements_compared = 0, differing = 0;
-  const std::vector<float> alphas{1.0f, -1.0f, 2.0f, 0.5f}, betas{0.0f, 1.0f, -1.0f, 2.0f};
-  for (; shapes < 2500; ++shapes) {
-    const Index k = shapes % 50 == 0 ? random.integer(500, 1100) : random.integer(0, 70);
-    const Sizes s{random.integer(1, 40), random.integer(1, 40), k};
-    const GemmOptions options{random.pick(alphas), random.pick(betas)};
-    Tensor<2> a({s.m, s.k}, random.pick(layouts())), b({s.k, s.n}, random.pick(layouts()));
-    Tensor<2> c({s.m, s.n}, random.pick(layouts()));
-    fill_integers(a.view, random, 8);
-    fill_integers(b.view, random, 8);
-    fill_integers(c.view, random, 8);
-    const GemmReference expected = gemm_reference(a.view, b.view, c.view, options);
-    gemm(a.view, b.view, c.view, options);
-    std::size_t at = 0;
-    for_each(c.view, [&](float x) { differing += double{x} == expected.value[at++] ? 0 : 1; });
-    elements_compared += static_cast<Index>(at);
-    if (differing > 0) break;
-  }
-  MESSAGE("exact gemm: ", shapes, " shapes, ", elements_compared, " elements, ", differing, " differ");
-  CHECK(differing == 0);
 }
 
 TEST_CASE("gemm: c is not read if beta is 0, a and b are not read if alpha is 0") {

@@ -69,6 +69,34 @@ TEST_CASE("gemm: a packed operand gives the bits of the plain one") {
   CHECK_MESSAGE(different == 0, different, " elements; the first: ", first);
 }
 
+TEST_CASE("gemm: a packed operand gives the bits of the plain one, larger products") {
+  for (const auto& [m, n, k] : std::vector<std::array<Index, 3>>{
+           {33, 300, 130}, {100, 1100, 130}, {500, 300, 130}, {1000, 300, 130}, {33, 1100, 600}, {500, 1100, 600}}) {
+    if (slow_isa() && m * n * k > 20000000) continue;
+    for (const Layout& layout : {layouts()[0], layouts()[1]}) {
+      const Inputs plain(m, n, k, layout), packed(m, n, k, layout);
+      const PackedMatrix b(packed.b.view);
+      const GemmOptions options{.alpha = 0.7f,
+                                .num_threads = 1,
+                                .bias = plain.bias.view,
+                                .activation = Activation::relu,
+                                .residual = plain.residual.view};
+      gemm(plain.a.view, plain.b.view, plain.c.view, options);
+      for (const int threads : {1, 2, 3, 4, 7}) {
+        if (slow_isa() && threads % 2 == 0) continue;
+        GemmOptions here = options;
+        here.num_threads = threads;
+        gemm(packed.a.view, b, packed.c.view, here);
+        CHECK_MESSAGE(different_bits(packed.c.view, plain.c.view) == 0, describe(m, n, k, layout), ", ", threads,
+                      " threads");
+        gemm(packed.a.view, packed.b.view, packed.c.view, here);
+        CHECK_MESSAGE(different_bits(packed.c.view, plain.c.view) == 0, describe(m, n, k, layout), ", ", threads,
+                      " threads, plain");
+      }
+    }
+  }
+}
+
 TEST_CASE("gemm: bias, activation and residual give the bits of separate calls") {
   Random random(2);
   Index different = 0, cases = 0;
@@ -98,6 +126,28 @@ TEST_CASE("gemm: bias, activation and residual give the bits of separate calls")
   }
   CHECK(cases > 100);
   CHECK_MESSAGE(different == 0, different, " elements; the first: ", first);
+}
+
+TEST_CASE("gemm: what follows whole blocks along k, and no product at all") {
+  for (const Index k : {0, 512, 1024}) {
+    for (const auto& [m, n] : std::vector<std::array<Index, 2>>{{1, 33}, {17, 300}, {40, 520}}) {
+      for (const float alpha : {0.0f, 0.7f}) {
+        for (const Layout& layout : {layouts()[0], layouts()[1], layouts()[2]}) {
+          const Inputs together(m, n, k, layout), apart(m, n, k, layout);
+          GemmOptions options{.alpha = alpha, .beta = 1.3f};
+          gemm(apart.a.view, apart.b.view, apart.c.view, options);
+          options.bias = together.bias.view;
+          options.activation = Activation::tanh;
+          options.residual = together.residual.view;
+          finish_apart(apart.c.view, options);
+          gemm(together.a.view, together.b.view, together.c.view, options);
+          CHECK_MESSAGE(different_bits(together.c.view, apart.c.view) == 0, describe(m, n, k, layout), ", alpha ",
+                        alpha);
+          CHECK(together.c.surroundings_untouched());
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("gemm: every activation at the end, at sizes around a tile") {

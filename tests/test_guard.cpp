@@ -1,137 +1,13 @@
-// Every buffer of every operation between two inaccessible pages, at every tail length, at either end: a read or write of one
+// Every buffer of every operation but products (test_guard_gemm.cpp) between two inaccessible pages, at every tail length, at either end: a read or write of one
 // element too many is a crash, a write within the page a changed sentinel.
+#include "guard.hpp"
 #include "mask_case.hpp"
-#include "scope.hpp"
 
 #include <doctest/doctest.h>
 #include <headlane/headlane.hpp>
 
 namespace headlane::test {
 namespace {
-
-constexpr Index longest = 257;
-
-// One buffer for each operand, used again and again; the result has the values of ordinary memory.
-template <int Rank>
-struct Guarded {
-  GuardedBuffer buffer{Index{40} << 10};
-  View<float, Rank> view;
-
-  // A view of that shape and layout that ends (or begins) where the buffer does, with the values of `from`.
-  void place(const View<float, Rank>& from, const Layout& layout, Index gap, Place where) {
-    const Tensor<Rank> model(from.shape, layout);
-    view.shape = from.shape;
-    view.strides = model.view.strides;
-    Index low = 0, high = 0;
-    for (std::size_t axis = 0; axis < view.shape.size(); ++axis) {
-      const Index reach = std::max<Index>(view.shape[axis] - 1, 0) * view.strides[axis];
-      (reach < 0 ? low : high) += reach;
-    }
-    bool empty = false;
-    for (const Index size : view.shape) empty = empty || size == 0;
-    float* first = buffer.place(empty ? 0 : high - low + 1, gap, where);
-    view.data = first - low;
-    if (!empty) copy<Rank>(from, view);
-  }
-};
-
-struct Counts {
-  Index cases = 0, wrong = 0, stray = 0;
-  std::string first;
-  void add(bool right, bool untouched, const std::string& text) {
-    ++cases;
-    wrong += right ? 0 : 1;
-    stray += untouched ? 0 : 1;
-    if ((!right || !untouched) && first.empty()) first = text;
-  }
-  void finish(const std::string& op) const {
-    MESSAGE(op, ", isa ", isa(), ": ", cases, " guarded cases");
-    CHECK(cases > 1000);
-    CHECK_MESSAGE(wrong == 0, "not the result that ordinary memory gives; the first: ", first);
-    CHECK_MESSAGE(stray == 0, "written outside the output; the first: ", first);
-  }
-};
-
-// f(length, gap, where) for lengths 0 … 257, misalignments 0 … 15 and both ends. A slow ISA runs every length, but not at
-// every misalignment.
-template <class F>
-void everywhere(F f) {
-  for (Index length = 0; length <= longest; ++length) {
-    for (Index gap = 0; gap < 16; ++gap) {
-      if (slow_isa() && gap != 0 && gap != 1 + length % 15) continue;
-      f(length, gap, Place::start);
-      f(length, gap, Place::end);
-    }
-  }
-}
-
-const std::vector<Layout>& guard_layouts() {
-  static const std::vector<Layout> all{
-      {}, {"transposed", Order::columns}, {"padded", Order::rows, 1, 3}, {"inner stride 2", Order::rows, 2}};
-  return all;
-}
-
-const Layout& layout_of(Index length, Index gap, Index operand) {
-  return guard_layouts()[static_cast<std::size_t>((length + gap + gap / 4 * operand) % 4)];
-}
-
-std::string text_of_case(const char* what, Index length, Index gap, Place where) {
-  std::ostringstream text;
-  text << what << " " << length << ", gap " << gap << (where == Place::end ? ", end" : ", start") << ", isa " << isa();
-  return text.str();
-}
-
-void guard_gemm(const char* dimension, Index m, Index n, Index k, bool vary) {
-  Counts counts;
-  Guarded<2> guarded_a, guarded_b, guarded_c;
-  everywhere([&](Index length, Index gap, Place where) {
-    Random random(static_cast<std::uint64_t>(length));
-    const auto size = [&](Index fixed) { return fixed < 0 ? length : fixed; };
-    const Tensor<2> a = random_tensor<2>({size(m), size(k)}, random), b = random_tensor<2>({size(k), size(n)}, random);
-    const Tensor<2> c = random_tensor<2>({size(m), size(n)}, random);
-    const auto layout = [&](Index operand) { return vary ? layout_of(length, gap, operand) : Layout{}; };
-    guarded_a.place(a.view, layout(1), gap, where);
-    guarded_b.place(b.view, layout(2), gap, where);
-    guarded_c.place(c.view, layout(3), gap, where);
-    gemm(a.view, b.view, c.view, {1.3f, 0.7f});
-    gemm(guarded_a.view, guarded_b.view, guarded_c.view, {1.3f, 0.7f});
-    // The gaps of a padded output are sentinels of its own; its ends are checked here, its inside by test_gemm.
-    counts.add(different_bits(guarded_c.view, c.view) == 0, guarded_c.buffer.surroundings_untouched(),
-               text_of_case(dimension, length, gap, where));
-  });
-  counts.finish(std::string("gemm, ") + dimension + (vary ? ", strided" : ""));
-}
-
-TEST_CASE("gemm between guard pages") {
-  for (const bool vary : {false, true}) {
-    guard_gemm("m", -1, 17, 5, vary);
-    guard_gemm("n", 5, -1, 7, vary);
-    guard_gemm("k", 5, 19, -1, vary);
-  }
-  guard_gemm("n of many rows", 40, -1, 3, false);
-}
-
-TEST_CASE("gemm's bias and residual between guard pages, b packed") {
-  Counts counts;
-  Guarded<2> guarded_c, guarded_residual;
-  Guarded<1> guarded_bias;
-  everywhere([&](Index length, Index gap, Place where) {
-    Random random(static_cast<std::uint64_t>(length));
-    const Tensor<2> a = random_tensor<2>({3, 5}, random), b = random_tensor<2>({5, length}, random);
-    const Tensor<2> c({3, length}), residual = random_tensor<2>({3, length}, random);
-    const Tensor<1> bias = random_tensor<1>({length}, random);
-    guarded_c.place(c.view, {}, gap, where);
-    guarded_residual.place(residual.view, layout_of(length, gap, 1), gap, where);
-    guarded_bias.place(bias.view, gap % 2 == 0 ? Layout{} : Layout{"inner stride 3", Order::rows, 3}, gap, where);
-    const PackedMatrix packed(b.view);
-    gemm(a.view, packed, c.view, {.bias = bias.view, .activation = Activation::silu, .residual = residual.view});
-    gemm(a.view, packed, guarded_c.view,
-         {.bias = guarded_bias.view, .activation = Activation::silu, .residual = guarded_residual.view});
-    counts.add(different_bits(guarded_c.view, c.view) == 0, guarded_c.buffer.surroundings_untouched(),
-               text_of_case("gemm's bias and residual", length, gap, where));
-  });
-  counts.finish("gemm, bias and residual");
-}
 
 TEST_CASE("softmax between guard pages") {
   Counts counts;
