@@ -64,9 +64,11 @@ template <int Rows, int Vectors>
 HEADLANE_INLINE void fetch_tile(const float* c, Index row_step) {
   constexpr int line = 16;  // floats
 #pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i)
+  for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 8
-    for (int j = 0; j < Vectors * lanes; j += line) __builtin_prefetch(c + i * row_step + j, 1);
+    for (int j = 0; j < Vectors * lanes; j += line) __builtin_prefetch(c + j, 1);
+    if (i + 1 < Rows) hide(c += row_step);
+  }
 }
 
 /// c = alpha · acc + beta · c. Read: beta is not 0.
@@ -74,14 +76,13 @@ template <class Arch, int Rows, int Vectors, bool Read>
 HEADLANE_INLINE void store_tile(const Accumulators<Arch, Rows, Vectors>& acc, const GemmBlock& block, float* c) {
   using V = Lanes<Arch>;
   const V alpha = V::broadcast(block.alpha), beta = V::broadcast(block.beta);
-  const Index row_step = block.c_row_step;
 #pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i) {
-    float* at = c + i * row_step;
+  for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
-    for (int j = 0; j < Vectors; ++j)
-      fma(alpha, acc[i][j], Read ? beta * V::load(at + j * lanes) : V::zero()).store(at + j * lanes);
-  }
+    for (int j = 0; j < Vectors; ++j) {
+      float* at = c + i * block.c_row_step + j * lanes;
+      fma(alpha, acc[i][j], Read ? beta * V::load(at) : V::zero()).store(at);
+    }
 }
 
 /// The same for the last columns of c, fewer than the tile has.
@@ -95,10 +96,11 @@ HEADLANE_INLINE void store_part(const Accumulators<Arch, Rows, Vectors>& acc, co
   for (int j = 0; j < Vectors; ++j) {
     const Index count = columns - j * lanes < lanes ? columns - j * lanes : lanes;
     if (count <= 0) return;
+    float* at = c + j * lanes;
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
-      float* at = c + i * block.c_row_step + j * lanes;
       fma(alpha, acc[i][j], read ? beta * V::load(at, count, 0.0f) : V::zero()).store(at, count);
+      if (i + 1 < Rows) hide(at += block.c_row_step);
     }
   }
 }
@@ -130,10 +132,16 @@ HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) 
   if (block.finish != nullptr) finish_tile<Arch>(block, row, Rows, column, Vectors * lanes);
 }
 
+/// Not inline: once a row of tiles, and the loop over the others keeps its registers.
+template <class Arch, int Rows, int Vectors, Visit visit>
+__attribute__((noinline)) void last_tile(const GemmBlock& block, Index row, Index column) {
+  gemm_tile<Arch, Rows, Vectors, true, visit>(block, row, column);
+}
+
 template <class Arch, int Rows, int Vectors, Visit visit = Visit::again>
 HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) {
   if (block.n - column >= Vectors * lanes) gemm_tile<Arch, Rows, Vectors, false, visit>(block, row, column);
-  else gemm_tile<Arch, Rows, Vectors, true, visit>(block, row, column);
+  else last_tile<Arch, Rows, Vectors, visit>(block, row, column);
 }
 
 /// Rows from `first` on, in strips.
@@ -156,9 +164,9 @@ HEADLANE_INLINE void gemm_strips(const GemmBlock& block, Index first) {
   });
 }
 
-/// The first rows, as many as a tile has.
+/// The first rows, as many as a tile has. Not inline, as last_tile.
 template <class Arch, Visit visit>
-HEADLANE_INLINE void gemm_first_rows(const GemmBlock& block) {
+__attribute__((noinline)) void gemm_first_rows(const GemmBlock& block) {
   constexpr int rows = Tile<Arch>::rows;
   for_each_column_tile<Arch, rows>(
       block.n, [&](Index column, auto width) { gemm_tile<Arch, rows, width.value, visit>(block, 0, column); });
