@@ -127,7 +127,7 @@ TEST_CASE("gemm: the error of real numbers in units of eps") {
     });
     if (at > 0) comparison.finish();
   }
-  for (const std::size_t which : {0, 1})
+  for (const std::size_t which : {0u, 1u})
     MESSAGE("gemm, ", shapes, " shapes, k ", std::string(which == 0 ? "up to 512" : "from 513 on"),
             ": worst error / (2^-23 (|alpha| sum |a||b| + |beta| |c|)) is ", worst[which], ": ", where[which]);
   // Far inside the bound, and an error there must be.
