@@ -106,7 +106,7 @@ std::vector<Wrong<float, Rank>> wrong_outputs(const View<float, Rank>& good) {
 
 template <class T, int Rank, class Call>
 void add(std::vector<Illegal>& calls, const char* function, const char* argument,
-         const std::vector<Wrong<T, Rank>>& wrong, Call call) {
+         const std::vector<Wrong<T, Rank>>& wrong, const Call& call) {
   for (const auto& one : wrong) {
     std::vector<std::string> words{function};
     // A width defines a head_dim that other operands then contradict: the message names one of them.
