@@ -1,12 +1,12 @@
 // Attention: how a checked problem is cut into tasks and blocks of keys. Checks are in attention_check.cpp, the arithmetic in
 // kernels/attention_block.hpp.
-#include "attention.hpp"
+#include "attention_seen.hpp"
 
-#include "kernels/table.hpp"
 #include "parallel.hpp"
 #include "round.hpp"
 #include "scratch.hpp"
 
+#include <algorithm>
 #include <limits>
 
 namespace headlane {
@@ -18,9 +18,6 @@ using kernels::max_tile_rows;
 using kernels::panel_columns;
 using kernels::row_stride;
 
-/// Query rows that one pass over the keys serves. A block of keys and values (256 KiB at head_dim 64) then stays in the L2 for
-/// eight tiles of 12 rows, and their packed queries and results take some 50 KiB more.
-constexpr Index most_rows = 96;
 /// Packed keys and values in work at a time, unless one kv head alone takes more.
 constexpr Index most_packed = Index{32} << 20 >> 2;  // 32 MiB in floats
 /// A kv head of at most so much is packed by the task that uses it, into its own L2; a larger one by all threads.
@@ -46,16 +43,6 @@ struct Layout {
   [[nodiscard]] Index floats() const { return blocks * (key_block + value_block); }
 };
 
-/// One key and value head of one batch element.
-struct KvHead {
-  Index batch, head;
-};
-
-template <class T>
-T* at(const View<T, 4>& view, Index batch, Index head, Index position) {
-  return view.data + batch * view.strides[0] + head * view.strides[1] + position * view.strides[2];
-}
-
 /// Where a block is packed.
 struct Packed {
   float *keys, *values;  // values: not used if they are read where they stand
@@ -65,12 +52,6 @@ Packed packed_block(const Layout& layout, float* all, Index block) {
   return {all + block * layout.key_block, all + layout.blocks * layout.key_block + block * layout.value_block};
 }
 
-/// Keys that a batch element has.
-Index key_length(const AttentionProblem& p, Index batch) {
-  const auto& lengths = p.key_lengths;
-  return lengths.data == nullptr ? p.k.shape[2] : lengths.data[batch * lengths.strides[0]];
-}
-
 /// Keys of a block that are there.
 Index keys_of(const AttentionProblem& p, const Layout& layout, Index batch, Index block) {
   return std::clamp<Index>(std::min(layout.keys, key_length(p, batch)) - block * block_size, 0, block_size);
@@ -78,51 +59,13 @@ Index keys_of(const AttentionProblem& p, const Layout& layout, Index batch, Inde
 
 void pack_block(const AttentionProblem& p, const Layout& layout, const KvHead& kv, Index block, const Packed& to) {
   const Index first = block * block_size, keys = keys_of(p, layout, kv.batch, block);
-  if (keys == 0) return;
+  if (keys == 0 || first + block_size <= keys_of_row(p, 0, layout.keys).begin) return;  // no row sees it
   // As the right operand of q·kᵀ: head_dim rows, a column for each key.
   p.kernel.pack_panels({at(p.k, kv.batch, kv.head, first), p.k.shape[3], keys, p.k.strides[3], p.k.strides[2]},
                        to.keys);
   if (layout.value_block != 0)
     p.kernel.pack_panels({at(p.v, kv.batch, kv.head, first), keys, p.v.shape[3], p.v.strides[2], p.v.strides[3]},
                          to.values);
-}
-
-/// Query rows of one head, at most most_rows.
-struct Rows {
-  KvHead kv;
-  Index head, first, count;
-};
-
-/// A mask or bias as one head's row `row` and its key `key` begin it.
-template <class T>
-kernels::PerScore<T> from(const View<const T, 4>& given, const Rows& rows, Index key) {
-  if (given.data == nullptr) return {nullptr, 0, 0};
-  return {at(given, rows.kv.batch, rows.head, rows.first) + key * given.strides[3], given.strides[2], given.strides[3]};
-}
-
-/// Keys begin … end-1.
-struct Keys {
-  Index begin, end;
-};
-
-/// What a row may see of `keys` keys, masks and biases aside. Neither end goes back from row to row.
-Keys keys_of_row(const AttentionProblem& p, Index row, Index keys) {
-  Keys result{0, keys};
-  const Index position = row + p.causal_offset;
-  if (p.causal) result.end = position + 1;
-  if (p.window_right >= 0) result.end = std::min(result.end, position + 1 + p.window_right);
-  if (p.window_left >= 0) result.begin = position - p.window_left;
-  return {std::clamp<Index>(result.begin, 0, keys), std::clamp<Index>(result.end, 0, keys)};
-}
-
-/// Without the first and the last ones that a mask or bias hides from a row: padding costs nothing.
-template <class T>
-Keys without_hidden(const kernels::PerScore<T>& given, Index row, Keys keys, T hides) {
-  if (given.data == nullptr) return keys;
-  const T* first = given.data + row * given.row_step;
-  while (keys.end > keys.begin && first[(keys.end - 1) * given.key_step] == hides) --keys.end;
-  while (keys.end > keys.begin && first[keys.begin * given.key_step] == hides) ++keys.begin;
-  return keys;
 }
 
 AttentionState state_of(const Layout& layout) {
@@ -134,27 +77,6 @@ void clear(const AttentionState& state, Index rows) {
   std::fill_n(state.out, rows * state.out_step, 0.0f);
   std::fill_n(state.max, rows, -std::numeric_limits<float>::infinity());
   std::fill_n(state.sum, rows, 0.0f);
-}
-
-/// What the rows of a task see of one block.
-struct SeenBlock {
-  Index hidden[most_rows], seen[most_rows];
-  bool any = false;
-};
-
-void look(const AttentionProblem& p, const Rows& rows, Index keys, Index first, const kernels::PerScore<bool>& mask,
-          const kernels::PerScore<float>& bias, SeenBlock& result) {
-  result.any = false;
-  for (Index i = 0; i < rows.count; ++i) {
-    Keys row = keys_of_row(p, rows.first + i, keys);
-    row = {std::clamp<Index>(row.begin - first, 0, block_size), std::clamp<Index>(row.end - first, 0, block_size)};
-    row = without_hidden(mask, i, row, false);
-    row = without_hidden(bias, i, row, -std::numeric_limits<float>::infinity());
-    const bool sees = row.begin < row.end;
-    result.hidden[i] = sees ? row.begin : 0;
-    result.seen[i] = sees ? row.end : 0;
-    result.any = result.any || sees;
-  }
 }
 
 float per_head(const View<const float, 1>& values, Index head, float otherwise) {
@@ -191,9 +113,7 @@ void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, c
   SeenBlock seen;
   for (Index block = begin / block_size; block * block_size < end; ++block) {
     const Index first = block * block_size, here = keys_of(p, layout, rows.kv.batch, block);
-    const kernels::PerScore<bool> mask = from(p.mask, rows, first);
-    const kernels::PerScore<float> bias = from(p.bias, rows, first);
-    look(p, rows, keys, first, mask, bias, seen);
+    look(p, rows, keys, first, seen);
     if (!seen.any) continue;
     const bool direct = layout.value_block == 0;
     const Packed packed = get(block);
@@ -208,8 +128,8 @@ void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, c
                               .v_panel_step = direct ? width : width * here,
                               .hidden = seen.hidden,
                               .seen = seen.seen,
-                              .mask = mask,
-                              .bias = bias,
+                              .mask = seen.mask,
+                              .bias = seen.bias,
                               .softcap = p.softcap,
                               .slope = per_head(p.alibi_slopes, rows.head, 0.0f),
                               .distance = first - rows.first - p.causal_offset,
@@ -225,9 +145,7 @@ void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, c
 /// The same, of rows that may be padding in part: those give zeros and are not read.
 template <class Get>
 void attend_or_clear(const AttentionProblem& p, const Layout& layout, const Rows& rows, const Get& get) {
-  const auto& lengths = p.query_lengths;
-  const Index length = lengths.data == nullptr ? p.q.shape[2] : lengths.data[rows.kv.batch * lengths.strides[0]];
-  const Index there = std::clamp<Index>(length - rows.first, 0, rows.count);
+  const Index there = std::clamp<Index>(query_length(p, rows.kv.batch) - rows.first, 0, rows.count);
   if (there > 0) attend(p, layout, {rows.kv, rows.head, rows.first, there}, get);
   if (there == rows.count) return;
   const AttentionState state = state_of(layout);
