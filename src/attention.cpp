@@ -1,7 +1,6 @@
 // Attention: how a checked problem is cut into tasks and blocks of keys. Checks are in attention_check.cpp, the arithmetic in
 // kernels/attention_block.hpp.
 #include "attention_seen.hpp"
-
 #include "parallel.hpp"
 #include "round.hpp"
 #include "scratch.hpp"

@@ -48,22 +48,33 @@ void check_lse(const Operand& lse, const Operand& q, const Operand& k, const Ope
   for (const Operand* other : {&q, &k, &v, &out}) check_no_overlap(lse, *other);
 }
 
+/// What is written. lse is empty if it is not wanted.
+struct Outputs {
+  Operand out, lse;
+
+  void check_apart(const Operand& input) const {
+    check_no_overlap(out, input);
+    check_no_overlap(lse, input);
+  }
+};
+
 /// A mask or a bias.
-void check_per_score(const Operand& given, const Operand& q, const Operand& k, const Operand& out) {
+void check_per_score(const Operand& given, const Operand& q, const Operand& k, const Outputs& outputs) {
+  if (given.data == nullptr) return;
   check_operand(given);
   check_same(given, 0, "batch elements", q, 0, "batch elements");
   check_same(given, 1, "heads", q, 1, "heads");
   check_same(given, 2, "rows", q, 2, "rows");
   check_same(given, 3, "keys", k, 2, "keys");
-  check_no_overlap(out, given);
+  outputs.check_apart(given);
 }
 
 /// One length for each batch element, of at most `most` elements.
-void check_lengths(const Operand& lengths, const Operand& of, const Operand& out, const char* what) {
+void check_lengths(const Operand& lengths, const Operand& of, const Outputs& outputs, const char* what) {
   if (lengths.data == nullptr) return;
   check_operand(lengths);
   check_same(lengths, 0, "lengths", of, 0, "batch elements");
-  check_no_overlap(out, lengths);
+  outputs.check_apart(lengths);
   const auto* values = static_cast<const Index*>(lengths.data);
   for (Index i = 0; i < lengths.shape[0]; ++i) {
     const Index length = values[i * lengths.strides[0]];
@@ -73,11 +84,11 @@ void check_lengths(const Operand& lengths, const Operand& of, const Operand& out
 }
 
 /// One value for each query head.
-void check_per_head(const Operand& values, const Operand& q, const Operand& out) {
+void check_per_head(const Operand& values, const Operand& q, const Outputs& outputs) {
   if (values.data == nullptr) return;
   check_operand(values);
   check_same(values, 0, "elements", q, 1, "heads");
-  check_no_overlap(out, values);
+  outputs.check_apart(values);
 }
 
 void check_window(const char* function, const char* name, Index size) {
@@ -89,17 +100,14 @@ void attention_named(const char* function, const View<const float, 4>& q, const 
   const Operand of_q = operand(function, "q", q), of_k = operand(function, "k", k), of_v = operand(function, "v", v);
   const Operand of_out = operand(function, "out", out);
   check_shapes(of_q, of_k, of_v, of_out);
-  if (options.lse.data != nullptr) check_lse(operand(function, "lse", options.lse), of_q, of_k, of_v, of_out);
-  const Operand of_mask = operand(function, "mask", options.mask), of_bias = operand(function, "bias", options.bias);
-  for (const Operand* given : {&of_mask, &of_bias}) {
-    if (given->data == nullptr) continue;
-    check_per_score(*given, of_q, of_k, of_out);
-    if (options.lse.data != nullptr) check_no_overlap(operand(function, "lse", options.lse), *given);
-  }
-  check_lengths(operand(function, "key_lengths", options.key_lengths), of_k, of_out, "keys");
-  check_lengths(operand(function, "query_lengths", options.query_lengths), of_q, of_out, "rows");
-  check_per_head(operand(function, "alibi_slopes", options.alibi_slopes), of_q, of_out);
-  check_per_head(operand(function, "sinks", options.sinks), of_q, of_out);
+  const Outputs outputs{of_out, operand(function, "lse", options.lse)};
+  if (options.lse.data != nullptr) check_lse(outputs.lse, of_q, of_k, of_v, of_out);
+  check_per_score(operand(function, "mask", options.mask), of_q, of_k, outputs);
+  check_per_score(operand(function, "bias", options.bias), of_q, of_k, outputs);
+  check_lengths(operand(function, "key_lengths", options.key_lengths), of_k, outputs, "keys");
+  check_lengths(operand(function, "query_lengths", options.query_lengths), of_q, outputs, "rows");
+  check_per_head(operand(function, "alibi_slopes", options.alibi_slopes), of_q, outputs);
+  check_per_head(operand(function, "sinks", options.sinks), of_q, outputs);
   check_window(function, "window_left", options.window_left);
   check_window(function, "window_right", options.window_right);
   require(options.softcap >= 0.0f && options.softcap < std::numeric_limits<float>::infinity(), function,

@@ -98,7 +98,8 @@ struct Right {
 Right right_of(const Product& p, const Step& step, Way way, const KernelTable& kernel) {
   const Index n = p.c.shape[1], panel_step = panel_columns * step.k;
   if (way == Way::packed) return {p.packed.panels(step.first, step.k), panel_columns, panel_step, nullptr};
-  const Right in_place{p.b.data + step.first * p.b.strides[0], p.b.strides[0], panel_columns, nullptr};
+  const Index row_step = p.a.shape[1] > 1 ? p.b.strides[0] : 0;  // of a single row it may be anything
+  const Right in_place{p.b.data + step.first * row_step, row_step, panel_columns, nullptr};
   if (way == Way::direct) return in_place;
   float* panels = scratch(Purpose::panels, round_up(n, panel_columns) * step.k);
   if (way == Way::kept) return {in_place.data, in_place.row_step, in_place.panel_step, panels};

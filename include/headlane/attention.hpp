@@ -53,7 +53,8 @@ struct AttentionOptions {
 /// Error, u = 2^-24, D = head_dim, N = min(kv_length, 512), B = ceil(kv_length / 512), S = the largest over the row of
 ///   Σ|q||k| · |scale|, M = max|score|: |out - exact| <= (2·(D + 3)·S + 4·M + N + ceil(N / 16) + 8·B + 12) · u · Σ_j p_j |v_j|, and
 ///   |lse - exact| <= ((D + 3)·S + 2·M + |lse| + ceil(N / 16) + 4·B + 2·ln(kv_length + 1) + 8) · u, plus underflow. With a bias,
-///   which M includes, 2·M and 1·M more.
+///   which M includes, 2·M and 1·M more; with a softcap or ALiBi, 12 and 6 times the largest magnitudes before the cap and before the
+///   bias; with a sink, 2·(8 + |lse|) and 8 + |lse|.
 /// Source: the block recurrence of Milakov and Gimelshein 2018; Rabe and Staats 2021; Dao et al. 2022.
 /// Memory: scratch is kept per thread, and packed keys and values in at most max(32 MiB, one kv head); a call allocates
 ///   nothing once warm. Parallel over batch × heads × blocks of queries.
