@@ -1,12 +1,11 @@
 // Attention: how a checked problem is cut into tasks and blocks of keys. Checks are in attention_check.cpp, the arithmetic in
 // kernels/attention_block.hpp.
-#include "attention.hpp"
-
-#include "kernels/table.hpp"
+#include "attention_seen.hpp"
 #include "parallel.hpp"
 #include "round.hpp"
 #include "scratch.hpp"
 
+#include <algorithm>
 #include <limits>
 
 namespace headlane {
@@ -18,9 +17,6 @@ using kernels::max_tile_rows;
 using kernels::panel_columns;
 using kernels::row_stride;
 
-/// Query rows that one pass over the keys serves. A block of keys and values (256 KiB at head_dim 64) then stays in the L2 for
-/// eight tiles of 12 rows, and their packed queries and results take some 50 KiB more.
-constexpr Index most_rows = 96;
 /// Packed keys and values in work at a time, unless one kv head alone takes more.
 constexpr Index most_packed = Index{32} << 20 >> 2;  // 32 MiB in floats
 /// A kv head of at most so much is packed by the task that uses it, into its own L2; a larger one by all threads.
@@ -35,7 +31,7 @@ struct Layout {
   Index value_width;             // value_dim, rounded up to whole panels
   Index key_block, value_block;  // floats of a block; value_block is 0 if values are read where they stand
 
-  Layout(const AttentionProblem& p, Index seen_keys) : keys(seen_keys), blocks(ceil_div(keys, block_size)) {
+  Layout(const AttentionProblem& p, Index keys_seen) : keys(keys_seen), blocks(ceil_div(keys, block_size)) {
     const Index width = panel_columns, longest = std::min(block_size, round_up(keys, width));
     const Index rows = p.q.shape[2] * (p.q.shape[1] / p.k.shape[1]);
     value_width = round_up(p.v.shape[3], width);
@@ -44,18 +40,7 @@ struct Layout {
     value_block = direct ? 0 : longest * value_width;
   }
   [[nodiscard]] Index floats() const { return blocks * (key_block + value_block); }
-  [[nodiscard]] Index keys_of(Index block) const { return std::min(block_size, keys - block * block_size); }
 };
-
-/// One key and value head of one batch element.
-struct KvHead {
-  Index batch, head;
-};
-
-template <class T>
-T* at(const View<T, 4>& view, Index batch, Index head, Index position) {
-  return view.data + batch * view.strides[0] + head * view.strides[1] + position * view.strides[2];
-}
 
 /// Where a block is packed.
 struct Packed {
@@ -66,41 +51,20 @@ Packed packed_block(const Layout& layout, float* all, Index block) {
   return {all + block * layout.key_block, all + layout.blocks * layout.key_block + block * layout.value_block};
 }
 
+/// Keys of a block that are there.
+Index keys_of(const AttentionProblem& p, const Layout& layout, Index batch, Index block) {
+  return std::clamp<Index>(std::min(layout.keys, key_length(p, batch)) - block * block_size, 0, block_size);
+}
+
 void pack_block(const AttentionProblem& p, const Layout& layout, const KvHead& kv, Index block, const Packed& to) {
-  const Index first = block * block_size, keys = layout.keys_of(block);
+  const Index first = block * block_size, keys = keys_of(p, layout, kv.batch, block);
+  if (keys == 0 || first + block_size <= keys_of_row(p, 0, layout.keys).begin) return;  // no row sees it
   // As the right operand of q·kᵀ: head_dim rows, a column for each key.
   p.kernel.pack_panels({at(p.k, kv.batch, kv.head, first), p.k.shape[3], keys, p.k.strides[3], p.k.strides[2]},
                        to.keys);
   if (layout.value_block != 0)
     p.kernel.pack_panels({at(p.v, kv.batch, kv.head, first), keys, p.v.shape[3], p.v.strides[2], p.v.strides[3]},
                          to.values);
-}
-
-/// Query rows of one head, at most most_rows.
-struct Rows {
-  KvHead kv;
-  Index head, first, count;
-};
-
-/// A mask or bias as one head's row `row` and its key `key` begin it.
-template <class T>
-kernels::PerScore<T> from(const View<const T, 4>& given, const Rows& rows, Index key) {
-  if (given.data == nullptr) return {nullptr, 0, 0};
-  return {at(given, rows.kv.batch, rows.head, rows.first) + key * given.strides[3], given.strides[2], given.strides[3]};
-}
-
-/// A row sees no key from this one on.
-Index seen_keys(const AttentionProblem& p, Index row, Index keys) {
-  return p.causal ? std::clamp<Index>(row + 1 + p.causal_offset, 0, keys) : keys;
-}
-
-/// `count`, less the last keys that a mask or bias hides from a row: what is padding costs nothing.
-template <class T>
-Index without_hidden(const kernels::PerScore<T>& given, Index row, Index count, T hides) {
-  if (given.data == nullptr) return count;
-  const T* first = given.data + row * given.row_step;
-  while (count > 0 && first[(count - 1) * given.key_step] == hides) --count;
-  return count;
 }
 
 AttentionState state_of(const Layout& layout) {
@@ -114,26 +78,42 @@ void clear(const AttentionState& state, Index rows) {
   std::fill_n(state.sum, rows, 0.0f);
 }
 
-/// `get(block)` says where the block is packed; it is called once for each, in order.
+float per_head(const View<const float, 1>& values, Index head, float otherwise) {
+  return values.data == nullptr ? otherwise : values.data[head * values.strides[0]];
+}
+
+void finish(const AttentionProblem& p, const Rows& rows, const AttentionState& state) {
+  const View<float, 3>& lse = p.lse;
+  p.kernel.attention_finish(
+      state, {.rows = rows.count,
+              .value_dim = p.v.shape[3],
+              .out = at(p.out, rows.kv.batch, rows.head, rows.first),
+              .row_step = p.out.strides[2],
+              .column_step = p.out.strides[3],
+              .lse = lse.data == nullptr ? nullptr
+                                         : lse.data + rows.kv.batch * lse.strides[0] + rows.head * lse.strides[1] +
+                                               rows.first * lse.strides[2],
+              .lse_step = lse.strides[2],
+              .sink = per_head(p.sinks, rows.head, -std::numeric_limits<float>::infinity())});
+}
+
+/// `get(block)` says where the block is packed; it is called at most once for each, in order.
 template <class Get>
 void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, const Get& get) {
-  Index seen[most_rows];
   float* q = scratch(Purpose::rows, rows.count * row_stride);
   p.kernel.pack_rows(
       {at(p.q, rows.kv.batch, rows.head, rows.first), rows.count, p.q.shape[3], p.q.strides[2], p.q.strides[3]},
       p.scale, q);
   const AttentionState state = state_of(layout);
-  const Index keys = seen_keys(p, rows.first + rows.count - 1, layout.keys), blocks = ceil_div(keys, block_size);
-  if (blocks == 0) clear(state, rows.count);
-  for (Index block = 0; block < blocks; ++block) {
-    const Index first = block * block_size, here = layout.keys_of(block);
-    const kernels::PerScore<bool> mask = from(p.mask, rows, first);
-    const kernels::PerScore<float> bias = from(p.bias, rows, first);
-    for (Index i = 0; i < rows.count; ++i) {
-      seen[i] = std::clamp<Index>(seen_keys(p, rows.first + i, layout.keys) - first, 0, here);
-      seen[i] = without_hidden(mask, i, seen[i], false);
-      seen[i] = without_hidden(bias, i, seen[i], -std::numeric_limits<float>::infinity());
-    }
+  const Index keys = std::min(layout.keys, key_length(p, rows.kv.batch));
+  const Index begin = keys_of_row(p, rows.first, keys).begin;
+  const Index end = keys_of_row(p, rows.first + rows.count - 1, keys).end;
+  bool fresh = true;
+  SeenBlock seen;
+  for (Index block = begin / block_size; block * block_size < end; ++block) {
+    const Index first = block * block_size, here = keys_of(p, layout, rows.kv.batch, block);
+    look(p, rows, keys, first, seen);
+    if (!seen.any) continue;
     const bool direct = layout.value_block == 0;
     const Packed packed = get(block);
     const Index width = panel_columns;
@@ -145,24 +125,33 @@ void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, c
                               .v = direct ? at(p.v, rows.kv.batch, rows.kv.head, first) : packed.values,
                               .v_row_step = direct ? p.v.strides[2] : width,
                               .v_panel_step = direct ? width : width * here,
-                              .seen = seen,
-                              .mask = mask,
-                              .bias = bias,
+                              .hidden = seen.hidden,
+                              .seen = seen.seen,
+                              .mask = seen.mask,
+                              .bias = seen.bias,
+                              .softcap = p.softcap,
+                              .slope = per_head(p.alibi_slopes, rows.head, 0.0f),
+                              .distance = first - rows.first - p.causal_offset,
                               .scores = scratch(Purpose::block, max_tile_rows * row_stride),
-                              .fresh = block == 0,
+                              .fresh = fresh,
                               .state = state});
+    fresh = false;
   }
-  const View<float, 3>& lse = p.lse;
-  p.kernel.attention_finish(
-      state, {.rows = rows.count,
-              .value_dim = p.v.shape[3],
-              .out = at(p.out, rows.kv.batch, rows.head, rows.first),
-              .row_step = p.out.strides[2],
-              .column_step = p.out.strides[3],
-              .lse = lse.data == nullptr ? nullptr
-                                         : lse.data + rows.kv.batch * lse.strides[0] + rows.head * lse.strides[1] +
-                                               rows.first * lse.strides[2],
-              .lse_step = lse.strides[2]});
+  if (fresh) clear(state, rows.count);
+  finish(p, rows, state);
+}
+
+/// The same, of rows that may be padding in part: those give zeros and are not read.
+template <class Get>
+void attend_or_clear(const AttentionProblem& p, const Layout& layout, const Rows& rows, const Get& get) {
+  const Index there = std::clamp<Index>(query_length(p, rows.kv.batch) - rows.first, 0, rows.count);
+  if (there > 0) attend(p, layout, {rows.kv, rows.head, rows.first, there}, get);
+  if (there == rows.count) return;
+  const AttentionState state = state_of(layout);
+  clear(state, rows.count - there);
+  AttentionProblem padding = p;
+  padding.sinks = {};
+  finish(padding, {rows.kv, rows.head, rows.first + there, rows.count - there}, state);
 }
 
 KvHead kv_head(const AttentionProblem& p, Index pair) { return {pair / p.k.shape[1], pair % p.k.shape[1]}; }
@@ -177,7 +166,7 @@ void by_head(const AttentionProblem& p, const Layout& layout, Index pairs) {
     if (one_pass) {
       float* packed = scratch(Purpose::panels, layout.key_block + layout.value_block);
       const Packed here{packed, packed + layout.key_block};
-      return attend(p, layout, {kv, kv.head, 0, length}, [&](Index block) {
+      return attend_or_clear(p, layout, {kv, kv.head, 0, length}, [&](Index block) {
         pack_block(p, layout, kv, block, here);
         return here;
       });
@@ -187,7 +176,7 @@ void by_head(const AttentionProblem& p, const Layout& layout, Index pairs) {
     for (Index block = 0; block < layout.blocks; ++block) pack_block(p, layout, kv, block, get(block));
     for (Index head = kv.head * group; head < (kv.head + 1) * group; ++head)
       for (Index first = 0; first < length; first += most_rows)
-        attend(p, layout, {kv, head, first, std::min(most_rows, length - first)}, get);
+        attend_or_clear(p, layout, {kv, head, first, std::min(most_rows, length - first)}, get);
   });
 }
 
@@ -209,9 +198,9 @@ void by_rows(const AttentionProblem& p, const Layout& layout, Index pairs) {
     parallel_for(here * group * parts, p.threads, [&](Index task) {
       const Index pair = task / (group * parts), part = parts - 1 - task % parts;  // causal: the longest rows first
       const KvHead kv = kv_head(p, from + pair);
-      attend(p, layout,
-             {kv, kv.head * group + task / parts % group, part * share, std::min(share, length - part * share)},
-             [&](Index block) { return packed_block(layout, packed + pair * floats, block); });
+      attend_or_clear(
+          p, layout, {kv, kv.head * group + task / parts % group, part * share, std::min(share, length - part * share)},
+          [&](Index block) { return packed_block(layout, packed + pair * floats, block); });
     });
   }
 }
@@ -220,7 +209,7 @@ void by_rows(const AttentionProblem& p, const Layout& layout, Index pairs) {
 
 void run_attention(const AttentionProblem& p) {
   const Index pairs = p.k.shape[0] * p.k.shape[1];
-  const Layout layout(p, seen_keys(p, p.q.shape[2] - 1, p.k.shape[2]));
+  const Layout layout(p, keys_of_row(p, p.q.shape[2] - 1, p.k.shape[2]).end);
   const bool balanced = p.threads == 1 || pairs % p.threads == 0 || pairs >= 4 * p.threads;
   if (p.threads == 1 || (balanced && layout.floats() <= own_packed)) by_head(p, layout, pairs);
   else by_rows(p, layout, pairs);

@@ -18,7 +18,11 @@ struct AttentionProblem {
   View<const float, 4> bias;  // data null: none
   float scale;
   bool causal;
-  Index causal_offset;  // -q_length … kv_length
+  Index causal_offset;
+  float softcap;                    // 0: none
+  Index window_left, window_right;  // -1: not bounded
+  View<const Index, 1> key_lengths, query_lengths;
+  View<const float, 1> alibi_slopes, sinks;
   const kernels::KernelTable& kernel;
   int threads;
 };

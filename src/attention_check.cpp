@@ -2,17 +2,21 @@
 #include "attention.hpp"
 #include "check.hpp"
 #include "dispatch.hpp"
+#include "kernels/table.hpp"
 #include "parallel.hpp"
 
 #include <headlane/attention.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace headlane {
 namespace {
 
-constexpr Index most_head_dim = 256;
+constexpr Index most_head_dim = kernels::block_size;
+/// Further than any length: sums of positions cannot overflow.
+constexpr Index far = Index{1} << 40;
 
 void check_dim(const Operand& operand) {
   require(operand.shape[3] >= 1 && operand.shape[3] <= most_head_dim, operand.function, ": ", operand.name,
@@ -44,14 +48,51 @@ void check_lse(const Operand& lse, const Operand& q, const Operand& k, const Ope
   for (const Operand* other : {&q, &k, &v, &out}) check_no_overlap(lse, *other);
 }
 
+/// What is written. lse is empty if it is not wanted.
+struct Outputs {
+  Operand out, lse;
+
+  void check_apart(const Operand& input) const {
+    check_no_overlap(out, input);
+    check_no_overlap(lse, input);
+  }
+};
+
 /// A mask or a bias.
-void check_per_score(const Operand& given, const Operand& q, const Operand& k, const Operand& out) {
+void check_per_score(const Operand& given, const Operand& q, const Operand& k, const Outputs& outputs) {
+  if (given.data == nullptr) return;
   check_operand(given);
   check_same(given, 0, "batch elements", q, 0, "batch elements");
   check_same(given, 1, "heads", q, 1, "heads");
   check_same(given, 2, "rows", q, 2, "rows");
   check_same(given, 3, "keys", k, 2, "keys");
-  check_no_overlap(out, given);
+  outputs.check_apart(given);
+}
+
+/// One length for each batch element, of at most `most` elements.
+void check_lengths(const Operand& lengths, const Operand& of, const Outputs& outputs, const char* what) {
+  if (lengths.data == nullptr) return;
+  check_operand(lengths);
+  check_same(lengths, 0, "lengths", of, 0, "batch elements");
+  outputs.check_apart(lengths);
+  const auto* values = static_cast<const Index*>(lengths.data);
+  for (Index i = 0; i < lengths.shape[0]; ++i) {
+    const Index length = values[i * lengths.strides[0]];
+    require(length >= 0 && length <= of.shape[2], lengths.function, ": ", lengths.name, "[", i, "] is ", length, ", ",
+            of.name, " has ", of.shape[2], " ", what);
+  }
+}
+
+/// One value for each query head.
+void check_per_head(const Operand& values, const Operand& q, const Outputs& outputs) {
+  if (values.data == nullptr) return;
+  check_operand(values);
+  check_same(values, 0, "elements", q, 1, "heads");
+  outputs.check_apart(values);
+}
+
+void check_window(const char* function, const char* name, Index size) {
+  require(size >= -1, function, ": ", name, " is ", size, ", the least is -1 (not bounded)");
 }
 
 void attention_named(const char* function, const View<const float, 4>& q, const View<const float, 4>& k,
@@ -59,13 +100,18 @@ void attention_named(const char* function, const View<const float, 4>& q, const 
   const Operand of_q = operand(function, "q", q), of_k = operand(function, "k", k), of_v = operand(function, "v", v);
   const Operand of_out = operand(function, "out", out);
   check_shapes(of_q, of_k, of_v, of_out);
-  if (options.lse.data != nullptr) check_lse(operand(function, "lse", options.lse), of_q, of_k, of_v, of_out);
-  const Operand of_mask = operand(function, "mask", options.mask), of_bias = operand(function, "bias", options.bias);
-  for (const Operand* given : {&of_mask, &of_bias}) {
-    if (given->data == nullptr) continue;
-    check_per_score(*given, of_q, of_k, of_out);
-    if (options.lse.data != nullptr) check_no_overlap(operand(function, "lse", options.lse), *given);
-  }
+  const Outputs outputs{of_out, operand(function, "lse", options.lse)};
+  if (options.lse.data != nullptr) check_lse(outputs.lse, of_q, of_k, of_v, of_out);
+  check_per_score(operand(function, "mask", options.mask), of_q, of_k, outputs);
+  check_per_score(operand(function, "bias", options.bias), of_q, of_k, outputs);
+  check_lengths(operand(function, "key_lengths", options.key_lengths), of_k, outputs, "keys");
+  check_lengths(operand(function, "query_lengths", options.query_lengths), of_q, outputs, "rows");
+  check_per_head(operand(function, "alibi_slopes", options.alibi_slopes), of_q, outputs);
+  check_per_head(operand(function, "sinks", options.sinks), of_q, outputs);
+  check_window(function, "window_left", options.window_left);
+  check_window(function, "window_right", options.window_right);
+  require(options.softcap >= 0.0f && options.softcap < std::numeric_limits<float>::infinity(), function,
+          ": softcap must be a finite number from 0 (none) on");
   check_threads(function, options.num_threads);
   const kernels::KernelTable& kernel = active();
   if (q.shape[0] == 0 || q.shape[1] == 0 || q.shape[2] == 0) return;
@@ -82,7 +128,14 @@ void attention_named(const char* function, const View<const float, 4>& q, const 
                  .bias = options.bias,
                  .scale = options.scale.value_or(1.0f / std::sqrt(static_cast<float>(q.shape[3]))),
                  .causal = options.causal,
-                 .causal_offset = std::clamp(options.causal_offset, -q.shape[2], k.shape[2]),
+                 .causal_offset = std::clamp(options.causal_offset, -far, far),
+                 .softcap = options.softcap,
+                 .window_left = std::min(options.window_left, far),
+                 .window_right = std::min(options.window_right, far),
+                 .key_lengths = options.key_lengths,
+                 .query_lengths = options.query_lengths,
+                 .alibi_slopes = options.alibi_slopes,
+                 .sinks = options.sinks,
                  .kernel = kernel,
                  .threads = useful_threads(2.0 * rows * keys * dims, (rows + all_keys) * dims, options.num_threads)});
 }

@@ -15,19 +15,25 @@ inline void compare_with_oracle(const AttentionTensors& t, const AttentionOption
   for_each(t.v.view, [&](float x) { largest_value = std::max(largest_value, std::abs(double{x})); });
   const double underflow = static_cast<double>(kv_length) * 0x1p-126 * largest_value + smallest;
   const bool biased = options.bias.data != nullptr;
+  const bool changed = options.softcap > 0 || options.alibi_slopes.data != nullptr,
+             sink = options.sinks.data != nullptr;
   std::size_t row = 0, at = 0;
   bool all_empty = true;
   for_each_position(t.lse.view.shape, [&](const auto& p) {
     const double relative =
         attention_relative_bound(head_dim, kv_length, expected.max_sum[row], expected.max_score[row], biased);
+    // Softcap: 1/softcap, the product, tanh (2 ULP) and the product again, 5 roundings of what came before; slope and sink 1 each.
+    const double more = (changed ? 6 * expected.max_step[row] : 0) + (sink ? 8 + std::abs(expected.lse[row]) : 0);
     for (Index d = 0; d < t.out.view.size(3); ++d, ++at) {
-      const double bound = relative * expected.weighted[at] + (std::isinf(expected.lse[row]) ? 0 : underflow);
+      all_empty = all_empty && expected.out[at] == 0;
+      const double bound = (relative + (std::isfinite(more) ? 2 * more * unit : 0)) * expected.weighted[at] +
+                           (std::isinf(expected.lse[row]) ? 0 : underflow);
       out.add({p[0], p[1], p[2], d}, t.out.view(p[0], p[1], p[2], d), expected.out[at], bound);
     }
     const double bound =
-        lse_bound(head_dim, kv_length, expected.max_sum[row], expected.max_score[row], expected.lse[row], biased);
+        lse_bound(head_dim, kv_length, expected.max_sum[row], expected.max_score[row], expected.lse[row], biased) +
+        (std::isfinite(more) ? more * unit : 0);
     lse.add({p[0], p[1], p[2]}, t.lse.view(p[0], p[1], p[2]), expected.lse[row], bound);
-    all_empty = all_empty && std::isinf(expected.lse[row]);
     ++row;
   });
   if (row == 0) return;

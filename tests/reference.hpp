@@ -71,7 +71,8 @@ struct AttentionReference {
   // [batch, head, query]
   std::vector<double> lse;
   std::vector<double> max_score;  ///< max_j |score_j|
-  std::vector<double> max_sum;    ///< S = max_j Σ|q||k| · |scale|
+  std::vector<double> max_step;  ///< largest magnitudes of what the scores were before the softcap, and before the bias
+  std::vector<double> max_sum;   ///< S = max_j Σ|q||k| · |scale|
 };
 
 namespace reference_detail {
@@ -80,7 +81,7 @@ struct Row {
   std::vector<double> scores;  // of the keys that are seen
   std::vector<Index> keys;
   double max = -std::numeric_limits<double>::infinity();
-  double max_score = 0, max_sum = 0;
+  double max_score = 0, max_sum = 0, max_before_cap = 0, max_added = 0;
 };
 
 inline Row attention_scores(View<const float, 4> q, View<const float, 4> k, Index batch, Index head, Index query,
@@ -88,8 +89,15 @@ inline Row attention_scores(View<const float, 4> q, View<const float, 4> k, Inde
   Row row;
   const Index kv_head = head / (q.size(1) / k.size(1));
   const double scale = options.scale ? double{*options.scale} : 1.0 / std::sqrt(static_cast<double>(q.size(3)));
-  for (Index j = 0; j < k.size(2); ++j) {
-    if (options.causal && j > query + options.causal_offset) break;
+  const Index position = query + options.causal_offset;
+  const auto length = [&](const View<const Index, 1>& lengths, Index otherwise) {
+    return lengths.data == nullptr ? otherwise : lengths(batch);
+  };
+  if (query >= length(options.query_lengths, q.size(2))) return row;
+  for (Index j = 0; j < length(options.key_lengths, k.size(2)); ++j) {
+    if (options.causal && j > position) break;
+    if (options.window_left >= 0 && j < position - options.window_left) continue;
+    if (options.window_right >= 0 && j > position + options.window_right) break;
     if (options.mask.data != nullptr && !options.mask(batch, head, query, j)) continue;
     const double bias = options.bias.data == nullptr ? 0.0 : double{options.bias(batch, head, query, j)};
     if (bias == -std::numeric_limits<double>::infinity()) continue;
@@ -99,6 +107,13 @@ inline Row attention_scores(View<const float, 4> q, View<const float, 4> k, Inde
       score += product;
       sum += std::abs(product);
     }
+    const double capped = options.softcap > 0 ? options.softcap * std::tanh(score / options.softcap) : score;
+    // Roundings before the cap and in it are those of this number.
+    row.max_before_cap = std::max(row.max_before_cap, options.softcap > 0 ? std::abs(score) : 0.0);
+    score = capped;
+    if (options.alibi_slopes.data != nullptr)
+      score += double{options.alibi_slopes(head)} * static_cast<double>(j - position);
+    row.max_added = std::max(row.max_added, std::abs(score));
     score += bias;
     row.scores.push_back(score);
     row.keys.push_back(j);
@@ -120,10 +135,14 @@ inline AttentionReference attention_reference(View<const float, 4> q, View<const
       for (Index i = 0; i < q.size(2); ++i) {
         const reference_detail::Row row = reference_detail::attention_scores(q, k, b, h, i, options);
         const bool empty = row.max == -std::numeric_limits<double>::infinity();
+        const bool padding = options.query_lengths.data != nullptr && i >= options.query_lengths(b);
+        const double no_sink = -std::numeric_limits<double>::infinity();
+        const double sink = options.sinks.data == nullptr || padding ? no_sink : double{options.sinks(h)};
+        const double largest = std::max(row.max, sink);
         std::vector<double> out(static_cast<std::size_t>(v.size(3)), 0.0), weighted = out;
-        double sum = 0;
+        double sum = sink == no_sink ? 0 : std::exp(sink - largest);
         for (std::size_t j = 0; j < row.scores.size() && !empty; ++j) {
-          const double p = std::exp(row.scores[j] - row.max);
+          const double p = std::exp(row.scores[j] - (std::isnan(row.max) ? row.max : largest));
           sum += p;
           for (Index d = 0; d < v.size(3); ++d) {
             const double value = v(b, h / (q.size(1) / v.size(1)), row.keys[j], d);
@@ -135,7 +154,8 @@ inline AttentionReference attention_reference(View<const float, 4> q, View<const
           result.out.push_back(empty ? 0.0 : out[d] / sum);
           result.weighted.push_back(empty ? 0.0 : weighted[d] / sum);
         }
-        result.lse.push_back(empty ? row.max : row.max + std::log(sum));
+        result.lse.push_back(largest == no_sink ? no_sink : std::isnan(row.max) ? row.max : largest + std::log(sum));
+        result.max_step.push_back(row.max_before_cap + row.max_added);
         result.max_score.push_back(row.max_score);
         result.max_sum.push_back(row.max_sum);
       }

@@ -184,9 +184,9 @@ TEST_CASE("attention: illegal calls") {
   calls.push_back({"attention, out over a mask of other steps",
                    [=] { attention(three_view, four_view, four_view, spread_out, with_mask({}, spread_mask)); },
                    {"attention", "out", "mask", "overlap"}});
-  for (const Index dim : {0, 257, 1000}) {
-    calls.push_back({"attention, head_dim", [=] { dims(dim, 8); }, {"attention", "q", "256", std::to_string(dim)}});
-    calls.push_back({"attention, value_dim", [=] { dims(8, dim); }, {"attention", "v", "256", std::to_string(dim)}});
+  for (const Index dim : {0, 513, 1000}) {
+    calls.push_back({"attention, head_dim", [=] { dims(dim, 8); }, {"attention", "q", "512", std::to_string(dim)}});
+    calls.push_back({"attention, value_dim", [=] { dims(8, dim); }, {"attention", "v", "512", std::to_string(dim)}});
   }
   // out and lse over each input, and over each other.
   const Tensor<1> shared({1000});

@@ -208,22 +208,28 @@ void check_strip(const Strip& s, std::uint64_t seed) {
     const PackedPanels values(v.view.slice(0, first, first + count));
     std::vector<Index> seen(static_cast<std::size_t>(s.rows), count);
     for (std::size_t i = 0; i < s.seen.size(); ++i) seen[i] = std::clamp<Index>(s.seen[i] - first, 0, count);
-    active().attention_block({s.rows,
-                              s.head_dim,
-                              s.value_dim,
-                              rows.memory.view.data,
-                              keys.memory.view.data,
-                              values.memory.view.data,
-                              panel_columns,
-                              values.panel_step(),
-                              seen.data(),
-                              {},
-                              {},
-                              scores.view.data,
-                              first == 0,
-                              state});
+    const std::vector<Index> hidden(static_cast<std::size_t>(s.rows), 0);
+    active().attention_block({.rows = s.rows,
+                              .head_dim = s.head_dim,
+                              .value_dim = s.value_dim,
+                              .q = rows.memory.view.data,
+                              .k = keys.memory.view.data,
+                              .v = values.memory.view.data,
+                              .v_row_step = panel_columns,
+                              .v_panel_step = values.panel_step(),
+                              .hidden = hidden.data(),
+                              .seen = seen.data(),
+                              .mask = {},
+                              .bias = {},
+                              .softcap = 0,
+                              .slope = 0,
+                              .distance = 0,
+                              .scores = scores.view.data,
+                              .fresh = first == 0,
+                              .state = state});
   }
-  active().attention_finish(state, {s.rows, s.value_dim, out.view.data, out.view.stride(0), 1, lse.view.data, 1});
+  active().attention_finish(state,
+                            {s.rows, s.value_dim, out.view.data, out.view.stride(0), 1, lse.view.data, 1, -infinity});
 
   Comparison comparison("attention_block", text_of(std::array<Index, 4>{s.rows, s.keys, s.head_dim, s.value_dim}),
                         seed);

@@ -20,27 +20,41 @@ struct AttentionOptions {
   View<const bool, 4> mask = {};
   /// If data is not null: as mask; added to the scaled scores. A key with a bias of -inf is not seen.
   View<const float, 4> bias = {};
+  /// If not 0: a scaled score s becomes softcap · tanh(s / softcap), before anything is added (Gemma 2, 2024). Not negative.
+  float softcap = 0.0f;
+  /// Key j is seen by query i only if i + causal_offset - window_left <= j <= i + causal_offset + window_right; -1: not bounded.
+  Index window_left = -1, window_right = -1;
+  /// If data is not null: [batch]; of each batch element, keys (queries) from this one on are padding, which is not read. A query
+  /// that is padding gives 0 and log-sum-exp -inf.
+  View<const Index, 1> key_lengths = {}, query_lengths = {};
+  /// If data is not null: [q_heads]; slope · (j - i - causal_offset) is added to the score (ALiBi; Press, Smith and Lewis 2022).
+  View<const float, 1> alibi_slopes = {};
+  /// If data is not null: [q_heads]; one more score for each row, of a key without a value: exp(sink) joins the sum, and
+  /// log-sum-exp (attention sinks; Xiao et al. 2024).
+  View<const float, 1> sinks = {};
   /// Threads that this call may use; 0: num_threads() (runtime.hpp).
   int num_threads = 0;
 };
 
-/// out = softmax(scale · q · kᵀ + bias) · v, for each batch and head.
+/// out = softmax(softcapped scale · q · kᵀ + ALiBi + bias) · v, for each batch and head. All options combine.
 ///
 /// Shapes: q [batch, q_heads, q_length, head_dim], k [batch, kv_heads, kv_length, head_dim],
 ///   v [batch, kv_heads, kv_length, value_dim], out [batch, q_heads, q_length, value_dim]; any strides, so that
-///   [batch, sequence, head, dim] or one packed QKV buffer are views. head_dim and value_dim 1 … 256 (64 is fastest); lengths
+///   [batch, sequence, head, dim] or one packed QKV buffer are views. head_dim and value_dim 1 … 512 (64 is fastest); lengths
 ///   from 0. kv_heads divides q_heads: query head h uses key head h / (q_heads / kv_heads).
-/// A key is seen if causal, mask and bias all let it be. A row that sees no key gives 0, and log-sum-exp -inf. A key that is
+/// A key is seen if causal, window, lengths, mask and bias all let it be. A row that sees no key gives 0, and log-sum-exp -inf. A key that is
 ///   not seen has no influence, NaN or not; what is seen propagates: a NaN in a query or bias gives NaN in its row, in a key or
 ///   value in the rows that see it. A score of +inf gives NaN, one of -inf a probability of 0.
 /// Aliasing: inputs, mask and bias among them, may overlap each other; out and lse must overlap nothing.
-/// Arithmetic: q · scale is rounded first; each score is an fma chain over head_dim from 0, and then the bias is added. Keys lie
+/// Arithmetic: q · scale is rounded first; each score is an fma chain over head_dim from 0; then s = tanh(s · (1 / softcap)) · softcap,
+///   s = fma(slope, j - i - causal_offset, s) and s = s + bias. Keys lie
 ///   on a grid of 512: each block gives its own maximum, exponentials and sum (as in softmax) and P·V (an fma chain over keys), and
 ///   blocks merge in order. The same bits for every instruction set, number of threads, stride, batch, and split of the queries.
 /// Error, u = 2^-24, D = head_dim, N = min(kv_length, 512), B = ceil(kv_length / 512), S = the largest over the row of
 ///   Σ|q||k| · |scale|, M = max|score|: |out - exact| <= (2·(D + 3)·S + 4·M + N + ceil(N / 16) + 8·B + 12) · u · Σ_j p_j |v_j|, and
 ///   |lse - exact| <= ((D + 3)·S + 2·M + |lse| + ceil(N / 16) + 4·B + 2·ln(kv_length + 1) + 8) · u, plus underflow. With a bias,
-///   which M includes, 2·M and 1·M more.
+///   which M includes, 2·M and 1·M more; with a softcap or ALiBi, 12 and 6 times the largest magnitudes before the cap and before the
+///   bias; with a sink, 2·(8 + |lse|) and 8 + |lse|.
 /// Source: the block recurrence of Milakov and Gimelshein 2018; Rabe and Staats 2021; Dao et al. 2022.
 /// Memory: scratch is kept per thread, and packed keys and values in at most max(32 MiB, one kv head); a call allocates
 ///   nothing once warm. Parallel over batch × heads × blocks of queries.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+import numpy as np
+
 from . import _core
 from ._core import PackedMatrix
 
@@ -38,6 +40,29 @@ __all__ = [
 Array = TypeVar("Array")
 
 
+def _lengths(name: str, lengths: Any) -> np.ndarray | None:
+    """As int64, which is what the library reads."""
+    if lengths is None:
+        return None
+    given = np.asarray(lengths)
+    if given.dtype.kind not in "iu" and given.size > 0:
+        raise TypeError(f"scaled_dot_product_attention: {name} has dtype {given.dtype}; wanted: integers")
+    return given.astype(np.int64, copy=False)
+
+
+def _window(window: tuple[int | None, int | None] | None) -> tuple[int, int]:
+    """Both sizes, -1 for what is not bounded."""
+    if window is None:
+        return -1, -1
+    try:
+        left, right = window
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"scaled_dot_product_attention: window is {window!r}; wanted: a pair (left, right)"
+        ) from None
+    return -1 if left is None else left, -1 if right is None else right
+
+
 def scaled_dot_product_attention(
     query: Array,
     key: Any,
@@ -49,6 +74,12 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
     *,
     causal_offset: int = 0,
+    softcap: float = 0.0,
+    window: tuple[int | None, int | None] | None = None,
+    key_lengths: Any = None,
+    query_lengths: Any = None,
+    alibi_slopes: Any = None,
+    sinks: Any = None,
     return_lse: bool = False,
     out: Array | None = None,
     num_threads: int | None = None,
@@ -65,6 +96,13 @@ def scaled_dot_product_attention(
         keys. May be combined with attn_mask, which PyTorch refuses.
     scale: 1 / sqrt(dim) if None.
     enable_gqa: query may have several times as many heads as key and value.
+    softcap: unless 0, a scaled score s becomes softcap * tanh(s / softcap) before anything is added to it (Gemma 2).
+    window: (left, right): query i sees key j only if i + causal_offset - left <= j <= i + causal_offset + right; None or
+        -1: not bounded on that side. Without is_causal too.
+    key_lengths, query_lengths: integers [batch]: of each batch element, keys and queries from there on are padding, which
+        is not read; a query that is padding gives 0. For [batch, heads, length, dim]; with fewer axes the batch is one.
+    alibi_slopes: float32 [heads]; slope * (j - i - causal_offset) is added to the score of query i and key j.
+    sinks: float32 [heads]; exp(sink) joins the sum of each row, as one more key without a value would.
     return_lse: gives (out, lse), lse [..., q_length] being the log of the sum of exp(score) over the keys seen.
     out: where to write the result; must overlap no argument.
     num_threads: for this call; num_threads() if None.
@@ -81,6 +119,12 @@ def scaled_dot_product_attention(
         scale,
         enable_gqa,
         causal_offset,
+        softcap,
+        *_window(window),
+        _lengths("key_lengths", key_lengths),
+        _lengths("query_lengths", query_lengths),
+        alibi_slopes,
+        sinks,
         return_lse,
         out,
         num_threads,

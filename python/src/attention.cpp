@@ -101,6 +101,31 @@ View<float, 3> lse_view(const Array& lse, const Batch& batch, const Batch::Posit
           {last >= 0 ? lse.stride(last) : 0, has_heads ? lse.stride(-2) : 0, lse.stride(-1)}};
 }
 
+/// PyTorch's empty tensors have no address, which would mean to the library that there is none.
+template <class T>
+View<const T, 1> view_of_axis(const T* data, const Array& x) {
+  static constexpr T nothing{};
+  return {data != nullptr ? data : &nothing, {x.size(0)}, {x.stride(0)}};
+}
+
+/// Values for the heads; the library looks at how many.
+View<const float, 1> per_head(const std::optional<Array>& values) {
+  if (!values) return {};
+  values->require_float();
+  require(values->rank() == 1, function, ": ", values->name(), " has shape ", *values, ", wanted [heads]");
+  return view_of_axis<float>(values->floats(), *values);
+}
+
+/// Lengths are those of one batch axis; without one there is a batch of one.
+View<const Index, 1> per_batch(const std::optional<Array>& lengths, const Operands& operands) {
+  if (!lengths) return {};
+  lengths->require_int64();
+  require(operands.batch.rank() <= 1, function, ": ", lengths->name(), " is for [batch, heads, length, dim], here are ",
+          operands.batch.rank(), " batch axes");
+  require(lengths->rank() == 1, function, ": ", lengths->name(), " has shape ", *lengths, ", wanted [batch]");
+  return view_of_axis<Index>(lengths->integers(), *lengths);
+}
+
 void run(const Operands& of, const Array& out, const Array* lse, AttentionOptions options) {
   const Index rows = of.query.size(-2), keys = of.key.size(-2), dim = of.query.size(-1), value_dim = of.value.size(-1);
   of.batch.for_each(std::max(0, of.batch.rank() - 1), [&](const Batch::Position& at) {
@@ -121,10 +146,17 @@ void run(const Operands& of, const Array& out, const Array* lse, AttentionOption
 
 nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask,
                                         double dropout_p, bool is_causal, std::optional<float> scale, bool enable_gqa,
-                                        Index causal_offset, bool return_lse, nb::handle out,
+                                        Index causal_offset, float softcap, Index window_left, Index window_right,
+                                        nb::handle key_lengths, nb::handle query_lengths, nb::handle alibi_slopes,
+                                        nb::handle sinks, bool return_lse, nb::handle out,
                                         std::optional<int> num_threads) {
   require(dropout_p == 0, function, ": dropout_p is ", dropout_p, "; headlane has no dropout, pass 0");
   const Operands operands(query, key, value, attn_mask, enable_gqa);
+  std::optional<Array> of_keys, of_queries, slopes, of_sinks;
+  if (!key_lengths.is_none()) of_keys.emplace(function, "key_lengths", key_lengths);
+  if (!query_lengths.is_none()) of_queries.emplace(function, "query_lengths", query_lengths);
+  if (!alibi_slopes.is_none()) slopes.emplace(function, "alibi_slopes", alibi_slopes);
+  if (!sinks.is_none()) of_sinks.emplace(function, "sinks", sinks);
   std::vector<Index> shape = operands.shape();
   std::optional<Result> lse;
   if (return_lse) lse.emplace(function, query, nb::none(), shape);
@@ -133,10 +165,19 @@ nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::ha
   const AttentionOptions options{.scale = scale,
                                  .causal = is_causal,
                                  .causal_offset = causal_offset,
+                                 .softcap = softcap,
+                                 .window_left = window_left,
+                                 .window_right = window_right,
+                                 .key_lengths = per_batch(of_keys, operands),
+                                 .query_lengths = per_batch(of_queries, operands),
+                                 .alibi_slopes = per_head(slopes),
+                                 .sinks = per_head(of_sinks),
                                  .num_threads = threads_of(function, num_threads)};
   if (operands.batch.rank() > 1) {  // the library is called several times
     const Array* mask = operands.mask && !operands.mask->is_bool() ? &*operands.mask : nullptr;
-    require_apart(function, result.array(), {&operands.query, &operands.key, &operands.value, mask});
+    require_apart(function, result.array(),
+                  {&operands.query, &operands.key, &operands.value, mask, slopes ? &*slopes : nullptr,
+                   of_sinks ? &*of_sinks : nullptr});
   }
   compute(function, [&] { run(operands, result.array(), lse ? &lse->array() : nullptr, options); });
   if (!lse) return result.object();

@@ -13,7 +13,9 @@ namespace nb = nanobind;
 
 nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask,
                                         double dropout_p, bool is_causal, std::optional<float> scale, bool enable_gqa,
-                                        Index causal_offset, bool return_lse, nb::handle out,
+                                        Index causal_offset, float softcap, Index window_left, Index window_right,
+                                        nb::handle key_lengths, nb::handle query_lengths, nb::handle alibi_slopes,
+                                        nb::handle sinks, bool return_lse, nb::handle out,
                                         std::optional<int> num_threads);
 
 /// softmax or, with `log`, log_softmax.

@@ -18,8 +18,9 @@ NB_MODULE(_core, module) {
   // None for an array is refused by name, like everything else that is none.
   module.def("scaled_dot_product_attention", &python::scaled_dot_product_attention, arg("query").none(),
              arg("key").none(), arg("value").none(), arg("attn_mask").none(), arg("dropout_p"), arg("is_causal"),
-             arg("scale").none(), arg("enable_gqa"), arg("causal_offset"), arg("return_lse"), arg("out").none(),
-             arg("num_threads").none());
+             arg("scale").none(), arg("enable_gqa"), arg("causal_offset"), arg("softcap"), arg("window_left"),
+             arg("window_right"), arg("key_lengths").none(), arg("query_lengths").none(), arg("alibi_slopes").none(),
+             arg("sinks").none(), arg("return_lse"), arg("out").none(), arg("num_threads").none());
   module.def("softmax", &python::softmax_over, arg("log"), arg("x").none(), arg("axis"), arg("scale"),
              arg("out").none(), arg("num_threads").none());
   module.def("gemm", &python::gemm_of, arg("a").none(), arg("b").none(), arg("out").none(), arg("alpha"), arg("beta"),

@@ -6,12 +6,13 @@ from onnx import helper
 from onnx.backend.base import Backend, BackendRep
 
 
-def attention(q, k, v, attn_mask=None, past_key=None, past_value=None, **attributes):
+def attention(q, k, v, attn_mask=None, past_key=None, past_value=None, nonpad_kv_seqlen=None, **attributes):
     """Attention of opsets 23 to 25; (Y, present_key, present_value)."""
     is_causal, scale = bool(attributes.pop("is_causal", 0)), attributes.pop("scale", None)
     q_num_heads, kv_num_heads = (attributes.pop(f"{side}_num_heads", 0) for side in ("q", "kv"))
-    unsupported = {name: value for name, value in attributes.items() if value != -1}  # a window of -1 is none
-    assert not unsupported, unsupported
+    softcap = attributes.pop("softcap", 0.0)
+    window = tuple(attributes.pop(f"{side}_window_size", -1) for side in ("left", "right"))
+    assert not attributes, attributes
     packed = q.ndim == 3  # [batch, length, heads * dim]
     if packed:
         q, k, v = (
@@ -22,8 +23,25 @@ def attention(q, k, v, attn_mask=None, past_key=None, past_value=None, **attribu
     if past_key is not None:
         past = past_key.shape[2]
         k, v = np.concatenate((past_key, k), axis=2), np.concatenate((past_value, v), axis=2)
+    if (
+        attn_mask is not None and (missing := k.shape[2] - attn_mask.shape[-1]) > 0
+    ):  # keys behind it are not seen
+        unseen = False if attn_mask.dtype == bool else -np.inf
+        attn_mask = np.pad(
+            attn_mask, [(0, 0)] * (attn_mask.ndim - 1) + [(0, missing)], constant_values=unseen
+        )
     y = headlane.scaled_dot_product_attention(
-        q, k, v, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=True, causal_offset=past
+        q,
+        k,
+        v,
+        attn_mask,
+        is_causal=is_causal,
+        scale=scale,
+        enable_gqa=True,
+        causal_offset=past,
+        softcap=softcap,
+        window=window,
+        key_lengths=nonpad_kv_seqlen,
     )
     if packed:
         y = y.swapaxes(1, 2).reshape(y.shape[0], y.shape[2], -1)

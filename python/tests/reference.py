@@ -116,14 +116,47 @@ def softmax(x, axis=-1, scale=1.0, log=False):
     return y, (2 * abs(shifted) + steps + 9) * U * y + 2.0**-126
 
 
-def attention(query, key, value, mask=None, *, is_causal=False, causal_offset=0, scale=None):
+def _per_batch(lengths, rank):
+    """Beside scores of that many axes, of which the first is the batch if there are four."""
+    return np.reshape(lengths, (-1,) + (1,) * (rank - 1)) if rank == 4 else np.asarray(lengths)[0]
+
+
+def _per_head(values, rank):
+    values = np.asarray(values, np.float64)
+    return values[:, None, None] if rank >= 3 else values[0]
+
+
+def attention(
+    query,
+    key,
+    value,
+    mask=None,
+    *,
+    is_causal=False,
+    causal_offset=0,
+    scale=None,
+    softcap=0,
+    window=None,
+    key_lengths=None,
+    query_lengths=None,
+    alibi_slopes=None,
+    sinks=None,
+):
     """(out, bound, lse, bound of lse) on arrays that broadcast, key and value with all heads. See attention.hpp."""
     q, k, v = (np.asarray(x, np.float64) for x in (query, key, value))
     dim, keys = q.shape[-1], k.shape[-2]
     scale = np.float64(np.float32(1 / np.sqrt(np.float32(dim)) if scale is None else scale))
     scores = scale * (q @ np.swapaxes(k, -1, -2))
     sums = abs(scale) * (abs(q) @ np.swapaxes(abs(k), -1, -2))
-    seen = np.ones(scores.shape, bool)
+    seen, rank = np.ones(scores.shape, bool), scores.ndim
+    before = np.zeros(scores.shape)  # the largest magnitude of what is rounded on the way to a score
+    if softcap:
+        before = abs(scores)
+        scores = softcap * np.tanh(scores / softcap)
+    distance = np.arange(keys) - np.arange(q.shape[-2])[:, None] - causal_offset
+    if alibi_slopes is not None:
+        scores = scores + _per_head(alibi_slopes, rank) * distance
+        before = np.maximum(before, abs(scores))
     biased = mask is not None and mask.dtype != bool
     if biased:
         seen &= np.broadcast_to(mask != -np.inf, scores.shape)
@@ -131,14 +164,27 @@ def attention(query, key, value, mask=None, *, is_causal=False, causal_offset=0,
     elif mask is not None:
         seen &= np.broadcast_to(mask, scores.shape)
     if is_causal:
-        seen &= np.arange(keys) <= np.arange(q.shape[-2])[:, None] + causal_offset
+        seen &= distance <= 0
+    left, right = (-1 if size is None else size for size in window or (None, None))
+    if left >= 0:
+        seen &= distance >= -left
+    if right >= 0:
+        seen &= distance <= right
+    if key_lengths is not None:
+        seen &= np.arange(keys) < _per_batch(key_lengths, rank)
+    present = np.ones((*scores.shape[:-1], 1), bool)
+    if query_lengths is not None:
+        present &= np.arange(q.shape[-2])[:, None] < _per_batch(query_lengths, rank)
+    seen &= present
 
     scores = np.where(seen, scores, -np.inf)
     largest_sum = np.where(seen, sums, 0).max(axis=-1, initial=0)  # S of the header
     largest_score = np.where(seen, abs(scores), 0).max(axis=-1, initial=0)  # M
-    top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
-    weights = np.exp(scores - np.where(np.isfinite(top), top, 0))
-    total = weights.sum(axis=-1, keepdims=True)
+    sink = np.where(present, -np.inf if sinks is None else _per_head(sinks, rank), -np.inf)
+    top = np.maximum(scores.max(axis=-1, keepdims=True, initial=-np.inf), sink)
+    shift = np.where(np.isfinite(top), top, 0)
+    weights = np.exp(scores - shift)
+    total = weights.sum(axis=-1, keepdims=True) + np.exp(sink - shift)
     p = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
     with np.errstate(divide="ignore"):
         lse = np.where(np.isfinite(top), top, -np.inf)[..., 0] + np.where(total > 0, np.log(total), 0)[..., 0]
@@ -149,6 +195,9 @@ def attention(query, key, value, mask=None, *, is_causal=False, causal_offset=0,
     finite_lse = np.where(np.isfinite(lse), abs(lse), 0)
     of_lse = (dim + 3) * largest_sum + (3 if biased else 2) * largest_score + finite_lse + np.ceil(n / 16)
     of_lse = (of_lse + 4 * blocks + 2 * np.log(keys + 1) + 8) * U
+    # As the library's own tests have it: six roundings of what came before the score, and the sink's term.
+    more = 6 * np.where(seen, before, 0).max(axis=-1, initial=0) + (0 if sinks is None else 8 + finite_lse)
+    relative, of_lse = relative + 2 * more * U, of_lse + more * U
     return p @ v, relative[..., None] * (p @ abs(v)) + 2.0**-126, lse, of_lse
 
 

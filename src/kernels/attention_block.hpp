@@ -39,7 +39,8 @@ HEADLANE_INLINE void merge_sums(const AttentionBlock& block, Index row, const fl
 HEADLANE_INLINE bool sees(const AttentionBlock& block, Index row, Index key) {
   const auto& mask = block.mask;
   const auto& bias = block.bias;
-  return key < block.seen[row] && (mask.data == nullptr || mask.data[row * mask.row_step + key * mask.key_step]) &&
+  return key >= block.hidden[row] && key < block.seen[row] &&
+         (mask.data == nullptr || mask.data[row * mask.row_step + key * mask.key_step]) &&
          (bias.data == nullptr || bias.data[row * bias.row_step + key * bias.key_step] != -__builtin_inff());
 }
 
@@ -58,10 +59,10 @@ HEADLANE_INLINE bool all_finite(const Accumulators<Arch, Rows, Vectors>& acc) {
 /// key may reach it, not even times 0. Slow, for data that has them.
 template <class Arch>
 __attribute__((noinline)) void seen_values(const AttentionBlock& block, Index row, const float* weights,
-                                           const float* values, Index keys, float* result) {
+                                           const float* values, const Seen& seen, float* result) {
   using V = Lanes<Arch>;
   V acc = V::zero();
-  for (Index key = 0; key < keys; ++key)
+  for (Index key = seen.first; key < seen.most; ++key)
     if (sees(block, row, key)) acc = fma(V::broadcast(weights[key]), V::load(values + key * block.v_row_step), acc);
   acc.store(result);
 }
@@ -100,15 +101,16 @@ HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index co
   clear<Arch, Rows, Vectors>(acc);
   const Panels v{block.v + column / panel_columns * block.v_panel_step + column % panel_columns, block.v_row_step,
                  block.v_panel_step};
-  multiply<Arch, Rows, Vectors>(seen.most, PackedRows{block.scores}, v, acc);
-  if ((seen.least < seen.most || !sees_all(block)) && !all_finite<Arch, Rows, Vectors>(acc)) {
+  const Panels seen_v{v.data + seen.first * v.row_step, v.row_step, v.panel_step};
+  multiply<Arch, Rows, Vectors>(seen.most - seen.first, PackedRows{block.scores + seen.first}, seen_v, acc);
+  if ((seen.first < seen.from || seen.least < seen.most || !sees_all(block)) && !all_finite<Arch, Rows, Vectors>(acc)) {
     alignas(64) float part[lanes];
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
       for (int j = 0; j < Vectors; ++j) {
         const float* values = v.data + v.offset(j);
-        seen_values<Arch>(block, row + i, block.scores + i * row_stride, values, seen.most, part);
+        seen_values<Arch>(block, row + i, block.scores + i * row_stride, values, seen, part);
         acc[i][j] = V::load(part);
       }
   }
@@ -119,17 +121,17 @@ HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index co
 
 template <class Arch, int Rows>
 HEADLANE_INLINE void attention_tile(const AttentionBlock& block, Index row) {
-  const Seen seen = seen_by<Arch, Rows>(block.seen + row);
+  const Seen seen = seen_by<Arch, Rows>(block, row);
   if (seen.most == 0 && !block.fresh) return;
   alignas(64) float largest[lanes] = {}, sums[lanes] = {};
   alignas(64) Weights weights;
   tile_scores<Arch, Rows>(block, row, seen, largest);
   for (int i = 0; i < Rows; ++i) {
     float* scores = block.scores + i * row_stride;
-    const Index count = block.seen[row + i];
-    sums[i] = score_exponentials<Arch>(scores, count, largest[i]);
-    for (Index j = (count + lanes - 1) / lanes * lanes; j < seen.most; j += lanes)
-      Lanes<Arch>::zero().store(scores + j);
+    const Index begin = block.hidden[row + i] / lanes * lanes, end = block.seen[row + i];
+    sums[i] = score_exponentials<Arch>(scores + begin, end - begin, largest[i]);
+    for (Index j = seen.first; j < begin; j += lanes) Lanes<Arch>::zero().store(scores + j);
+    for (Index j = (end + lanes - 1) / lanes * lanes; j < seen.most; j += lanes) Lanes<Arch>::zero().store(scores + j);
   }
   merge_sums<Arch, Rows>(block, row, largest, sums, weights);
   for_each_column_tile<Arch, Rows>(block.value_dim, [&](Index column, auto vectors) {
@@ -148,17 +150,24 @@ void attention_finish(const AttentionState& state, const AttentionOutput& output
   using V = Lanes<Arch>;
   for (Index first = 0; first < output.rows; first += lanes) {
     const Index rows = output.rows - first < lanes ? output.rows - first : lanes;
-    const V sum = V::load(state.sum + first, rows, 0.0f);
+    V sum = V::load(state.sum + first, rows, 0.0f), largest = V::load(state.max + first, rows, 0.0f),
+      weight = V::broadcast(1.0f);
+    if (output.sink != -__builtin_inff()) {
+      const V sink = V::broadcast(output.sink), joint = max(largest, sink);
+      weight = exp(largest - joint);  // 0 for a row that saw no key
+      sum = fma(sum, weight, exp(sink - joint));
+      largest = joint;
+    }
     alignas(64) float factor[lanes], lse[lanes];
-    select_equal(sum, V::zero(), V::zero(), V::broadcast(1.0f) / sum).store(factor);
-    if (output.lse != nullptr) (V::load(state.max + first, rows, 0.0f) + log(sum)).store(lse);
+    select_equal(sum, V::zero(), V::zero(), weight / sum).store(factor);
+    if (output.lse != nullptr) (largest + log(sum)).store(lse);
     for (Index i = 0; i < rows; ++i) {
       const float* from = state.out + (first + i) * state.out_step;
       float* to = output.out + (first + i) * output.row_step;
-      const V weight = V::broadcast(factor[i]);
+      const V scale = V::broadcast(factor[i]);
       if (output.lse != nullptr) output.lse[(first + i) * output.lse_step] = lse[i];
       for (Index j = 0; j < output.value_dim; j += lanes) {
-        const V y = V::load(from + j) * weight;
+        const V y = V::load(from + j) * scale;
         const Index count = output.value_dim - j;
         alignas(64) float copy[lanes] = {};
         if (output.column_step == 1 && count >= lanes) y.store(to + j);

@@ -1,45 +1,69 @@
 // Scores of a tile of query rows with one block of keys: q·kᵀ, bias and mask, their maximum and their exponentials.
 #pragma once
 
+#include "kernels/activation.hpp"
 #include "kernels/softmax_row.hpp"
 #include "kernels/tile.hpp"
 
 namespace headlane::kernels {
 namespace {
 
-/// The least and the most keys that the rows of a tile see.
+/// What the rows of a tile see: some row sees keys first … most-1, every row that sees any sees from … least-1 unless mask and bias
+/// hide some. `first` is a multiple of panel_columns; least is 0 if some row sees nothing.
 struct Seen {
-  Index least, most;
+  Index first, from, least, most;
 };
 
 template <class Arch, int Rows>
-HEADLANE_INLINE Seen seen_by(const Index* seen) {
-  Seen result{seen[0], seen[0]};
-  for (int i = 1; i < Rows; ++i) {
-    if (seen[i] < result.least) result.least = seen[i];
-    if (seen[i] > result.most) result.most = seen[i];
+HEADLANE_INLINE Seen seen_by(const AttentionBlock& block, Index row) {
+  Seen result{block_size, 0, block_size, 0};
+  for (int i = 0; i < Rows; ++i) {
+    const Index hidden = block.hidden[row + i], seen = block.seen[row + i];
+    if (seen < result.least) result.least = seen;
+    if (seen > result.most) result.most = seen;
+    if (seen > 0 && hidden < result.first) result.first = hidden;
+    if (hidden > result.from) result.from = hidden;
   }
+  result.first = result.first < result.most ? result.first / panel_columns * panel_columns : 0;
   return result;
 }
 
-/// Whether a row sees each key before `seen`.
+/// Whether a row sees each key between its `hidden` and its `seen`.
 HEADLANE_INLINE bool sees_all(const AttentionBlock& block) {
   return block.mask.data == nullptr && block.bias.data == nullptr;
 }
 
-/// Whether mask and bias, where given, can be loaded 16 at a time.
-HEADLANE_INLINE bool contiguous(const AttentionBlock& block) {
-  return (block.mask.data == nullptr || block.mask.key_step == 1) &&
-         (block.bias.data == nullptr || block.bias.key_step == 1);
+/// Whether scores are changed before they are compared.
+HEADLANE_INLINE bool adjusts(const AttentionBlock& block) {
+  return !sees_all(block) || block.softcap != 0.0f || block.slope != 0.0f;
 }
 
-/// 16 scores of a row, from key `key` on, with their bias, and -inf where the row does not see the key. Beyond `count` (at least
-/// 1) nothing is read. `Step` 1: they are contiguous.
+/// Whether that is done while they are in registers: mask and bias can be loaded 16 at a time, and tanh is not needed, whose code
+/// would be there for every register of every tile.
+HEADLANE_INLINE bool adjusts_in_registers(const AttentionBlock& block) {
+  return (block.mask.data == nullptr || block.mask.key_step == 1) &&
+         (block.bias.data == nullptr || block.bias.key_step == 1) && block.softcap == 0.0f;
+}
+
+/// softcap · tanh(score / softcap).
+template <class Arch>
+__attribute__((noinline)) Lanes<Arch> capped(float softcap, Lanes<Arch> score) {
+  using V = Lanes<Arch>;
+  V x[1] = {score * V::broadcast(1.0f / softcap)};
+  apply<Tanh>(x);
+  return x[0] * V::broadcast(softcap);
+}
+
+/// 16 scores of a row, from key `key` on, with all that is added, and -inf where the row does not see the key. Beyond `count` (at
+/// least 1) nothing is read. `Step` 1: mask and bias are contiguous, and there is no softcap.
 template <class Arch, int Step>
 HEADLANE_INLINE Lanes<Arch> adjusted(const AttentionBlock& block, Index row, Index key, Lanes<Arch> score,
                                      Index count) {
   using V = Lanes<Arch>;
   const V minus_inf = V::broadcast(-__builtin_inff());
+  if (Step != 1 && block.softcap != 0.0f) score = capped<Arch>(block.softcap, score);
+  if (block.slope != 0.0f)
+    score = fma(V::broadcast(block.slope), V::from(static_cast<float>(key + block.distance - row)), score);
   if (const auto& bias = block.bias; bias.data != nullptr) {
     const Index step = Step == 1 ? 1 : bias.key_step;
     const V add = V::gather(bias.data + row * bias.row_step + key * step, step, count);
@@ -106,26 +130,30 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const S
   const V minus_inf = V::broadcast(-__builtin_inff());
   alignas(64) float lane_max[Rows * lanes];
   for (int i = 0; i < Rows; ++i) minus_inf.store(lane_max + i * lanes);
-  const Index comparable = contiguous(block) ? seen.least : 0;
-  const bool adjust = !sees_all(block);
-  Index compared = 0;
-  for_each_column_tile<Arch, Rows>(seen.most, [&](Index column, auto vectors) {
-    const Index end = column + vectors.value * lanes;
-    if (end > comparable) return score_tile<Arch, Rows, vectors.value, Scores::stored>(block, row, column, lane_max);
-    compared = end;
+  const Index comparable = adjusts_in_registers(block) ? seen.least : 0;
+  const bool adjust = adjusts(block);
+  Index compared = seen.first, compared_end = seen.first;  // these keys
+  for_each_column_tile<Arch, Rows>(seen.most - seen.first, [&](Index at, auto vectors) {
+    const Index column = seen.first + at, end = column + vectors.value * lanes;
+    if (column < seen.from || end > comparable)
+      return score_tile<Arch, Rows, vectors.value, Scores::stored>(block, row, column, lane_max);
+    if (compared_end == seen.first) compared = column;
+    compared_end = end;
     if (adjust) score_tile<Arch, Rows, vectors.value, Scores::adjusted>(block, row, column, lane_max);
     else score_tile<Arch, Rows, vectors.value, Scores::compared>(block, row, column, lane_max);
   });
   for (int i = 0; i < Rows; ++i) {
     V m = V::load(lane_max + i * lanes);
     float* scores = block.scores + i * row_stride;
-    for (Index j = compared; j < block.seen[row + i]; j += lanes) {
-      const Index count = block.seen[row + i] - j;
+    const Index hidden = block.hidden[row + i], end = block.seen[row + i];
+    for (Index j = hidden / lanes * lanes; j < end; j += lanes) {
+      if (j == compared && compared < compared_end) j = compared_end;
+      if (j >= end) break;
+      const Index count = end - j;
       V score = V::load(scores + j);
-      if (!sees_all(block)) {
-        score = adjusted<Arch, 0>(block, row + i, j, score, count);
-        score.store(scores + j);
-      }
+      if (adjust) score = adjusted<Arch, 0>(block, row + i, j, score, count);
+      score = score.without_first(hidden - j, minus_inf);
+      if (adjust || hidden > j) score.store(scores + j);
       m = max(score.first(count, minus_inf), m);
     }
     largest[i] = m.reduce_max();

@@ -123,6 +123,15 @@ struct Lanes {
     return select_less(load(position), broadcast(static_cast<float>(count)), *this, fill);
   }
 
+  /// The first `count` lanes of `fill`, the other lanes of this one.
+  HEADLANE_INLINE Lanes without_first(Index count, const Lanes& fill) const { return fill.first(count, *this); }
+
+  /// The numbers first, first + 1 … first + 15.
+  static HEADLANE_INLINE Lanes from(float first) {
+    constexpr float position[lanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return load(position) + broadcast(first);
+  }
+
   /// Sum of the lanes by the fixed tree 16 → 8 → 4 → 2 → 1: lane i + lane i+8, then i + i+4, i + i+2, i + i+1.
   HEADLANE_INLINE float reduce_add() const {
     return fold([](Float x, Float y) { return x + y; });

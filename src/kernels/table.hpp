@@ -90,11 +90,15 @@ struct AttentionBlock {
   const float* k;  ///< packed panels [panel][head_dim][panel_columns]
   const float* v;  ///< panels as GemmBlock::b
   Index v_row_step, v_panel_step;
-  const Index* seen;     ///< [rows] each row sees none of the block's keys from this one on
+  const Index* hidden;   ///< [rows] each row sees none of the block's keys before this one; 0 if it sees none at all
+  const Index* seen;     ///< [rows] nor from this one on
   PerScore<bool> mask;   ///< of those before it, it sees the ones that are true here
   PerScore<float> bias;  ///< added to the scores; a key with -inf is not seen
-  float* scores;         ///< scratch [max_tile_rows, row_stride]
-  bool fresh;            ///< the state is not yet initialised: this is the first block
+  float softcap;         ///< 0: none
+  float slope;           ///< slope · (key + distance - row) is added to the scores; 0: nothing
+  Index distance;
+  float* scores;  ///< scratch [max_tile_rows, row_stride]
+  bool fresh;     ///< the state is not yet initialised: this is the first block
   AttentionState state;
 };
 
@@ -105,6 +109,7 @@ struct AttentionOutput {
   Index row_step, column_step;
   float* lse;  ///< may be null
   Index lse_step;
+  float sink;  ///< one more score, without a value; -inf: none
 };
 
 struct KernelTable {
