@@ -127,11 +127,12 @@ void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, c
                               .v_panel_step = direct ? width : width * here,
                               .hidden = seen.hidden,
                               .seen = seen.seen,
+                              .alike = seen.alike,
                               .mask = seen.mask,
                               .bias = seen.bias,
                               .softcap = p.softcap,
                               .slope = per_head(p.alibi_slopes, rows.head, 0.0f),
-                              .distance = first - rows.first - p.causal_offset,
+                              .distance = first - rows.first - p.offset,
                               .scores = scratch(Purpose::block, max_tile_rows * row_stride),
                               .fresh = fresh,
                               .state = state});

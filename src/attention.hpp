@@ -17,10 +17,9 @@ struct AttentionProblem {
   View<const bool, 4> mask;   // data null: none
   View<const float, 4> bias;  // data null: none
   float scale;
-  bool causal;
-  Index causal_offset;
-  float softcap;                    // 0: none
-  Index window_left, window_right;  // -1: not bounded
+  Index offset;       // a row's position on the key axis is its number plus this
+  Index left, right;  // it sees keys position - left … position + right: window and causal
+  float softcap;      // 0: none
   View<const Index, 1> key_lengths, query_lengths;
   View<const float, 1> alibi_slopes, sinks;
   const kernels::KernelTable& kernel;

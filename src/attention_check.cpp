@@ -95,6 +95,9 @@ void check_window(const char* function, const char* name, Index size) {
   require(size >= -1, function, ": ", name, " is ", size, ", the least is -1 (not bounded)");
 }
 
+/// A side of the window; -1: beyond every key from every position.
+Index bounded(Index window) { return window < 0 ? 4 * far : std::min(window, 4 * far); }
+
 void attention_named(const char* function, const View<const float, 4>& q, const View<const float, 4>& k,
                      const View<const float, 4>& v, const View<float, 4>& out, const AttentionOptions& options) {
   const Operand of_q = operand(function, "q", q), of_k = operand(function, "k", k), of_v = operand(function, "v", v);
@@ -127,11 +130,10 @@ void attention_named(const char* function, const View<const float, 4>& q, const 
                  .mask = options.mask,
                  .bias = options.bias,
                  .scale = options.scale.value_or(1.0f / std::sqrt(static_cast<float>(q.shape[3]))),
-                 .causal = options.causal,
-                 .causal_offset = std::clamp(options.causal_offset, -far, far),
+                 .offset = std::clamp(options.causal_offset, -far, far),
+                 .left = bounded(options.window_left),
+                 .right = options.causal ? 0 : bounded(options.window_right),
                  .softcap = options.softcap,
-                 .window_left = std::min(options.window_left, far),
-                 .window_right = std::min(options.window_right, far),
                  .key_lengths = options.key_lengths,
                  .query_lengths = options.query_lengths,
                  .alibi_slopes = options.alibi_slopes,

@@ -17,6 +17,13 @@ kernels::PerScore<T> from(const View<const T, 4>& given, const Rows& rows, Index
   return {at(given, rows.kv.batch, rows.head, rows.first) + key * given.strides[3], given.strides[2], given.strides[3]};
 }
 
+/// What a row may see of the block that begins at key `first`, from there.
+Keys keys_of_block(const AttentionProblem& p, Index row, Index keys, Index first) {
+  const Keys all = keys_of_row(p, row, keys);
+  return {std::clamp<Index>(all.begin - first, 0, kernels::block_size),
+          std::clamp<Index>(all.end - first, 0, kernels::block_size)};
+}
+
 /// Without the first and the last ones that a mask or bias hides from a row: padding costs nothing.
 template <class T>
 Keys without_hidden(const kernels::PerScore<T>& given, Index row, Keys keys, T hides) {
@@ -33,27 +40,21 @@ Index key_length(const AttentionProblem& p, Index batch) { return length_of(p.ke
 
 Index query_length(const AttentionProblem& p, Index batch) { return length_of(p.query_lengths, batch, p.q.shape[2]); }
 
-Keys keys_of_row(const AttentionProblem& p, Index row, Index keys) {
-  Keys result{0, keys};
-  const Index position = row + p.causal_offset;
-  if (p.causal) result.end = position + 1;
-  if (p.window_right >= 0) result.end = std::min(result.end, position + 1 + p.window_right);
-  if (p.window_left >= 0) result.begin = position - p.window_left;
-  return {std::clamp<Index>(result.begin, 0, keys), std::clamp<Index>(result.end, 0, keys)};
-}
-
 void look(const AttentionProblem& p, const Rows& rows, Index keys, Index first, SeenBlock& block) {
   block.mask = from(p.mask, rows, first);
   block.bias = from(p.bias, rows, first);
   block.any = false;
+  // Neither end goes back from row to row: where the first and the last row agree, all do.
+  const Keys top = keys_of_block(p, rows.first, keys, first);
+  const Keys bottom = keys_of_block(p, rows.first + rows.count - 1, keys, first);
+  const bool alike = top.begin == bottom.begin && top.end == bottom.end;
+  block.alike = alike && p.mask.data == nullptr && p.bias.data == nullptr;
   for (Index i = 0; i < rows.count; ++i) {
-    const Keys all = keys_of_row(p, rows.first + i, keys);
-    Keys row{std::clamp<Index>(all.begin - first, 0, kernels::block_size),
-             std::clamp<Index>(all.end - first, 0, kernels::block_size)};
+    Keys row = alike ? top : keys_of_block(p, rows.first + i, keys, first);
     row = without_hidden(block.mask, i, row, false);
     row = without_hidden(block.bias, i, row, -std::numeric_limits<float>::infinity());
     const bool sees = row.begin < row.end;
-    block.hidden[i] = sees ? row.begin : 0;
+    block.hidden[i] = row.begin;
     block.seen[i] = sees ? row.end : 0;
     block.any = block.any || sees;
   }

@@ -4,6 +4,8 @@
 #include "attention.hpp"
 #include "kernels/table.hpp"
 
+#include <algorithm>
+
 namespace headlane {
 
 /// Query rows that one pass over the keys serves. A block of keys and values (256 KiB at head_dim 64) then stays in the L2 for
@@ -38,14 +40,18 @@ Index key_length(const AttentionProblem& p, Index batch);
 Index query_length(const AttentionProblem& p, Index batch);
 
 /// What a row may see of `keys` keys, masks and biases aside. Neither end goes back from row to row.
-Keys keys_of_row(const AttentionProblem& p, Index row, Index keys);
+inline Keys keys_of_row(const AttentionProblem& p, Index row, Index keys) {
+  const Index position = row + p.offset;
+  return {std::clamp<Index>(position - p.left, 0, keys), std::clamp<Index>(position + p.right + 1, 0, keys)};
+}
 
 /// What the rows of a task see of one block of keys, for the kernel.
 struct SeenBlock {
   Index hidden[most_rows], seen[most_rows];
   kernels::PerScore<bool> mask;
   kernels::PerScore<float> bias;
-  bool any;  // some row sees some key
+  bool alike;  // all rows have the same ends
+  bool any;    // some row sees some key
 };
 
 /// Of `keys` keys, those of the block that begins at key `first`.

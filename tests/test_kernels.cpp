@@ -219,6 +219,7 @@ void check_strip(const Strip& s, std::uint64_t seed) {
                               .v_panel_step = values.panel_step(),
                               .hidden = hidden.data(),
                               .seen = seen.data(),
+                              .alike = s.seen.empty(),
                               .mask = {},
                               .bias = {},
                               .softcap = 0,

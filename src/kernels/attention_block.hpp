@@ -129,7 +129,7 @@ HEADLANE_INLINE void attention_tile(const AttentionBlock& block, Index row) {
   for (int i = 0; i < Rows; ++i) {
     float* scores = block.scores + i * row_stride;
     const Index begin = block.hidden[row + i] / lanes * lanes, end = block.seen[row + i];
-    sums[i] = score_exponentials<Arch>(scores + begin, end - begin, largest[i]);
+    sums[i] = end > begin ? score_exponentials<Arch>(scores + begin, end - begin, largest[i]) : 0.0f;
     for (Index j = seen.first; j < begin; j += lanes) Lanes<Arch>::zero().store(scores + j);
     for (Index j = (end + lanes - 1) / lanes * lanes; j < seen.most; j += lanes) Lanes<Arch>::zero().store(scores + j);
   }

@@ -8,7 +8,7 @@
 namespace headlane::kernels {
 namespace {
 
-/// What the rows of a tile see: some row sees keys first … most-1, every row that sees any sees from … least-1 unless mask and bias
+/// What the rows of a tile see: no row sees keys before `first` or from `most` on, every row sees from … least-1 unless mask and bias
 /// hide some. `first` is a multiple of panel_columns; least is 0 if some row sees nothing.
 struct Seen {
   Index first, from, least, most;
@@ -16,13 +16,17 @@ struct Seen {
 
 template <class Arch, int Rows>
 HEADLANE_INLINE Seen seen_by(const AttentionBlock& block, Index row) {
+  if (block.alike) {
+    const Index hidden = block.hidden[row], seen = block.seen[row];
+    return {hidden / panel_columns * panel_columns, hidden, seen, seen};
+  }
   Seen result{block_size, 0, block_size, 0};
   for (int i = 0; i < Rows; ++i) {
     const Index hidden = block.hidden[row + i], seen = block.seen[row + i];
-    if (seen < result.least) result.least = seen;
-    if (seen > result.most) result.most = seen;
-    if (seen > 0 && hidden < result.first) result.first = hidden;
-    if (hidden > result.from) result.from = hidden;
+    result.first = hidden < result.first ? hidden : result.first;
+    result.from = hidden > result.from ? hidden : result.from;
+    result.least = seen < result.least ? seen : result.least;
+    result.most = seen > result.most ? seen : result.most;
   }
   result.first = result.first < result.most ? result.first / panel_columns * panel_columns : 0;
   return result;
@@ -145,16 +149,15 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const S
   for (int i = 0; i < Rows; ++i) {
     V m = V::load(lane_max + i * lanes);
     float* scores = block.scores + i * row_stride;
-    const Index hidden = block.hidden[row + i], end = block.seen[row + i];
-    for (Index j = hidden / lanes * lanes; j < end; j += lanes) {
-      if (j == compared && compared < compared_end) j = compared_end;
-      if (j >= end) break;
+    const Index hidden = block.hidden[row + i], end = block.seen[row + i], begin = hidden / lanes * lanes;
+    for (Index j = begin == compared ? compared_end : begin; j < end;) {
       const Index count = end - j;
       V score = V::load(scores + j);
       if (adjust) score = adjusted<Arch, 0>(block, row + i, j, score, count);
       score = score.without_first(hidden - j, minus_inf);
       if (adjust || hidden > j) score.store(scores + j);
       m = max(score.first(count, minus_inf), m);
+      j = j + lanes == compared ? compared_end : j + lanes;
     }
     largest[i] = m.reduce_max();
   }

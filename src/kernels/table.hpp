@@ -90,8 +90,9 @@ struct AttentionBlock {
   const float* k;  ///< packed panels [panel][head_dim][panel_columns]
   const float* v;  ///< panels as GemmBlock::b
   Index v_row_step, v_panel_step;
-  const Index* hidden;   ///< [rows] each row sees none of the block's keys before this one; 0 if it sees none at all
-  const Index* seen;     ///< [rows] nor from this one on
+  const Index* hidden;   ///< [rows] each row sees none of the block's keys before this one
+  const Index* seen;     ///< [rows] nor from this one on; 0 if it sees none at all
+  bool alike;            ///< both are the same for all rows
   PerScore<bool> mask;   ///< of those before it, it sees the ones that are true here
   PerScore<float> bias;  ///< added to the scores; a key with -inf is not seen
   float softcap;         ///< 0: none
