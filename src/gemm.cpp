@@ -34,7 +34,7 @@ struct Tasks {
 
 Tasks tasks_of(const Batch& batch, double share, int threads, Index before) {
   const Product& p = batch.first;
-  const Grid grid(p.c.shape[0], p.c.shape[1], batch.count, share, threads);
+  const Grid grid(p.c.shape[0], p.c.shape[1], p.a.shape[1], batch.count, share, threads);
   return {&batch, grid, before + batch.count * grid.parts()};
 }
 
@@ -57,14 +57,15 @@ Product Batch::operator[](Index i) const {
   return p;
 }
 
-// The cut for which a simple count of the time is least: the longest thread's tasks, each as many multiplications as it has, plus
-// what it costs to read and pack columns that other parts read as well, as if for some more rows.
-Grid::Grid(Index m, Index n, Index alike, double share, int threads) : m_(m), n_(n) {
+// The cut for which a simple count of the time is least, in units of a row times a panel: the tasks of the busiest thread, each with some
+// more rows and panels than it has, for what it reads and packs that other parts read as well, and a beginning.
+Grid::Grid(Index m, Index n, Index k, Index alike, double share, int threads) : m_(m), n_(n) {
   const Index panels = ceil_div(n, panel_columns);
   column_parts_ = ceil_div(n, most_columns);
   if (threads == 1) return;
   constexpr Index strip = 12, most_rounds = 4;
-  constexpr double extra_rows = 6;
+  constexpr double extra_rows = 6, extra_panels = 0.5;
+  const double beginning = 1024.0 / static_cast<double>(k + 1);
   // How much a core of a shared machine may fall behind, in tasks: fewer and longer tasks wait longer for the last one.
   constexpr double delay = 0.15;
   double least = std::numeric_limits<double>::infinity();
@@ -76,7 +77,8 @@ Grid::Grid(Index m, Index n, Index alike, double share, int threads) : m_(m), n_
       const Index row_parts = std::clamp<Index>(static_cast<Index>(wanted + 1e-6), 1, ceil_div(m, strip));
       const double rounds = std::max(1.0, static_cast<double>(row_parts * column_parts * alike) / share / threads);
       const double task = (static_cast<double>(ceil_div(m, row_parts)) + extra_rows) *
-                          static_cast<double>(ceil_div(panels, column_parts));
+                              (static_cast<double>(ceil_div(panels, column_parts)) + extra_panels) +
+                          beginning;
       const double time = task * ((alike > 1 ? rounds : std::ceil(rounds)) + delay);
       if (time < least) {
         least = time;

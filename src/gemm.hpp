@@ -51,8 +51,8 @@ struct Part {
 /// Cuts m × n into parts for tasks.
 class Grid {
  public:
-  /// For one of `alike` products of the same sizes that take `share` of all the work of `threads`.
-  Grid(Index m, Index n, Index alike, double share, int threads);
+  /// For one of `alike` products m × n × k that take `share` of all the work of `threads`.
+  Grid(Index m, Index n, Index k, Index alike, double share, int threads);
   [[nodiscard]] Index parts() const { return row_parts_ * column_parts_; }
   [[nodiscard]] Part part(Index i) const;
 

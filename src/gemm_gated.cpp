@@ -69,7 +69,7 @@ void gated_checked(const View<const float, 2>& a, const Weights& gate, const Wei
   const Product of_gate = product(gate, options.activation), of_up = product(up, Activation::none);
   const Work work = work_of(m, n, a.shape[1]);
   const int threads = useful_threads(2 * work.operations, 2 * work.elements, options.num_threads);
-  const Grid grid(m, n, 1, 1, threads);
+  const Grid grid(m, n, a.shape[1], 1, 1, threads);
   parallel_for(grid.parts(), threads, [&](Index i) { compute_part(of_gate, of_up, grid.part(i), kernel); });
 }
 
