@@ -24,7 +24,7 @@ Index columns_in_l2(Index k) {
   return k > block_size / 2 ? columns
                             : block_size * columns / std::max<Index>(k, lanes) / panel_columns * panel_columns;
 }
-/// Rows that all columns of a part use before the next ones. Read where they stand: no more pages than the TLB of an L2 holds, since each
+/// Rows that all columns of a part use before the next ones. Read where they stand: no more pages than a TLB holds, since each
 /// row of a and of c may be on a page of its own.
 constexpr Index most_rows = 480;
 /// Packed (96 × 528 floats, 198 KiB) they stay in the L2 beside the columns.
