@@ -78,11 +78,13 @@ void clear(const AttentionState& state, Index rows) {
   std::fill_n(state.sum, rows, 0.0f);
 }
 
+constexpr float no_sink = -std::numeric_limits<float>::infinity();
+
 float per_head(const View<const float, 1>& values, Index head, float otherwise) {
   return values.data == nullptr ? otherwise : values.data[head * values.strides[0]];
 }
 
-void finish(const AttentionProblem& p, const Rows& rows, const AttentionState& state) {
+void finish(const AttentionProblem& p, const Rows& rows, const AttentionState& state, float sink) {
   const View<float, 3>& lse = p.lse;
   p.kernel.attention_finish(
       state, {.rows = rows.count,
@@ -94,7 +96,7 @@ void finish(const AttentionProblem& p, const Rows& rows, const AttentionState& s
                                          : lse.data + rows.kv.batch * lse.strides[0] + rows.head * lse.strides[1] +
                                                rows.first * lse.strides[2],
               .lse_step = lse.strides[2],
-              .sink = per_head(p.sinks, rows.head, -std::numeric_limits<float>::infinity())});
+              .sink = sink});
 }
 
 /// `get(block)` says where the block is packed; it is called at most once for each, in order.
@@ -139,7 +141,7 @@ void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, c
     fresh = false;
   }
   if (fresh) clear(state, rows.count);
-  finish(p, rows, state);
+  finish(p, rows, state, per_head(p.sinks, rows.head, no_sink));
 }
 
 /// The same, of rows that may be padding in part: those give zeros and are not read.
@@ -150,9 +152,7 @@ void attend_or_clear(const AttentionProblem& p, const Layout& layout, const Rows
   if (there == rows.count) return;
   const AttentionState state = state_of(layout);
   clear(state, rows.count - there);
-  AttentionProblem padding = p;
-  padding.sinks = {};
-  finish(padding, {rows.kv, rows.head, rows.first + there, rows.count - there}, state);
+  finish(p, {rows.kv, rows.head, rows.first + there, rows.count - there}, state, no_sink);
 }
 
 KvHead kv_head(const AttentionProblem& p, Index pair) { return {pair / p.k.shape[1], pair % p.k.shape[1]}; }

@@ -69,7 +69,7 @@ void check_per_score(const Operand& given, const Operand& q, const Operand& k, c
   outputs.check_apart(given);
 }
 
-/// One length for each batch element, of at most `most` elements.
+/// One length for each batch element, none above the size of the axis that it shortens.
 void check_lengths(const Operand& lengths, const Operand& of, const Outputs& outputs, const char* what) {
   if (lengths.data == nullptr) return;
   check_operand(lengths);

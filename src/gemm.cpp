@@ -19,10 +19,11 @@ using kernels::panel_columns;
 /// Columns of a part at most: packed with 512 rows they are 2 MiB, in each thread.
 constexpr Index most_columns = 1024;
 
-double work_of(const Batch& batch) {
+/// Of a batch, to compare it with others; not 0.
+double weight_of(const Batch& batch) {
   const Product& p = batch.first;
-  return static_cast<double>(batch.count) * static_cast<double>(p.c.shape[0]) * static_cast<double>(p.c.shape[1]) *
-         static_cast<double>(p.a.shape[1] + 1);
+  const Work work = work_of(p.c.shape[0], p.c.shape[1], p.a.shape[1]);
+  return static_cast<double>(batch.count) * (work.operations + work.elements);
 }
 
 /// A batch and its tasks: `parts` for each product.
@@ -46,6 +47,11 @@ void run_task(const Tasks& tasks, Index i, const KernelTable& kernel) {
 }
 
 }  // namespace
+
+Work work_of(Index m, Index n, Index k) {
+  const auto size = [](Index x, Index y) { return static_cast<double>(x) * static_cast<double>(y); };
+  return {2.0 * size(m, n) * static_cast<double>(k), size(m, k) + size(k, n) + size(m, n)};
+}
 
 Product Batch::operator[](Index i) const {
   Product p = first;
@@ -105,12 +111,12 @@ void run_gemm(std::span<const Batch> batches, const KernelTable& kernel, int thr
     return parallel_for(tasks.end, threads, [&](Index i) { run_task(tasks, i, kernel); });
   }
   double all = 0;
-  for (const Batch& batch : batches) all += work_of(batch);
+  for (const Batch& batch : batches) all += weight_of(batch);
   thread_local std::vector<Tasks> kept;  // so that a call allocates nothing once warm
   std::vector<Tasks>& list = kept;       // the caller's, in every thread
   list.clear();
   for (const Batch& batch : batches)
-    list.push_back(tasks_of(batch, work_of(batch) / all, threads, list.empty() ? 0 : list.back().end));
+    list.push_back(tasks_of(batch, weight_of(batch) / all, threads, list.empty() ? 0 : list.back().end));
   parallel_for(list.empty() ? 0 : list.back().end, threads, [&](Index i) {
     const auto after = [](Index task, const Tasks& tasks) { return task < tasks.end; };
     const auto found = std::upper_bound(list.begin(), list.end(), i, after);

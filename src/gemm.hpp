@@ -43,6 +43,12 @@ struct Batch {
   [[nodiscard]] Product operator[](Index i) const;
 };
 
+/// What a product takes: floating-point operations, elements read or written.
+struct Work {
+  double operations, elements;
+};
+Work work_of(Index m, Index n, Index k);
+
 /// Rows and columns of c that one task computes.
 struct Part {
   Index row, rows, column, columns;

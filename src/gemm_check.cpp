@@ -82,11 +82,6 @@ Product product_of(const View<const float, 2>& a, const View<const float, 2>& b,
   return p;
 }
 
-Work work_of(Index m, Index n, Index k) {
-  const auto size = [](Index x, Index y) { return static_cast<double>(x) * static_cast<double>(y); };
-  return {2.0 * size(m, n) * static_cast<double>(k), size(m, k) + size(k, n) + size(m, n)};
-}
-
 void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c, const GemmOptions& options) {
   gemm_checked(a, b, nullptr, c, options);
 }

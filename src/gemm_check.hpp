@@ -27,10 +27,4 @@ inline PackedColumns packed_columns(const PackedMatrix& b) {
   return {b.data(), round_up(b.columns(), kernels::panel_columns), 0};
 }
 
-/// What a product takes: for useful_threads.
-struct Work {
-  double operations, elements;
-};
-Work work_of(Index m, Index n, Index k);
-
 }  // namespace headlane

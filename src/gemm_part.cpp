@@ -24,8 +24,8 @@ Index columns_in_l2(Index k) {
   return k > block_size / 2 ? columns
                             : block_size * columns / std::max<Index>(k, lanes) / panel_columns * panel_columns;
 }
-/// Rows that all columns of a part use before the next ones. Read where they stand: no more pages than a TLB holds, since each
-/// row of a and of c may be on a page of its own.
+/// Rows that all columns of a part use before the next ones, where they stand: 2048 × 2048 × 2048 came from 86 to 88 % of the FMA peak,
+/// perhaps because each row of a and of c is on pages of its own and a TLB holds so many of them.
 constexpr Index most_rows = 480;
 /// Packed (96 × 528 floats, 198 KiB) they stay in the L2 beside the columns.
 constexpr Index most_packed_rows = 96;
@@ -64,7 +64,8 @@ Index l1_ways() {
 }
 
 /// The kernel reads rows of a where they stand if their elements are neighbours, unless they are a multiple of 4 KiB apart and fall into
-/// one set of an L1 that cannot hold the 12 of a strip. With 12 ways they cost 3 % of 512 × 512 × 2048, packing them 5 % (Zen 5).
+/// one set of an L1 that cannot hold the 12 of a strip. With 12 ways they cost 3 % of 512 × 512 × 2048, packing them 5 % (Zen 5);
+/// with 8 ways it was not measured.
 bool reads_rows(const View<const float, 2>& a) {
   constexpr Index page = 1024, strip = 12;  // in floats, in rows
   if (a.shape[1] == 1) return true;

@@ -42,13 +42,12 @@ struct AttentionOptions {
 ///   v [batch, kv_heads, kv_length, value_dim], out [batch, q_heads, q_length, value_dim]; any strides, so that
 ///   [batch, sequence, head, dim] or one packed QKV buffer are views. head_dim and value_dim 1 … 512 (64 is fastest); lengths
 ///   from 0. kv_heads divides q_heads: query head h uses key head h / (q_heads / kv_heads).
-/// A key is seen if causal, window, lengths, mask and bias all let it be. A row that sees no key gives 0, and log-sum-exp -inf. A key that is
-///   not seen has no influence, NaN or not; what is seen propagates: a NaN in a query or bias gives NaN in its row, in a key or
+/// A key is seen if causal, window, lengths, mask and bias all let it be. A row that sees no key gives 0, and log-sum-exp -inf, or
+///   its sink if it has one. A key that is not seen has no influence, NaN or not; what is seen propagates: a NaN in a query or bias gives NaN in its row, in a key or
 ///   value in the rows that see it. A score of +inf gives NaN, one of -inf a probability of 0.
-/// Aliasing: inputs, mask and bias among them, may overlap each other; out and lse must overlap nothing.
+/// Aliasing: inputs, and what options point to, may overlap each other; out and lse must overlap nothing.
 /// Arithmetic: q · scale is rounded first; each score is an fma chain over head_dim from 0; then s = tanh(s · (1 / softcap)) · softcap,
-///   s = fma(slope, j - i - causal_offset, s) and s = s + bias. Keys lie
-///   on a grid of 512: each block gives its own maximum, exponentials and sum (as in softmax) and P·V (an fma chain over keys), and
+///   s = fma(slope, j - i - causal_offset, s) and s = s + bias. Keys lie on a grid of 512: each block gives its own maximum, exponentials and sum (as in softmax) and P·V (an fma chain over keys), and
 ///   blocks merge in order. The same bits for every instruction set, number of threads, stride, batch, and split of the queries.
 /// Error, u = 2^-24, D = head_dim, N = min(kv_length, 512), B = ceil(kv_length / 512), S = the largest over the row of
 ///   Σ|q||k| · |scale|, M = max|score|: |out - exact| <= (2·(D + 3)·S + 4·M + N + ceil(N / 16) + 8·B + 12) · u · Σ_j p_j |v_j|, and

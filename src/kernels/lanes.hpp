@@ -119,8 +119,7 @@ struct Lanes {
 
   /// The first `count` lanes of this one, the other lanes of `fill`.
   HEADLANE_INLINE Lanes first(Index count, const Lanes& fill) const {
-    constexpr float position[lanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    return select_less(load(position), broadcast(static_cast<float>(count)), *this, fill);
+    return select_less(from(0.0f), broadcast(static_cast<float>(count)), *this, fill);
   }
 
   /// The first `count` lanes of `fill`, the other lanes of this one.

@@ -51,8 +51,8 @@ struct GemmBlock {
   const float* b;  ///< panels of panel_columns columns: element [p, j] of a panel at p·b_row_step + j
   Index b_row_step;
   Index b_panel_step;  ///< from one panel to the next
-  float* keep;  ///< null, or where b is left in packed panels, what n has beyond whole 16 being there already; m >= 24
-  float* c;     ///< column stride 1
+  float* keep;         ///< null, or where b is left in packed panels; then m >= 24
+  float* c;            ///< column stride 1
   Index c_row_step;
   float alpha, beta;         ///< beta 0: c is not read
   const GemmFinish* finish;  ///< null: another block follows, or nothing
@@ -93,7 +93,7 @@ struct AttentionBlock {
   const Index* hidden;   ///< [rows] each row sees none of the block's keys before this one
   const Index* seen;     ///< [rows] nor from this one on; 0 if it sees none at all
   bool alike;            ///< both are the same for all rows
-  PerScore<bool> mask;   ///< of those before it, it sees the ones that are true here
+  PerScore<bool> mask;   ///< of those between, it sees the ones that are true here
   PerScore<float> bias;  ///< added to the scores; a key with -inf is not seen
   float softcap;         ///< 0: none
   float slope;           ///< slope · (key + distance - row) is added to the scores; 0: nothing

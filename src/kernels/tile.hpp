@@ -73,7 +73,7 @@ struct PackedRows {
   HEADLANE_INLINE void next() { ++data; }
 };
 /// Rows anywhere: a pointer for every three of them, for an address is a pointer plus 0, 1 or 2 times the step; 12 rows, their step, b and
-/// its step are 7 of 16 registers. As fast as PackedRows. On the way it fetches the row at `fetch` and the next one into the L1.
+/// its step are 7 of 16 registers. As fast as PackedRows. On the way it fetches the row at `fetch` and the next one into the L2.
 template <int Rows>
 struct StridedRows {
   static constexpr int group = 3, fetching_rows = 4;  // with fewer rows a is a small part of what is read
