@@ -119,17 +119,14 @@ struct Lanes {
 
   /// The first `count` lanes of this one, the other lanes of `fill`.
   HEADLANE_INLINE Lanes first(Index count, const Lanes& fill) const {
-    return select_less(from(0.0f), broadcast(static_cast<float>(count)), *this, fill);
+    return select_less(positions(), broadcast(static_cast<float>(count)), *this, fill);
   }
 
   /// The first `count` lanes of `fill`, the other lanes of this one.
   HEADLANE_INLINE Lanes without_first(Index count, const Lanes& fill) const { return fill.first(count, *this); }
 
   /// The numbers first, first + 1 … first + 15.
-  static HEADLANE_INLINE Lanes from(float first) {
-    constexpr float position[lanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    return load(position) + broadcast(first);
-  }
+  static HEADLANE_INLINE Lanes from(float first) { return positions() + broadcast(first); }
 
   /// Sum of the lanes by the fixed tree 16 → 8 → 4 → 2 → 1: lane i + lane i+8, then i + i+4, i + i+2, i + i+1.
   HEADLANE_INLINE float reduce_add() const {
@@ -141,6 +138,10 @@ struct Lanes {
   }
 
  private:
+  static HEADLANE_INLINE Lanes positions() {
+    constexpr float position[lanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return load(position);
+  }
   HEADLANE_INLINE Lanes where(const bool* flags, Index count, const Lanes& fill) const {
     Lanes result;
 #pragma GCC unroll 16
