@@ -1,11 +1,11 @@
-// Attention: how a checked problem is cut into tasks and blocks of keys. Checks are in attention_check.cpp, the arithmetic in
-// kernels/attention_block.hpp.
-#include "attention_seen.hpp"
+// Attention: the way of a task through the blocks of keys, and how tasks share the work. Checks are in attention_check.cpp, what is cut
+// how in attention_cut.cpp, the arithmetic in kernels/attention_block.hpp.
+#include "attention_task.hpp"
 #include "parallel.hpp"
 #include "round.hpp"
-#include "scratch.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 namespace headlane {
@@ -13,63 +13,12 @@ namespace {
 
 using kernels::AttentionState;
 using kernels::block_size;
-using kernels::max_tile_rows;
-using kernels::panel_columns;
-using kernels::row_stride;
 
-/// Packed keys and values in work at a time, unless one kv head alone takes more.
-constexpr Index most_packed = Index{32} << 20 >> 2;  // 32 MiB in floats
-/// A kv head of at most so much is packed by the task that uses it, into its own L2; a larger one by all threads.
-constexpr Index own_packed = Index{1} << 20 >> 2;  // 1 MiB in floats
-/// With fewer query rows, values are read where they stand: too few uses pay for no packing.
-constexpr Index most_direct_rows = 24;
+using ToFetch = std::array<kernels::Fetch, 3>;
 
-/// Where the packed keys and values of one kv head lie: block after block of keys, then block after block of values.
-struct Layout {
-  Index keys;  // that any query sees
-  Index blocks;
-  Index value_width;             // value_dim, rounded up to whole panels
-  Index key_block, value_block;  // floats of a block; value_block is 0 if values are read where they stand
-
-  Layout(const AttentionProblem& p, Index keys_seen) : keys(keys_seen), blocks(ceil_div(keys, block_size)) {
-    const Index width = panel_columns, longest = std::min(block_size, round_up(keys, width));
-    const Index rows = p.q.shape[2] * (p.q.shape[1] / p.k.shape[1]);
-    value_width = round_up(p.v.shape[3], width);
-    const bool direct = rows <= most_direct_rows && p.v.strides[3] == 1 && p.v.shape[3] % kernels::lanes == 0;
-    key_block = longest * p.q.shape[3];
-    value_block = direct ? 0 : longest * value_width;
-  }
-  [[nodiscard]] Index floats() const { return blocks * (key_block + value_block); }
-};
-
-/// Where a block is packed.
-struct Packed {
-  float *keys, *values;  // values: not used if they are read where they stand
-};
-
-Packed packed_block(const Layout& layout, float* all, Index block) {
-  return {all + block * layout.key_block, all + layout.blocks * layout.key_block + block * layout.value_block};
-}
-
-/// Keys of a block that are there.
-Index keys_of(const AttentionProblem& p, const Layout& layout, Index batch, Index block) {
-  return std::clamp<Index>(std::min(layout.keys, key_length(p, batch)) - block * block_size, 0, block_size);
-}
-
-void pack_block(const AttentionProblem& p, const Layout& layout, const KvHead& kv, Index block, const Packed& to) {
-  const Index first = block * block_size, keys = keys_of(p, layout, kv.batch, block);
-  if (keys == 0 || first + block_size <= keys_of_row(p, 0, layout.keys).begin) return;  // no row sees it
-  // As the right operand of q·kᵀ: head_dim rows, a column for each key.
-  p.kernel.pack_panels({at(p.k, kv.batch, kv.head, first), p.k.shape[3], keys, p.k.strides[3], p.k.strides[2]},
-                       to.keys);
-  if (layout.value_block != 0)
-    p.kernel.pack_panels({at(p.v, kv.batch, kv.head, first), keys, p.v.shape[3], p.v.strides[2], p.v.strides[3]},
-                         to.values);
-}
-
-AttentionState state_of(const Layout& layout) {
-  float* state = scratch(Purpose::state, most_rows * (layout.value_width + 2));
-  return {state + 2 * most_rows, layout.value_width, state, state + most_rows};
+/// The state of rows in `part()` floats.
+AttentionState state_at(const AttentionCut& cut, float* memory) {
+  return {memory + 2 * cut.rows_of_task, cut.value_width, memory, memory + cut.rows_of_task};
 }
 
 void clear(const AttentionState& state, Index rows) {
@@ -78,142 +27,242 @@ void clear(const AttentionState& state, Index rows) {
   std::fill_n(state.sum, rows, 0.0f);
 }
 
-constexpr float no_sink = -std::numeric_limits<float>::infinity();
-
-float per_head(const View<const float, 1>& values, Index head, float otherwise) {
-  return values.data == nullptr ? otherwise : values.data[head * values.strides[0]];
+/// Where the result of the rows goes. `sinks`: whether they take part.
+kernels::AttentionOutput output_of(const Call& call, const Rows& rows, const AttentionBuffers& b, bool sinks) {
+  const AttentionOptions& o = call.p.given;
+  return {.rows = rows.count,
+          .value_dim = call.p.keys.v.shape[3],
+          .out = at(call.p.out, rows),
+          .row_step = step(call.p.out, rows),
+          .column_step = call.p.out.strides[3],
+          .lse = o.lse.data == nullptr ? nullptr : at(o.lse, rows),
+          .lse_step = step(o.lse, rows),
+          .sum = o.sum.data == nullptr ? nullptr : at(o.sum, rows),
+          .sum_step = step(o.sum, rows),
+          .sinks = sinks ? per_row(o.sinks, rows, b.per_row + most_rows) : nullptr};
 }
 
-void finish(const AttentionProblem& p, const Rows& rows, const AttentionState& state, float sink) {
-  const View<float, 3>& lse = p.lse;
-  p.kernel.attention_finish(
-      state, {.rows = rows.count,
-              .value_dim = p.v.shape[3],
-              .out = at(p.out, rows.kv.batch, rows.head, rows.first),
-              .row_step = p.out.strides[2],
-              .column_step = p.out.strides[3],
-              .lse = lse.data == nullptr ? nullptr
-                                         : lse.data + rows.kv.batch * lse.strides[0] + rows.head * lse.strides[1] +
-                                               rows.first * lse.strides[2],
-              .lse_step = lse.strides[2],
-              .sink = sink});
-}
-
-/// `get(block)` says where the block is packed; it is called at most once for each, in order.
-template <class Get>
-void attend(const AttentionProblem& p, const Layout& layout, const Rows& rows, const Get& get) {
-  float* q = scratch(Purpose::rows, rows.count * row_stride);
-  p.kernel.pack_rows(
-      {at(p.q, rows.kv.batch, rows.head, rows.first), rows.count, p.q.shape[3], p.q.strides[2], p.q.strides[3]},
-      p.scale, q);
-  const AttentionState state = state_of(layout);
-  const Index keys = std::min(layout.keys, key_length(p, rows.kv.batch));
-  const Index begin = keys_of_row(p, rows.first, keys).begin;
-  const Index end = keys_of_row(p, rows.first + rows.count - 1, keys).end;
-  bool fresh = true;
+/// One block of keys, if some row sees one of them: merged into the state, or, if that is fresh, made the state.
+template <class Find>
+bool attend_block(const Call& call, const Rows& rows, const AttentionBuffers& b, Index number, const Find& find,
+                  kernels::AttentionBlock& block) {
   SeenBlock seen;
-  for (Index block = begin / block_size; block * block_size < end; ++block) {
-    const Index first = block * block_size, here = keys_of(p, layout, rows.kv.batch, block);
-    look(p, rows, keys, first, seen);
-    if (!seen.any) continue;
-    const bool direct = layout.value_block == 0;
-    const Packed packed = get(block);
-    const Index width = panel_columns;
-    p.kernel.attention_block({.rows = rows.count,
-                              .head_dim = p.q.shape[3],
-                              .value_dim = p.v.shape[3],
-                              .q = q,
-                              .k = packed.keys,
-                              .v = direct ? at(p.v, rows.kv.batch, rows.kv.head, first) : packed.values,
-                              .v_row_step = direct ? p.v.strides[2] : width,
-                              .v_panel_step = direct ? width : width * here,
-                              .hidden = seen.hidden,
-                              .seen = seen.seen,
-                              .alike = seen.alike,
-                              .mask = seen.mask,
-                              .bias = seen.bias,
-                              .softcap = p.softcap,
-                              .slope = per_head(p.alibi_slopes, rows.head, 0.0f),
-                              .distance = first - rows.first - p.offset,
-                              .scores = scratch(Purpose::block, max_tile_rows * row_stride),
-                              .fresh = fresh,
-                              .state = state});
-    fresh = false;
+  if (!show_block(call, rows, b, number, seen, block)) return false;
+  BlockOfKeys keys;
+  find(number, keys);
+  block.keys = keys.block;
+  call.p.kernel.attention_block(block);
+  return true;
+}
+
+/// `find(block, keys)` says where a block is; it is called at most once for each, in order.
+template <class Find>
+void attend(const Call& call, const Rows& rows, const AttentionBuffers& b, const ToFetch& to_fetch, const Find& find) {
+  kernels::AttentionBlock block = begin_rows(call, rows, b);
+  block.state = state_at(call.cut, b.state);
+  block.fresh = true;
+  std::copy(to_fetch.begin(), to_fetch.end(), block.fetch);
+  const kernels::AttentionOutput output = output_of(call, rows, b, true);
+  const Keys keys = keys_of(call.p, rows);
+  const Index first = keys.begin / block_size, end = ceil_div(keys.end, block_size);
+  if (end - first == 1 && output.column_step == 1) {
+    block.output = &output;
+    if (attend_block(call, rows, b, first, find, block)) return;
   }
-  if (fresh) clear(state, rows.count);
-  finish(p, rows, state, per_head(p.sinks, rows.head, no_sink));
+  for (Index i = first; i < end; ++i) {
+    if (!attend_block(call, rows, b, i, find, block)) continue;
+    block.fresh = false;
+    std::fill_n(block.fetch, to_fetch.size(), kernels::Fetch{});  // done
+  }
+  if (block.fresh) clear(block.state, rows.count);
+  call.p.kernel.attention_finish(block.state, output);
 }
 
-/// The same, of rows that may be padding in part: those give zeros and are not read.
-template <class Get>
-void attend_or_clear(const AttentionProblem& p, const Layout& layout, const Rows& rows, const Get& get) {
-  const Index there = std::clamp<Index>(query_length(p, rows.kv.batch) - rows.first, 0, rows.count);
-  if (there > 0) attend(p, layout, {rows.kv, rows.head, rows.first, there}, get);
-  if (there == rows.count) return;
-  const AttentionState state = state_of(layout);
-  clear(state, rows.count - there);
-  finish(p, {rows.kv, rows.head, rows.first + there, rows.count - there}, state, no_sink);
+/// Those that are no padding.
+Rows there(Rows rows) {
+  if (rows.axis == 2) rows.count = std::clamp<Index>(rows.of.queries - rows.first, 0, rows.count);
+  else if (rows.of.queries == 0) rows.count = 0;
+  return rows;
 }
 
-KvHead kv_head(const AttentionProblem& p, Index pair) { return {pair / p.k.shape[1], pair % p.k.shape[1]}; }
+/// Zeros for the others.
+void clear_padding(const Call& call, Rows rows, const AttentionBuffers& b) {
+  const Index skip = there(rows).count;
+  if (skip == rows.count) return;
+  rows.first += skip;  // 0 where rows are heads
+  rows.count -= skip;
+  const AttentionState state = state_at(call.cut, b.state);
+  clear(state, rows.count);
+  call.p.kernel.attention_finish(state, output_of(call, rows, b, false));
+}
 
-/// A task is a kv head with all its queries: packs for itself. If one pass serves them all, as in decoding, each block is packed
-/// when its turn comes, into the same memory, and read from the L2.
-void by_head(const AttentionProblem& p, const Layout& layout, Index pairs) {
-  const Index length = p.q.shape[2], group = p.q.shape[1] / p.k.shape[1];
-  const bool one_pass = group == 1 && length <= most_rows;
-  parallel_for(pairs, p.threads, [&](Index pair) {
-    const KvHead kv = kv_head(p, pair);
-    if (one_pass) {
-      float* packed = scratch(Purpose::panels, layout.key_block + layout.value_block);
-      const Packed here{packed, packed + layout.key_block};
-      return attend_or_clear(p, layout, {kv, kv.head, 0, length}, [&](Index block) {
-        pack_block(p, layout, kv, block, here);
-        return here;
-      });
-    }
-    float* packed = scratch(Purpose::panels, layout.floats());
-    const auto get = [&](Index block) { return packed_block(layout, packed, block); };
-    for (Index block = 0; block < layout.blocks; ++block) pack_block(p, layout, kv, block, get(block));
-    for (Index head = kv.head * group; head < (kv.head + 1) * group; ++head)
-      for (Index first = 0; first < length; first += most_rows)
-        attend_or_clear(p, layout, {kv, head, first, std::min(most_rows, length - first)}, get);
+/// Part `part` of the rows of a kv head: `count` is 0 if the element has none there.
+Rows rows_of(const Call& call, Index pair, Index part) {
+  const AttentionCut& cut = call.cut;
+  const Index kv_heads = call.p.keys.k.shape[1], group = group_of(call.p);
+  Rows rows{
+      .of = element(call.p, pair / kv_heads), .kv_head = pair % kv_heads, .head = 0, .first = 0, .count = 0, .axis = 2};
+  const Index first = part % cut.parts * cut.rows_of_task;
+  rows.head = rows.kv_head * group;
+  if (cut.heads_together) {
+    rows.axis = 1;
+    rows.head += first;
+    rows.count = rows.of.rows == 0 ? 0 : std::min(cut.rows_of_task, group - first);
+  } else {
+    rows.head += part / cut.parts;
+    rows.first = first;
+    rows.count = std::clamp<Index>(rows.of.rows - first, 0, cut.rows_of_task);
+  }
+  return rows;
+}
+
+Index parts_of_pair(const Call& call) { return call.cut.parts * (call.cut.heads_together ? 1 : group_of(call.p)); }
+
+template <class Find>
+void run_task(const Call& call, const AttentionBuffers& b, Index pair, Index part, const ToFetch& to_fetch,
+              const Find& find) {
+  const Rows all = rows_of(call, pair, part), rows = there(all);
+  clear_padding(call, all, b);
+  if (rows.count > 0)
+    attend(call, rows, b, to_fetch, [&](Index block, BlockOfKeys& found) { find(rows, block, found); });
+}
+
+/// Rows first … first + count-1 of a head, a share with each of `queries` rows.
+kernels::Fetch share_of(const View<const float, 4>& x, const Element& e, Index head, Index start, Index first,
+                        Index count, Index queries) {
+  if (x.strides[3] != 1 || count <= 0) return {};
+  const float* data = x.data + e.batch * x.strides[0] + head * x.strides[1] + (start + first) * x.strides[2];
+  return {data, count, x.strides[2], ceil_div(x.shape[3], kernels::lanes), ceil_div(count, queries)};
+}
+
+/// While a part of the rows of one kv head is computed, a share of the keys and values of the one that the thread will probably take next,
+/// and the next rows: otherwise each head waits for them (Zen 5, 8 heads of 128 × 64).
+ToFetch next_of(const Call& call, Index pair, Index part, Index parts) {
+  const AttentionProblem& p = call.p;
+  const Index kv_heads = p.keys.k.shape[1], next = pair + p.threads, share = call.cut.rows_of_task;
+  ToFetch result{};
+  if (!call.cut.fetches || next >= pairs_of(p)) return result;
+  const Element e = element(p, next / kv_heads);
+  const Index first = part * e.keys / parts, keys = (part + 1) * e.keys / parts - first, head = next % kv_heads;
+  result[0] = share_of(p.keys.k, e, head, e.first_key, first, keys, share);
+  result[1] = share_of(p.keys.v, e, head, e.first_key, first, keys, share);
+  if (part == parts - 1)
+    result[2] = share_of(p.q, e, head * group_of(p), e.first_query, 0, std::min(e.queries, share), share);
+  return result;
+}
+
+/// If one pass serves all rows of a kv head, each block is packed when its turn comes, into the same memory, and read from the L2.
+void by_head(const Call& call, const AttentionMemory& memory) {
+  const AttentionProblem& p = call.p;
+  const AttentionCut& cut = call.cut;
+  const Index parts = parts_of_pair(call);
+  parallel_for(pairs_of(p), p.threads, [&](Index pair, int thread) {
+    const AttentionBuffers b = memory.of_thread(thread);
+    const Element e = element(p, pair / p.keys.k.shape[1]);
+    const Index head = pair % p.keys.k.shape[1];
+    if (parts == 1)
+      return run_task(call, b, pair, 0, next_of(call, pair, 0, 1),
+                      [&](const Rows& rows, Index block, BlockOfKeys& found) {
+                        const PackedBlock here{b.packed, b.packed + cut.key_block};
+                        pack_block(p, cut, e, head, block, here);
+                        find_packed(p, cut, rows, block, here, found);
+                      });
+    for (Index block = 0; block < cut.blocks; ++block)
+      pack_block(p, cut, e, head, block, packed_block(cut, b.packed, block));
+    for (Index part = 0; part < parts; ++part)
+      run_task(call, b, pair, part, next_of(call, pair, part, parts),
+               [&](const Rows& rows, Index block, BlockOfKeys& found) {
+                 find_packed(p, cut, rows, block, packed_block(cut, b.packed, block), found);
+               });
   });
 }
 
-/// Some kv heads at a time: all threads pack them, then share their query rows.
-void by_rows(const AttentionProblem& p, const Layout& layout, Index pairs) {
-  const Index length = p.q.shape[2], group = p.q.shape[1] / p.k.shape[1], floats = layout.floats();
-  const Index at_once = std::clamp<Index>(most_packed / std::max<Index>(floats, 1), 1, pairs);
-  const Index all_rows = at_once * group * length;
-  const Index share = std::min(most_rows, round_up(ceil_div(all_rows, Index{4} * p.threads), p.kernel.tile_rows));
-  const Index parts = ceil_div(length, share);
-  float* packed = scratch(Purpose::panels, at_once * floats);
-  for (Index from = 0; from < pairs; from += at_once) {
-    const Index here = std::min(at_once, pairs - from);
-    parallel_for(here * layout.blocks, p.threads, [&](Index task) {
-      const Index pair = task / layout.blocks;
-      const Index block = task % layout.blocks;
-      pack_block(p, layout, kv_head(p, from + pair), block, packed_block(layout, packed + pair * floats, block));
+void by_rows(const Call& call, const AttentionMemory& memory) {
+  const AttentionProblem& p = call.p;
+  const AttentionCut& cut = call.cut;
+  const Index pairs = pairs_of(p), parts = parts_of_pair(call), kv_heads = p.keys.k.shape[1];
+  for (Index from = 0; from < pairs; from += cut.at_once) {
+    const Index here = std::min(cut.at_once, pairs - from);
+    const auto packed = [&](Index pair, Index block) {
+      return packed_block(cut, memory.shared() + (pair - from) * cut.packed(), block);
+    };
+    parallel_for(here * cut.blocks, p.threads, [&](Index task) {
+      const Index pair = from + task / cut.blocks, block = task % cut.blocks;
+      pack_block(p, cut, element(p, pair / kv_heads), pair % kv_heads, block, packed(pair, block));
     });
-    parallel_for(here * group * parts, p.threads, [&](Index task) {
-      const Index pair = task / (group * parts), part = parts - 1 - task % parts;  // causal: the longest rows first
-      const KvHead kv = kv_head(p, from + pair);
-      attend_or_clear(
-          p, layout, {kv, kv.head * group + task / parts % group, part * share, std::min(share, length - part * share)},
-          [&](Index block) { return packed_block(layout, packed + pair * floats, block); });
+    parallel_for(here * parts, p.threads, [&](Index task, int thread) {
+      const Index pair = from + task / parts;
+      // Causal: the longest rows first.
+      run_task(call, memory.of_thread(thread), pair, parts - 1 - task % parts, {},
+               [&](const Rows& rows, Index block, BlockOfKeys& found) {
+                 find_packed(p, cut, rows, block, packed(pair, block), found);
+               });
     });
   }
+}
+
+/// Tasks that share the keys of their rows leave a part for each block, and then these are merged in order.
+void in_place_by_keys(const Call& call, const AttentionMemory& memory) {
+  const AttentionProblem& p = call.p;
+  const AttentionCut& cut = call.cut;
+  const Index parts = parts_of_pair(call), shares = cut.key_parts;
+  const auto part_at = [&](Index rows_task, Index block) {
+    return state_at(cut, memory.shared() + (rows_task * cut.blocks + block) * cut.part());
+  };
+  parallel_for(cut.tasks, p.threads, [&](Index task, int thread) {
+    const Index share = task % shares, rows_task = task / shares;
+    const AttentionBuffers b = memory.of_thread(thread);
+    const Rows all = rows_of(call, rows_task / parts, rows_task % parts), rows = there(all);
+    if (share == 0) clear_padding(call, all, b);
+    if (rows.count == 0) return;
+    kernels::AttentionBlock block = begin_rows(call, rows, b);
+    block.fresh = true;
+    const auto find = [&](Index i, BlockOfKeys& found) { find_in_place(p, rows, i, b.turned, found); };
+    for (Index i = share * cut.blocks / shares; i < (share + 1) * cut.blocks / shares; ++i) {
+      block.state = part_at(rows_task, i);
+      if (!attend_block(call, rows, b, i, find, block)) clear(block.state, rows.count);
+    }
+  });
+  parallel_for(cut.tasks / shares, p.threads, [&](Index rows_task, int thread) {
+    const Rows rows = there(rows_of(call, rows_task / parts, rows_task % parts));
+    if (rows.count == 0) return;
+    const AttentionState state = part_at(rows_task, 0);
+    for (Index i = 1; i < cut.blocks; ++i) {
+      const AttentionState part = part_at(rows_task, i);
+      p.kernel.attention_merge(state, {rows.count, p.keys.v.shape[3], part.out, part.out_step, part.max, part.sum});
+    }
+    p.kernel.attention_finish(state, output_of(call, rows, memory.of_thread(thread), true));
+  });
+}
+
+void in_place(const Call& call, const AttentionMemory& memory) {
+  const AttentionProblem& p = call.p;
+  if (call.cut.key_parts > 1) return in_place_by_keys(call, memory);
+  const Index parts = parts_of_pair(call);
+  parallel_for(call.cut.tasks, p.threads, [&](Index task, int thread) {
+    const AttentionBuffers b = memory.of_thread(thread);
+    run_task(
+        call, b, task / parts, parts - 1 - task % parts, {},
+        [&](const Rows& rows, Index block, BlockOfKeys& found) { find_in_place(p, rows, block, b.turned, found); });
+  });
 }
 
 }  // namespace
 
-void run_attention(const AttentionProblem& p) {
-  const Index pairs = p.k.shape[0] * p.k.shape[1];
-  const Layout layout(p, keys_of_row(p, p.q.shape[2] - 1, p.k.shape[2]).end);
-  const bool balanced = p.threads == 1 || pairs % p.threads == 0 || pairs >= 4 * p.threads;
-  if (p.threads == 1 || (balanced && layout.floats() <= own_packed)) by_head(p, layout, pairs);
-  else by_rows(p, layout, pairs);
+void run_attention(const char* function, const AttentionProblem& p) {
+  const AttentionCut cut(p);
+  AttentionMemory memory(p, cut);
+  memory.open(function);
+  const RelativeRuns runs(p.given.relative_bias);
+  const Call call{p, cut, runs};
+  switch (cut.way) {
+    case AttentionCut::Way::by_head:
+      return by_head(call, memory);
+    case AttentionCut::Way::by_rows:
+      return by_rows(call, memory);
+    case AttentionCut::Way::in_place:
+      return in_place(call, memory);
+  }
 }
 
 }  // namespace headlane

@@ -1,31 +1,72 @@
-// What attention_check.cpp hands to attention.cpp.
+// What attention_check.cpp hands to those who compute, and what one batch element of it is.
 #pragma once
 
+#include <headlane/attention.hpp>
 #include <headlane/view.hpp>
 
+#include <span>
+
 namespace headlane {
+
+struct KvPages;
+struct Operand;
 
 namespace kernels {
 struct KernelTable;
 }
 
-/// Attention whose arguments are checked and whose defaults are filled in; no output is empty.
+/// Keys and values: in views, or in a cache, and then the views are only shapes.
+struct KeysAndValues {
+  View<const float, 4> k, v;
+  const KvPages* cache = nullptr;
+  std::span<const Index> sequences = {};  // of the cache, one for each batch element
+};
+
+/// Attention whose arguments are checked and whose defaults are filled in; no output is empty. Null data of a view: not given.
 struct AttentionProblem {
-  View<const float, 4> q, k, v;
-  View<float, 4> out;
-  View<float, 3> lse;         // data null: not wanted
-  View<const bool, 4> mask;   // data null: none
-  View<const float, 4> bias;  // data null: none
+  View<const float, 4> q;
+  KeysAndValues keys;
+  View<float, 4> out;  // of attention_weights only a shape
+  const AttentionOptions& given;
+  Index batch;  // elements, or sequences of a ragged batch
   float scale;
-  Index offset;       // a row's position on the key axis is its number plus this
-  Index left, right;  // it sees keys position - left … position + right: window and causal
-  float softcap;      // 0: none
-  View<const Index, 1> key_lengths, query_lengths;
-  View<const float, 1> alibi_slopes, sinks;
+  Index left, right;  // row i sees keys position(i) - left … position(i) + right: window and causal
   const kernels::KernelTable& kernel;
   int threads;
 };
 
-void run_attention(const AttentionProblem& problem);
+/// One batch element, or one sequence of a ragged batch.
+struct Element {
+  Index number, batch;      // among all of them, and its place along the axis of batch elements
+  Index first_query, rows;  // its rows of q and out
+  Index queries;            // of those so many are there, the others are padding
+  Index first_key, keys;    // its keys
+  Index offset;             // position of its first query on the key axis
+};
+Element element(const AttentionProblem& p, Index number);
+
+/// Kv heads of all elements; query heads that share one.
+inline Index pairs_of(const AttentionProblem& p) { return p.batch * p.keys.k.shape[1]; }
+inline Index group_of(const AttentionProblem& p) { return p.q.shape[1] / p.keys.k.shape[1]; }
+
+/// Keys and values of sequences of a cache. Throws std::invalid_argument if one is not there.
+KeysAndValues keys_of(const char* function, const KvCache& cache, std::span<const Index> sequences);
+
+/// What a check looks at: all, or only shapes and strides, for a plan.
+enum class Look { all, shapes };
+
+/// Checks the arguments and fills in defaults.
+AttentionProblem checked_attention(const char* function, const View<const float, 4>& q, const KeysAndValues& keys,
+                                   const View<float, 4>& out, const AttentionOptions& options, Look look);
+/// The same without values, for functions that write something else than attention's result.
+AttentionProblem checked_scores(const char* function, const View<const float, 4>& q, const View<const float, 4>& k,
+                                const Operand& result, const AttentionOptions& options);
+
+/// attention() in the name of `function`.
+void attention_named(const char* function, const View<const float, 4>& q, const KeysAndValues& keys,
+                     const View<float, 4>& out, const AttentionOptions& options);
+
+/// Of a problem with at least one row.
+void run_attention(const char* function, const AttentionProblem& p);
 
 }  // namespace headlane

@@ -1,191 +1,210 @@
-// Attention: checks of the arguments, defaults, and the views behind multi_head_attention.
-#include "attention.hpp"
-#include "check.hpp"
+// Attention: checks of what is multiplied, defaults, and the functions that users call.
+#include "attention_check.hpp"
+
+#include "attention_cut.hpp"
 #include "dispatch.hpp"
 #include "kernels/table.hpp"
+#include "kv_pages.hpp"
 #include "parallel.hpp"
-
-#include <headlane/attention.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace headlane {
 namespace {
 
 constexpr Index most_head_dim = kernels::block_size;
-/// Further than any length: sums of positions cannot overflow.
-constexpr Index far = Index{1} << 40;
 
 void check_dim(const Operand& operand) {
   require(operand.shape[3] >= 1 && operand.shape[3] <= most_head_dim, operand.function, ": ", operand.name,
           " has head_dim ", operand.shape[3], ", it must be 1 to ", most_head_dim);
 }
 
-void check_shapes(const Operand& q, const Operand& k, const Operand& v, const Operand& out) {
-  for (const Operand* input : {&q, &k, &v}) check_operand(*input);
-  check_output(out);
+void check_queries_and_keys(const Operand& q, const Operand& k) {
   check_dim(q);
-  check_dim(v);
-  for (const Operand* other : {&k, &v, &out}) check_same(q, 0, "batch elements", *other, 0, "batch elements");
+  check_same(q, 0, "batch elements", k, 0, "batch elements");
   check_same(q, 3, "elements a head (head_dim)", k, 3, "elements a head (head_dim)");
+  require(k.shape[1] > 0 ? q.shape[1] % k.shape[1] == 0 : q.shape[1] == 0, q.function, ": q has ", q.shape[1],
+          " heads, ", k.name, " has ", k.shape[1], ", which does not divide them");
+}
+
+void check_values_and_out(const Operand& q, const Operand& k, const Operand& v, const Operand& out) {
+  check_dim(v);
+  for (const Operand* other : {&v, &out}) check_same(q, 0, "batch elements", *other, 0, "batch elements");
   check_same(k, 1, "heads", v, 1, "heads");
   check_same(k, 2, "keys", v, 2, "values");
   check_same(out, 1, "heads", q, 1, "heads");
   check_same(out, 2, "rows", q, 2, "rows");
   check_same(out, 3, "elements a head (head_dim)", v, 3, "elements a head (head_dim)");
-  require(k.shape[1] > 0 ? q.shape[1] % k.shape[1] == 0 : q.shape[1] == 0, q.function, ": q has ", q.shape[1],
-          " heads, k has ", k.shape[1], ", which does not divide them");
-  for (const Operand* input : {&q, &k, &v}) check_no_overlap(out, *input);
 }
 
-void check_lse(const Operand& lse, const Operand& q, const Operand& k, const Operand& v, const Operand& out) {
-  check_output(lse);
-  check_same(lse, 0, "batch elements", q, 0, "batch elements");
-  check_same(lse, 1, "heads", q, 1, "heads");
-  check_same(lse, 2, "rows", q, 2, "rows");
-  for (const Operand* other : {&q, &k, &v, &out}) check_no_overlap(lse, *other);
+/// Sizes, strides, and unless it is for a plan whether there are data.
+void check_each(const AttentionOperands& o, bool cached) {
+  alignas(64) static const float some = 0;
+  const auto with_data = [&](Operand operand, bool instead) {
+    if (instead) operand.data = &some;
+    return operand;
+  };
+  const bool plan = o.look == Look::shapes;
+  check_operand(with_data(o.q, plan));
+  for (const Operand* keys : {&o.k, &o.v})
+    if (keys->rank != 0) check_operand(with_data(*keys, plan || cached));
+  check_output(with_data(o.result, plan));
+  if (plan) return;
+  check_no_overlap(o.result, o.q);
+  for (const Operand* keys : {&o.k, &o.v})
+    if (keys->rank != 0 && !cached) check_no_overlap(o.result, *keys);
 }
 
-/// What is written. lse is empty if it is not wanted.
-struct Outputs {
-  Operand out, lse;
-
-  void check_apart(const Operand& input) const {
-    check_no_overlap(out, input);
-    check_no_overlap(lse, input);
-  }
-};
-
-/// A mask or a bias.
-void check_per_score(const Operand& given, const Operand& q, const Operand& k, const Outputs& outputs) {
-  if (given.data == nullptr) return;
-  check_operand(given);
-  check_same(given, 0, "batch elements", q, 0, "batch elements");
-  check_same(given, 1, "heads", q, 1, "heads");
-  check_same(given, 2, "rows", q, 2, "rows");
-  check_same(given, 3, "keys", k, 2, "keys");
-  outputs.check_apart(given);
-}
-
-/// One length for each batch element, none above the size of the axis that it shortens.
-void check_lengths(const Operand& lengths, const Operand& of, const Outputs& outputs, const char* what) {
-  if (lengths.data == nullptr) return;
-  check_operand(lengths);
-  check_same(lengths, 0, "lengths", of, 0, "batch elements");
-  outputs.check_apart(lengths);
-  const auto* values = static_cast<const Index*>(lengths.data);
-  for (Index i = 0; i < lengths.shape[0]; ++i) {
-    const Index length = values[i * lengths.strides[0]];
-    require(length >= 0 && length <= of.shape[2], lengths.function, ": ", lengths.name, "[", i, "] is ", length, ", ",
-            of.name, " has ", of.shape[2], " ", what);
+/// lse and sum against what is multiplied; options are compared with all that is written in check_options.
+void check_apart(const AttentionOperands& o, bool cached, const AttentionOptions& options) {
+  if (o.look == Look::shapes) return;
+  for (const Operand& written : {o.operand("lse", options.lse), o.operand("sum", options.sum)}) {
+    if (written.data == nullptr) continue;
+    check_no_overlap(written, o.q);
+    for (const Operand* keys : {&o.k, &o.v})
+      if (keys->rank != 0 && !cached) check_no_overlap(written, *keys);
   }
 }
 
-/// One value for each query head.
-void check_per_head(const Operand& values, const Operand& q, const Outputs& outputs) {
-  if (values.data == nullptr) return;
-  check_operand(values);
-  check_same(values, 0, "elements", q, 1, "heads");
-  outputs.check_apart(values);
+AttentionProblem problem_of(const AttentionOperands& o, const View<const float, 4>& q, const KeysAndValues& keys,
+                            const View<float, 4>& out, const AttentionOptions& options) {
+  check_each(o, keys.cache != nullptr);
+  check_queries_and_keys(o.q, o.k);
+  if (o.v.rank != 0) check_values_and_out(o.q, o.k, o.v, o.result);
+  const Index batch = batch_of(o, options);
+  check_options(o, options, batch);
+  check_apart(o, keys.cache != nullptr, options);
+
+  // A side of the window that is not bounded: beyond every key from every position.
+  const auto bounded = [](Index window) {
+    constexpr Index beyond = Index{1} << 42;
+    return window < 0 ? beyond : std::min(window, beyond);
+  };
+  const auto& [k, v, cache, sequences] = keys;
+  const double rows = static_cast<double>(q.shape[0] * q.shape[1] * q.shape[2]);
+  const double keys_of_row =
+                   static_cast<double>(k.shape[2]) /
+                   (options.query_starts.data == nullptr ? 1.0 : static_cast<double>(std::max<Index>(batch, 1))),
+               dims = static_cast<double>(q.shape[3] + v.shape[3]);
+  const double all_keys = static_cast<double>(k.shape[0] * k.shape[1]) * keys_of_row;
+  return {.q = q,
+          .keys = keys,
+          .out = out,
+          .given = options,
+          .batch = batch,
+          .scale = options.scale.value_or(1.0f / std::sqrt(static_cast<float>(q.shape[3]))),
+          .left = bounded(options.window_left),
+          .right = options.causal ? 0 : bounded(options.window_right),
+          .kernel = active(),
+          .threads = useful_threads(2.0 * rows * keys_of_row * dims, (rows + all_keys) * dims, options.num_threads)};
 }
 
-void check_window(const char* function, const char* name, Index size) {
-  require(size >= -1, function, ": ", name, " is ", size, ", the least is -1 (not bounded)");
+bool has_rows(const AttentionProblem& p) {
+  return p.batch != 0 && p.q.shape[0] != 0 && p.q.shape[1] != 0 && p.q.shape[2] != 0;
 }
 
-/// A side of the window; -1: beyond every key from every position.
-Index bounded(Index window) { return window < 0 ? 4 * far : std::min(window, 4 * far); }
-
-void attention_named(const char* function, const View<const float, 4>& q, const View<const float, 4>& k,
-                     const View<const float, 4>& v, const View<float, 4>& out, const AttentionOptions& options) {
-  const Operand of_q = operand(function, "q", q), of_k = operand(function, "k", k), of_v = operand(function, "v", v);
-  const Operand of_out = operand(function, "out", out);
-  check_shapes(of_q, of_k, of_v, of_out);
-  const Outputs outputs{of_out, operand(function, "lse", options.lse)};
-  if (options.lse.data != nullptr) check_lse(outputs.lse, of_q, of_k, of_v, of_out);
-  check_per_score(operand(function, "mask", options.mask), of_q, of_k, outputs);
-  check_per_score(operand(function, "bias", options.bias), of_q, of_k, outputs);
-  check_lengths(operand(function, "key_lengths", options.key_lengths), of_k, outputs, "keys");
-  check_lengths(operand(function, "query_lengths", options.query_lengths), of_q, outputs, "rows");
-  check_per_head(operand(function, "alibi_slopes", options.alibi_slopes), of_q, outputs);
-  check_per_head(operand(function, "sinks", options.sinks), of_q, outputs);
-  check_window(function, "window_left", options.window_left);
-  check_window(function, "window_right", options.window_right);
-  require(options.softcap >= 0.0f && options.softcap < std::numeric_limits<float>::infinity(), function,
-          ": softcap must be a finite number from 0 (none) on");
-  check_threads(function, options.num_threads);
-  const kernels::KernelTable& kernel = active();
-  if (q.shape[0] == 0 || q.shape[1] == 0 || q.shape[2] == 0) return;
-
-  const double rows = static_cast<double>(q.shape[0] * q.shape[1] * q.shape[2]), keys = static_cast<double>(k.shape[2]);
-  const double dims = static_cast<double>(q.shape[3] + v.shape[3]);
-  const double all_keys = static_cast<double>(k.shape[0] * k.shape[1]) * keys;
-  run_attention({.q = q,
-                 .k = k,
-                 .v = v,
-                 .out = out,
-                 .lse = options.lse,
-                 .mask = options.mask,
-                 .bias = options.bias,
-                 .scale = options.scale.value_or(1.0f / std::sqrt(static_cast<float>(q.shape[3]))),
-                 .offset = std::clamp(options.causal_offset, -far, far),
-                 .left = bounded(options.window_left),
-                 .right = options.causal ? 0 : bounded(options.window_right),
-                 .softcap = options.softcap,
-                 .key_lengths = options.key_lengths,
-                 .query_lengths = options.query_lengths,
-                 .alibi_slopes = options.alibi_slopes,
-                 .sinks = options.sinks,
-                 .kernel = kernel,
-                 .threads = useful_threads(2.0 * rows * keys * dims, (rows + all_keys) * dims, options.num_threads)});
+AttentionPlan plan(const AttentionProblem& p) {
+  const AttentionCut cut(p);
+  const bool packs = cut.way != AttentionCut::Way::in_place;
+  return {.isa = p.kernel.name,
+          .tile_rows = p.kernel.tile_rows,
+          .key_block = kernels::block_size,
+          .rows_of_task = cut.rows_of_task,
+          .key_parts = cut.key_parts,
+          .tasks = cut.tasks,
+          .threads = p.threads,
+          .packs_keys = packs,
+          .packs_values = packs && cut.value_block != 0,
+          .workspace_bytes = AttentionMemory(p, cut).bytes()};
 }
 
-/// [batch, length, heads · dim] as [batch, head, length, dim].
-template <class T>
-View<T, 4> by_head(const View<T, 3>& x, Index dim) {
-  return x.split(2, dim).permuted({0, 2, 1, 3});
-}
-
-/// The width of `name` is a multiple of `parts`, not 0; gives the quotient.
-Index divided(const char* name, Index width, const char* what, Index parts) {
-  require(parts > 0 && width > 0 && width % parts == 0, "multi_head_attention: ", name, " is ", width, " wide, ", what,
-          " is ", parts, ", which does not divide it");
-  return width / parts;
-}
-
-template <class T>
-View<T, 3> one_batch(const View<T, 2>& x) {
-  return x.broadcast(0, 1);
+AttentionPlan plan_or_nothing(const AttentionProblem& p) {
+  if (!has_rows(p))
+    return {.isa = p.kernel.name, .tile_rows = p.kernel.tile_rows, .key_block = kernels::block_size, .threads = 1};
+  return plan(p);
 }
 
 }  // namespace
 
+KeysAndValues keys_of(const char* function, const KvCache& cache, std::span<const Index> sequences) {
+  const KvPages& pages = cache.pages();
+  Index longest = 0;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    require(pages.has(sequences[i]), function, ": sequences[", static_cast<Index>(i), "] is ", sequences[i],
+            ", which the cache does not have");
+    longest = std::max(longest, pages.length(sequences[i]));
+  }
+  const auto batch = static_cast<Index>(sequences.size());
+  return {.k = {nullptr, {batch, pages.kv_heads, longest, pages.head_dim}},
+          .v = {nullptr, {batch, pages.kv_heads, longest, pages.value_dim}},
+          .cache = &pages,
+          .sequences = sequences};
+}
+
+AttentionProblem checked_attention(const char* function, const View<const float, 4>& q, const KeysAndValues& keys,
+                                   const View<float, 4>& out, const AttentionOptions& options, Look look) {
+  const bool cached = keys.cache != nullptr;
+  require(!cached || options.query_starts.data == nullptr, function,
+          ": query_starts is given with a cache, whose sequences are batch elements");
+  const AttentionProblem problem = problem_of({.function = function,
+                                               .look = look,
+                                               .q = operand(function, "q", q),
+                                               .k = operand(function, cached ? "cache" : "k", keys.k),
+                                               .result = operand(function, "out", out),
+                                               .v = operand(function, cached ? "cache" : "v", keys.v)},
+                                              q, keys, out, options);
+  // The axis is as long as the longest sequence; a length belongs to one.
+  for (Index i = 0; cached && options.key_lengths.data != nullptr && i < problem.batch; ++i) {
+    const Index length = options.key_lengths.data[i * options.key_lengths.strides[0]],
+                most = keys.cache->length(keys.sequences[static_cast<std::size_t>(i)]);
+    require(length <= most, function, ": key_lengths[", i, "] is ", length, ", its sequence in the cache has ", most,
+            " keys");
+  }
+  return problem;
+}
+
+AttentionProblem checked_scores(const char* function, const View<const float, 4>& q, const View<const float, 4>& k,
+                                const Operand& result, const AttentionOptions& options) {
+  require(options.query_starts.data == nullptr && options.key_starts.data == nullptr, function,
+          ": query_starts or key_starts is given, ragged batches are not supported");
+  require(options.sum.data == nullptr && options.workspace.data() == nullptr, function,
+          ": sum or workspace is given, which only attention has");
+  const AttentionOperands operands{.function = function,
+                                   .look = Look::all,
+                                   .q = operand(function, "q", q),
+                                   .k = operand(function, "k", k),
+                                   .result = result,
+                                   .v = {}};
+  const KeysAndValues keys{.k = k, .v = {nullptr, {k.shape[0], k.shape[1], k.shape[2], 0}}};
+  return problem_of(operands, q, keys, {nullptr, {q.shape[0], q.shape[1], q.shape[2], 0}}, options);
+}
+
+void attention_named(const char* function, const View<const float, 4>& q, const KeysAndValues& keys,
+                     const View<float, 4>& out, const AttentionOptions& options) {
+  const AttentionProblem problem = checked_attention(function, q, keys, out, options, Look::all);
+  if (has_rows(problem)) run_attention(function, problem);
+}
+
 void attention(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v, View<float, 4> out,
                const AttentionOptions& options) {
-  attention_named("attention", q, k, v, out, options);
+  attention_named("attention", q, {k, v}, out, options);
 }
 
-void multi_head_attention(View<const float, 3> q, View<const float, 3> k, View<const float, 3> v, View<float, 3> out,
-                          Index heads, const AttentionOptions& options) {
-  constexpr const char* function = "multi_head_attention";
-  for (const Operand& whole :
-       {operand(function, "q", q), operand(function, "k", k), operand(function, "v", v), operand(function, "out", out)})
-    check_operand(whole);
-  const Index head_dim = divided("q", q.shape[2], "heads", heads);
-  const Index kv_heads = divided("k", k.shape[2], "head_dim", head_dim);
-  const Index value_dim = divided("v", v.shape[2], "the number of kv heads", kv_heads);
-  const Index out_heads = divided("out", out.shape[2], "the head_dim of v", value_dim);
-  require(out_heads == heads, "multi_head_attention: out is ", out.shape[2], " wide, which is ", out_heads,
-          " heads of ", value_dim, ", q has ", heads);
-  attention_named(function, by_head(q, head_dim), by_head(k, head_dim), by_head(v, value_dim), by_head(out, value_dim),
-                  options);
+void attention(View<const float, 4> q, const KvCache& cache, std::span<const Index> sequences, View<float, 4> out,
+               const AttentionOptions& options) {
+  attention_named("attention", q, keys_of("attention", cache, sequences), out, options);
 }
 
-void multi_head_attention(View<const float, 2> q, View<const float, 2> k, View<const float, 2> v, View<float, 2> out,
-                          Index heads, const AttentionOptions& options) {
-  multi_head_attention(one_batch(q), one_batch(k), one_batch(v), one_batch(out), heads, options);
+AttentionPlan plan_attention(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v, View<float, 4> out,
+                             const AttentionOptions& options) {
+  return plan_or_nothing(checked_attention("plan_attention", q, {k, v}, out, options, Look::shapes));
+}
+
+AttentionPlan plan_attention(View<const float, 4> q, const KvCache& cache, std::span<const Index> sequences,
+                             View<float, 4> out, const AttentionOptions& options) {
+  return plan_or_nothing(
+      checked_attention("plan_attention", q, keys_of("plan_attention", cache, sequences), out, options, Look::shapes));
 }
 
 }  // namespace headlane

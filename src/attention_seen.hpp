@@ -3,6 +3,8 @@
 
 #include "attention.hpp"
 #include "kernels/table.hpp"
+#include "kv_pages.hpp"
+#include "relative_bias.hpp"
 
 #include <algorithm>
 
@@ -12,20 +14,28 @@ namespace headlane {
 /// eight tiles of 12 rows, and their packed queries and results take some 50 KiB more.
 inline constexpr Index most_rows = 96;
 
-/// One key and value head of one batch element.
-struct KvHead {
-  Index batch, head;
-};
-
-/// Query rows of one head, at most most_rows.
+/// Up to most_rows query rows that share a kv head: neighbours in one head, or one row of neighbouring heads.
 struct Rows {
-  KvHead kv;
-  Index head, first, count;
+  Element of;
+  Index kv_head;
+  Index head, first;  // of the first row
+  Index count;
+  int axis;  // of q and out: 2 along a head, 1 from head to head
+
+  [[nodiscard]] Index position(Index row) const { return of.offset + first + (axis == 2 ? row : 0); }
 };
 
-template <class T>
-T* at(const View<T, 4>& view, Index batch, Index head, Index position) {
-  return view.data + batch * view.strides[0] + head * view.strides[1] + position * view.strides[2];
+/// Where the first of the rows stands in something that is [batch, q_heads, q_length, …].
+template <class T, int Rank>
+T* at(const View<T, Rank>& view, const Rows& rows) {
+  return view.data + rows.of.batch * view.strides[0] + rows.head * view.strides[1] +
+         (rows.of.first_query + rows.first) * view.strides[2];
+}
+
+/// From row to row.
+template <class T, int Rank>
+Index step(const View<T, Rank>& view, const Rows& rows) {
+  return view.strides[static_cast<std::size_t>(rows.axis)];
 }
 
 /// Keys begin … end-1.
@@ -33,28 +43,34 @@ struct Keys {
   Index begin, end;
 };
 
-/// Keys that a batch element has.
-Index key_length(const AttentionProblem& p, Index batch);
-
-/// Query rows that a batch element has.
-Index query_length(const AttentionProblem& p, Index batch);
-
-/// What a row may see of `keys` keys, masks and biases aside. Neither end goes back from row to row.
-inline Keys keys_of_row(const AttentionProblem& p, Index row, Index keys) {
-  const Index position = row + p.offset;
+/// What a query at a position may see of the keys of its element, masks and biases aside. Neither end goes back from row to row.
+inline Keys keys_at(const AttentionProblem& p, Index position, Index keys) {
   return {std::clamp<Index>(position - p.left, 0, keys), std::clamp<Index>(position + p.right + 1, 0, keys)};
 }
 
-/// What the rows of a task see of one block of keys, for the kernel.
+/// What some row sees; between them lies what none does.
+inline Keys keys_of(const AttentionProblem& p, const Rows& rows) {
+  return {keys_at(p, rows.position(0), rows.of.keys).begin,
+          keys_at(p, rows.position(rows.count - 1), rows.of.keys).end};
+}
+
+/// What the rows of a task see of one block of keys, and what is added to their scores.
 struct SeenBlock {
   Index hidden[most_rows], seen[most_rows];
   kernels::PerScore<bool> mask;
-  kernels::PerScore<float> bias;
+  kernels::PerScore<unsigned char> bits;
+  kernels::PerScore<float> bias, relative;
   bool alike;  // all rows have the same ends
   bool any;    // some row sees some key
 };
 
-/// Of `keys` keys, those of the block that begins at key `first`.
-void look(const AttentionProblem& p, const Rows& rows, Index keys, Index first, SeenBlock& block);
+/// Of the block that begins at key `first`. `distances`: scratch of relative_floats(rows) for the relative bias.
+void look(const AttentionProblem& p, const RelativeRuns& runs, const Rows& rows, Index first, float* distances,
+          SeenBlock& block);
+
+/// Room for the relative biases of a block.
+inline Index relative_floats(Index rows_along_head, Index heads) {
+  return std::max(rows_along_head + kernels::block_size, heads * kernels::block_size);
+}
 
 }  // namespace headlane

@@ -46,12 +46,12 @@ void append(std::string& message, std::string_view text);
 void append(std::string& message, Index number);
 void append(std::string& message, const Operand& operand);
 
-/// Throws std::invalid_argument; the parts are joined to the message.
-template <class... Parts>
+/// Throws an error, std::invalid_argument unless told; the parts are joined to the message.
+template <class Error = std::invalid_argument, class... Parts>
 [[noreturn, gnu::cold, gnu::noinline]] void fail(const Parts&... parts) {
   std::string message;
   (append(message, parts), ...);
-  throw std::invalid_argument(message);
+  throw Error(message);
 }
 
 template <class... Parts>

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <type_traits>
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -36,21 +37,25 @@ inline int useful_threads(double operations, double elements, int asked) noexcep
   return fit >= limit ? limit : static_cast<int>(fit);
 }
 
-/// f(task) for task = 0 … tasks-1, each once, in any order, on up to `threads` threads. What a task throws (std::bad_alloc)
-/// is thrown here when all have ended. Tasks are handed out one by one: they may differ in length, and so may cores.
+/// f(task) or f(task, thread) for task = 0 … tasks-1, each once, in any order, on up to `threads` threads, which count from 0. What a task
+/// throws (std::bad_alloc) is thrown here when all have ended. Tasks are handed out one by one: they may differ in length, and so may cores.
 template <class F>
 void parallel_for(Index tasks, int threads, const F& f) {
+  const auto run = [&](Index task, int thread) {
+    if constexpr (std::is_invocable_v<const F&, Index, int>) f(task, thread);
+    else f(task), static_cast<void>(thread);
+  };
 #ifdef _OPENMP
   const int team = static_cast<int>(std::min<Index>(threads, tasks));
   if (team <= 1) {
-    for (Index task = 0; task < tasks; ++task) f(task);
+    for (Index task = 0; task < tasks; ++task) run(task, 0);
     return;
   }
   std::exception_ptr error;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(team)
   for (Index task = 0; task < tasks; ++task) {
     try {
-      f(task);
+      run(task, omp_get_thread_num());
     } catch (...) {
 #pragma omp critical(headlane_error)
       error = std::current_exception();
@@ -59,7 +64,7 @@ void parallel_for(Index tasks, int threads, const F& f) {
   if (error) std::rethrow_exception(error);
 #else
   static_cast<void>(threads);
-  for (Index task = 0; task < tasks; ++task) f(task);
+  for (Index task = 0; task < tasks; ++task) run(task, 0);
 #endif
 }
 

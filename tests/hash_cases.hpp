@@ -1,10 +1,10 @@
 // The cases whose output bits are checked in: hashes.hpp holds one number for each.
 #pragma once
 
+#include "attention_given.hpp"
 #include "dispatch.hpp"
 #include "hash.hpp"
 #include "kernels/table.hpp"
-#include "mask_case.hpp"
 
 #include <headlane/headlane.hpp>
 
@@ -64,6 +64,24 @@ inline std::uint64_t masked_hash(const AttentionSizes& sizes, AttentionOptions o
   return attention_hash(sizes, options);
 }
 
+// Random mask bits and relative biases; `ragged`: two sequences of the one batch element, one query and two keys aside.
+inline std::uint64_t relative_hash(const AttentionSizes& sizes, AttentionOptions options, bool ragged) {
+  Random random(11);
+  const Index keys = ragged ? sizes.kv_length - 12 : sizes.kv_length;
+  const std::vector<Index> queries{0, 10, sizes.q_length - 1}, starts{2, 12, sizes.kv_length}, offsets{0, keys - 30};
+  const Bits bits({1, sizes.q_heads, sizes.q_length, (keys + 7) / 8});
+  for_each(bits.view, [&](std::uint8_t& byte) { byte = static_cast<std::uint8_t>(random.next() | random.next()); });
+  const Tensor<2> table = random_table(sizes.q_heads, 32, random, 9);
+  options.mask_bits = bits.view;
+  options.relative_bias = {table.view, 128, !options.causal};
+  if (ragged) {
+    options.query_starts = {queries.data(), {3}};
+    options.key_starts = {starts.data(), {3}};
+    options.causal_offsets = {offsets.data(), {2}};
+  }
+  return attention_hash(sizes, options);
+}
+
 // About 300,000 floats spread over all bit patterns.
 inline std::uint64_t function_hash(void (*kernel)(const float* x, float* y, Index n) noexcept) {
   Hash hash;
@@ -108,6 +126,8 @@ inline std::vector<HashCase> hash_cases() {
       {"attention scale -2", [] { return attention_hash({1, 1, 1, 9, 600, 20, 20}, scaled(-2)); }},
       {"attention mask and bias", [] { return masked_hash({2, 4, 2, 30, 70, 24, 40}, {}, 0); }},
       {"attention mask and bias causal", [] { return masked_hash({1, 2, 2, 30, 600, 24, 40}, causal(571), 4); }},
+      {"attention relative bias", [] { return relative_hash({1, 4, 2, 30, 600, 24, 40}, {}, false); }},
+      {"attention ragged", [] { return relative_hash({1, 4, 2, 60, 700, 24, 40}, causal(0), true); }},
       {"exp", [] { return function_hash(active().exp); }},
       {"log", [] { return function_hash(active().log); }},
   };

@@ -40,6 +40,8 @@ inline constexpr CheckedHash checked_hashes[] = {
     {"attention scale -2", 0xbc70e95055360280u},
     {"attention mask and bias", 0xc1c7116c35f2f8e7u},
     {"attention mask and bias causal", 0xb31177041d5be57bu},
+    {"attention relative bias", 0x2b5d1f3749f7aaefu},
+    {"attention ragged", 0xbcce81f08189af4fu},
     {"exp", 0x650a2ac61aff8feau},
     {"log", 0x049d3835a2720c73u},
 };

@@ -1,69 +1,13 @@
-// attention with window, lengths, softcap, ALiBi and sinks, alone and together: against the oracle, and by bits against other ways
-// to say the same.
+// attention with all options, alone and together, also of ragged batches: against the oracle, and window, lengths, softcap, ALiBi and sinks
+// by bits against other ways to say the same (those of the other options are in test_attention_same.cpp).
+#include "attention_given.hpp"
 #include "compare_attention.hpp"
-#include "mask_case.hpp"
 #include "scope.hpp"
 
 #include <doctest/doctest.h>
 
 namespace headlane::test {
 namespace {
-
-std::string text_of_options(const AttentionSizes& s, const AttentionOptions& o) {
-  std::ostringstream text;
-  text << text_of(s, o) << ", offset " << o.causal_offset << ", window " << o.window_left << "/" << o.window_right
-       << ", softcap " << o.softcap;
-  if (o.key_lengths.data != nullptr) text << ", key lengths";
-  if (o.query_lengths.data != nullptr) text << ", query lengths";
-  if (o.alibi_slopes.data != nullptr) text << ", ALiBi";
-  if (o.sinks.data != nullptr) text << ", sinks";
-  if (o.mask.data != nullptr) text << ", mask";
-  if (o.bias.data != nullptr) text << ", bias";
-  return text.str();
-}
-
-// Everything that views of options point to.
-struct Given {
-  std::vector<Index> key_lengths, query_lengths;
-  Tensor<1> slopes, sinks;
-  std::unique_ptr<Mask> mask;
-  std::unique_ptr<Tensor<4>> bias;
-
-  explicit Given(const AttentionSizes& s) : slopes({s.q_heads}), sinks({s.q_heads}) {}
-
-  AttentionOptions random(const AttentionSizes& s, Random& random) {
-    AttentionOptions o;
-    const auto maybe = [&] { return random.integer(0, 2) == 0; };
-    o.causal = maybe();
-    if (maybe()) o.causal_offset = random.integer(-s.q_length - 2, s.kv_length + 2);
-    if (maybe()) o.window_left = random.integer(0, s.kv_length);
-    if (maybe()) o.window_right = random.integer(0, s.kv_length);
-    if (maybe()) o.softcap = 0.5f + static_cast<float>(random.integer(0, 20));
-    for (Index b = 0; b < s.batch; ++b) {
-      key_lengths.push_back(random.integer(0, s.kv_length));
-      query_lengths.push_back(random.integer(0, s.q_length));
-    }
-    if (maybe()) o.key_lengths = {key_lengths.data(), {s.batch}};
-    if (maybe()) o.query_lengths = {query_lengths.data(), {s.batch}};
-    for (Index h = 0; h < s.q_heads; ++h) {
-      slopes.view(h) = std::ldexp(1.0f, -static_cast<int>(random.integer(1, 8)));
-      sinks.view(h) = random.normal();
-    }
-    if (maybe()) o.alibi_slopes = slopes.view;
-    if (maybe()) o.sinks = sinks.view;
-    if (maybe()) {
-      const auto broadcast = static_cast<unsigned>(random.integer(0, 15));
-      mask = std::make_unique<Mask>(random_mask(score_shape(s, broadcast), random, 4, random.pick(layouts())));
-      o.mask = stretched<const bool>(mask->view, score_shape(s));
-    }
-    if (maybe()) {
-      const auto broadcast = static_cast<unsigned>(random.integer(0, 15));
-      bias = std::make_unique<Tensor<4>>(random_bias(score_shape(s, broadcast), random, 5, random.pick(layouts())));
-      o.bias = stretched<const float>(bias->view, score_shape(s));
-    }
-    return o;
-  }
-};
 
 AttentionSizes random_sizes(Random& random, int i) {
   AttentionSizes s;
@@ -80,17 +24,33 @@ AttentionSizes random_sizes(Random& random, int i) {
 TEST_CASE("attention: random combinations of all options") {
   Random random(1);
   const int cases = slow_isa() ? 200 : 2000;
+  int ragged = 0;
   for (int i = 0; i < cases; ++i) {
-    const AttentionSizes s = random_sizes(random, i);
+    AttentionSizes s = random_sizes(random, i);
+    Index sequences = -1;
+    if (i % 3 == 1) {
+      sequences = random.integer(0, 6);
+      s.batch = 1;
+      s.kv_length *= 2;  // for all of them
+      ++ragged;
+    }
     Given given(s);
-    AttentionOptions options = given.random(s, random);
+    AttentionOptions options = given.random(s, random, sequences);
     options.num_threads = static_cast<int>(random.integer(0, 3));
     const AttentionTensors t(s, static_cast<std::uint64_t>(i), random.pick(layouts()), random.pick(layouts()),
                              random.pick(layouts()), random.pick(layouts()));
+    std::vector<std::byte> workspace;
+    if (i % 4 == 0) {
+      const AttentionPlan plan = plan_attention(t.q.view, t.k.view, t.v.view, t.out.view, t.with_lse(options));
+      workspace.resize(plan.workspace_bytes + 1);
+      options.workspace = std::span(workspace).first(plan.workspace_bytes);
+    }
     t.run(options);
     compare_with_oracle(t, options, text_of_options(s, options), static_cast<std::uint64_t>(i));
     CHECK(t.out.surroundings_untouched());
+    CHECK(t.lse.surroundings_untouched());
   }
+  MESSAGE(cases, " cases, ", ragged, " of them ragged");
 }
 
 TEST_CASE("attention: window, lengths and causal give the bits of a mask that says the same") {
@@ -104,8 +64,11 @@ TEST_CASE("attention: window, lengths and causal give the bits of a mask that sa
     const AttentionTensors by_rule(s, 7), by_mask(s, 7);
     by_rule.run(options);
     Mask mask(score_shape(s));
+    const auto offset = [&](Index b) {
+      return options.causal_offsets.data == nullptr ? options.causal_offset : options.causal_offsets(b);
+    };
     for_each_position(mask.view.shape, [&](const auto& p) {
-      const Index position = p[2] + options.causal_offset, j = p[3];
+      const Index position = p[2] + offset(p[0]), j = p[3];
       mask.view(p[0], p[1], p[2], j) = (!options.causal || j <= position) &&
                                        (options.window_left < 0 || j >= position - options.window_left) &&
                                        (options.window_right < 0 || j <= position + options.window_right) &&
@@ -170,6 +133,8 @@ TEST_CASE("attention: options alone or with any number of threads, in a batch or
     AttentionOptions options = given.random(s, random);
     options.mask = {};
     options.bias = {};
+    options.mask_bits = {};
+    options.causal_offsets = {};
     const AttentionTensors whole(s, 9), again(s, 9), rows(s, 9);
     whole.run(options);
     options.num_threads = 3;

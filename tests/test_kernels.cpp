@@ -145,6 +145,23 @@ TEST_CASE("gemm_block: every number of rows and columns around a tile") {
   for (const Index k : {1, 2, 3, 15, 64, 511, 512}) check_gemm_block(5, 33, k, {-1, 1.3f}, 0, 13);
 }
 
+TEST_CASE("copy_rows: every element, from any layout to any other, nothing else") {
+  Random random(6);
+  for (const Layout& from : source_layouts()) {
+    for (const Layout& to : source_layouts()) {
+      for (const Index rows : {1, 2, 3, 4, 7, 15, 16, 17, 33}) {
+        for (const Index columns : {1, 2, 5, 15, 16, 17, 31, 32, 50}) {
+          const Tensor<2> source = random_tensor<2>({rows, columns}, random, from), copied({rows, columns}, to);
+          active().copy_rows(source_of(source.view), copied.view.data, copied.view.stride(0), copied.view.stride(1));
+          CHECK_MESSAGE(different_bits(source.view, copied.view) == 0, where("copy_rows", rows, columns, from), " to ",
+                        to.name);
+          CHECK_MESSAGE(copied.surroundings_untouched(), where("copy_rows", rows, columns, from), " to ", to.name);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("softmax_rows: one row, every length, in place and not") {
   for (const bool log : {false, true}) {
     for (const Index n : {1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 500, 1023, 5000}) {
@@ -209,28 +226,35 @@ void check_strip(const Strip& s, std::uint64_t seed) {
     std::vector<Index> seen(static_cast<std::size_t>(s.rows), count);
     for (std::size_t i = 0; i < s.seen.size(); ++i) seen[i] = std::clamp<Index>(s.seen[i] - first, 0, count);
     const std::vector<Index> hidden(static_cast<std::size_t>(s.rows), 0);
-    active().attention_block({.rows = s.rows,
-                              .head_dim = s.head_dim,
-                              .value_dim = s.value_dim,
-                              .q = rows.memory.view.data,
-                              .k = keys.memory.view.data,
-                              .v = values.memory.view.data,
-                              .v_row_step = panel_columns,
-                              .v_panel_step = values.panel_step(),
-                              .hidden = hidden.data(),
-                              .seen = seen.data(),
-                              .alike = s.seen.empty(),
-                              .mask = {},
-                              .bias = {},
-                              .softcap = 0,
-                              .slope = 0,
-                              .distance = 0,
-                              .scores = scores.view.data,
-                              .fresh = first == 0,
-                              .state = state});
+    const float *const k_page = keys.memory.view.data, *const v_page = values.memory.view.data;
+    AttentionBlock block{};
+    block.rows = s.rows;
+    block.head_dim = s.head_dim;
+    block.value_dim = s.value_dim;
+    block.q = rows.memory.view.data;
+    block.keys = {.page = block_size,
+                  .k = &k_page,
+                  .k_row_step = 0,
+                  .turned = nullptr,
+                  .v = &v_page,
+                  .v_row_step = panel_columns,
+                  .v_panel_step = values.panel_step()};
+    block.hidden = hidden.data();
+    block.seen = seen.data();
+    block.alike = s.seen.empty();
+    block.scores = scores.view.data;
+    block.fresh = first == 0;
+    block.state = state;
+    active().attention_block(block);
   }
-  active().attention_finish(state,
-                            {s.rows, s.value_dim, out.view.data, out.view.stride(0), 1, lse.view.data, 1, -infinity});
+  AttentionOutput output{};
+  output.rows = s.rows;
+  output.value_dim = s.value_dim;
+  output.out = out.view.data;
+  output.row_step = out.view.stride(0);
+  output.column_step = output.lse_step = 1;
+  output.lse = lse.view.data;
+  active().attention_finish(state, output);
 
   Comparison comparison("attention_block", text_of(std::array<Index, 4>{s.rows, s.keys, s.head_dim, s.value_dim}),
                         seed);

@@ -38,6 +38,10 @@ struct Work {
   void run_softmax() const {
     softmax(x.view, y.view);
     softmax(x.view, y.view, {.scale = 2, .log = true});
+    SoftmaxOptions along_rows{.axis = 0};
+    along_rows.bias = x.view;
+    softmax(x.view, y.view, along_rows);
+    softmax(x.view, y.view, {.causal = true});
   }
   void run_attention() const {
     t.run();

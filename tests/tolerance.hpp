@@ -3,6 +3,7 @@
 
 #include "data.hpp"
 #include "reference.hpp"
+#include "reference_attention.hpp"
 
 #include <doctest/doctest.h>
 #include <headlane/runtime.hpp>
@@ -40,6 +41,11 @@ inline double softmax_bound(Index n, double distance, double y) {
 
 inline double log_softmax_bound(Index n, double distance, double y) {
   return (2 * distance + std::abs(y) + sum_roundings(n) + 8) * unit;
+}
+
+/// What a bias adds to the roundings of either: those of the scores.
+inline double bias_roundings(Index n, double distance, double max) {
+  return 2 * std::abs(max) + distance + std::log(static_cast<double>(n) + 1);
 }
 
 /// The share of Σ p|v| that attention may be off by. A bias adds a rounding of each score.

@@ -1,11 +1,23 @@
 // Scaled dot-product attention, tiled over keys: nothing of size q_length × kv_length is ever stored.
 #pragma once
 
+#include <headlane/kv_cache.hpp>
 #include <headlane/view.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <span>
 
 namespace headlane {
+
+/// A bias that depends on the distance of key and query alone (T5; Raffel et al. 2020): bias[head, t5_bucket(j - position of the query)].
+struct RelativeBias {
+  View<const float, 2> table = {};  ///< if data is not null: [q_heads, buckets], any strides; -inf hides a key
+  Index max_distance = 128;         ///< all distances from here on share a bucket
+  bool bidirectional =
+      true;  ///< half of the buckets for keys behind the query (encoders); otherwise those share bucket 0
+};
 
 struct AttentionOptions {
   /// Multiplies the scores; 1 / sqrt(head_dim) if absent.
@@ -34,6 +46,22 @@ struct AttentionOptions {
   View<const float, 1> sinks = {};
   /// Threads that this call may use; 0: num_threads() (runtime.hpp).
   int num_threads = 0;
+  /// If data is not null: [batch]; each batch element has its own, in the place of causal_offset.
+  View<const Index, 1> causal_offsets = {};
+  /// If data is not null: [batch, q_heads, q_length, ceil(kv_length / 8)], as mask: only keys j whose bit j % 8 of byte j / 8 is set
+  /// (bit 0 the lowest) are seen.
+  View<const std::uint8_t, 4> mask_bits = {};
+  RelativeBias relative_bias = {};
+  /// If data is not null, both, [sequences + 1]: a ragged batch. q, k, v and out then have one batch element, in which sequences stand one
+  /// behind the other: s has the queries query_starts[s] … query_starts[s+1]-1 and the keys key_starts[s] … key_starts[s+1]-1.
+  /// Positions count from the sequence's first query and key. Options that are [batch] are [sequences]; masks and biases have a row for
+  /// each query, and key j of its sequence at j. The starts do not decrease; rows of no sequence are left alone.
+  View<const Index, 1> query_starts = {}, key_starts = {};
+  /// If data is not null, [batch, q_heads, q_length], any strides: a part for merge() (merge.hpp). out is then not divided, lse (which must be
+  /// given) receives the largest score m of the row, and sum Σ_j exp(score_j - m). Without sinks: those belong to merge().
+  View<float, 3> sum = {};
+  /// Memory to work in, instead of what the library keeps; as many bytes as plan_attention() says. Any alignment.
+  std::span<std::byte> workspace = {};
 };
 
 /// out = softmax(softcapped scale · q · kᵀ + ALiBi + bias) · v, for each batch and head. All options combine.
@@ -47,7 +75,7 @@ struct AttentionOptions {
 ///   value in the rows that see it. A score of +inf gives NaN, one of -inf a probability of 0.
 /// Aliasing: inputs, and what options point to, may overlap each other; out and lse must overlap nothing.
 /// Arithmetic: q · scale is rounded first; each score is an fma chain over head_dim from 0; then s = tanh(s · (1 / softcap)) · softcap,
-///   s = fma(slope, j - i - causal_offset, s) and s = s + bias. Keys lie on a grid of 512: each block gives its own maximum, exponentials and sum (as in softmax) and P·V (an fma chain over keys), and
+///   s = fma(slope, j - i - causal_offset, s), s = s + relative bias and s = s + bias. Keys lie on a grid of 512: each block gives its own maximum, exponentials and sum (as in softmax) and P·V (an fma chain over keys), and
 ///   blocks merge in order. The same bits for every instruction set, number of threads, stride, batch, and split of the queries.
 /// Error, u = 2^-24, D = head_dim, N = min(kv_length, 512), B = ceil(kv_length / 512), S = the largest over the row of
 ///   Σ|q||k| · |scale|, M = max|score|: |out - exact| <= (2·(D + 3)·S + 4·M + N + ceil(N / 16) + 8·B + 12) · u · Σ_j p_j |v_j|, and
@@ -61,6 +89,38 @@ struct AttentionOptions {
 ///   dims out of range, null data, an overlapping output, sizes that overflow; std::bad_alloc.
 void attention(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v, View<float, 4> out,
                const AttentionOptions& options = {});
+
+/// The same over the keys and values of sequences in a cache: batch element b of q and out belongs to sequence sequences[b].
+///
+/// The queries are the last ones of their sequence, so that appending tokens and then attending is causal decoding or chunked prefill:
+///   the position of the first query is the number of keys - the number of queries (of that sequence; key_lengths and
+///   query_lengths count) + causal_offset, or causal_offsets[b] where those are given.
+/// kv_length, as in the shape of masks, is the length of the longest of the sequences. Ragged batches are an error: every sequence is its
+///   own batch element here. All other options, and the bits, as in attention() of tensors. Decoding shares out keys as well as heads:
+///   it uses all threads for a single sequence.
+void attention(View<const float, 4> q, const KvCache& cache, std::span<const Index> sequences, View<float, 4> out,
+               const AttentionOptions& options = {});
+
+/// How attention() will compute something, and what it needs for it.
+struct AttentionPlan {
+  const char* isa = "";     ///< the instruction set
+  Index tile_rows = 0;      ///< query rows in registers at a time
+  Index key_block = 0;      ///< the grid of keys, 512
+  Index rows_of_task = 0;   ///< query rows that a task takes at a time
+  Index key_parts = 1;      ///< tasks that share the keys of a row: more than 1 when decoding few heads on many threads
+  Index tasks = 0;          ///< that may run in parallel
+  int threads = 1;          ///< that share them
+  bool packs_keys = false;  ///< whether keys are copied to another order first, or read where they stand
+  bool packs_values = false;        ///< values likewise
+  std::size_t workspace_bytes = 0;  ///< memory besides inputs and outputs
+};
+
+/// Takes what attention() takes, and looks at shapes, strides, options, the starts of a ragged batch and num_threads() only: data may be
+/// null. Errors as attention(), for what it looks at.
+AttentionPlan plan_attention(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v, View<float, 4> out,
+                             const AttentionOptions& options = {});
+AttentionPlan plan_attention(View<const float, 4> q, const KvCache& cache, std::span<const Index> sequences,
+                             View<float, 4> out, const AttentionOptions& options = {});
 
 /// The same on heads that lie side by side: head h has the columns dim·h … dim·h + dim-1, so that eight heads of 64
 /// fill one [sequence, 512] buffer and their outputs stand concatenated. Nothing is copied: these are views for attention().

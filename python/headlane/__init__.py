@@ -11,12 +11,28 @@ from typing import Any, TypeVar
 import numpy as np
 
 from . import _core
-from ._core import PackedMatrix
+from ._attention import (
+    AttentionPlan,
+    attention_key_sums,
+    attention_over_cache,
+    attention_weights,
+    merge,
+    plan_attention,
+    scaled_dot_product_attention,
+    t5_bucket,
+)
+from ._core import KvCache, PackedMatrix
 
 __version__: str = _core.version()
-PackedMatrix.__module__ = __name__  # where users find it
+for _class in (AttentionPlan, KvCache, PackedMatrix):
+    _class.__module__ = __name__  # where users find them
 __all__ = [
+    "AttentionPlan",
+    "KvCache",
     "PackedMatrix",
+    "attention_key_sums",
+    "attention_over_cache",
+    "attention_weights",
     "available_isas",
     "erf",
     "gelu",
@@ -26,7 +42,9 @@ __all__ = [
     "linear",
     "log_softmax",
     "matmul",
+    "merge",
     "num_threads",
+    "plan_attention",
     "relu",
     "scaled_dot_product_attention",
     "set_isa",
@@ -34,125 +52,68 @@ __all__ = [
     "sigmoid",
     "silu",
     "softmax",
+    "t5_bucket",
     "tanh",
 ]
 
 Array = TypeVar("Array")
 
 
-def _lengths(name: str, lengths: Any) -> np.ndarray | None:
+def _lengths(function: str, name: str, lengths: Any) -> np.ndarray | None:
     """As int64, which is what the library reads."""
     if lengths is None:
         return None
     given = np.asarray(lengths)
     if given.dtype.kind not in "iu" and given.size > 0:
-        raise TypeError(f"scaled_dot_product_attention: {name} has dtype {given.dtype}; wanted: integers")
+        raise TypeError(f"{function}: {name} has dtype {given.dtype}; wanted: integers")
     return given.astype(np.int64, copy=False)
-
-
-def _window(window: tuple[int | None, int | None] | None) -> tuple[int, int]:
-    """Both sizes, -1 for what is not bounded."""
-    if window is None:
-        return -1, -1
-    try:
-        left, right = window
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"scaled_dot_product_attention: window is {window!r}; wanted: a pair (left, right)"
-        ) from None
-    return -1 if left is None else left, -1 if right is None else right
-
-
-def scaled_dot_product_attention(
-    query: Array,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-    *,
-    causal_offset: int = 0,
-    softcap: float = 0.0,
-    window: tuple[int | None, int | None] | None = None,
-    key_lengths: Any = None,
-    query_lengths: Any = None,
-    alibi_slopes: Any = None,
-    sinks: Any = None,
-    return_lse: bool = False,
-    out: Array | None = None,
-    num_threads: int | None = None,
-) -> Array | tuple[Array, Array]:
-    """softmax(scale * query @ key.T) @ value, as torch.nn.functional.scaled_dot_product_attention has it.
-
-    query is [..., q_length, dim], key [..., kv_length, dim], value [..., kv_length, value_dim]; the axes before are
-    batch axes and, last of them, heads, and broadcast. Nothing of size q_length x kv_length is stored.
-
-    attn_mask broadcasts to [..., q_length, kv_length]: where a bool mask is True a key is seen, a float32 mask is
-        added to the scaled scores.
-    dropout_p must be 0.
-    is_causal: query i sees key j only if j <= i + causal_offset; with a cache, causal_offset is the number of cached
-        keys. May be combined with attn_mask, which PyTorch refuses.
-    scale: 1 / sqrt(dim) if None.
-    enable_gqa: query may have several times as many heads as key and value.
-    softcap: unless 0, a scaled score s becomes softcap * tanh(s / softcap) before anything is added to it (Gemma 2).
-    window: (left, right): query i sees key j only if i + causal_offset - left <= j <= i + causal_offset + right; None or
-        -1: not bounded on that side. Without is_causal too.
-    key_lengths, query_lengths: integers [batch]: of each batch element, keys and queries from there on are padding, which
-        is not read; a query that is padding gives 0. For [batch, heads, length, dim]; with fewer axes the batch is one.
-    alibi_slopes: float32 [heads]; slope * (j - i - causal_offset) is added to the score of query i and key j.
-    sinks: float32 [heads]; exp(sink) joins the sum of each row, as one more key without a value would.
-    return_lse: gives (out, lse), lse [..., q_length] being the log of the sum of exp(score) over the keys seen.
-    out: where to write the result; must overlap no argument.
-    num_threads: for this call; num_threads() if None.
-
-    A query that sees no key gives 0, and a log-sum-exp of -inf. A key that is not seen has no influence, even if NaN.
-    """
-    return _core.scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask,
-        dropout_p,
-        is_causal,
-        scale,
-        enable_gqa,
-        causal_offset,
-        softcap,
-        *_window(window),
-        _lengths("key_lengths", key_lengths),
-        _lengths("query_lengths", query_lengths),
-        alibi_slopes,
-        sinks,
-        return_lse,
-        out,
-        num_threads,
-    )
 
 
 def softmax(
     x: Array,
     axis: int = -1,
-    *,
     scale: float = 1.0,
+    *,
+    mask: Any = None,
+    bias: Any = None,
+    lengths: Any = None,
+    causal: bool = False,
+    causal_offset: int = 0,
     out: Array | None = None,
     num_threads: int | None = None,
 ) -> Array:
-    """exp(scale * x) / sum(exp(scale * x)) along an axis; out may be x itself."""
-    return _core.softmax(False, x, axis, scale, out, num_threads)
+    """exp(s) / sum(exp(s)) along an axis, s = scale * x + bias; out may be x itself.
+
+    mask: bool, broadcasts to x's shape; only where it is True an element takes part.
+    bias: float32, broadcasts likewise; where it is -inf an element does not take part.
+    lengths: integers that broadcast to x's shape without the axis; elements from there on are padding, which is not read.
+    causal: x is [..., queries, keys], the axis its last; key j of query i takes part only if j <= i + causal_offset.
+
+    Elements that do not take part give 0 and have no influence, even if NaN; a row of them gives 0.
+    """
+    lengths = _lengths("softmax", "lengths", lengths)
+    return _core.softmax(False, x, axis, scale, mask, bias, lengths, causal, causal_offset, out, num_threads)
 
 
 def log_softmax(
     x: Array,
     axis: int = -1,
-    *,
     scale: float = 1.0,
+    *,
+    mask: Any = None,
+    bias: Any = None,
+    lengths: Any = None,
+    causal: bool = False,
+    causal_offset: int = 0,
     out: Array | None = None,
     num_threads: int | None = None,
 ) -> Array:
-    """scale * x - log(sum(exp(scale * x))) along an axis; out may be x itself."""
-    return _core.softmax(True, x, axis, scale, out, num_threads)
+    """s - log(sum(exp(s))) along an axis, s = scale * x + bias; out may be x itself.
+
+    mask, bias, lengths and causal as in softmax; elements that do not take part give -inf.
+    """
+    lengths = _lengths("log_softmax", "lengths", lengths)
+    return _core.softmax(True, x, axis, scale, mask, bias, lengths, causal, causal_offset, out, num_threads)
 
 
 def gemm(

@@ -20,15 +20,52 @@ def scaled_dot_product_attention(
     scale: Optional[float] = None,
     enable_gqa: bool = False,
     causal_offset: int = 0,
+    softcap: float = 0.0,
+    window_left: int = -1,
+    window_right: int = -1,
+    key_lengths: Optional[torch.Tensor] = None,
+    query_lengths: Optional[torch.Tensor] = None,
+    causal_offsets: Optional[torch.Tensor] = None,
+    alibi_slopes: Optional[torch.Tensor] = None,
+    sinks: Optional[torch.Tensor] = None,
+    mask_bits: Optional[torch.Tensor] = None,
+    relative_bias: Optional[torch.Tensor] = None,
+    relative_max_distance: int = 128,
+    relative_bidirectional: bool = True,
+    query_starts: Optional[torch.Tensor] = None,
+    key_starts: Optional[torch.Tensor] = None,
 ) -> torch.Tensor:
-    """headlane.scaled_dot_product_attention as an operator; it has no gradient."""
+    """headlane.scaled_dot_product_attention as an operator, whose arguments have one type each; it has no gradient.
+
+    causal_offsets [batch] is causal_offset for each batch element, window_left and window_right are its window.
+    """
     return headlane.scaled_dot_product_attention(
-        query, key, value, attn_mask, 0.0, is_causal, scale, enable_gqa, causal_offset=causal_offset
+        query,
+        key,
+        value,
+        attn_mask,
+        0.0,
+        is_causal,
+        scale,
+        enable_gqa,
+        causal_offset=causal_offset if causal_offsets is None else causal_offsets,
+        softcap=softcap,
+        window=(window_left, window_right),
+        key_lengths=key_lengths,
+        query_lengths=query_lengths,
+        alibi_slopes=alibi_slopes,
+        sinks=sinks,
+        mask_bits=mask_bits,
+        relative_bias=relative_bias,
+        relative_max_distance=relative_max_distance,
+        relative_bidirectional=relative_bidirectional,
+        query_starts=query_starts,
+        key_starts=key_starts,
     )
 
 
 @scaled_dot_product_attention.register_fake
-def _(query, key, value, attn_mask=None, is_causal=False, scale=None, enable_gqa=False, causal_offset=0):
+def _(query, key, value, attn_mask=None, is_causal=False, scale=None, enable_gqa=False, *others):
     inner = 3 if enable_gqa else 2  # with grouped heads query's count
     batch = torch.broadcast_shapes(*(x.shape[:-inner] for x in (query, key, value)))
     return query.new_empty((*batch, *query.shape[-inner:-1], value.shape[-1]))

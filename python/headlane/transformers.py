@@ -18,7 +18,7 @@ import headlane
 import headlane.torch_ops  # registers the operator used below
 
 # What the interface may pass on that changes the result, and that headlane does not have.
-_UNSUPPORTED = ("softcap", "s_aux", "cache")
+_UNSUPPORTED = ("cache",)
 
 
 def _with_bias(mask: torch.Tensor | None, bias: torch.Tensor, is_causal: bool) -> torch.Tensor:
@@ -40,6 +40,9 @@ def attention_forward(
     scaling: float | None = None,
     is_causal: bool | None = None,
     position_bias: torch.Tensor | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """The interface's function: [batch, heads, length, dim] in, [batch, length, heads, dim] out, no attention weights."""
@@ -52,15 +55,29 @@ def attention_forward(
         raise ValueError(f'attention "headlane" has no dropout ({dropout} was asked for): call model.eval()')
     if is_causal is None:
         is_causal = getattr(module, "is_causal", True)
-    # As for "sdpa": a mask has causality in it, and a single query is the newest one, which sees everything.
+    # As for "sdpa": a mask has causality and the window in it, and a single query is the newest one, which sees everything.
+    window_left, offset = -1, 0
+    if sliding_window is not None and is_causal and attention_mask is None:
+        window_left, offset = sliding_window - 1, key.shape[2] - 1 if query.shape[2] == 1 else 0
     is_causal = bool(is_causal) and attention_mask is None and query.shape[2] > 1
     if position_bias is not None:
         attention_mask, is_causal = _with_bias(attention_mask, position_bias, is_causal), False
     enable_gqa = query.shape[1] != key.shape[1]
 
+    softcap = softcap or 0.0
     if torch.compiler.is_compiling():
         result = torch.ops.headlane.scaled_dot_product_attention(
-            query, key, value, attention_mask, is_causal, scaling, enable_gqa
+            query,
+            key,
+            value,
+            attention_mask,
+            is_causal,
+            scaling,
+            enable_gqa,
+            offset,
+            softcap,
+            window_left,
+            sinks=s_aux,
         )
         return result.transpose(1, 2).contiguous(), None
     batch = torch.broadcast_shapes(*(x.shape[:1] for x in (query, key, value)))
@@ -73,6 +90,10 @@ def attention_forward(
         is_causal=is_causal,
         scale=scaling,
         enable_gqa=enable_gqa,
+        causal_offset=offset,
+        softcap=softcap,
+        window=(window_left, None),
+        sinks=s_aux,
         out=result.transpose(1, 2),
     )
     return result, None

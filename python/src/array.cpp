@@ -113,6 +113,7 @@ void Array::from_buffer(Access access) {
     const char format = format_of(buffer_.format);
     if (format == 'f') type_ = Type::float32;
     if (format == '?') type_ = Type::boolean;
+    if (format == 'B') type_ = Type::uint8;
     if ((format == 'l' || format == 'q') && buffer_.itemsize == sizeof(Index)) type_ = Type::int64;
     for (std::size_t axis = 0; axis < static_cast<std::size_t>(rank_); ++axis) {
       shape_[axis] = buffer_.shape[axis];
@@ -135,6 +136,7 @@ void Array::set_tensor(const nb::dlpack::dltensor& tensor) {
   set_rank(tensor.ndim);
   if (tensor.dtype == nb::dtype<float>()) type_ = Type::float32;
   if (tensor.dtype == nb::dtype<bool>()) type_ = Type::boolean;
+  if (tensor.dtype == nb::dtype<std::uint8_t>()) type_ = Type::uint8;
   if (tensor.dtype == nb::dtype<Index>()) type_ = Type::int64;
   data_ = static_cast<char*>(tensor.data) + tensor.byte_offset;
   Index dense = 1;
@@ -192,8 +194,16 @@ void Array::require_float() const {
   fail_as_type(described(object_) + "; headlane computes in float32: pass " + name_ + remedy);
 }
 
+void Array::require_bool() const {
+  if (type_ != Type::boolean) fail_as_type(described(object_) + "; wanted: bool");
+}
+
 void Array::require_int64() const {
   if (type_ != Type::int64) fail_as_type(described(object_) + "; wanted: int64");
+}
+
+void Array::require_uint8() const {
+  if (type_ != Type::uint8) fail_as_type(described(object_) + "; wanted: uint8");
 }
 
 void require_apart(const char* function, const Array& out, std::initializer_list<const Array*> inputs) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <initializer_list>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -38,17 +39,20 @@ class Array {
   [[nodiscard]] bool is_bool() const { return type_ == Type::boolean; }
   /// Throws TypeError, which says what to do, unless the elements are float32.
   void require_float() const;
-  /// Likewise unless they are int64.
+  /// Likewise unless they are bool, and unless they are int64.
+  void require_bool() const;
   void require_int64() const;
+  void require_uint8() const;
 
   [[nodiscard]] float* floats() const { return static_cast<float*>(data_); }
   [[nodiscard]] const bool* bools() const { return static_cast<const bool*>(data_); }
+  [[nodiscard]] const std::uint8_t* bytes() const { return static_cast<const std::uint8_t*>(data_); }
   [[nodiscard]] const Index* integers() const { return static_cast<const Index*>(data_); }
 
   [[nodiscard]] std::vector<Index> shape() const { return {shape_.begin(), shape_.begin() + rank_}; }
 
  private:
-  enum class Type { float32, boolean, int64, other };
+  enum class Type { float32, boolean, uint8, int64, other };
 
   [[nodiscard]] std::size_t position(int axis) const {
     return static_cast<std::size_t>(axis < 0 ? axis + rank_ : axis);

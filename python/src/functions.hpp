@@ -11,15 +11,31 @@ namespace headlane::python {
 
 namespace nb = nanobind;
 
-nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask,
-                                        double dropout_p, bool is_causal, std::optional<float> scale, bool enable_gqa,
-                                        Index causal_offset, float softcap, Index window_left, Index window_right,
-                                        nb::handle key_lengths, nb::handle query_lengths, nb::handle alibi_slopes,
-                                        nb::handle sinks, bool return_lse, nb::handle out,
-                                        std::optional<int> num_threads);
+/// `options`, here and below: the tuple of attention_options.cpp.
+nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::handle value, double dropout_p,
+                                        bool enable_gqa, nb::handle options, bool return_lse, bool return_sum,
+                                        nb::handle out, std::optional<int> num_threads);
+
+nb::object attention_over_cache(nb::handle query, nb::handle cache, nb::handle sequences, nb::handle options,
+                                bool return_lse, bool return_sum, nb::handle out, std::optional<int> num_threads);
+
+/// `key` and `value` may be a cache and sequences.
+nb::object plan_attention_of(nb::handle query, nb::handle key, nb::handle value, bool enable_gqa, nb::handle options,
+                             std::optional<int> num_threads);
+
+nb::object attention_weights_of(nb::handle query, nb::handle key, bool enable_gqa, nb::handle options, bool return_lse,
+                                nb::handle out, std::optional<int> num_threads);
+
+nb::object attention_key_sums_of(nb::handle query, nb::handle key, bool enable_gqa, nb::handle options, nb::handle out,
+                                 std::optional<int> num_threads);
+
+nb::object merge_of(nb::handle parts, nb::handle sinks, bool return_lse, bool return_sum, nb::handle out,
+                    std::optional<int> num_threads);
 
 /// softmax or, with `log`, log_softmax.
-nb::object softmax_over(bool log, nb::handle x, int axis, float scale, nb::handle out, std::optional<int> num_threads);
+nb::object softmax_over(bool log, nb::handle x, int axis, float scale, nb::handle mask, nb::handle bias,
+                        nb::handle lengths, bool causal, Index causal_offset, nb::handle out,
+                        std::optional<int> num_threads);
 
 /// An activation by its name; `function` is what messages name.
 nb::object activate_by(const char* function, std::string_view activation, nb::handle x, nb::handle out,
@@ -36,6 +52,7 @@ nb::object linear(nb::handle x, nb::handle packed, nb::handle bias, std::optiona
 nb::object gemm_gated_of(nb::handle a, nb::handle gate, nb::handle up, nb::handle gate_bias, nb::handle up_bias,
                          std::optional<std::string_view> activation, nb::handle out, std::optional<int> num_threads);
 
+void add_kv_cache(nb::module_& module);
 void add_packed_matrix(nb::module_& module);
 
 }  // namespace headlane::python

@@ -2,6 +2,7 @@
 // defaults and documentation.
 #include "functions.hpp"
 
+#include <headlane/position.hpp>
 #include <headlane/runtime.hpp>
 
 #include <nanobind/nanobind.h>
@@ -17,11 +18,22 @@ NB_MODULE(_core, module) {
 
   // None for an array is refused by name, like everything else that is none.
   module.def("scaled_dot_product_attention", &python::scaled_dot_product_attention, arg("query").none(),
-             arg("key").none(), arg("value").none(), arg("attn_mask").none(), arg("dropout_p"), arg("is_causal"),
-             arg("scale").none(), arg("enable_gqa"), arg("causal_offset"), arg("softcap"), arg("window_left"),
-             arg("window_right"), arg("key_lengths").none(), arg("query_lengths").none(), arg("alibi_slopes").none(),
-             arg("sinks").none(), arg("return_lse"), arg("out").none(), arg("num_threads").none());
+             arg("key").none(), arg("value").none(), arg("dropout_p"), arg("enable_gqa"), arg("options"),
+             arg("return_lse"), arg("return_sum"), arg("out").none(), arg("num_threads").none());
+  module.def("attention_over_cache", &python::attention_over_cache, arg("query").none(), arg("cache").none(),
+             arg("sequences"), arg("options"), arg("return_lse"), arg("return_sum"), arg("out").none(),
+             arg("num_threads").none());
+  module.def("plan_attention", &python::plan_attention_of, arg("query").none(), arg("key").none(), arg("value").none(),
+             arg("enable_gqa"), arg("options"), arg("num_threads").none());
+  module.def("attention_weights", &python::attention_weights_of, arg("query").none(), arg("key").none(),
+             arg("enable_gqa"), arg("options"), arg("return_lse"), arg("out").none(), arg("num_threads").none());
+  module.def("attention_key_sums", &python::attention_key_sums_of, arg("query").none(), arg("key").none(),
+             arg("enable_gqa"), arg("options"), arg("out").none(), arg("num_threads").none());
+  module.def("merge", &python::merge_of, arg("parts"), arg("sinks").none(), arg("return_lse"), arg("return_sum"),
+             arg("out").none(), arg("num_threads").none());
+  module.def("t5_bucket", &t5_bucket, arg("distance"), arg("buckets"), arg("max_distance"), arg("bidirectional"));
   module.def("softmax", &python::softmax_over, arg("log"), arg("x").none(), arg("axis"), arg("scale"),
+             arg("mask").none(), arg("bias").none(), arg("lengths").none(), arg("causal"), arg("causal_offset"),
              arg("out").none(), arg("num_threads").none());
   module.def("gemm", &python::gemm_of, arg("a").none(), arg("b").none(), arg("out").none(), arg("alpha"), arg("beta"),
              arg("bias").none(), arg("activation").none(), arg("residual").none(), arg("num_threads").none());
@@ -34,6 +46,7 @@ NB_MODULE(_core, module) {
              arg("num_threads").none());
   module.def("activate", &python::activate_by, arg("function"), arg("activation"), arg("x").none(), arg("out").none(),
              arg("num_threads").none());
+  python::add_kv_cache(module);
   python::add_packed_matrix(module);
 
   module.def("version", &version);

@@ -7,10 +7,12 @@ from onnx.backend.base import Backend, BackendRep
 
 
 def attention(q, k, v, attn_mask=None, past_key=None, past_value=None, nonpad_kv_seqlen=None, **attributes):
-    """Attention of opsets 23 to 25; (Y, present_key, present_value)."""
+    """Attention of opsets 23 to 25; (Y, present_key, present_value, the weights)."""
     is_causal, scale = bool(attributes.pop("is_causal", 0)), attributes.pop("scale", None)
     q_num_heads, kv_num_heads = (attributes.pop(f"{side}_num_heads", 0) for side in ("q", "kv"))
     softcap = attributes.pop("softcap", 0.0)
+    attributes.pop("softmax_precision", None)  # float32 is precise enough for these cases
+    with_weights = attributes.pop("qk_matmul_output_mode", 0) == 3  # after softmax
     window = tuple(attributes.pop(f"{side}_window_size", -1) for side in ("left", "right"))
     assert not attributes, attributes
     packed = q.ndim == 3  # [batch, length, heads * dim]
@@ -30,22 +32,21 @@ def attention(q, k, v, attn_mask=None, past_key=None, past_value=None, nonpad_kv
         attn_mask = np.pad(
             attn_mask, [(0, 0)] * (attn_mask.ndim - 1) + [(0, missing)], constant_values=unseen
         )
-    y = headlane.scaled_dot_product_attention(
-        q,
-        k,
-        v,
-        attn_mask,
-        is_causal=is_causal,
-        scale=scale,
-        enable_gqa=True,
-        causal_offset=past,
-        softcap=softcap,
-        window=window,
-        key_lengths=nonpad_kv_seqlen,
-    )
+    options = {
+        "is_causal": is_causal,
+        "scale": scale,
+        "enable_gqa": True,
+        # ONNX counts positions backwards from the last key of each batch element, if it says which one that is.
+        "causal_offset": past if nonpad_kv_seqlen is None else nonpad_kv_seqlen - q.shape[2],
+        "softcap": softcap,
+        "window": window,
+        "key_lengths": nonpad_kv_seqlen,
+    }
+    y = headlane.scaled_dot_product_attention(q, k, v, attn_mask, **options)
     if packed:
         y = y.swapaxes(1, 2).reshape(y.shape[0], y.shape[2], -1)
-    return y, k, v
+    weights = headlane.attention_weights(q, k, attn_mask, **options) if with_weights else None
+    return y, k, v, weights
 
 
 def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):

@@ -116,6 +116,35 @@ def softmax(x, axis=-1, scale=1.0, log=False):
     return y, (2 * abs(shifted) + steps + 9) * U * y + 2.0**-126
 
 
+def masked_softmax(
+    x, axis=-1, scale=1.0, log=False, mask=True, bias=0.0, lengths=None, causal=False, causal_offset=0
+):
+    """(result, bound): of the elements that take part; 0 or -inf of the others. See softmax.hpp."""
+    s = np.asarray(x, np.float64) * np.float64(np.float32(scale)) + np.asarray(bias, np.float64)
+    seen = np.broadcast_to(mask, s.shape) & np.broadcast_to(np.asarray(bias) != -np.inf, s.shape)
+    n = s.shape[axis]
+    along = np.arange(n).reshape([-1 if i == axis % s.ndim else 1 for i in range(s.ndim)])
+    if lengths is not None:
+        without = s.shape[: axis % s.ndim] + s.shape[axis % s.ndim + 1 :]
+        seen = seen & (along < np.expand_dims(np.broadcast_to(lengths, without), axis % s.ndim))
+    if causal:
+        seen = seen & (along <= np.arange(s.shape[-2])[:, np.newaxis] + causal_offset)
+    s = np.where(seen, s, -np.inf)
+    largest = s.max(axis=axis, keepdims=True)
+    largest = np.where(np.isfinite(largest), largest, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shifted = s - largest
+        total = np.exp(shifted).sum(axis=axis, keepdims=True)
+        roundings = (
+            3 * np.where(seen, abs(shifted), 0) + 2 * abs(largest) + np.ceil(n / 16) + 3 * np.log(n + 1)
+        )
+        if log:
+            y = np.where(seen, shifted - np.log(total), -np.inf)
+            return y, (roundings + np.where(seen, abs(y), 0) + 8) * U
+        y = np.where(seen, np.exp(shifted) / total, 0)
+        return y, (roundings + 9) * U * y + 2.0**-126
+
+
 def _per_batch(lengths, rank):
     """Beside scores of that many axes, of which the first is the batch if there are four."""
     return np.reshape(lengths, (-1,) + (1,) * (rank - 1)) if rank == 4 else np.asarray(lengths)[0]
@@ -124,6 +153,17 @@ def _per_batch(lengths, rank):
 def _per_head(values, rank):
     values = np.asarray(values, np.float64)
     return values[:, None, None] if rank >= 3 else values[0]
+
+
+def _relative(table, distance, rank, *options):
+    """T5's bias for those distances."""
+    table = np.asarray(table, np.float64)
+    values, where = np.unique(distance, return_inverse=True)
+    buckets = np.array([headlane.t5_bucket(int(d), table.shape[1], *options) for d in values], int)
+    buckets = buckets[where].reshape(distance.shape)
+    if rank < 3:
+        return table[0][buckets]
+    return table[np.arange(len(table))[:, None, None], buckets]
 
 
 def attention(
@@ -141,6 +181,10 @@ def attention(
     query_lengths=None,
     alibi_slopes=None,
     sinks=None,
+    mask_bits=None,
+    relative_bias=None,
+    relative_max_distance=128,
+    relative_bidirectional=True,
 ):
     """(out, bound, lse, bound of lse) on arrays that broadcast, key and value with all heads. See attention.hpp."""
     q, k, v = (np.asarray(x, np.float64) for x in (query, key, value))
@@ -153,10 +197,23 @@ def attention(
     if softcap:
         before = abs(scores)
         scores = softcap * np.tanh(scores / softcap)
-    distance = np.arange(keys) - np.arange(q.shape[-2])[:, None] - causal_offset
+    offset = np.asarray(causal_offset)
+    distance = (
+        np.arange(keys)
+        - np.arange(q.shape[-2])[:, None]
+        - (_per_batch(offset, rank) if offset.ndim else offset)
+    )
     if alibi_slopes is not None:
         scores = scores + _per_head(alibi_slopes, rank) * distance
         before = np.maximum(before, abs(scores))
+    if relative_bias is not None:
+        scores = scores + _relative(
+            relative_bias, distance, rank, relative_max_distance, relative_bidirectional
+        )
+        before = np.maximum(before, abs(scores))
+    if mask_bits is not None:
+        bits = np.unpackbits(mask_bits, axis=-1, count=keys, bitorder="little").astype(bool)
+        seen &= np.broadcast_to(bits, scores.shape)
     biased = mask is not None and mask.dtype != bool
     if biased:
         seen &= np.broadcast_to(mask != -np.inf, scores.shape)

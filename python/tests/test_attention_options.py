@@ -33,6 +33,16 @@ OPTIONS = {
         "is_causal": True,
     },
     "sinks": {"sinks": np.float32([0, 3, -20, 1])},
+    "offsets": {"causal_offset": [0, 4, -3], "is_causal": True},
+    "offsets and window": {"causal_offset": np.array([7, 1, 2]), "window": (2, 1)},
+    "mask_bits": {"mask_bits": np.packbits(normal(3, 1, ROWS, KEYS) > 0, axis=-1, bitorder="little")},
+    "relative_bias": {"relative_bias": normal(HEADS, 32)},
+    "relative_bias, one direction": {
+        "relative_bias": normal(HEADS, 7),
+        "relative_max_distance": 9,
+        "relative_bidirectional": False,
+        "causal_offset": [4, 0, -1],
+    },
     "sinks and lengths": {
         "sinks": np.float32([0, 3, -20, 1]),
         "key_lengths": [1, 0, 13],
@@ -46,7 +56,10 @@ OPTIONS = {
         "alibi_slopes": np.float32([0.5, 0.25, 0.125, 0]),
         "sinks": np.float32([0, 3, -20, 1]),
         "is_causal": True,
-        "causal_offset": 2,
+        "causal_offset": [2, 4, 0],
+        "mask_bits": np.packbits(normal(HEADS, 1, KEYS) > -1, axis=-1, bitorder="little"),
+        "relative_bias": normal(HEADS, 8),
+        "relative_max_distance": 5,
     },
 }
 
@@ -90,7 +103,18 @@ def options(draw, batch, heads, rows, keys):
         "alibi_slopes": lambda: (2.0 ** -rng.integers(1, 8, heads)).astype(np.float32),
         "sinks": lambda: rng.standard_normal(heads, np.float32),
         "is_causal": lambda: True,
-        "causal_offset": lambda: draw(st.integers(-3, keys + 3)),
+        "causal_offset": lambda: draw(
+            st.integers(-3, keys + 3) | st.lists(st.integers(-3, keys + 3), min_size=batch, max_size=batch)
+        ),
+        "mask_bits": lambda: rng.integers(
+            0,
+            256,
+            (draw(st.sampled_from([1, batch])), 1, draw(st.sampled_from([1, rows])), -(-keys // 8)),
+            np.uint8,
+        ),
+        "relative_bias": lambda: rng.standard_normal((heads, draw(st.sampled_from([4, 32]))), np.float32),
+        "relative_max_distance": lambda: draw(st.sampled_from([128, 17])),
+        "relative_bidirectional": lambda: draw(st.booleans()),
         "scale": lambda: draw(st.sampled_from([0.3, -1.0])),
     }
     return {name: make() for name, make in all_of_them.items() if draw(st.booleans())}
@@ -111,6 +135,8 @@ def test_combinations(data, batch, kv_heads, group, rows, keys, dim):
     query = normal(batch, heads, rows, dim)
     key, value = normal(batch, kv_heads, keys, dim, seed=1), normal(batch, kv_heads, keys, 16, seed=2)
     chosen = data.draw(options(batch, heads, rows, keys))
+    if "softcap" in chosen:  # a large scale would give weights that are all alike, of scores that are far off
+        chosen.pop("scale", None)
     every_head = [np.repeat(x, group, axis=1) for x in (key, value)]
     got, _ = compare(query, *every_head, **chosen)
     np.testing.assert_array_equal(got, SDPA(query, key, value, enable_gqa=True, **chosen))

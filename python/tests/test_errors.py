@@ -122,7 +122,7 @@ CASES = {
     "key lengths": (
         lambda o: SDPA(X4, X4, X4, key_lengths=[1, 2, 3]),
         ValueError,
-        "key_lengths has 3 lengths",
+        "key_lengths has 3 elements, there are 2 batch elements",
     ),
     "lengths of rank 2": (
         lambda o: SDPA(X4, X4, X4, query_lengths=[[1, 2]]),
@@ -156,7 +156,106 @@ CASES = {
         ValueError,
         "out .*overlaps alibi_slopes",
     ),
-    "is_causal": (lambda o: SDPA(X, X, X, is_causal="yes", out=o), TypeError, "is_causal"),
+    "is_causal": (
+        lambda o: SDPA(X, X, X, is_causal="yes", out=o),
+        TypeError,
+        "is_causal is 'yes'; wanted: True or False",
+    ),
+    "softcap text": (
+        lambda o: SDPA(X, X, X, softcap="1", out=o),
+        TypeError,
+        "softcap is '1'; wanted: a number",
+    ),
+    "offsets": (
+        lambda o: SDPA(X4, X4, X4, causal_offset=[1, 2, 3]),
+        ValueError,
+        "causal_offsets has 3 elements, there are 2 batch elements",
+    ),
+    "offsets of rank 2": (
+        lambda o: SDPA(X4, X4, X4, causal_offset=[[1, 2]]),
+        ValueError,
+        r"causal_offset has shape \[1, 2\], wanted \[batch\]",
+    ),
+    "offset float": (lambda o: SDPA(X, X, X, causal_offset=1.5, out=o), TypeError, "causal_offset .*float64"),
+    "offset None": (lambda o: SDPA(X, X, X, causal_offset=None, out=o), TypeError, "causal_offset is None"),
+    "offset 2^63": (lambda o: SDPA(X, X, X, causal_offset=2**63, out=o), TypeError, "causal_offset is 9223"),
+    "bits bool": (
+        lambda o: SDPA(X, X, X, mask_bits=np.ones((4, 1), bool), out=o),
+        TypeError,
+        "mask_bits .*bool; wanted: uint8",
+    ),
+    "bits shape": (
+        lambda o: SDPA(X, X, X, mask_bits=np.ones((4, 4), np.uint8), out=o),
+        ValueError,
+        r"mask_bits of shape \[4, 4\] does not broadcast to the scores in bytes of 8 keys, \[4, 1\]",
+    ),
+    "bits are out": (
+        lambda o: SDPA(X, X, X, mask_bits=o.view(np.uint8)[:, :1], out=o),
+        ValueError,
+        "out .*overlaps mask_bits",
+    ),
+    "relative_bias": (
+        lambda o: SDPA(X4, X4, X4, relative_bias=X),
+        ValueError,
+        "relative_bias.table has 4 rows, q has 6 heads",
+    ),
+    "relative_bias of rank 1": (
+        lambda o: SDPA(X, X, X, relative_bias=X[0], out=o),
+        ValueError,
+        r"relative_bias has shape \[8\], wanted \[heads, buckets\]",
+    ),
+    "buckets": (lambda o: SDPA(X, X, X, relative_bias=X[:1, :5], out=o), ValueError, "5 buckets"),
+    "relative distance": (
+        lambda o: SDPA(X, X, X, relative_bias=X[:1], relative_max_distance=2, out=o),
+        ValueError,
+        "max_distance is 2, but 2 distances",
+    ),
+    "relative distance float": (
+        lambda o: SDPA(X, X, X, relative_max_distance=2.5, out=o),
+        TypeError,
+        "relative_max_distance is 2.5; wanted: an integer",
+    ),
+    "relative direction": (
+        lambda o: SDPA(X, X, X, relative_bidirectional=None, out=o),
+        TypeError,
+        "relative_bidirectional is None; wanted: True or False",
+    ),
+    "query_starts alone": (
+        lambda o: SDPA(X, X, X, query_starts=[0, 4], out=o),
+        ValueError,
+        "query_starts is given, but not key_starts",
+    ),
+    "starts": (
+        lambda o: SDPA(X, X, X, query_starts=[0, 3, 2], key_starts=[0, 2, 4], out=o),
+        ValueError,
+        r"query_starts\[2\] is 2, it must be 3 to 4",
+    ),
+    "starts beyond": (
+        lambda o: SDPA(X, X, X, query_starts=[0, 4], key_starts=[-(2**63), 2**63 - 1], out=o),
+        ValueError,
+        r"key_starts\[0\] is -9",
+    ),
+    "numbers of starts": (
+        lambda o: SDPA(X, X, X, query_starts=[0, 4], key_starts=[0, 2, 4], out=o),
+        ValueError,
+        "query_starts has 2 elements, key_starts has 3",
+    ),
+    "no starts": (
+        lambda o: SDPA(X, X, X, query_starts=[], key_starts=[], out=o),
+        ValueError,
+        "query_starts has no elements",
+    ),
+    "starts float": (lambda o: SDPA(X, X, X, query_starts=[0.0], out=o), TypeError, "query_starts .*float64"),
+    "starts, batch": (
+        lambda o: SDPA(X4, X4, X4, query_starts=[0, 4], key_starts=[0, 4]),
+        ValueError,
+        "q has 2 batch elements, a ragged batch has 1",
+    ),
+    "sum and sinks": (
+        lambda o: SDPA(X, X, X, sinks=X[0, :1], return_sum=True, out=o),
+        ValueError,
+        "sum and sinks are given",
+    ),
     "axis": (lambda o: headlane.softmax(X, 2, out=o), ValueError, r"axis is 2, x has shape \[4, 8\]"),
     "no axis": (lambda o: headlane.log_softmax(np.float32(1)), (TypeError, ValueError), "x has"),
     "log": (lambda o: headlane.log_softmax(X, -3, out=o), ValueError, "axis is -3"),

@@ -200,6 +200,34 @@ def test_compiled(enable_gqa):
     torch.library.opcheck(function, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
+def test_operator_options():
+    """Every option of the operator is that of the function."""
+    q, k = normal(3, 4, 5, 8), normal(3, 4, 9, 8, seed=1)
+    options = {
+        "is_causal": True,
+        "softcap": 2.0,
+        "key_lengths": torch.tensor([9, 4, 7]),
+        "query_lengths": torch.tensor([5, 4, 2]),
+        "alibi_slopes": normal(4),
+        "sinks": normal(4, seed=2),
+        "mask_bits": torch.randint(256, (5, 2), dtype=torch.uint8),
+        "relative_bias": normal(4, 8, seed=3),
+        "relative_max_distance": 5,
+        "relative_bidirectional": False,
+    }
+    offsets = torch.tensor([4, 0, 2])
+    of_operator = {**options, "causal_offsets": offsets, "window_left": 3, "window_right": 1}
+    operator = torch.ops.headlane.scaled_dot_product_attention
+    expected = SDPA(q, k, k, **options, causal_offset=offsets, window=(3, 1))
+    torch.testing.assert_close(operator(q, k, k, **of_operator), expected, rtol=0, atol=0)
+    compiled = torch.compile(lambda: operator(q, k, k, **of_operator), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(), expected, rtol=0, atol=0)
+    torch.library.opcheck(operator, (q, k, k), of_operator, test_utils=("test_schema", "test_faketensor"))
+    starts = {"query_starts": torch.tensor([0, 2, 5]), "key_starts": torch.tensor([0, 9, 9])}
+    ragged = operator(q[0], k[0], k[0], **starts)
+    torch.testing.assert_close(ragged, SDPA(q[0], k[0], k[0], **starts), rtol=0, atol=0)
+
+
 # A row is off by what its few largest weights are off by. Norms over fewer rows than these would compare luck: of 800 random
 # cases with as few as two, the largest ratio is 2.5.
 ROWS = 128

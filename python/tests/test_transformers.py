@@ -1,4 +1,4 @@
-"""Hugging Face transformers: small random models, and a sentence encoder, give with "headlane" what they give with "sdpa"."""
+"""Hugging Face transformers: small random models, and a sentence encoder, give with "headlane" what they give with "sdpa" or "eager"."""
 
 import subprocess
 import sys
@@ -42,6 +42,18 @@ MODELS = {
     "cross attention: BART": lambda: transformers.BartModel(transformers.BartConfig(**BART)),
     "position bias: T5": lambda: transformers.T5Model(transformers.T5Config(**SEQ2SEQ)),
 }
+# What "sdpa" refuses: softcaps, sinks, windows beside them. The weights are large, so that these options matter.
+LARGE = {**DECODER, "head_dim": 8, "initializer_range": 0.5, "sliding_window": 4}
+EAGER = {
+    "softcap and window: Gemma 2": lambda: transformers.Gemma2ForCausalLM(
+        transformers.Gemma2Config(**LARGE, attn_logit_softcapping=2.0, query_pre_attn_scalar=8)
+    ),
+    "window: Gemma 3": lambda: transformers.Gemma3ForCausalLM(transformers.Gemma3TextConfig(**LARGE)),
+    "sinks and window: GPT-OSS": lambda: transformers.GptOssForCausalLM(
+        transformers.GptOssConfig(**LARGE, num_local_experts=2, num_experts_per_tok=1)
+    ),
+}
+MODELS.update(EAGER)
 IDS = torch.randint(3, 99, (2, 11), generator=torch.Generator().manual_seed(0))
 PADDED = torch.tensor([[0] * 4 + [1] * 7, [1] * 11])
 
@@ -59,6 +71,11 @@ def run(model, implementation, **inputs):
     return model(input_ids=IDS, **inputs)[0]
 
 
+def close(name, got, expected):
+    larger = 10 if name in EAGER else 1  # as their weights and scores are
+    torch.testing.assert_close(got, expected, rtol=larger * 1e-5, atol=larger * 2e-6)
+
+
 @pytest.fixture
 def calls(monkeypatch):
     """How often attention was computed by headlane."""
@@ -72,22 +89,23 @@ def calls(monkeypatch):
 
 @pytest.mark.parametrize("mask", [None, PADDED], ids=["all", "padded"])
 @pytest.mark.parametrize("name", MODELS)
-def test_equal_to_sdpa(name, mask, calls):
+def test_equal_to_pytorch(name, mask, calls):
     model = small(name)
-    expected = run(model, "sdpa", attention_mask=mask)
+    expected = run(model, "eager" if name in EAGER else "sdpa", attention_mask=mask)
     assert not calls
     got = run(model, "headlane", attention_mask=mask)
     assert len(calls) >= 2
     seen = slice(None) if mask is None else mask.bool()  # what padding itself attends to is nobody's business
-    torch.testing.assert_close(got[seen], expected[seen], rtol=1e-5, atol=2e-6)
+    close(name, got[seen], expected[seen])
 
 
-@pytest.mark.parametrize("name", ["grouped heads: Llama", "GPT-2", "sliding window: Mistral"])
+@pytest.mark.parametrize("name", ["grouped heads: Llama", "GPT-2", "sliding window: Mistral", *EAGER])
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
 def test_generate(name, cache, calls):
     model = small(name)
     texts, logits = {}, {}
-    for implementation in ("sdpa", "headlane"):
+    other = "eager" if name in EAGER else "sdpa"
+    for implementation in (other, "headlane"):
         model.set_attn_implementation(implementation)
         result = model.generate(
             IDS,
@@ -101,8 +119,49 @@ def test_generate(name, cache, calls):
         )
         texts[implementation], logits[implementation] = result.sequences, torch.stack(result.logits)
     assert len(calls) >= 24
-    assert torch.equal(texts["headlane"], texts["sdpa"])
-    torch.testing.assert_close(logits["headlane"], logits["sdpa"], rtol=1e-5, atol=2e-6)
+    assert torch.equal(texts["headlane"], texts[other])
+    close(name, logits["headlane"], logits[other])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", EAGER)
+def test_options_reach_headlane(name, monkeypatch):
+    """Without softcap or sinks the result is another one; a window alone needs no mask."""
+    model = small(name)
+    expected = run(model, "headlane")
+    given = []
+    original = headlane.transformers.attention_forward
+
+    def without(module, q, k, v, mask, softcap=None, s_aux=None, **options):
+        given.append((softcap, s_aux, options["sliding_window"]))
+        return original(module, q, k, v, None if "Gemma 3" in name else mask, **options)
+
+    transformers.AttentionInterface.register("without", without)
+    transformers.AttentionMaskInterface.register("without", headlane.transformers.sdpa_mask)
+    difference = (run(model, "without") - expected).abs().max()
+    assert difference == 0 if "Gemma 3" in name else difference > 1e-3
+    assert len(given) == 2
+    if "Gemma 2" in name:
+        assert all(softcap == 2 for softcap, _, _ in given)
+    if "GPT-OSS" in name:
+        assert all(sinks.shape == (4,) for _, sinks, _ in given)
+    assert {window for _, _, window in given} <= {None, 4}
+
+
+def test_window_without_a_mask():
+    """Models leave the mask away where the window reaches all keys; other callers need not."""
+    x = torch.randn(1, 2, 9, 8, generator=torch.Generator().manual_seed(0))
+    module = torch.nn.Module()
+    got, _ = headlane.transformers.attention_forward(module, x, x, x, None, is_causal=True, sliding_window=3)
+    distance = torch.arange(9) - torch.arange(9)[:, None]
+    mask = (distance <= 0) & (distance > -3)
+    torch.testing.assert_close(
+        got.transpose(1, 2), headlane.scaled_dot_product_attention(x, x, x, mask), rtol=0, atol=0
+    )
+    last, _ = headlane.transformers.attention_forward(
+        module, x[:, :, -1:], x, x, None, is_causal=True, sliding_window=3
+    )
+    torch.testing.assert_close(last, got[:, -1:], rtol=0, atol=0)
 
 
 def test_from_pretrained(tmp_path):
@@ -112,7 +171,7 @@ def test_from_pretrained(tmp_path):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", ["encoder: BERT", "grouped heads: Llama"])
+@pytest.mark.parametrize("name", ["encoder: BERT", "grouped heads: Llama", "softcap and window: Gemma 2"])
 def test_compiled_without_a_break(name):
     model = small(name)
     expected = run(model, "headlane", attention_mask=PADDED)
@@ -132,8 +191,8 @@ def test_refusals():
     with torch.no_grad(), pytest.raises(TypeError, match="bfloat16"):
         model.eval().bfloat16()(input_ids=IDS)
     x = torch.ones(1, 1, 2, 4)
-    with pytest.raises(ValueError, match="softcap"):
-        headlane.transformers.attention_forward(None, x, x, x, None, softcap=1.0)
+    with pytest.raises(ValueError, match="cache"):
+        headlane.transformers.attention_forward(None, x, x, x, None, cache=1)
 
 
 def test_sentence_encoder():

@@ -8,40 +8,37 @@
 namespace headlane::kernels {
 namespace {
 
-/// How the state and the block's part are weighted: state = keep · state + add · part.
+/// How the state and the block's part are weighted: state = keep · state + add · part; if there is only this block: keep · part.
 struct Weights {
   float keep[lanes], add[lanes];
 };
 
-/// Merges the maxima and sums of a tile's rows, one row a lane. With a fresh state keep = 0 and add = 1.
-template <class Arch, int Rows>
-HEADLANE_INLINE void merge_sums(const AttentionBlock& block, Index row, const float* largest, const float* sums,
-                                Weights& weights) {
+/// Merges the maxima and sums of up to 16 rows, one row a lane.
+template <class Arch>
+HEADLANE_INLINE void merge_sums(const AttentionState& state, Index row, Index rows, const Lanes<Arch>& part_max,
+                                const Lanes<Arch>& part_sum, Weights& weights) {
   using V = Lanes<Arch>;
-  float *state_max = block.state.max + row, *state_sum = block.state.sum + row;
-  const V block_max = V::load(largest), block_sum = V::load(sums);
-  if (block.fresh) {
-    block_max.store(state_max, Rows);
-    block_sum.store(state_sum, Rows);
-    return;
-  }
   const V minus_inf = V::broadcast(-__builtin_inff());
-  const V old_max = V::load(state_max, Rows, 0.0f), old_sum = V::load(state_sum, Rows, 0.0f);
-  const V new_max = max(block_max, old_max);
+  const V old_max = V::load(state.max + row, rows, 0.0f), old_sum = V::load(state.sum + row, rows, 0.0f);
+  const V new_max = max(part_max, old_max);
   const V m = select_equal(new_max, minus_inf, V::zero(), new_max);
-  const V keep = exp(old_max - m), add = exp(block_max - m);
+  const V keep = exp(old_max - m), add = exp(part_max - m);
   keep.store(weights.keep);
   add.store(weights.add);
-  new_max.store(state_max, Rows);
-  fma(block_sum, add, old_sum * keep).store(state_sum, Rows);
+  new_max.store(state.max + row, rows);
+  fma(part_sum, add, old_sum * keep).store(state.sum + row, rows);
 }
 
 HEADLANE_INLINE bool sees(const AttentionBlock& block, Index row, Index key) {
+  const auto hidden_by = [&](const PerScore<float>& bias) {
+    return bias.data != nullptr && bias.data[row * bias.row_step + key * bias.key_step] == -__builtin_inff();
+  };
   const auto& mask = block.mask;
-  const auto& bias = block.bias;
+  const auto& bits = block.bits;
   return key >= block.hidden[row] && key < block.seen[row] &&
          (mask.data == nullptr || mask.data[row * mask.row_step + key * mask.key_step]) &&
-         (bias.data == nullptr || bias.data[row * bias.row_step + key * bias.key_step] != -__builtin_inff());
+         (bits.data == nullptr || (bits.data[row * bits.row_step + key / 8 * bits.key_step] >> key % 8 & 1) != 0) &&
+         !hidden_by(block.bias) && !hidden_by(block.relative);
 }
 
 template <class Arch, int Rows, int Vectors>
@@ -55,16 +52,48 @@ HEADLANE_INLINE bool all_finite(const Accumulators<Arch, Rows, Vectors>& acc) {
   return zeros.reduce_add() == 0.0f;
 }
 
-/// P · V of one row and 16 columns with the keys alone that the row sees: neither a NaN nor an infinity in the value of another
-/// key may reach it, not even times 0. Slow, for data that has them.
+/// P · V of one row and 16 columns, `offset` behind the first one, with the keys alone that the row sees: neither a NaN nor an infinity
+/// in the value of another key may reach it, not even times 0. Slow, for data that has them.
 template <class Arch>
-__attribute__((noinline)) void seen_values(const AttentionBlock& block, Index row, const float* weights,
-                                           const float* values, const Seen& seen, float* result) {
+__attribute__((noinline)) void seen_values(const AttentionBlock& block, Index row, const float* weights, Index offset,
+                                           const Seen& seen, float* result) {
   using V = Lanes<Arch>;
+  const KeyBlock& keys = block.keys;
   V acc = V::zero();
   for (Index key = seen.first; key < seen.most; ++key)
-    if (sees(block, row, key)) acc = fma(V::broadcast(weights[key]), V::load(values + key * block.v_row_step), acc);
+    if (sees(block, row, key))
+      acc = fma(V::broadcast(weights[key]),
+                V::load(keys.v[key / keys.page] + key % keys.page * keys.v_row_step + offset), acc);
   acc.store(result);
+}
+
+/// A row of the result. Never -0, which a part of weight 0 could turn into +0.
+template <class Arch>
+HEADLANE_INLINE Lanes<Arch> divided(const Lanes<Arch>& sum_of_values, const Lanes<Arch>& factor) {
+  return sum_of_values * factor + Lanes<Arch>::zero();
+}
+
+/// Of up to 16 rows, one a lane: what divides them, and what is given out beside them.
+template <class Arch>
+HEADLANE_INLINE void finish_rows(const AttentionOutput& output, Index first, Index rows, Lanes<Arch> largest,
+                                 Lanes<Arch> sum, float* factor) {
+  using V = Lanes<Arch>;
+  V weight = V::broadcast(1.0f);
+  if (output.sinks != nullptr) {
+    const V minus_inf = V::broadcast(-__builtin_inff()), sink = V::load(output.sinks + first, rows, 0.0f);
+    const V joint = max(largest, sink), m = select_equal(joint, minus_inf, V::zero(), joint);
+    weight = exp(largest - m);  // 0 for a row that saw no key
+    sum = fma(sum, weight, exp(sink - m));
+    largest = joint;
+  }
+  if (output.sum != nullptr) V::broadcast(1.0f).store(factor);
+  else select_equal(sum, V::zero(), V::zero(), weight / sum).store(factor);
+  if (output.lse == nullptr) return;
+  alignas(64) float lse[lanes], sums[lanes];
+  (output.sum != nullptr ? largest : largest + log(sum)).store(lse);
+  sum.store(sums);
+  for (Index i = 0; i < rows; ++i) output.lse[(first + i) * output.lse_step] = lse[i];
+  for (Index i = 0; i < rows && output.sum != nullptr; ++i) output.sum[(first + i) * output.sum_step] = sums[i];
 }
 
 /// How P · V of a tile goes into the state.
@@ -73,6 +102,25 @@ enum class Merge {
   all,    // state = keep · state + add · (P · V)
   some,   // only for rows that see a key
 };
+
+/// P · V of a tile, divided, into the result: where there is one block only, nothing is merged.
+template <class Arch, int Rows, int Vectors>
+HEADLANE_INLINE void put_tile(const AttentionOutput& output, Index row, Index column, const float* factor,
+                              const Accumulators<Arch, Rows, Vectors>& acc) {
+  using V = Lanes<Arch>;
+  float* to = output.out + row * output.row_step + column;
+  const Index last = output.value_dim - column - (Vectors - 1) * lanes;  // columns of the last vector
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i, to += output.row_step) {
+    const V scale = V::broadcast(factor[i]);
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) {
+      const V y = divided(acc[i][j] + V::zero(), scale);
+      if (j + 1 < Vectors || last >= lanes) y.store(to + j * lanes);
+      else y.store(to + j * lanes, last);
+    }
+  }
+}
 
 template <class Arch, int Rows, int Vectors, Merge merge>
 HEADLANE_INLINE void merge_tile(const AttentionBlock& block, Index row, Index column, const Weights& weights,
@@ -99,24 +147,58 @@ HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index co
   using V = Lanes<Arch>;
   V acc[Rows][Vectors];
   clear<Arch, Rows, Vectors>(acc);
-  const Panels v{block.v + column / panel_columns * block.v_panel_step + column % panel_columns, block.v_row_step,
-                 block.v_panel_step};
-  const Panels seen_v{v.data + seen.first * v.row_step, v.row_step, v.panel_step};
-  multiply<Arch, Rows, Vectors>(seen.most - seen.first, PackedRows{block.scores + seen.first}, seen_v, acc);
+  const KeyBlock& keys = block.keys;
+  const Index offset = column / panel_columns * keys.v_panel_step + column % panel_columns;
+  for (Index first = seen.first, page = first / keys.page; first < seen.most; ++page) {
+    const Index page_end = (page + 1) * keys.page, end = page_end < seen.most ? page_end : seen.most;
+    const Panels v{keys.v[page] + offset + (first - page * keys.page) * keys.v_row_step, keys.v_row_step,
+                   keys.v_panel_step};
+    multiply<Arch, Rows, Vectors>(end - first, PackedRows{block.scores + first}, v, acc);
+    first = end;
+  }
   if ((seen.first < seen.from || seen.least < seen.most || !sees_all(block)) && !all_finite<Arch, Rows, Vectors>(acc)) {
     alignas(64) float part[lanes];
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
       for (int j = 0; j < Vectors; ++j) {
-        const float* values = v.data + v.offset(j);
-        seen_values<Arch>(block, row + i, block.scores + i * row_stride, values, seen, part);
+        const Index at = offset + Panels{nullptr, 0, keys.v_panel_step}.offset(j);
+        seen_values<Arch>(block, row + i, block.scores + i * row_stride, at, seen, part);
         acc[i][j] = V::load(part);
       }
   }
-  if (block.fresh) merge_tile<Arch, Rows, Vectors, Merge::first>(block, row, column, weights, acc);
+  if (block.output != nullptr) put_tile<Arch, Rows, Vectors>(*block.output, row, column, weights.keep, acc);
+  else if (block.fresh) merge_tile<Arch, Rows, Vectors, Merge::first>(block, row, column, weights, acc);
   else if (seen.least > 0) merge_tile<Arch, Rows, Vectors, Merge::all>(block, row, column, weights, acc);
   else merge_tile<Arch, Rows, Vectors, Merge::some>(block, row, column, weights, acc);
+}
+
+/// Asks for what the rows of a tile have to fetch.
+template <int Rows>
+HEADLANE_INLINE void fetch(const AttentionBlock& block, Index row) {
+  for (const Fetch& f : block.fetch) {
+    const Index end = (row + Rows) * f.per_query < f.rows ? (row + Rows) * f.per_query : f.rows;
+    for (Index i = row * f.per_query; i < end; ++i)
+      for (Index line = 0; line < f.row_lines; ++line) __builtin_prefetch(f.data + i * f.row_step + line * lanes, 0, 2);
+  }
+}
+
+template <class Arch>
+void attention_merge(const AttentionState& state, const AttentionPartRows& part) noexcept {
+  using V = Lanes<Arch>;
+  for (Index first = 0; first < part.rows; first += lanes) {
+    const Index rows = part.rows - first < lanes ? part.rows - first : lanes;
+    alignas(64) Weights weights;
+    merge_sums<Arch>(state, first, rows, V::load(part.max + first, rows, 0.0f), V::load(part.sum + first, rows, 0.0f),
+                     weights);
+    for (Index i = 0; i < rows; ++i) {
+      const V keep = V::broadcast(weights.keep[i]), add = V::broadcast(weights.add[i]);
+      float* out = state.out + (first + i) * state.out_step;
+      const float* from = part.out + (first + i) * part.out_step;
+      for (Index j = 0; j < part.value_dim; j += lanes)
+        fma(V::load(from + j), add, V::load(out + j) * keep).store(out + j);
+    }
+  }
 }
 
 template <class Arch, int Rows>
@@ -125,6 +207,7 @@ HEADLANE_INLINE void attention_tile(const AttentionBlock& block, Index row) {
   if (seen.most == 0 && !block.fresh) return;
   alignas(64) float largest[lanes] = {}, sums[lanes] = {};
   alignas(64) Weights weights;
+  fetch<Rows>(block, row);
   tile_scores<Arch, Rows>(block, row, seen, largest);
   for (int i = 0; i < Rows; ++i) {
     float* scores = block.scores + i * row_stride;
@@ -133,7 +216,15 @@ HEADLANE_INLINE void attention_tile(const AttentionBlock& block, Index row) {
     for (Index j = seen.first; j < begin; j += lanes) Lanes<Arch>::zero().store(scores + j);
     for (Index j = (end + lanes - 1) / lanes * lanes; j < seen.most; j += lanes) Lanes<Arch>::zero().store(scores + j);
   }
-  merge_sums<Arch, Rows>(block, row, largest, sums, weights);
+  const Lanes<Arch> block_max = Lanes<Arch>::load(largest), block_sum = Lanes<Arch>::load(sums);
+  if (block.output != nullptr) {
+    finish_rows<Arch>(*block.output, row, Rows, block_max, block_sum, weights.keep);
+  } else if (block.fresh) {
+    block_max.store(block.state.max + row, Rows);
+    block_sum.store(block.state.sum + row, Rows);
+  } else {
+    merge_sums<Arch>(block.state, row, Rows, block_max, block_sum, weights);
+  }
   for_each_column_tile<Arch, Rows>(block.value_dim, [&](Index column, auto vectors) {
     value_tile<Arch, Rows, vectors.value>(block, row, column, seen, weights);
   });
@@ -150,24 +241,15 @@ void attention_finish(const AttentionState& state, const AttentionOutput& output
   using V = Lanes<Arch>;
   for (Index first = 0; first < output.rows; first += lanes) {
     const Index rows = output.rows - first < lanes ? output.rows - first : lanes;
-    V sum = V::load(state.sum + first, rows, 0.0f), largest = V::load(state.max + first, rows, 0.0f),
-      weight = V::broadcast(1.0f);
-    if (output.sink != -__builtin_inff()) {
-      const V sink = V::broadcast(output.sink), joint = max(largest, sink);
-      weight = exp(largest - joint);  // 0 for a row that saw no key
-      sum = fma(sum, weight, exp(sink - joint));
-      largest = joint;
-    }
-    alignas(64) float factor[lanes], lse[lanes];
-    select_equal(sum, V::zero(), V::zero(), weight / sum).store(factor);
-    if (output.lse != nullptr) (largest + log(sum)).store(lse);
+    alignas(64) float factor[lanes];
+    finish_rows<Arch>(output, first, rows, V::load(state.max + first, rows, 0.0f),
+                      V::load(state.sum + first, rows, 0.0f), factor);
     for (Index i = 0; i < rows; ++i) {
       const float* from = state.out + (first + i) * state.out_step;
       float* to = output.out + (first + i) * output.row_step;
       const V scale = V::broadcast(factor[i]);
-      if (output.lse != nullptr) output.lse[(first + i) * output.lse_step] = lse[i];
       for (Index j = 0; j < output.value_dim; j += lanes) {
-        const V y = V::load(from + j) * scale;
+        const V y = divided(V::load(from + j), scale);
         const Index count = output.value_dim - j;
         alignas(64) float copy[lanes] = {};
         if (output.column_step == 1 && count >= lanes) y.store(to + j);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/activation.hpp"
+#include "kernels/pack.hpp"
 #include "kernels/softmax_row.hpp"
 #include "kernels/tile.hpp"
 
@@ -34,12 +35,13 @@ HEADLANE_INLINE Seen seen_by(const AttentionBlock& block, Index row) {
 
 /// Whether a row sees each key between its `hidden` and its `seen`.
 HEADLANE_INLINE bool sees_all(const AttentionBlock& block) {
-  return block.mask.data == nullptr && block.bias.data == nullptr;
+  return block.mask.data == nullptr && block.bits.data == nullptr && block.bias.data == nullptr &&
+         block.relative.data == nullptr;
 }
 
 /// Whether scores are changed before they are compared.
 HEADLANE_INLINE bool adjusts(const AttentionBlock& block) {
-  return !sees_all(block) || block.softcap != 0.0f || block.slope != 0.0f;
+  return !sees_all(block) || block.softcap != 0.0f || block.slopes != nullptr;
 }
 
 /// Whether that is done while they are in registers: mask and bias can be loaded 16 at a time, and tanh is not needed, whose code
@@ -66,12 +68,19 @@ HEADLANE_INLINE Lanes<Arch> adjusted(const AttentionBlock& block, Index row, Ind
   using V = Lanes<Arch>;
   const V minus_inf = V::broadcast(-__builtin_inff());
   if (Step != 1 && block.softcap != 0.0f) score = capped<Arch>(block.softcap, score);
-  if (block.slope != 0.0f)
-    score = fma(V::broadcast(block.slope), V::from(static_cast<float>(key + block.distance - row)), score);
+  if (block.slopes != nullptr)
+    score = fma(V::broadcast(block.slopes[row]),
+                V::from(static_cast<float>(key + block.distance - row * block.row_distance)), score);
+  const auto add_to_score = [&](const V& add) { score = select_equal(add, minus_inf, minus_inf, score + add); };
+  if (const auto& relative = block.relative; relative.data != nullptr)
+    add_to_score(V::gather(relative.data + row * relative.row_step + key, 1, count));
   if (const auto& bias = block.bias; bias.data != nullptr) {
     const Index step = Step == 1 ? 1 : bias.key_step;
-    const V add = V::gather(bias.data + row * bias.row_step + key * step, step, count);
-    score = select_equal(add, minus_inf, minus_inf, score + add);
+    add_to_score(V::gather(bias.data + row * bias.row_step + key * step, step, count));
+  }
+  if (const auto& bits = block.bits; bits.data != nullptr) {
+    const unsigned char* flags = bits.data + row * bits.row_step + key / 8 * bits.key_step;
+    score = score.where(static_cast<unsigned>(flags[0] | (count > 8 ? flags[bits.key_step] << 8 : 0)), minus_inf);
   }
   if (const auto& mask = block.mask; mask.data != nullptr) {
     const Index step = Step == 1 ? 1 : mask.key_step;
@@ -100,14 +109,16 @@ enum class Scores {
   adjusted,  // mask and bias go in, then the maximum
 };
 
-/// scores = q · kᵀ for one tile.
+/// scores = q · kᵀ for one tile; `panels` are those of the keys from `first` on.
 template <class Arch, int Rows, int Vectors, Scores scores>
-HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, Index column, float* lane_max) {
+HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, const float* panels, Index first, Index column,
+                                float* lane_max) {
   using V = Lanes<Arch>;
   if constexpr (scores == Scores::adjusted) fetch_adjustments<Rows, Vectors>(block, row, column);
   V acc[Rows][Vectors];
   clear<Arch, Rows, Vectors>(acc);
-  const Panels k{block.k + column / panel_columns * panel_columns * block.head_dim + column % panel_columns,
+  const Index within = column - first;
+  const Panels k{panels + within / panel_columns * panel_columns * block.head_dim + within % panel_columns,
                  panel_columns, panel_columns * block.head_dim};
   multiply<Arch, Rows, Vectors>(block.head_dim, PackedRows{block.q + row * row_stride}, k, acc);
   float* to = block.scores + column;
@@ -127,6 +138,24 @@ HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, Index co
   }
 }
 
+/// Calls f(panels, first, begin, end) for pieces of the keys begin … end-1; `panels` are those of the keys from `first` on.
+template <class Arch, class F>
+HEADLANE_INLINE void for_each_piece_of_keys(const AttentionBlock& block, const Seen& seen, const F& f) {
+  const KeyBlock& keys = block.keys;
+  const Index size = keys.k_row_step == 0 ? keys.page : turned_keys;
+  for (Index first = seen.first / size * size; first < seen.most; first += size) {
+    const Index begin = first < seen.first ? seen.first : first,
+                end = first + size < seen.most ? first + size : seen.most;
+    if (keys.k_row_step == 0) {
+      f(keys.k[first / size], first, begin, end);
+    } else {
+      pack_panels<Arch>({keys.k[0] + begin * keys.k_row_step, block.head_dim, end - begin, 1, keys.k_row_step},
+                        keys.turned);
+      f(keys.turned, begin, begin, end);
+    }
+  }
+}
+
 /// All scores that some row of the tile sees, and the largest that each row sees: -inf if it sees none.
 template <class Arch, int Rows>
 HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const Seen& seen, float* largest) {
@@ -137,14 +166,17 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const S
   const Index comparable = adjusts_in_registers(block) ? seen.least : 0;
   const bool adjust = adjusts(block);
   Index compared = seen.first, compared_end = seen.first;  // these keys
-  for_each_column_tile<Arch, Rows>(seen.most - seen.first, [&](Index at, auto vectors) {
-    const Index column = seen.first + at, end = column + vectors.value * lanes;
-    if (column < seen.from || end > comparable)
-      return score_tile<Arch, Rows, vectors.value, Scores::stored>(block, row, column, lane_max);
-    if (compared_end == seen.first) compared = column;
-    compared_end = end;
-    if (adjust) score_tile<Arch, Rows, vectors.value, Scores::adjusted>(block, row, column, lane_max);
-    else score_tile<Arch, Rows, vectors.value, Scores::compared>(block, row, column, lane_max);
+  for_each_piece_of_keys<Arch>(block, seen, [&](const float* panels, Index first, Index begin, Index most) {
+    for_each_column_tile<Arch, Rows>(most - begin, [&](Index at, auto vectors) {
+      const Index column = begin + at, end = column + vectors.value * lanes;
+      constexpr int width = vectors.value;
+      if (column < seen.from || end > comparable)
+        return score_tile<Arch, Rows, width, Scores::stored>(block, row, panels, first, column, lane_max);
+      if (compared_end == seen.first) compared = column;
+      compared_end = end;
+      if (adjust) score_tile<Arch, Rows, width, Scores::adjusted>(block, row, panels, first, column, lane_max);
+      else score_tile<Arch, Rows, width, Scores::compared>(block, row, panels, first, column, lane_max);
+    });
   });
   for (int i = 0; i < Rows; ++i) {
     V m = V::load(lane_max + i * lanes);

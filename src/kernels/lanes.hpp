@@ -117,6 +117,14 @@ struct Lanes {
     return where(copy, lanes, fill);
   }
 
+  /// Lane i of this one if bit i of `bits` is set, otherwise of `fill`.
+  HEADLANE_INLINE Lanes where(unsigned bits, const Lanes& fill) const {
+    Lanes result;
+#pragma GCC unroll 16
+    for (int i = 0; i < parts; ++i) result.part[i] = R::select_bits(bits >> (i * width), part[i], fill.part[i]);
+    return result;
+  }
+
   /// The first `count` lanes of this one, the other lanes of `fill`.
   HEADLANE_INLINE Lanes first(Index count, const Lanes& fill) const {
     return select_less(positions(), broadcast(static_cast<float>(count)), *this, fill);

@@ -74,6 +74,16 @@ void pack_rows(const Source& source, float scale, float* packed) noexcept {
                     packed + r * row_stride + c);
 }
 
+/// Contiguous columns are fetched so far ahead: decoding 8 × 8 heads of 1024 keys from memory, 21 to 31 GB/s (Zen 5; 64 ahead 31, 128 ahead
+/// or only into the L2 29).
+inline constexpr Index columns_ahead = 32;
+
+/// Asks for data[at], which may lie beyond the array: an address, not a pointer.
+HEADLANE_INLINE void fetch_beyond(const float* data, Index at) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(data) +
+                                                   static_cast<std::uintptr_t>(at) * sizeof(float)));
+}
+
 /// Panels [panel][row][panel_columns]; columns that the last 16 lack are zeros, whole 16 that the last panel lacks stay untouched,
 /// for no tile reads them. Some rows at a time go to all panels: a row
 /// is then read as one stream, and its panels are still few enough lines to stay in the L1 until they are full.
@@ -81,6 +91,18 @@ template <class Arch>
 void pack_panels(const Source& source, float* packed) noexcept {
   const auto [data, rows, columns, row_step, column_step] = source;
   constexpr Index width = panel_columns, rows_at_once = lanes;
+  if (row_step == 1 && column_step != 1) {  // columns are contiguous, and read one 16 after the other
+    for (Index column = 0; column < columns; column += lanes) {
+      const Index count = columns - column < lanes ? columns - column : lanes;
+      float* to = packed + column / width * rows * width + column % width;
+      for (Index row = 0; row < rows; row += lanes) {
+        for (Index c = 0; c < lanes; ++c) fetch_beyond(data, row + (column + columns_ahead + c) * column_step);
+        transpose_16<Arch>(data + row + column * column_step, column_step, count,
+                           rows - row < lanes ? rows - row : lanes, 1.0f, to + row * width, width);
+      }
+    }
+    return;
+  }
   for (Index row = 0; row < rows; row += rows_at_once) {
     const Index height = rows - row < rows_at_once ? rows - row : rows_at_once;
     float* to = packed + row * width;
@@ -88,12 +110,8 @@ void pack_panels(const Source& source, float* packed) noexcept {
       for (Index c = 0; c < width && panel + c < columns; c += lanes) {
         const Index count = columns - panel - c;
         const float* from = data + row * row_step + (panel + c) * column_step;
-        if (row_step == 1 && column_step != 1) {
-          transpose_16<Arch>(from, column_step, count, height, 1.0f, to + c, width);
-        } else {
-          for (Index r = 0; r < height; ++r)
-            copy_16<Arch>(from + r * row_step, column_step, count, 1.0f, to + r * width + c);
-        }
+        for (Index r = 0; r < height; ++r)
+          copy_16<Arch>(from + r * row_step, column_step, count, 1.0f, to + r * width + c);
       }
     }
   }

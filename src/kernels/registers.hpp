@@ -41,6 +41,10 @@ struct XsimdRegister {
   static HEADLANE_INLINE Float select(Mask mask, Float a, Float b) {
     return xsimd::select(mask, a, b);
   }
+  /// x where the bit is set; there may be more bits than elements.
+  static HEADLANE_INLINE Float select_bits(unsigned bits, Float x, Float fill) {
+    return xsimd::select(Float::batch_bool_type::from_mask(bits & ((1u << width) - 1)), x, fill);
+  }
   static HEADLANE_INLINE Float divide(Float x, Float y) { return x / y; }
   static HEADLANE_INLINE Int as_int(Float x) { return xsimd::bitwise_cast<std::int32_t>(x); }
   static HEADLANE_INLINE Float as_float(Int x) { return xsimd::bitwise_cast<float>(x); }
@@ -201,6 +205,7 @@ struct PlainRegister {
   static HEADLANE_INLINE float max(float a, float b) { return a > b ? a : b; }
   static HEADLANE_INLINE float min(float a, float b) { return a < b ? a : b; }
   static HEADLANE_INLINE float select(bool mask, float a, float b) { return mask ? a : b; }
+  static HEADLANE_INLINE float select_bits(unsigned bits, float x, float fill) { return (bits & 1) != 0 ? x : fill; }
   static HEADLANE_INLINE float divide(float x, float y) { return x / y; }
   static HEADLANE_INLINE Int as_int(float x) { return __builtin_bit_cast(Int, x); }
   static HEADLANE_INLINE float as_float(Int x) { return __builtin_bit_cast(float, x); }

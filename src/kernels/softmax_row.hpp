@@ -26,45 +26,55 @@ HEADLANE_INLINE float exponentials(Index n, const Load& load, const Store& store
   return sum.reduce_add();
 }
 
-template <class Arch, bool Log>
-HEADLANE_INLINE void softmax_row(const SoftmaxRows& rows, const float* x, float* y, Index x_ahead, Index y_ahead) {
+/// scale · x + shift of 16 elements. Lanes from `count` on are -inf and their memory is not touched: they are filled after the
+/// scale, which may be 0 or negative.
+template <class Arch>
+HEADLANE_INLINE Lanes<Arch> scaled(const float* x, Index count, const Lanes<Arch>& scale, const Lanes<Arch>& shift) {
   using V = Lanes<Arch>;
-  const V scale = V::broadcast(rows.scale), minus_inf = V::broadcast(-__builtin_inff());
-  // The lanes beyond the end are filled after the scale, which may be 0 or negative.
-  const auto score = [&](Index i, Index count, const V& shift) {
-    if (count >= lanes) return fma(V::load(x + i), scale, shift);
-    return fma(V::load(x + i, count, 0.0f), scale, shift).first(count, minus_inf);
-  };
+  if (count >= lanes) return fma(V::load(x), scale, shift);
+  return fma(V::load(x, count, 0.0f), scale, shift).first(count, V::broadcast(-__builtin_inff()));
+}
+
+/// The second and third pass over a row, whose largest score is `largest`.
+template <class Arch, bool Log>
+HEADLANE_INLINE void softmax_below(float largest, float scale_of_x, Index n, const float* x, float* y, Index x_ahead,
+                                   Index y_ahead) {
+  using V = Lanes<Arch>;
+  const V scale = V::broadcast(scale_of_x), shift = V::broadcast(-largest);
   const auto store = [&](Index i, const V& p, Index count) { count >= lanes ? p.store(y + i) : p.store(y + i, count); };
-
-  V largest[group_size<Arch>];  // several, for max has a latency of its own
-  for (V& v : largest) v = minus_inf;
-  for_each_group<Arch>(rows.n, [&](Index i, auto vectors, Index count) {
-#pragma GCC unroll 4
-    for (int j = 0; j < vectors.value; ++j)
-      largest[j] = max(score(i + j * lanes, count - j * lanes, V::zero()), largest[j]);
-  });
-  for (const V& v : largest) largest[0] = max(v, largest[0]);
-  const V shift = V::broadcast(-largest[0].reduce_max());
-
   const auto load = [&](Index i, Index count) {
     __builtin_prefetch(x + x_ahead + i);  // the next row comes while this one keeps the FMA units busy
     __builtin_prefetch(y + y_ahead + i, 1);
-    return score(i, count, shift);
+    return scaled<Arch>(x + i, count, scale, shift);
   };
-  const V sum = V::broadcast(exponentials<Arch>(rows.n, load, [&](Index i, const V& p, Index count) {
+  const V sum = V::broadcast(exponentials<Arch>(n, load, [&](Index i, const V& p, Index count) {
     if constexpr (!Log) store(i, p, count);
   }));
 
   const V log_sum = Log ? log(sum) : sum, factor = V::broadcast(1.0f) / sum;
-  for_each_group<Arch>(rows.n, [&](Index first, auto vectors, Index total) {
+  for_each_group<Arch>(n, [&](Index first, auto vectors, Index total) {
 #pragma GCC unroll 4
     for (int j = 0; j < vectors.value; ++j) {
       const Index i = first + j * lanes, count = total - j * lanes;
-      if constexpr (Log) store(i, score(i, count, shift) - log_sum, count);
+      if constexpr (Log) store(i, scaled<Arch>(x + i, count, scale, shift) - log_sum, count);
       else store(i, (count >= lanes ? V::load(y + i) : V::load(y + i, count, 0.0f)) * factor, count);
     }
   });
+}
+
+template <class Arch, bool Log>
+HEADLANE_INLINE void softmax_row(const SoftmaxRows& rows, const float* x, float* y, Index x_ahead, Index y_ahead) {
+  using V = Lanes<Arch>;
+  const V scale = V::broadcast(rows.scale);
+  V largest[group_size<Arch>];  // several, for max has a latency of its own
+  for (V& v : largest) v = V::broadcast(-__builtin_inff());
+  for_each_group<Arch>(rows.n, [&](Index i, auto vectors, Index count) {
+#pragma GCC unroll 4
+    for (int j = 0; j < vectors.value; ++j)
+      largest[j] = max(scaled<Arch>(x + i + j * lanes, count - j * lanes, scale, V::zero()), largest[j]);
+  });
+  for (const V& v : largest) largest[0] = max(v, largest[0]);
+  softmax_below<Arch, Log>(largest[0].reduce_max(), rows.scale, rows.n, x, y, x_ahead, y_ahead);
 }
 
 /// Rows are fetched this many elements ahead (and at least one row): softmax of 4096 × 512 from the L3 takes 2.3 instead of 3.0

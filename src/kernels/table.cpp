@@ -3,9 +3,12 @@
 
 #include "kernels/activation.hpp"
 #include "kernels/attention_block.hpp"
+#include "kernels/attention_weights.hpp"
+#include "kernels/copy_rows.hpp"
 #include "kernels/exp.hpp"
 #include "kernels/gemm_block.hpp"
 #include "kernels/pack.hpp"
+#include "kernels/softmax_masked.hpp"
 #include "kernels/softmax_row.hpp"
 
 #define HEADLANE_JOIN_(a, b) a##b
@@ -42,8 +45,12 @@ const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA){
     .gemm_block = gemm_block<Arch>,
     .gemm_finish = gemm_finish<Arch>,
     .softmax_rows = softmax_rows<Arch>,
+    .softmax_masked = softmax_masked<Arch>,
+    .copy_rows = copy_rows<Arch>,
     .attention_block = attention_block<Arch>,
+    .attention_merge = attention_merge<Arch>,
     .attention_finish = attention_finish<Arch>,
+    .attention_weights = attention_weights<Arch>,
     .activate = activate<Arch>,
     .exp = exp_each,
     .log = log_each,

@@ -1,0 +1,156 @@
+"""KvCache: sequences, sharing, errors that change nothing, threads. What it holds is tested in tests/test_kv_cache.cpp."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import headlane
+import layouts
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+RNG = np.random.default_rng(0)
+
+
+def tokens(*shape):
+    return RNG.standard_normal(shape, np.float32)
+
+
+def test_sequences():
+    cache = headlane.KvCache(2, 8, 5, page_size=32)
+    a, b = cache.add(), cache.add()
+    cache.append(a, tokens(2, 40, 8), tokens(2, 40, 5))
+    cache.append([b, a], tokens(2, 2, 3, 8), tokens(2, 2, 3, 5))
+    assert (cache.length(a), cache.length(b), cache.pages_in_use) == (43, 3, 3)
+    c, d = cache.fork(a), cache.fork(a, 32)
+    assert (cache.length(c), cache.length(d), cache.fork(a, length=0)) == (43, 32, 4)
+    assert cache.pages_in_use == 3
+    cache.append(np.array([c, d]), tokens(2, 2, 1, 8), tokens(2, 2, 1, 5))
+    assert cache.pages_in_use == 5
+    cache.append(np.int64(c), tokens(2, 0, 8), tokens(2, 0, 5))
+    cache.append([], tokens(0, 2, 1, 8), tokens(0, 2, 1, 5))
+    cache.truncate(a, 7)
+    cache.remove(c)
+    assert (cache.length(a), cache.pages_in_use) == (7, 3)
+    assert cache.add() == c
+    assert cache.page_nbytes == 4 * 2 * 32 * (8 + 32)
+    assert cache.nbytes == 5 * cache.page_nbytes
+
+
+def test_properties():
+    cache = headlane.KvCache(3, 64)
+    assert (cache.kv_heads, cache.head_dim, cache.value_dim, cache.page_size) == (3, 64, 64, 128)
+    assert (cache.pages_in_use, cache.nbytes) == (0, 0)
+    assert repr(cache) == "KvCache(kv_heads=3, head_dim=64, value_dim=64, page_size=128, pages_in_use=0)"
+    assert headlane.KvCache.__module__ == "headlane"
+
+
+@given(data=st.data())
+def test_any_strides(data):
+    count = data.draw(st.sampled_from([0, 1, 17, 40]))
+    k, v = data.draw(layouts.arrays((2, count, 8))), data.draw(layouts.arrays((2, count, 5)))
+    cache = headlane.KvCache(2, 8, 5, page_size=32)
+    cache.append(cache.add(), k, v)
+    assert cache.length(0) == count
+
+
+def test_max_pages():
+    cache = headlane.KvCache(1, 4, page_size=32, max_pages=2)
+    a = cache.add()
+    cache.append(a, tokens(1, 33, 4), tokens(1, 33, 4))
+    with pytest.raises(
+        ValueError, match=r"^KvCache\.append: 2 pages are in use and 1 more .* max_pages is 2"
+    ):
+        cache.append(a, tokens(1, 32, 4), tokens(1, 32, 4))
+    assert (cache.length(a), cache.pages_in_use) == (33, 2)
+
+
+K, V = tokens(2, 3, 8), tokens(2, 3, 5)
+# name: (call with cache, exception, what the message must have); sequence 0 has 3 keys, 1 was removed, 2 has none
+CASES = {
+    "head_dim": (lambda c: headlane.KvCache(1, 513), ValueError, "^KvCache: head_dim is 513"),
+    "value_dim": (lambda c: headlane.KvCache(1, 8, 0), ValueError, "^KvCache: value_dim is 0"),
+    "page_size": (lambda c: headlane.KvCache(1, 8, page_size=33), ValueError, "^KvCache: page_size is 33"),
+    "max_pages": (lambda c: headlane.KvCache(1, 8, max_pages=-1), ValueError, "^KvCache: max_pages is -1"),
+    "removed": (lambda c: c.append(1, K, V), ValueError, r"^KvCache\.append: sequence 1 "),
+    "negative": (lambda c: c.append([-1], K[None], V[None]), ValueError, r"^KvCache\.append: sequence -1 "),
+    "huge": (lambda c: c.append(2**70, K, V), OverflowError, None),
+    "float": (lambda c: c.append(0.0, K, V), TypeError, None),
+    "float in list": (lambda c: c.append([0.0], K[None], V[None]), TypeError, None),
+    "None": (lambda c: c.append(0, None, V), TypeError, r"k has type NoneType"),
+    "float64": (lambda c: c.append(0, K, V.astype(np.float64)), TypeError, r"v .*float64"),
+    "rank": (
+        lambda c: c.append(0, K[0], V),
+        ValueError,
+        r"KvCache\.append: k has shape \[3, 8\]; wanted: \[kv_h",
+    ),
+    "rank, list": (
+        lambda c: c.append([0], K, V),
+        ValueError,
+        r"k has shape \[2, 3, 8\]; wanted: \[sequences",
+    ),
+    "heads": (lambda c: c.append(0, K[:1], V), ValueError, r"k has 1 heads, kv_heads is 2"),
+    "columns": (lambda c: c.append(0, K, K), ValueError, r"v has 8 columns, value_dim is 5"),
+    "tokens": (lambda c: c.append(0, K[:, :2], V), ValueError, r"k has 2 tokens, v has 3 tokens"),
+    "sequences": (
+        lambda c: c.append([0, 2], K[None], V[None]),
+        ValueError,
+        r"k has 1 sequences, sequences has 2",
+    ),
+    "twice": (
+        lambda c: c.append([2, 2], np.stack([K, K]), np.stack([V, V])),
+        ValueError,
+        r"^KvCache\.append: sequence 2 is named twice",
+    ),
+    "fork": (lambda c: c.fork(1), ValueError, r"^KvCache\.fork: sequence 1 "),
+    "fork, long": (lambda c: c.fork(0, 4), ValueError, r"^KvCache\.fork: length is 4, sequence 0 has 3"),
+    "fork, -1": (lambda c: c.fork(0, -1), ValueError, r"^KvCache\.fork: length is -1"),
+    "truncate": (
+        lambda c: c.truncate(0, 4),
+        ValueError,
+        r"^KvCache\.truncate: length is 4, sequence 0 has 3",
+    ),
+    "remove": (lambda c: c.remove(1), ValueError, r"^KvCache\.remove: sequence 1 "),
+    "length": (lambda c: c.length(9), ValueError, r"^KvCache\.length: sequence 9 "),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_errors(name):
+    call, error, message = CASES[name]
+    cache = headlane.KvCache(2, 8, 5)
+    for _ in range(3):
+        cache.add()
+    cache.append(0, K, V)
+    cache.remove(1)
+    references = sys.getrefcount(K)
+    with pytest.raises(error, match=message):
+        call(cache)
+    assert (cache.length(0), cache.length(2), cache.pages_in_use) == (3, 0, 1)
+    assert sys.getrefcount(K) == references
+
+
+def test_torch():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    cache = headlane.KvCache(2, 8, 5)
+    a = cache.add()
+    cache.append(torch.tensor([a]), torch.ones(1, 3, 2, 8).transpose(1, 2), torch.ones(1, 2, 3, 5))
+    assert cache.length(a) == 3
+
+
+def test_threads():
+    cache = headlane.KvCache(2, 64, page_size=32)
+
+    def work(_):
+        mine = cache.add()
+        for _ in range(50):
+            cache.append(mine, tokens(2, 7, 64), tokens(2, 7, 64))
+            cache.remove(cache.fork(mine, 5))
+        length = cache.length(mine)
+        cache.remove(mine)
+        return length
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(12))) == [350] * 12
+    assert cache.pages_in_use == 0

@@ -1,0 +1,25 @@
+// What all tasks of attention do for their rows: scale them, look what they see.
+#pragma once
+
+#include "attention_keys.hpp"
+
+namespace headlane {
+
+/// What a call has for all its tasks.
+struct Call {
+  const AttentionProblem& p;
+  const AttentionCut& cut;
+  const RelativeRuns& runs;
+};
+
+/// What is given per head, for each of the rows; null if it is not given.
+const float* per_row(const View<const float, 1>& values, const Rows& rows, float* to);
+
+/// The rows, scaled, and what else is the same for all blocks.
+kernels::AttentionBlock begin_rows(const Call& call, const Rows& rows, const AttentionBuffers& b);
+
+/// What the rows see of one block of keys; gives false if that is nothing. The block points into `seen`.
+bool show_block(const Call& call, const Rows& rows, const AttentionBuffers& b, Index number, SeenBlock& seen,
+                kernels::AttentionBlock& block);
+
+}  // namespace headlane

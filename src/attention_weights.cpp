@@ -1,0 +1,157 @@
+// The weights of attention: its maxima and sums first, then, block by block of keys, what each row gives to each key.
+#include <headlane/attention_weights.hpp>
+
+#include "attention_task.hpp"
+#include "check.hpp"
+#include "parallel.hpp"
+#include "round.hpp"
+#include "scratch.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace headlane {
+namespace {
+
+/// For each row the largest score and the factor of its weights, of all batch elements and heads.
+struct RowFactors {
+  View<float, 3> max, factor;
+};
+
+/// A sink joins maximum and sum as attention's last step does it.
+void join_sink(const kernels::KernelTable& kernel, float sink, float& max, float& sum) {
+  const float joint = max > sink ? max : sink, m = joint == -std::numeric_limits<float>::infinity() ? 0.0f : joint;
+  const float from[2] = {max - m, sink - m};
+  float weight[2];
+  kernel.exp(from, weight, 2);
+  sum = std::fma(sum, weight[0], weight[1]);
+  max = joint;
+}
+
+/// attention() without values, as a part: maxima and sums; then the sinks, lse if it is wanted, and the factors.
+void find_factors(const char* function, const AttentionProblem& p, const RowFactors& rows) {
+  AttentionOptions part = p.given;
+  part.sinks = {};
+  part.lse = rows.max;
+  part.sum = rows.factor;
+  const AttentionProblem without_values{p.q,     p.keys, p.out,   part,     p.batch,
+                                        p.scale, p.left, p.right, p.kernel, p.threads};
+  run_attention(function, without_values);
+  const auto [batch, heads, length] = rows.max.shape;
+  const View<float, 3>& lse = p.given.lse;
+  for (Index b = 0; b < batch; ++b)
+    for (Index h = 0; h < heads; ++h)
+      for (Index i = 0; i < length; ++i) {
+        float &max = rows.max(b, h, i), &sum = rows.factor(b, h, i);
+        const bool padding = i >= element(p, b).queries;
+        if (p.given.sinks.data != nullptr && !padding) join_sink(p.kernel, p.given.sinks(h), max, sum);
+        if (lse.data != nullptr) {
+          float logarithm;
+          p.kernel.log(&sum, &logarithm, 1);
+          lse(b, h, i) = max + logarithm;
+        }
+        sum = sum == 0.0f ? 0.0f : 1.0f / sum;
+      }
+}
+
+/// Where a task puts what it finds; null data: not wanted.
+struct Wanted {
+  View<float, 4> weights;
+  View<float, 3> sums;
+};
+
+/// All rows of a head with one block of keys.
+void run_task(const Call& call, const RowFactors& factors, const Wanted& wanted, Index batch, Index head,
+              Index number) {
+  const AttentionProblem& p = call.p;
+  const Index first = number * kernels::block_size, dim = p.q.shape[3];
+  const Index keys = std::min(kernels::block_size, p.keys.k.shape[2] - first);
+  const Element e = element(p, batch);
+  const auto put = [&](auto& view, auto... at) { return view.data == nullptr ? nullptr : &view(at...); };
+  float* const sums = put(wanted.sums, batch, head, first);
+  if (sums != nullptr) std::fill_n(sums, keys, 0.0f);
+  for (Index i = 0; i < p.q.shape[2] && wanted.weights.data != nullptr; ++i)
+    std::fill_n(&wanted.weights(batch, head, i, first), keys, 0.0f);
+
+  const Index block_floats = round_up(kernels::block_size, Index{1024}) * dim;
+  const Index q_floats = most_rows * kernels::row_stride, score_floats = kernels::max_tile_rows * kernels::row_stride;
+  float* memory =
+      scratch(Purpose::rows, block_floats + q_floats + score_floats + 2 * most_rows + relative_floats(most_rows, 1));
+  AttentionBuffers b{};
+  b.packed = memory;
+  b.q = b.packed + block_floats;
+  b.scores = b.q + q_floats;
+  b.per_row = b.scores + score_floats;
+  b.distances = b.per_row + 2 * most_rows;
+  const Index kv_head = head / group_of(p);
+  pack_block(p, call.cut, e, kv_head, number, {b.packed, nullptr});
+  for (Index row = 0; row < e.queries; row += most_rows) {
+    const Rows rows{e, kv_head, head, row, std::min(most_rows, e.queries - row), 2};
+    kernels::AttentionBlock block = begin_rows(call, rows, b);
+    SeenBlock seen;
+    if (!show_block(call, rows, b, number, seen, block)) continue;
+    BlockOfKeys found;
+    find_packed(p, call.cut, rows, number, {b.packed, nullptr}, found);
+    block.keys = found.block;
+    p.kernel.attention_weights(block, {.max = &factors.max(batch, head, row),
+                                       .factor = &factors.factor(batch, head, row),
+                                       .weights = put(wanted.weights, batch, head, row, first),
+                                       .row_step = wanted.weights.strides[2],
+                                       .key_sums = sums});
+  }
+}
+
+void run(const char* function, const AttentionProblem& p, const Wanted& wanted) {
+  const Index batch = p.q.shape[0], heads = p.q.shape[1], length = p.q.shape[2], keys = p.keys.k.shape[2];
+  if (batch * heads == 0) return;
+  if (length == 0) {  // no rows: nothing to cut into tasks
+    for (Index i = 0; i < batch * heads && wanted.sums.data != nullptr && keys > 0; ++i)
+      std::fill_n(&wanted.sums(i / heads, i % heads, 0), keys, 0.0f);
+    return;
+  }
+  float* memory = scratch(Purpose::factor, std::max<Index>(2 * batch * heads * length, 1));
+  const RowFactors factors{{memory, {batch, heads, length}}, {memory + batch * heads * length, {batch, heads, length}}};
+  find_factors(function, p, factors);
+  if (keys == 0) return;
+  AttentionCut cut(p);
+  cut.longest = keys;
+  cut.value_block = 0;
+  const RelativeRuns runs(p.given.relative_bias);
+  const Index blocks = ceil_div(keys, kernels::block_size);
+  parallel_for(batch * heads * blocks, p.threads, [&](Index task) {
+    run_task({p, cut, runs}, factors, wanted, task / blocks / heads, task / blocks % heads, task % blocks);
+  });
+}
+
+}  // namespace
+
+void attention_weights(View<const float, 4> q, View<const float, 4> k, View<float, 4> weights,
+                       const AttentionOptions& options) {
+  constexpr const char* function = "attention_weights";
+  const Operand of_q = operand(function, "q", q), of_k = operand(function, "k", k),
+                result = operand(function, "weights", weights);
+  const AttentionProblem p = checked_scores(function, q, k, result, options);
+  for (int axis = 0; axis < 3; ++axis)
+    check_same(result, axis, "elements along an axis", of_q, axis, "elements along it");
+  check_same(result, 3, "keys", of_k, 2, "keys");
+  require(weights.strides[3] == 1 || weights.shape[3] <= 1, function, ": weights has ", weights.strides[3],
+          " as its last stride, it must be 1");
+  run(function, p, {.weights = weights, .sums = {}});
+}
+
+void attention_key_sums(View<const float, 4> q, View<const float, 4> k, View<float, 3> sums,
+                        const AttentionOptions& options) {
+  constexpr const char* function = "attention_key_sums";
+  const Operand of_q = operand(function, "q", q), of_k = operand(function, "k", k),
+                result = operand(function, "sums", sums);
+  const AttentionProblem p = checked_scores(function, q, k, result, options);
+  for (int axis = 0; axis < 2; ++axis)
+    check_same(result, axis, "elements along an axis", of_q, axis, "elements along it");
+  check_same(result, 2, "keys", of_k, 2, "keys");
+  require(sums.strides[2] == 1 || sums.shape[2] <= 1, function, ": sums has ", sums.strides[2],
+          " as its last stride, it must be 1");
+  run(function, p, {.weights = {}, .sums = sums});
+}
+
+}  // namespace headlane

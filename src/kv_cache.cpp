@@ -1,0 +1,162 @@
+// KvCache: checks, and appending to all of the named sequences or to none.
+#include <headlane/kv_cache.hpp>
+
+#include "check.hpp"
+#include "dispatch.hpp"
+#include "kernels/table.hpp"
+#include "kv_pages.hpp"
+
+#include <limits>
+
+namespace headlane {
+namespace {
+
+constexpr Index most_columns = 512;
+
+/// The same, if these sizes are possible.
+KvPages checked(KvPages pages) {
+  constexpr const char* f = "KvCache";
+  require(pages.kv_heads >= 1, f, ": kv_heads is ", pages.kv_heads, ", the least is 1");
+  require(pages.head_dim >= 1 && pages.head_dim <= most_columns, f, ": head_dim is ", pages.head_dim,
+          ", it may be 1 to ", most_columns);
+  require(pages.value_dim >= 1 && pages.value_dim <= most_columns, f, ": value_dim is ", pages.value_dim,
+          ", it may be 1 to ", most_columns);
+  const Index size = pages.page_size;
+  require(size == 32 || size == 64 || size == 128 || size == 256 || (size > 0 && size % kernels::block_size == 0), f,
+          ": page_size is ", size, ", it may be 32, 64, 128, 256 or a multiple of ", kernels::block_size);
+  require(pages.max_pages >= 0, f, ": max_pages is ", pages.max_pages, ", the least is 0");
+  constexpr Index most = std::numeric_limits<Index>::max() / static_cast<Index>(sizeof(float)) / 2;
+  Index floats = 0;
+  const bool fits = !__builtin_mul_overflow(size, pages.head_dim + pages.value_width(), &floats) &&
+                    !__builtin_mul_overflow(floats, pages.kv_heads, &floats) && floats <= most;
+  require(fits, f, ": a page of page_size ", size, " and kv_heads ", pages.kv_heads,
+          " does not fit into memory: at most ", most, " elements can be addressed");
+  return pages;
+}
+
+void check_sequence(const KvPages& pages, const char* function, Index sequence) {
+  require(pages.has(sequence), function, ": sequence ", sequence, " is not there, the numbers given so far are below ",
+          static_cast<Index>(pages.sequences.size()));
+}
+
+/// k or v [..., kv_heads, tokens, columns].
+void check_tokens(const KvPages& pages, const Operand& x, Index columns, const char* columns_name) {
+  check_operand(x);
+  const Index heads = x.shape[x.rank - 3], last = x.shape[x.rank - 1];
+  require(heads == pages.kv_heads, x.function, ": ", x.name, " has ", heads, " heads, kv_heads is ", pages.kv_heads);
+  require(last == columns, x.function, ": ", x.name, " has ", last, " columns, ", columns_name, " is ", columns);
+}
+
+void check_pair(const KvPages& pages, const Operand& k, const Operand& v) {
+  check_tokens(pages, k, pages.head_dim, "head_dim");
+  check_tokens(pages, v, pages.value_dim, "value_dim");
+  check_same(k, k.rank - 2, "tokens", v, v.rank - 2, "tokens");
+}
+
+/// Pages that `tokens` more keys of a sequence need, a copy of its last page included if that one is shared. Of several sequences
+/// that share it, each is asked once, and the last one may find that it is alone.
+Index needed_pages(KvPages& pages, Index sequence, Index tokens) {
+  const KvPages::Sequence& growing = pages.at(sequence);
+  Index count = pages.pages_of(growing.length + tokens) - pages.pages_of(growing.length);
+  if (growing.length % pages.page_size == 0) return count;
+  KvPages::Page& last = *growing.pages.back();
+  if (last.call != pages.calls) last.claims = 0;
+  last.call = pages.calls;
+  if (last.holders - last.claims++ > 1) ++count;
+  return count;
+}
+
+constexpr const char* append_name = "KvCache::append";
+
+/// Checked but for sequences that are named twice.
+void append_to(KvPages& pages, std::span<const Index> sequences, const View<const float, 4>& k,
+               const View<const float, 4>& v) {
+  const kernels::KernelTable& kernel = active();
+  const Index tokens = k.shape[2];
+  Index count = 0;
+  ++pages.calls;
+  for (const Index sequence : sequences) {
+    Index& call = pages.at(sequence).call;
+    require(call != pages.calls, append_name, ": sequence ", sequence, " is named twice in sequences");
+    call = pages.calls;
+    if (tokens > 0) count += needed_pages(pages, sequence, tokens);
+  }
+  if (tokens == 0) return;
+  const Index in_use = pages.pages_in_use();
+  if (pages.max_pages > 0 && count > pages.max_pages - in_use)
+    fail<std::length_error>(append_name, ": ", in_use, " pages are in use and ", count,
+                            " more are needed, max_pages is ", pages.max_pages);
+  for (const Index sequence : sequences) pages.reserve_table(sequence, tokens);
+  pages.reserve_pages(count);
+
+  // Nothing fails from here on.
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const Index first = pages.length(sequences[i]), batch = static_cast<Index>(i);
+    pages.grow(sequences[i], tokens);
+    pages.write(kernel, sequences[i], first, k.select(0, batch), v.select(0, batch));
+    pages.at(sequences[i]).length = first + tokens;
+  }
+}
+
+}  // namespace
+
+KvCache::KvCache(Index kv_heads, Index head_dim, Index value_dim, const KvCacheOptions& options)
+    : pages_(
+          std::make_unique<KvPages>(checked({kv_heads, head_dim, value_dim, options.page_size, options.max_pages}))) {}
+KvCache::~KvCache() = default;
+KvCache::KvCache(KvCache&&) noexcept = default;
+KvCache& KvCache::operator=(KvCache&&) noexcept = default;
+
+Index KvCache::add() { return pages_->add(-1, 0); }
+
+Index KvCache::fork(Index sequence, Index length) {
+  constexpr const char* f = "KvCache::fork";
+  check_sequence(*pages_, f, sequence);
+  const Index all = pages_->length(sequence);
+  require(length >= -1 && length <= all, f, ": length is ", length, ", sequence ", sequence, " has ", all, " keys");
+  return pages_->add(sequence, length < 0 ? all : length);
+}
+
+void KvCache::append(Index sequence, View<const float, 3> k, View<const float, 3> v) {
+  check_sequence(*pages_, append_name, sequence);
+  check_pair(*pages_, operand(append_name, "k", k), operand(append_name, "v", v));
+  append_to(*pages_, {&sequence, 1}, k.broadcast(0, 1), v.broadcast(0, 1));
+}
+
+void KvCache::append(std::span<const Index> sequences, View<const float, 4> k, View<const float, 4> v) {
+  for (const Index sequence : sequences) check_sequence(*pages_, append_name, sequence);
+  const Operand of_k = operand(append_name, "k", k), of_v = operand(append_name, "v", v);
+  check_pair(*pages_, of_k, of_v);
+  for (const Operand& x : {of_k, of_v})
+    require(x.shape[0] == static_cast<Index>(sequences.size()), append_name, ": ", x.name, " has ", x.shape[0],
+            " sequences, sequences has ", static_cast<Index>(sequences.size()));
+  append_to(*pages_, sequences, k, v);
+}
+
+void KvCache::truncate(Index sequence, Index length) {
+  constexpr const char* f = "KvCache::truncate";
+  check_sequence(*pages_, f, sequence);
+  const Index all = pages_->length(sequence);
+  require(length >= 0 && length <= all, f, ": length is ", length, ", sequence ", sequence, " has ", all, " keys");
+  pages_->truncate(sequence, length);
+}
+
+void KvCache::remove(Index sequence) {
+  check_sequence(*pages_, "KvCache::remove", sequence);
+  pages_->remove(sequence);
+}
+
+Index KvCache::length(Index sequence) const {
+  check_sequence(*pages_, "KvCache::length", sequence);
+  return pages_->length(sequence);
+}
+
+Index KvCache::kv_heads() const { return pages_->kv_heads; }
+Index KvCache::head_dim() const { return pages_->head_dim; }
+Index KvCache::value_dim() const { return pages_->value_dim; }
+Index KvCache::page_size() const { return pages_->page_size; }
+Index KvCache::pages_in_use() const { return pages_->pages_in_use(); }
+std::size_t KvCache::page_bytes() const { return pages_->page_bytes(); }
+std::size_t KvCache::bytes() const { return pages_->pages.size() * pages_->page_bytes(); }
+
+}  // namespace headlane
