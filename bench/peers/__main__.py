@@ -13,7 +13,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from . import record, table
-from .cases import ALL, Case
+from .cases import ALL, MEMORY, Case
 from .contenders import Contender, every
 from .measure import QUICK, Bench, Plan, Probe
 from .workers import Failure, Worker
@@ -23,7 +23,13 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./dev peers", description="headlane beside other libraries, in one run"
     )
-    parser.add_argument("op", nargs="?", choices=[*ALL, "all"], default="all")
+    parser.add_argument(
+        "op",
+        nargs="?",
+        choices=[*ALL, "memory", "all"],
+        default="all",
+        help="memory: what attention over 65536 tokens needs besides its inputs and output; not part of all",
+    )
     parser.add_argument("--quick", action="store_true", help="few cases, few rounds: to see that it works")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument(
@@ -32,7 +38,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--only", default="", metavar="NAME,…", help="contenders whose name has one of these in it"
     )
-    parser.add_argument("--case", type=re.compile, metavar="REGEX", help="cases whose label matches")
+    parser.add_argument(
+        "--case",
+        type=re.compile,
+        metavar="REGEX",
+        help="cases whose label, or part of the table and label as in 'decode 512 keys', matches",
+    )
     parser.add_argument(
         "--json",
         type=Path,
@@ -51,7 +62,11 @@ def counts(text: str) -> list[int]:
 
 
 def chosen_cases(options: argparse.Namespace, op: str) -> list[Case]:
-    cases = [case for case in ALL[op] if not options.case or options.case.search(case.label)]
+    cases = [
+        c
+        for c in ALL[op]
+        if not options.case or options.case.search(f"{c.op} {c.label}") or options.case.search(c.label)
+    ]
     return [case for case in cases if case.quick] if options.quick and not options.case else cases
 
 
@@ -125,6 +140,33 @@ class Session:
         status("")
         return workers, rows
 
+    def run_memory(self) -> list[dict]:
+        """The first call in a process of its own, for headlane and for PyTorch: others may take memory for all scores."""
+        rows = []
+        for case in MEMORY:
+            self.bench.load(case)
+            for contender in self.contenders:
+                if contender.title not in ("headlane", "PyTorch SDPA"):
+                    continue
+                for threads in self.options.threads:
+                    status(f"memory {case.label}, {contender.title}, threads: {threads}")
+                    with ExitStack() as stack:
+                        try:
+                            worker = self._end_with(stack, Worker(contender, threads, timeout=600))
+                        except Failure as failure:
+                            self.bench.fail(contender.title, str(failure))
+                            break
+                        rows += self.bench.first_call(worker)
+        status("")
+        return rows
+
+
+def measure_memory(session: Session, machine: dict) -> None:
+    document = record.document(session.about["version"], machine)
+    record.add(document, [], session.run_memory(), session.bench.failures)
+    table.print_memory(document)
+    table.print_failures(session.bench.failures)
+
 
 def main() -> int:
     options = arguments()
@@ -133,6 +175,9 @@ def main() -> int:
         session = Session(options, stack)
         machine = record.machine(session.about, session.probes)
         table.print_machine(machine)
+        if options.op == "memory":
+            measure_memory(session, machine)
+            return 0
         files: dict[Path, dict] = {}
         for op in ALL if options.op == "all" else [options.op]:
             workers, rows = session.run(op)

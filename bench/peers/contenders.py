@@ -25,12 +25,13 @@ SLOW = ("scalar", "portable")
 class Contender:
     name: str
     route: str  # headlane is compared with those of the same route
-    ops: tuple[str, ...]  # of gemm, softmax, attention
+    ops: tuple[str, ...]  # of gemm, softmax, attention; or a part of the last, as decode
     command: tuple[str, ...]  # {threads} is replaced
     isa: str = ""  # headlane: the one to force; "" is the fastest
     forced: tuple[tuple[str, str], ...] = ()  # environment variables that choose the kernels
     prepacked: bool = False  # b was brought into a layout of the library's own beforehand: compared apart
     scores: int = 1 << 60  # at most so many pairs of query and key for each head
+    can: frozenset[str] = frozenset()  # of what cases need
 
     @property
     def title(self) -> str:
@@ -38,9 +39,9 @@ class Contender:
 
     def takes(self, case: Case, threads: int) -> bool:
         pairs = case.shape.get("q_length", 0) * case.shape.get("kv_length", 0)
-        if case.worker_op not in self.ops or pairs > self.scores:
+        if not {case.op, case.worker_op} & set(self.ops) or pairs > self.scores or not case.needs <= self.can:
             return False
-        return self.isa not in SLOW or (threads == 1 and case.flops < 1e10)
+        return self.isa not in SLOW or (threads == 1 and case.flops < 1e10 and case.op != "attention_options")
 
     def start(self, threads: int) -> tuple[list[str], dict[str, str]]:
         """The command line and the environment."""
@@ -53,11 +54,15 @@ class Contender:
 
 
 ALL_OPS = ("gemm", "softmax", "attention")
+GROUPED = frozenset({"gqa"})
+EVERYTHING = GROUPED | {"bits", "alibi", "t5", "softcap", "window"}
 
 
 def every(programs: Path, isas: list[str]) -> list[Contender]:
     """All contenders. `programs` holds the compiled workers; `isas` are headlane's, fastest first."""
     headlane = (str(programs / "headlane_peer"),)
+    cache = (*headlane, "cache")
+    others = [isa for isa in isas[1:] if isa != "portable"]
 
     def blas(name: str, library: Path, **forced: str) -> Contender:
         command = (str(programs / "headlane_blas"), str(library))
@@ -79,17 +84,23 @@ def every(programs: Path, isas: list[str]) -> list[Contender]:
         blas(f"BLIS ({arch})", blis, BLIS_ARCH_TYPE=arch),
     ]
     return [
-        Contender("headlane", COMPILED, ALL_OPS, headlane),
-        *(Contender("headlane", COMPILED, ALL_OPS, headlane, isa) for isa in isas[1:] if isa != "portable"),
+        Contender("headlane", COMPILED, ALL_OPS, headlane, can=EVERYTHING),
+        *(Contender("headlane", COMPILED, ALL_OPS, headlane, isa, can=EVERYTHING) for isa in others),
+        Contender("headlane cache", COMPILED, ("decode",), cache),
+        *(
+            Contender("headlane cache", COMPILED, ("decode",), cache, isa)
+            for isa in others
+            if isa not in SLOW
+        ),
         blas("MKL", Path(sys.prefix) / "lib/libmkl_rt.so.3"),
         blas("OpenBLAS", openblas),
         blas("BLIS", blis),
         *(tuned if core else []),
-        python("headlane (Python)", "headlane", ALL_OPS),
+        python("headlane (Python)", "headlane", ALL_OPS, can=GROUPED),
         python("PyTorch mm", "torch", ("gemm",)),
         python("PyTorch softmax", "torch", ("softmax",)),
-        python("PyTorch SDPA", "torch", ("attention",)),
-        python("PyTorch materialised", "torch-materialised", ("attention",), scores=2048**2),
+        python("PyTorch SDPA", "torch", ("attention",), can=GROUPED),
+        python("PyTorch materialised", "torch-materialised", ("attention",), scores=2048**2, can=GROUPED),
         python("ONNX Runtime", "onnxruntime", ALL_OPS),
         python("OpenVINO", "openvino", ALL_OPS),
         Contender("headlane prepacked", COMPILED, ("gemm",), (*headlane, "prepacked"), prepacked=True),

@@ -20,9 +20,12 @@ class Plan:
     rounds: int = 9
     sample: float = 0.03  # seconds; a call that takes longer is a sample of its own
     slow_rounds: int = 3  # of the scalar build, whose figure need not be sharp
+    budget: float = 9  # seconds for the rounds of one case and number of threads: fewer rounds if all calls together take longer
+    least: int = 2  # rounds at least
 
 
-QUICK = Plan(rounds=3, sample=0.01, slow_rounds=1)
+LONG = 1e11  # floating-point operations: no call of so many is so short that a sample would need several
+QUICK = Plan(rounds=3, sample=0.01, slow_rounds=1, budget=3, least=1)
 
 
 @dataclass
@@ -30,6 +33,8 @@ class Entry:
     worker: Worker
     error: float
     calls: int = 1
+    took: float = 0  # seconds of one call before the rounds
+    memory: int = 0  # bytes that were resident in it at most, beyond those before
     seconds: list[float] = field(default_factory=list)  # of one call
 
 
@@ -69,7 +74,7 @@ class Bench:
     """One case after another, all in one folder for inputs and results."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
-        self.plan, self.folder = plan, folder
+        self.plan, self.folder, self.rounds = plan, folder, plan.rounds
         self.failures: list[dict] = []
 
     def load(self, case: Case) -> None:
@@ -82,7 +87,8 @@ class Bench:
         entries = [entry for worker in workers if (entry := self._attempt(worker, self._checked, worker))]
         entries = [entry for entry in entries if self._attempt(entry.worker, self._calibrate, entry)]
         limits: dict[str, list[float]] = {self._isa(entry, probe): [] for entry in entries}
-        for number in range(self.plan.rounds):
+        self.rounds = self._affordable(entries)
+        for number in range(self.rounds):
             for isa, seconds in limits.items():
                 seconds.append(probe.limit(self.case, isa))
             for entry in turns(entries, number):
@@ -95,6 +101,14 @@ class Bench:
             for entry in entries
             if len(entry.seconds) == self._rounds(entry)  # else it failed on the way
         ]
+
+    def first_call(self, worker: Worker) -> list[dict]:
+        """A row, or none, of the call whose result is checked: its time, and the memory that it took."""
+        entry = self._attempt(worker, self._checked, worker)
+        if entry is None:
+            return []
+        entry.seconds.append(entry.took)
+        return [{**self._row(entry, [0.0]), "memory": entry.memory}]
 
     def _attempt(self, worker: Worker, action, *arguments):
         """What action(*arguments) gives, or None if the worker failed, which is noted."""
@@ -110,27 +124,35 @@ class Bench:
 
     def _checked(self, worker: Worker) -> Entry:
         shape = {
-            key: int(value) if isinstance(value, bool) else value or "none"
+            key: int(value) if isinstance(value, bool) else "none" if value is None else value
             for key, value in self.case.shape.items()
         }
-        worker.ask("prepare", op=self.case.worker_op, folder=self.folder, **shape)
+        worker.ask("prepare", op=self.case.worker_op, folder=self.folder, softcap=truth.SOFTCAP, **shape)
         output = self.folder / "output"
-        worker.ask("run", output=output)
+        took, memory = (float(word) for word in worker.ask("run", output=output).split())
         error = self.truth.error(np.fromfile(output, np.float32).reshape(truth.output_shape(self.case)))
         if not error <= self.case.tolerance:  # so written for NaN
             raise Failure(
                 f"wrong: error {error:.3g} {ERROR_UNIT[self.case.op]}, allowed {self.case.tolerance:.3g}"
             )
-        return Entry(worker, error)
+        return Entry(worker, error, took=took, memory=int(memory))
 
     def _calibrate(self, entry: Entry) -> int:
         """As many calls as fill a sample."""
+        if self.case.flops > LONG:
+            return 1
         while True:
-            wanted = math.ceil(self.plan.sample / self._sample(entry))
+            entry.took = self._sample(entry)
+            wanted = math.ceil(self.plan.sample / entry.took)
             if entry.calls * 2 >= wanted:
                 entry.calls = wanted
                 return wanted
             entry.calls = min(wanted, entry.calls * 20)
+
+    def _affordable(self, entries: list[Entry]) -> int:
+        """The rounds that the plan's seconds are enough for. The slow builds, which have few in any case, do not count."""
+        once = sum(e.took * e.calls for e in entries if e.worker.contender.isa not in SLOW)
+        return min(self.plan.rounds, max(self.plan.least, int(self.plan.budget / max(once, 1e-9))))
 
     def _time(self, entry: Entry) -> None:
         entry.seconds.append(self._sample(entry))
@@ -138,7 +160,7 @@ class Bench:
     def _sample(self, entry: Entry) -> float:
         """Seconds of one call. The worker stood still: its caches are cold and its threads asleep. So a tenth
         of the calls go before, but for those so long that it does not matter."""
-        warm = 0 if entry.seconds and entry.seconds[-1] > 0.1 else max(1, entry.calls // 10)
+        warm = 0 if entry.took > 0.1 else max(1, entry.calls // 10)
         return float(entry.worker.ask("time", warm=warm, calls=entry.calls)) / entry.calls
 
     def _isa(self, entry: Entry, probe: Probe) -> str:
@@ -146,7 +168,8 @@ class Bench:
         return entry.worker.about.get("isa", probe.isas[0]) if self.case.limit == "fma" else ""
 
     def _rounds(self, entry: Entry) -> int:
-        return self.plan.slow_rounds if entry.worker.contender.isa in SLOW else self.plan.rounds
+        slow = entry.worker.contender.isa in SLOW
+        return min(self.rounds, self.plan.slow_rounds) if slow else self.rounds
 
     def _row(self, entry: Entry, limits: list[float]) -> dict:
         case, worker = self.case, entry.worker
@@ -168,6 +191,7 @@ class Bench:
             "limit": {"kind": case.limit, "seconds": statistics.median(limits)},
             "error": entry.error,
             "error_unit": ERROR_UNIT[case.op],
+            "base": case.base or None,
         }
 
 

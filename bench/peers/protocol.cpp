@@ -41,6 +41,23 @@ std::string seconds_of(const Job& job, Index warm, Index calls) {
   return text.str();
 }
 
+// Bytes: VmRSS is resident now, VmHWM was at most.
+long long memory(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(name + ":")) return std::stoll(line.substr(name.size() + 1)) * 1024;
+  }
+  return 0;
+}
+
+// Calls once: its seconds, and the bytes that were resident meanwhile at most, beyond those before.
+std::string first_call(const Job& job) {
+  std::ofstream("/proc/self/clear_refs") << "5";  // VmHWM counts from now on
+  const long long before = memory("VmRSS");
+  const std::string seconds = seconds_of(job, 0, 1);
+  return seconds + ' ' + std::to_string(memory("VmHWM") - before);
+}
+
 std::string answer(const Worker& worker, Job& job, const std::string& command, const Arguments& arguments) {
   if (command == "about") return worker.about;
   if (command == "measure" && worker.measure) return worker.measure(arguments);
@@ -55,9 +72,9 @@ std::string answer(const Worker& worker, Job& job, const std::string& command, c
   if (!job.call) throw std::runtime_error("no case is prepared");
   if (command == "time") return seconds_of(job, arguments.number("warm"), arguments.number("calls"));
   if (command == "run") {
-    job.call();
+    std::string reply = first_call(job);
     job.arrays.back().write(arguments.text("output"));
-    return "";
+    return reply;
   }
   throw std::runtime_error("unknown command '" + command + "'");
 }

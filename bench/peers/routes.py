@@ -21,7 +21,7 @@ class Route:
 
     about: str
     gemm: Callable[[np.ndarray, np.ndarray, np.ndarray], Job]
-    softmax: Callable[[np.ndarray, np.ndarray], Job]
+    softmax: Callable[[np.ndarray, np.ndarray | None, np.ndarray], Job]  # x, mask, out
     attention: Callable[
         [np.ndarray, np.ndarray, np.ndarray, np.ndarray | None, bool, np.ndarray], Job
-    ]  # q, k, v, mask, causal, out
+    ]  # q, k, v, mask, causal, out; the mask is a bool or a bias and broadcasts

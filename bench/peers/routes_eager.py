@@ -21,13 +21,15 @@ class Headlane(Route):
         gemm = self.library.gemm
         return Job(lambda: gemm(a, b, out=out), lambda _: out)
 
-    def softmax(self, x, out):
+    def softmax(self, x, mask, out):
         softmax = self.library.softmax
-        return Job(lambda: softmax(x, out=out), lambda _: out)
+        more = {} if mask is None else {"mask": mask}
+        return Job(lambda: softmax(x, out=out, **more), lambda _: out)
 
     def attention(self, q, k, v, mask, causal, out):
         sdpa = self.library.scaled_dot_product_attention
-        return Job(lambda: sdpa(q, k, v, mask, is_causal=causal, out=out), lambda _: out)
+        grouped = q.shape[1] != k.shape[1]
+        return Job(lambda: sdpa(q, k, v, mask, is_causal=causal, enable_gqa=grouped, out=out), lambda _: out)
 
 
 class HeadlanePrepacked(Headlane):
@@ -56,23 +58,32 @@ class Torch(Route):
         mm, (a, b, out) = self.torch.mm, self.tensors(a, b, out)
         return Job(lambda: mm(a, b, out=out), lambda _: out.numpy())
 
-    def softmax(self, x, out):
-        softmax, (x, out) = self.torch.softmax, self.tensors(x, out)
-        return Job(lambda: softmax(x, -1, out=out), lambda _: out.numpy())
+    def softmax(self, x, mask, out):
+        softmax, (x, hidden, out) = self.torch.softmax, self.tensors(x, None if mask is None else ~mask, out)
+        if hidden is None:
+            return Job(lambda: softmax(x, -1, out=out), lambda _: out.numpy())
+        return Job(lambda: softmax(x.masked_fill(hidden, -math.inf), -1, out=out), lambda _: out.numpy())
 
     def attention(self, q, k, v, mask, causal, out):
         sdpa, (q, k, v, mask) = (
             self.torch.nn.functional.scaled_dot_product_attention,
             self.tensors(q, k, v, mask),
         )
-        return Job(lambda: sdpa(q, k, v, mask, is_causal=causal), lambda made: made.numpy())
+        grouped = q.shape[1] != k.shape[1]
+        return Job(
+            lambda: sdpa(q, k, v, mask, is_causal=causal, enable_gqa=grouped), lambda made: made.numpy()
+        )
 
 
 class TorchMaterialised(Torch):
-    """softmax(q·kᵀ + mask)·v with the scores in memory; the causal mask is made beforehand and added."""
+    """softmax(q·kᵀ + mask)·v with the scores in memory; the causal mask is made beforehand and added. Heads of a group stand one
+    below the other, as more queries."""
 
     def attention(self, q, k, v, mask, causal, out):
         softmax, scale = self.torch.softmax, 1 / math.sqrt(q.shape[-1])
+        shape = q.shape
+        if q.shape[1] != k.shape[1]:  # without a mask
+            q = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])
         if causal:
             mask = np.triu(np.full((q.shape[2], k.shape[2]), -np.inf, np.float32), 1)
         elif mask is not None and mask.dtype == np.bool_:
@@ -85,7 +96,7 @@ class TorchMaterialised(Torch):
         def masked():
             return softmax((q @ k.mT).mul_(scale).add_(mask), -1) @ v
 
-        return Job(plain if mask is None else masked, lambda made: made.numpy())
+        return Job(plain if mask is None else masked, lambda made: made.reshape(shape).numpy())
 
 
 class TorchPrepacked(Torch):

@@ -8,7 +8,7 @@ from .routes import Job, Route
 
 
 class OnnxRuntime(Route):
-    """A model of one node, its inputs and outputs bound once. Attention is Microsoft's MultiHeadAttention. It
+    """A model of one node (masked softmax: of two), its inputs and outputs bound once. Attention is Microsoft's MultiHeadAttention. It
     takes [batch, sequence, heads · dim], and gets that layout."""
 
     def __init__(self, threads: int) -> None:
@@ -18,8 +18,8 @@ class OnnxRuntime(Route):
         self.onnx, self.library, self.threads = onnx, onnxruntime, threads
         self.about = f"version={onnxruntime.__version__}"
 
-    def job(self, node, feeds, out, result=None, constants=()):
-        """Runs `node` on the arrays `feeds`; `constants` names the weights among them, which it may pack."""
+    def job(self, nodes, feeds, out, result=None, constants=()):
+        """Runs `nodes` on the arrays `feeds`; `constants` names the weights among them, which it may pack."""
         helper, library = self.onnx.helper, self.library
 
         def info(name, array):
@@ -28,7 +28,7 @@ class OnnxRuntime(Route):
             )
 
         graph = helper.make_graph(
-            [node],
+            nodes,
             "case",
             [info(name, array) for name, array in feeds.items() if name not in constants],
             [info("out", out)],
@@ -52,10 +52,18 @@ class OnnxRuntime(Route):
 
     def gemm(self, a, b, out, constants=()):
         node = self.onnx.helper.make_node("MatMul", ["a", "b"], ["out"])
-        return self.job(node, {"a": a, "b": b}, out, constants=constants)
+        return self.job([node], {"a": a, "b": b}, out, constants=constants)
 
-    def softmax(self, x, out):
-        return self.job(self.onnx.helper.make_node("Softmax", ["x"], ["out"], axis=-1), {"x": x}, out)
+    def softmax(self, x, mask, out):
+        make_node = self.onnx.helper.make_node
+        if mask is None:
+            return self.job([make_node("Softmax", ["x"], ["out"], axis=-1)], {"x": x}, out)
+        nodes = [
+            make_node("Where", ["mask", "x", "hidden"], ["scores"]),
+            make_node("Softmax", ["scores"], ["out"], axis=-1),
+        ]
+        feeds = {"x": x, "mask": mask, "hidden": np.array(-np.inf, np.float32)}
+        return self.job(nodes, feeds, out, constants=("hidden",))
 
     def attention(self, q, k, v, mask, causal, out):
         batch, heads, length, dim = q.shape
@@ -65,6 +73,8 @@ class OnnxRuntime(Route):
 
         feeds = {name: side_by_side(x) for name, x in (("q", q), ("k", k), ("v", v))}
         names = ["q", "k", "v"]
+        if mask is not None and mask.dtype == np.bool_ and mask.shape[2] > 1:
+            mask = np.where(mask, np.float32(0), np.float32(-np.inf))  # it takes padding or a bias
         if mask is not None and mask.dtype == np.bool_:
             feeds["padding"] = mask[:, 0, 0].astype(np.int32)
             names += ["", "padding"]
@@ -81,7 +91,7 @@ class OnnxRuntime(Route):
         )
         flat = out.reshape(batch, length, heads * dim)
         return self.job(
-            node, feeds, flat, lambda y: y.reshape(batch, length, heads, dim).transpose(0, 2, 1, 3)
+            [node], feeds, flat, lambda y: y.reshape(batch, length, heads, dim).transpose(0, 2, 1, 3)
         )
 
 
@@ -125,9 +135,12 @@ class OpenVino(Route):
         parameters = [self.parameter(a), self.parameter(b)]
         return self.job(self.ops.matmul(*parameters, False, False), parameters, [a, b], out)
 
-    def softmax(self, x, out):
-        parameter = self.parameter(x)
-        return self.job(self.ops.softmax(parameter, 1), [parameter], [x], out)
+    def softmax(self, x, mask, out):
+        parameters = [self.parameter(array) for array in (x, mask) if array is not None]
+        scores = parameters[0]
+        if mask is not None:
+            scores = self.ops.select(parameters[1], scores, self.ops.constant(np.float32(-np.inf)))
+        return self.job(self.ops.softmax(scores, 1), parameters, [x] if mask is None else [x, mask], out)
 
     def attention(self, q, k, v, mask, causal, out):
         arrays = [q, k, v] if mask is None else [q, k, v, mask]

@@ -11,9 +11,11 @@ UNITS = {
     "gemm": "GFLOP/s",
     "softmax": "10⁹ elements/s",
     "attention": "GFLOP/s",
+    "attention_options": "GFLOP/s; cost: time for as much work, against without",
     "decode": "GB/s of keys and values",
 }
-OPS = {"gemm": ("gemm",), "softmax": ("softmax",), "attention": ("attention", "decode")}
+OPS = {"gemm": ("gemm",), "softmax": ("softmax",), "attention": ("attention", "attention_options", "decode")}
+PLAIN = ("headlane", "headlane (Python)")  # the contenders that peers are compared with
 
 # The same when it goes into a file as when it goes to a wide screen.
 console = Console(width=None if Console().is_terminal else 220, highlight=False)
@@ -51,6 +53,33 @@ def share(row: dict | None) -> float | None:
     return row["limit"]["seconds"] / row["seconds"] if row else None
 
 
+def own_cell(row: dict | None) -> str:
+    """With the share of the limit, that of its own instruction set."""
+    return "-" if row is None else f"{cell(row)} {_percent(share(row))}"
+
+
+def cost(row: dict | None, rows: list[dict]) -> float | None:
+    """The time for as much work, against the same contender's of the case without the option; the peaks were measured beside
+    both, and a clock that moved in between does not count."""
+    if row is None or not row.get("base"):
+        return None
+    for op in (row["op"], "attention"):
+        key = (op, row["base"], row["threads"], row["contender"], row["isa"])
+        for base in rows:
+            if (base["op"], base["case"], base["threads"], base["contender"], base["isa"]) == key:
+                return share(base) / share(row)
+    return None
+
+
+def gain(row: dict | None, rows: list[dict]) -> float | None:
+    """How many times as fast as the same contender with one thread."""
+    if row is None or row["threads"] == 1:
+        return None
+    names = ("op", "case", "contender", "isa")
+    alone = (one for one in rows if one["threads"] == 1 and all(one[name] == row[name] for name in names))
+    return next((one["seconds"] / row["seconds"] for one in alone), None)
+
+
 class Line:
     """The rows of one case, number of threads and route."""
 
@@ -62,9 +91,13 @@ class Line:
         self.rows = mine
         own = [row for row in mine if row["contender"].startswith("headlane")]
         self.headlane_prepacked = next((row for row in own if packed[id(row)]), None)
-        headlane = [row for row in own if not packed[id(row)]]
+        headlane = [row for row in own if row["contender"] in PLAIN]
         self.headlane = next((row for row in headlane if row["isa"] == widest), None)
-        self.other_isas = {row["isa"]: row for row in headlane if row is not self.headlane}
+        self.own = {row["isa"]: row for row in headlane if row is not self.headlane}
+        for row in own:
+            if row["contender"] not in PLAIN and not packed[id(row)]:
+                isa = "" if row["isa"] == widest else f" {row['isa']}"
+                self.own[row["contender"] + isa] = row
         peers = [row for row in mine if not row["contender"].startswith("headlane")]
         self.plain = {row["contender"]: row for row in peers if not packed[id(row)]}
         self.prepacked = {row["contender"]: row for row in peers if packed[id(row)]}
@@ -106,7 +139,22 @@ def print_results(document: dict, op: str) -> None:
             lines = {key: Line(document, group, route) for key, group in grouped.items()}
             lines = {key: line for key, line in lines.items() if line.rows}
             if lines:
-                console.print(_table(f"{part}, called from {route}: {UNITS[part]}", lines))
+                console.print(
+                    _table(f"{part}, called from {route}: {UNITS[part]}", lines, document["results"])
+                )
+
+
+def print_memory(document: dict) -> None:
+    for row in document["results"]:
+        s = row["shape"]
+        given = (
+            4 * s["batch"] * s["head_dim"] * (s["heads"] * s["q_length"] + s["kv_heads"] * s["kv_length"]) * 2
+        )
+        console.print(
+            f"{row['case']}, {s['heads']} heads of {s['head_dim']}, {row['contender']}, threads: {row['threads']}: "
+            f"{row['memory'] / (1 << 20):.1f} MiB at most besides {given >> 20} MiB of inputs and output; "
+            f"{row['seconds']:.1f} s, {digits(amount(row) / row['seconds'])} GFLOP/s, {row['error']:.1f}ε"
+        )
 
 
 def print_failures(failures: list[dict]) -> None:
@@ -127,7 +175,7 @@ def left_out(failures: list[dict]) -> list[str]:
     return lines
 
 
-def _table(title: str, lines: dict[tuple, Line]) -> Table:
+def _table(title: str, lines: dict[tuple, Line], results: list[dict]) -> Table:
     names = {
         key: list(dict.fromkeys(name for line in lines.values() for name in getattr(line, key)))
         for key in _KINDS
@@ -136,6 +184,12 @@ def _table(title: str, lines: dict[tuple, Line]) -> Table:
     made.add_column("case", no_wrap=True)
     for head in ("threads", "headlane", "of the limit"):
         made.add_column(head, justify="right")
+    gains = any(gain(line.headlane, results) for line in lines.values())
+    if gains:
+        made.add_column("/ 1 thread", justify="right")
+    costs = any(row.get("base") for line in lines.values() for row in line.rows)
+    if costs:
+        made.add_column("cost", justify="right", style="bold")
     prepacked = any(line.headlane_prepacked for line in lines.values())
     for key in _KINDS:
         if key == "prepacked" and prepacked:
@@ -147,11 +201,18 @@ def _table(title: str, lines: dict[tuple, Line]) -> Table:
             made.add_column(_KINDS[key], justify="right", style="bold")
     for (case, threads), line in lines.items():
         cells = [cell(line.headlane), _percent(share(line.headlane))]
+        if gains:
+            cells.append(_times(gain(line.headlane, results)))
+        if costs:
+            cells.append(_times(cost(line.headlane, results)))
         for key in _KINDS:
             rows: dict[str, dict] = getattr(line, key)
             if key == "prepacked" and prepacked:
                 cells += [cell(line.headlane_prepacked), _percent(share(line.headlane_prepacked))]
-            cells += [cell(rows.get(name)) for name in names[key]]
+            for name in names[key]:
+                shown = (own_cell if key == "own" else cell)(rows.get(name))
+                against = cost(rows.get(name), results)
+                cells.append(shown if against is None else f"{shown} {_times(against)}")
             if names[key] and _KINDS[key]:
                 cells.append(_times(line.ratio(key)))
         made.add_row(case, str(threads), *cells)
@@ -159,7 +220,7 @@ def _table(title: str, lines: dict[tuple, Line]) -> Table:
 
 
 # What stands beside headlane, each group followed by the ratio to its best, under this head.
-_KINDS = {"other_isas": "", "plain": "headlane / best", "prepacked": "headlane prepacked / best"}
+_KINDS = {"own": "", "plain": "headlane / best", "prepacked": "headlane prepacked / best"}
 
 
 def _percent(value: float | None) -> str:

@@ -82,7 +82,16 @@ def test_no_such_program():
 def test_calibration_fills_a_sample(worker, tmp_path):
     entry = measure.Entry(worker, 0)
     bench = measure.Bench(measure.Plan(sample=100), tmp_path)
+    bench.case = cases.gemm(2, 3, 4)
     assert bench._calibrate(entry) == 100  # this worker's calls take a second each
+
+
+def test_long_calls_have_few_rounds(worker, tmp_path):
+    bench = measure.Bench(measure.Plan(rounds=9, budget=9, least=2), tmp_path)
+    for seconds, rounds in ((0.001, 9), (2, 4), (30, 2)):
+        assert bench._affordable([measure.Entry(worker, 0, took=seconds)]) == rounds
+    bench.case = cases.attention(16384)
+    assert bench._calibrate(measure.Entry(worker, 0, took=3)) == 1
 
 
 def test_rows_have_the_fields_of_the_schema(worker, tmp_path):
@@ -92,5 +101,5 @@ def test_rows_have_the_fields_of_the_schema(worker, tmp_path):
     assert (made["low"], made["seconds"], made["high"], made["samples"]) == (2, 3, 4, 5)
     assert made["limit"] == {"kind": "read", "seconds": 0.2}
     fields = """op case shape threads contender isa seconds low high samples calls_per_sample flops bytes
-        limit error error_unit"""
+        limit error error_unit base"""
     assert set(json.loads(json.dumps(made))) == set(fields.split())

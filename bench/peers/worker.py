@@ -54,15 +54,22 @@ def prepare(route: Route, arguments: dict[str, str]) -> Job:
         return route.gemm(a, b, filled((size["m"], size["n"])))
     if op == "softmax":
         shape = (size["rows"], size["columns"])
-        return route.softmax(load(folder, "x", shape), filled(shape))
+        mask = load(folder, "mask", shape, np.bool_) if size["mask"] else None
+        return route.softmax(load(folder, "x", shape), mask, filled(shape))
     batch, heads, queries, keys = size["batch"], size["heads"], size["q_length"], size["kv_length"]
     q, k, v = (
-        load(folder, name, (batch, heads, length, size["head_dim"]))
-        for name, length in (("q", queries), ("k", keys), ("v", keys))
+        load(folder, name, (batch, rows, length, size["head_dim"]))
+        for name, rows, length in (
+            ("q", heads, queries),
+            ("k", size["kv_heads"], keys),
+            ("v", size["kv_heads"], keys),
+        )
     )
     mask = None
     if arguments["mask"] == "bool":
         mask = load(folder, "mask", (batch, 1, 1, keys), np.bool_)
+    if arguments["mask"] == "dense":
+        mask = load(folder, "mask", (1, 1, queries, keys), np.bool_)
     if arguments["mask"] == "float":
         mask = load(folder, "mask", (1, heads, queries, keys))
     return route.attention(q, k, v, mask, bool(size["causal"]), filled(q.shape))
@@ -83,6 +90,18 @@ def seconds_of(call: Callable[[], object], warm: int, calls: int) -> float:
     return perf_counter() - begin
 
 
+def memory(name: str) -> int:
+    """Bytes: VmRSS is resident now, VmHWM was at most."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith(name + ":"))
+
+
+def resident_from_now() -> int:
+    """The bytes that are resident, and from where on VmHWM will count."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return memory("VmRSS")
+
+
 class Worker:
     def __init__(self, route: Route) -> None:
         self.route = route
@@ -101,8 +120,13 @@ class Worker:
         if self.job is None:
             raise RuntimeError("no case is prepared")
         if command == "run":
-            np.ascontiguousarray(self.job.result(self.job.call())).tofile(arguments["output"])
-            return ""
+            before = resident_from_now()
+            begin = perf_counter()
+            made = self.job.call()
+            seconds = perf_counter() - begin
+            more = memory("VmHWM") - before
+            np.ascontiguousarray(self.job.result(made)).tofile(arguments["output"])
+            return f"{seconds:.9g} {more}"
         if command == "time":
             return f"{seconds_of(self.job.call, int(arguments['warm']), int(arguments['calls'])):.9g}"
         raise RuntimeError(f"unknown command '{command}'")

@@ -1,10 +1,13 @@
-// Times headlane's C++ functions, with the argument "prepacked" gemm on a PackedMatrix, and measures what the machine can do at most.
+// Times headlane's C++ functions, with the argument "prepacked" gemm on a PackedMatrix, with "cache" attention over a KvCache, and
+// measures what the machine can do at most.
 // HEADLANE_ISA and HEADLANE_NUM_THREADS choose as ever.
 #include "../machine.hpp"
 #include "worker.hpp"
 
 #include <headlane/headlane.hpp>
 
+#include <array>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -12,7 +15,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <vector>
 
 namespace {
 
@@ -46,43 +49,82 @@ Job softmax(const peers::Arguments& arguments) {
   const Index columns = arguments.number("columns");
   Job job;
   job.arrays.emplace_back(arguments.input("x"));
+  if (arguments.number("mask") != 0) job.arrays.emplace_back(arguments.input("mask"));
   job.arrays.emplace_back(rows * columns);
   const View<const float, 2> x(job.arrays[0].data(), {rows, columns});
-  const View<float, 2> y(job.arrays[1].data(), {rows, columns});
-  job.call = [=] { headlane::softmax(x, y); };
+  const View<float, 2> y(job.arrays.back().data(), {rows, columns});
+  headlane::SoftmaxOptions options;
+  if (arguments.number("mask") != 0) options.mask = View<const bool, 2>(job.arrays[1].flags(), {rows, columns});
+  job.call = [=] { headlane::softmax(x, y, options); };
   return job;
 }
 
-Job attention(const peers::Arguments& arguments) {
-  const Index batch = arguments.number("batch");
+// What attention is called with. Masks and tables are read into arrays of the job.
+headlane::AttentionOptions attention_options(const peers::Arguments& arguments, Job& job) {
   const Index heads = arguments.number("heads");
   const Index queries = arguments.number("q_length");
   const Index keys = arguments.number("kv_length");
-  const Index dim = arguments.number("head_dim");
   const std::string mask = arguments.text("mask");
+  const std::string option = arguments.text("option");
+  headlane::AttentionOptions options{.causal = arguments.number("causal") != 0,
+                                     .window_left = arguments.number("left"),
+                                     .window_right = arguments.number("right")};
+  const std::array<Index, 4> scores{arguments.number("batch"), heads, queries, keys};
+  const auto file = [&](const char* name) -> const Array& { return job.arrays.emplace_back(arguments.input(name)); };
+  if (mask == "bool") options.mask = {file("mask").flags(), scores, {keys, 0, 0, 1}};   // padding: [batch, 1, 1, keys]
+  if (mask == "dense") options.mask = {file("mask").flags(), scores, {0, 0, keys, 1}};  // [1, 1, queries, keys]
+  if (mask == "float") options.bias = {file("mask").data(), scores, {0, queries * keys, keys, 1}};  // [1, heads, …]
+  if (mask == "bits") {
+    const Index bytes = (keys + 7) / 8;
+    const auto* bits = reinterpret_cast<const std::uint8_t*>(file("bits").data());
+    options.mask_bits = {bits, {scores[0], heads, queries, bytes}, {0, 0, bytes, 1}};
+  }
+  if (option == "softcap") options.softcap = static_cast<float>(arguments.number("softcap"));
+  if (option == "alibi") options.alibi_slopes = {file("table").data(), {heads}};
+  if (option == "t5") {
+    const Array& table = file("table");
+    options.relative_bias.table = {table.data(), {heads, static_cast<Index>(table.bytes() / sizeof(float)) / heads}};
+  }
+  return options;
+}
+
+Job attention(const peers::Arguments& arguments, bool cached) {
+  const Index batch = arguments.number("batch");
+  const Index heads = arguments.number("heads");
+  const Index kv_heads = arguments.number("kv_heads");
+  const Index queries = arguments.number("q_length");
+  const Index keys = arguments.number("kv_length");
+  const Index dim = arguments.number("head_dim");
   Job job;
   for (const char* name : {"q", "k", "v"}) job.arrays.emplace_back(arguments.input(name));
-  if (mask != "none") job.arrays.emplace_back(arguments.input("mask"));
+  const headlane::AttentionOptions options = attention_options(arguments, job);
   job.arrays.emplace_back(batch * heads * queries * dim);
 
   const View<const float, 4> q(job.arrays[0].data(), {batch, heads, queries, dim});
-  const View<const float, 4> k(job.arrays[1].data(), {batch, heads, keys, dim});
-  const View<const float, 4> v(job.arrays[2].data(), {batch, heads, keys, dim});
+  const View<const float, 4> k(job.arrays[1].data(), {batch, kv_heads, keys, dim});
+  const View<const float, 4> v(job.arrays[2].data(), {batch, kv_heads, keys, dim});
   const View<float, 4> out(job.arrays.back().data(), {batch, heads, queries, dim});
-  headlane::AttentionOptions options{.causal = arguments.number("causal") != 0};
-  const std::array<Index, 4> scores{batch, heads, queries, keys};
-  if (mask == "bool") options.mask = {job.arrays[3].flags(), scores, {keys, 0, 0, 1}};  // padding: [batch, 1, 1, keys]
-  if (mask == "float")
-    options.bias = {job.arrays[3].data(), scores, {0, queries * keys, keys, 1}};  // [1, heads, queries, keys]
-  job.call = [=] { headlane::attention(q, k, v, out, options); };
+  if (!cached) {
+    job.call = [=] { headlane::attention(q, k, v, out, options); };
+    return job;
+  }
+  const auto cache =
+      std::make_shared<headlane::KvCache>(kv_heads, dim, dim, headlane::KvCacheOptions{.page_size = 128});
+  std::vector<Index> sequences;
+  for (Index b = 0; b < batch; ++b) sequences.push_back(cache->add());
+  cache->append(sequences, k, v);
+  job.call = [=] { headlane::attention(q, *cache, sequences, out, options); };
   return job;
 }
 
-Job prepare(const peers::Arguments& arguments, bool prepacked) {
+// How headlane is used, besides its plain functions.
+enum class Mode { plain, prepacked, cache };
+
+Job prepare(const peers::Arguments& arguments, Mode mode) {
   const std::string op = arguments.text("op");
-  if (op == "gemm") return gemm(arguments, prepacked);
+  if (op == "gemm") return gemm(arguments, mode == Mode::prepacked);
   if (op == "softmax") return softmax(arguments);
-  if (op == "attention") return attention(arguments);
+  if (op == "attention") return attention(arguments, mode == Mode::cache);
   throw std::invalid_argument("there is no operation '" + op + "'");
 }
 
@@ -121,9 +163,10 @@ std::string about() {
 
 int main(int count, char** words) {
   try {
-    const bool prepacked = count > 1 && std::string_view(words[1]) == "prepacked";
+    const std::string_view word = count > 1 ? words[1] : "";
+    const Mode mode = word == "prepacked" ? Mode::prepacked : word == "cache" ? Mode::cache : Mode::plain;
     peers::serve({.about = about(),
-                  .prepare = [=](const peers::Arguments& arguments) { return prepare(arguments, prepacked); },
+                  .prepare = [=](const peers::Arguments& arguments) { return prepare(arguments, mode); },
                   .measure = measure});
   } catch (const std::exception& error) {  // HEADLANE_ISA names one that this CPU does not have
     return std::fprintf(stderr, "%s\n", error.what()), 1;

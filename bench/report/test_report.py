@@ -168,6 +168,17 @@ def test_the_latest_of_two_runs_counts(read):
     assert report.comparisons("gemm", 1)[0].ours.seconds == 0.0125
 
 
+def test_cases_that_were_timed_again_beside_options_count_once(read):
+    options = [
+        entry("attention_options", case, name, 0.02, isa="avx512" if name == "headlane" else None)
+        for case in ("L=16", "L=16 8 heads on 2")
+        for name in ("headlane", "PyTorch SDPA")
+    ]
+    report = read(run(attention() + options))
+    assert [c.ours.case for c in report.comparisons("attention_options", 1)] == ["L=16 8 heads on 2"]
+    assert "Attention with options" in page.html(report)
+
+
 MISSING = {
     "one operation": gemm(),
     "one thread count": attention(threads=(2,)),
