@@ -151,7 +151,8 @@ ToFetch next_of(const Call& call, Index pair, Index part, Index parts) {
   return result;
 }
 
-/// If one pass serves all rows of a kv head, each block is packed when its turn comes, into the same memory, and read from the L2.
+/// Each block is packed when its turn comes, and is then in the L2 for the first rows that read it; if one pass serves all rows of a kv
+/// head, all blocks go into the same memory.
 void by_head(const Call& call, const AttentionMemory& memory) {
   const AttentionProblem& p = call.p;
   const AttentionCut& cut = call.cut;
@@ -167,11 +168,12 @@ void by_head(const Call& call, const AttentionMemory& memory) {
                         pack_block(p, cut, e, head, block, here);
                         find_packed(p, cut, rows, block, here, found);
                       });
-    for (Index block = 0; block < cut.blocks; ++block)
-      pack_block(p, cut, e, head, block, packed_block(cut, b.packed, block));
+    Index packed = 0;  // blocks
     for (Index part = 0; part < parts; ++part)
       run_task(call, b, pair, part, next_of(call, pair, part, parts),
                [&](const Rows& rows, Index block, BlockOfKeys& found) {
+                 for (; packed <= block; ++packed)
+                   pack_block(p, cut, e, head, packed, packed_block(cut, b.packed, packed));
                  find_packed(p, cut, rows, block, packed_block(cut, b.packed, block), found);
                });
   });

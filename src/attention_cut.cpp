@@ -17,7 +17,7 @@ using kernels::panel_columns;
 constexpr Index most_packed = Index{32} << 20 >> 2;  // 32 MiB in floats
 /// A kv head of at most so much is packed by the task that uses it, into its own L2; a larger one by all threads.
 constexpr Index own_packed = Index{1} << 20 >> 2;  // 1 MiB in floats
-/// With fewer query rows, values are read where they stand: too few uses pay for no packing. With rows side by side that goes well for
+/// Values that no more rows see are read where they stand: too few uses pay for no packing. With rows side by side that goes well for
 /// longer (8 heads of 64 × 64: 4 %, of 2048 × 64: -1 %).
 constexpr Index most_direct_rows = 24, most_direct_rows_side_by_side = 256;
 /// The next kv head is fetched ahead if it does not displace the present one, and all of them do not fit into the L2 anyway (Zen 5: 64 × 8
@@ -61,7 +61,8 @@ AttentionCut::AttentionCut(const AttentionProblem& p) {
   const Index longest_block = std::min(block_size, round_up(longest, panel_columns));
   key_block = longest_block * k.shape[3];
   const bool side_by_side = v.strides[2] == v.shape[3];
-  const bool few_uses = queries * group <= (side_by_side ? most_direct_rows_side_by_side : most_direct_rows);
+  const Index uses = std::min(queries, p.left + p.right + 1) * group;  // rows that see a value
+  const bool few_uses = uses <= (side_by_side ? most_direct_rows_side_by_side : most_direct_rows);
   value_block = values_direct && few_uses ? 0 : longest_block * value_width;
   at_once = key_parts = 1;
   rows_of_task = std::min(heads_together ? group : queries, most_rows);

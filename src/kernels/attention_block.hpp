@@ -60,7 +60,7 @@ __attribute__((noinline)) void seen_values(const AttentionBlock& block, Index ro
   using V = Lanes<Arch>;
   const KeyBlock& keys = block.keys;
   V acc = V::zero();
-  for (Index key = seen.first; key < seen.most; ++key)
+  for (Index key = seen.begin; key < seen.most; ++key)
     if (sees(block, row, key))
       acc = fma(V::broadcast(weights[key]),
                 V::load(keys.v[key / keys.page] + key % keys.page * keys.v_row_step + offset), acc);
@@ -149,14 +149,14 @@ HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index co
   clear<Arch, Rows, Vectors>(acc);
   const KeyBlock& keys = block.keys;
   const Index offset = column / panel_columns * keys.v_panel_step + column % panel_columns;
-  for (Index first = seen.first, page = first / keys.page; first < seen.most; ++page) {
+  for (Index first = seen.begin, page = first / keys.page; first < seen.most; ++page) {
     const Index page_end = (page + 1) * keys.page, end = page_end < seen.most ? page_end : seen.most;
     const Panels v{keys.v[page] + offset + (first - page * keys.page) * keys.v_row_step, keys.v_row_step,
                    keys.v_panel_step};
     multiply<Arch, Rows, Vectors>(end - first, PackedRows{block.scores + first}, v, acc);
     first = end;
   }
-  if ((seen.first < seen.from || seen.least < seen.most || !sees_all(block)) && !all_finite<Arch, Rows, Vectors>(acc)) {
+  if ((seen.begin < seen.from || seen.least < seen.most || !sees_all(block)) && !all_finite<Arch, Rows, Vectors>(acc)) {
     alignas(64) float part[lanes];
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i)
@@ -206,7 +206,7 @@ HEADLANE_INLINE void attention_tile(const AttentionBlock& block, Index row) {
   const Seen seen = seen_by<Arch, Rows>(block, row);
   if (seen.most == 0 && !block.fresh) return;
   alignas(64) float largest[lanes] = {}, sums[lanes] = {};
-  alignas(64) Weights weights;
+  alignas(64) Weights weights = {};
   fetch<Rows>(block, row);
   tile_scores<Arch, Rows>(block, row, seen, largest);
   for (int i = 0; i < Rows; ++i) {

@@ -9,27 +9,29 @@
 namespace headlane::kernels {
 namespace {
 
-/// What the rows of a tile see: no row sees keys before `first` or from `most` on, every row sees from … least-1 unless mask and bias
-/// hide some. `first` is a multiple of panel_columns; least is 0 if some row sees nothing.
+/// What the rows of a tile see: no row sees keys before `begin` or from `most` on, every row sees from … least-1 unless mask and bias
+/// hide some. `first` is the beginning of the panel of `begin`; least is 0 if some row sees nothing.
 struct Seen {
-  Index first, from, least, most;
+  Index first, begin, from, least, most;
 };
 
 template <class Arch, int Rows>
 HEADLANE_INLINE Seen seen_by(const AttentionBlock& block, Index row) {
+  const auto first_of = [](Index begin) { return begin / panel_columns * panel_columns; };
   if (block.alike) {
     const Index hidden = block.hidden[row], seen = block.seen[row];
-    return {hidden / panel_columns * panel_columns, hidden, seen, seen};
+    return {first_of(hidden), hidden, hidden, seen, seen};
   }
-  Seen result{block_size, 0, block_size, 0};
+  Seen result{0, block_size, 0, block_size, 0};
   for (int i = 0; i < Rows; ++i) {
     const Index hidden = block.hidden[row + i], seen = block.seen[row + i];
-    result.first = hidden < result.first ? hidden : result.first;
+    result.begin = hidden < result.begin ? hidden : result.begin;
     result.from = hidden > result.from ? hidden : result.from;
     result.least = seen < result.least ? seen : result.least;
     result.most = seen > result.most ? seen : result.most;
   }
-  result.first = result.first < result.most ? result.first / panel_columns * panel_columns : 0;
+  if (result.begin >= result.most) result.begin = 0;
+  result.first = first_of(result.begin);
   return result;
 }
 
@@ -39,10 +41,8 @@ HEADLANE_INLINE bool sees_all(const AttentionBlock& block) {
          block.relative.data == nullptr;
 }
 
-/// Whether scores are changed before they are compared.
-HEADLANE_INLINE bool adjusts(const AttentionBlock& block) {
-  return !sees_all(block) || block.softcap != 0.0f || block.slopes != nullptr;
-}
+/// Whether scores are changed before they are compared, softcap aside.
+HEADLANE_INLINE bool adjusts(const AttentionBlock& block) { return !sees_all(block) || block.slopes != nullptr; }
 
 /// Whether that is done while they are in registers: mask and bias can be loaded 16 at a time, and tanh is not needed, whose code
 /// would be there for every register of every tile.
@@ -51,42 +51,94 @@ HEADLANE_INLINE bool adjusts_in_registers(const AttentionBlock& block) {
          (block.bias.data == nullptr || block.bias.key_step == 1) && block.softcap == 0.0f;
 }
 
-/// softcap · tanh(score / softcap).
+/// softcap · tanh(score / softcap) of n scores of a row, and what else is in the last 16.
 template <class Arch>
-__attribute__((noinline)) Lanes<Arch> capped(float softcap, Lanes<Arch> score) {
+__attribute__((noinline)) void cap_scores(float softcap, float* scores, Index n) {
   using V = Lanes<Arch>;
-  V x[1] = {score * V::broadcast(1.0f / softcap)};
-  apply<Tanh>(x);
-  return x[0] * V::broadcast(softcap);
+  const V factor = V::broadcast(1.0f / softcap), cap = V::broadcast(softcap);
+  for_each_group<Arch>(n, [&](Index i, auto vectors, Index) {
+    V x[vectors.value];
+#pragma GCC unroll 4
+    for (int j = 0; j < vectors.value; ++j) x[j] = V::load(scores + i + j * lanes) * factor;
+    apply<Tanh>(x);
+#pragma GCC unroll 4
+    for (int j = 0; j < vectors.value; ++j) (x[j] * cap).store(scores + i + j * lanes);
+  });
 }
 
-/// 16 scores of a row, from key `key` on, with all that is added, and -inf where the row does not see the key. Beyond `count` (at
-/// least 1) nothing is read. `Step` 1: mask and bias are contiguous, and there is no softcap.
-template <class Arch, int Step>
-HEADLANE_INLINE Lanes<Arch> adjusted(const AttentionBlock& block, Index row, Index key, Lanes<Arch> score,
-                                     Index count) {
+/// slope · distance added to 16 scores of a row, from key `key` on.
+template <class Arch>
+HEADLANE_INLINE Lanes<Arch> sloped(const AttentionBlock& block, Index row, Index key, const Lanes<Arch>& score) {
+  using V = Lanes<Arch>;
+  const Index distance = key + block.distance - row * block.row_distance;
+  return fma(V::broadcast(block.slopes[row]), V::from(static_cast<float>(distance)), score);
+}
+
+/// A bias added, of which -inf hides the key.
+template <class Arch>
+HEADLANE_INLINE Lanes<Arch> biased(const Lanes<Arch>& score, const Lanes<Arch>& bias) {
+  const Lanes<Arch> minus_inf = Lanes<Arch>::broadcast(-__builtin_inff());
+  return select_equal(bias, minus_inf, minus_inf, score + bias);
+}
+
+/// The flags of 16 keys, the first `count` of which are read.
+HEADLANE_INLINE unsigned flags_of(const PerScore<unsigned char>& bits, Index row, Index key, Index count) {
+  const unsigned char* flags = bits.data + row * bits.row_step + key / 8 * bits.key_step;
+  return static_cast<unsigned>(flags[0] | (count > 8 ? flags[bits.key_step] << 8 : 0));
+}
+
+/// 16 scores of a row, from key `key` on, with all that is added after the softcap, and -inf where the row does not see the key. Beyond `count` (at
+/// least 1) nothing is read.
+template <class Arch>
+__attribute__((noinline)) Lanes<Arch> adjusted(const AttentionBlock& block, Index row, Index key, Lanes<Arch> score,
+                                               Index count) {
   using V = Lanes<Arch>;
   const V minus_inf = V::broadcast(-__builtin_inff());
-  if (Step != 1 && block.softcap != 0.0f) score = capped<Arch>(block.softcap, score);
-  if (block.slopes != nullptr)
-    score = fma(V::broadcast(block.slopes[row]),
-                V::from(static_cast<float>(key + block.distance - row * block.row_distance)), score);
-  const auto add_to_score = [&](const V& add) { score = select_equal(add, minus_inf, minus_inf, score + add); };
-  if (const auto& relative = block.relative; relative.data != nullptr)
-    add_to_score(V::gather(relative.data + row * relative.row_step + key, 1, count));
-  if (const auto& bias = block.bias; bias.data != nullptr) {
-    const Index step = Step == 1 ? 1 : bias.key_step;
-    add_to_score(V::gather(bias.data + row * bias.row_step + key * step, step, count));
-  }
-  if (const auto& bits = block.bits; bits.data != nullptr) {
-    const unsigned char* flags = bits.data + row * bits.row_step + key / 8 * bits.key_step;
-    score = score.where(static_cast<unsigned>(flags[0] | (count > 8 ? flags[bits.key_step] << 8 : 0)), minus_inf);
-  }
-  if (const auto& mask = block.mask; mask.data != nullptr) {
-    const Index step = Step == 1 ? 1 : mask.key_step;
-    score = score.where(mask.data + row * mask.row_step + key * step, step, count, minus_inf);
-  }
+  if (block.slopes != nullptr) score = sloped<Arch>(block, row, key, score);
+  const auto add = [&](const PerScore<float>& bias) {
+    if (bias.data == nullptr) return;
+    score = biased<Arch>(score, V::gather(bias.data + row * bias.row_step + key * bias.key_step, bias.key_step, count));
+  };
+  add(block.relative);
+  add(block.bias);
+  if (block.bits.data != nullptr) score = score.where(flags_of(block.bits, row, key, count), minus_inf);
+  if (const auto& mask = block.mask; mask.data != nullptr)
+    score = score.where(mask.data + row * mask.row_step + key * mask.key_step, mask.key_step, count, minus_inf);
   return score;
+}
+
+/// The same for a tile in registers, one after the other for all of it, so that each is asked for once.
+template <class Arch, int Rows, int Vectors>
+HEADLANE_INLINE void adjust_tile(const AttentionBlock& block, Index row, Index key,
+                                 Accumulators<Arch, Rows, Vectors>& acc) {
+  using V = Lanes<Arch>;
+  const V minus_inf = V::broadcast(-__builtin_inff());
+  const auto each = [&](const auto& f) HEADLANE_INLINE_LAMBDA {
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j) acc[i][j] = f(acc[i][j], i, j * lanes);
+  };
+  if (block.slopes != nullptr)
+    each([&](const V& x, Index i, Index j) HEADLANE_INLINE_LAMBDA { return sloped<Arch>(block, row + i, key + j, x); });
+  const auto add = [&](const PerScore<float>& bias) HEADLANE_INLINE_LAMBDA {
+    if (bias.data == nullptr) return;
+    const float* from = bias.data + row * bias.row_step + key;
+    const Index step = bias.row_step;
+    each([&](const V& x, Index i, Index j)
+             HEADLANE_INLINE_LAMBDA { return biased<Arch>(x, V::load(from + i * step + j)); });
+  };
+  add(block.relative);
+  add(block.bias);
+  if (block.bits.data != nullptr)
+    each([&](const V& x, Index i, Index j)
+             HEADLANE_INLINE_LAMBDA { return x.where(flags_of(block.bits, row + i, key + j, lanes), minus_inf); });
+  if (block.mask.data != nullptr) {
+    const bool* from = block.mask.data + row * block.mask.row_step + key;
+    const Index step = block.mask.row_step;
+    each([&](const V& x, Index i, Index j)
+             HEADLANE_INLINE_LAMBDA { return x.where(from + i * step + j, 1, lanes, minus_inf); });
+  }
 }
 
 /// Asks for the bias and mask of a tile, which then come while its products are computed.
@@ -121,15 +173,12 @@ HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, const fl
   const Panels k{panels + within / panel_columns * panel_columns * block.head_dim + within % panel_columns,
                  panel_columns, panel_columns * block.head_dim};
   multiply<Arch, Rows, Vectors>(block.head_dim, PackedRows{block.q + row * row_stride}, k, acc);
+  if constexpr (scores == Scores::adjusted) adjust_tile<Arch, Rows, Vectors>(block, row, column, acc);
   float* to = block.scores + column;
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 8
-    for (int j = 0; j < Vectors; ++j) {
-      const Index key = column + j * lanes;
-      if constexpr (scores == Scores::adjusted) acc[i][j] = adjusted<Arch, 1>(block, row + i, key, acc[i][j], lanes);
-      acc[i][j].store(to + i * row_stride + j * lanes);
-    }
+    for (int j = 0; j < Vectors; ++j) acc[i][j].store(to + i * row_stride + j * lanes);
     if constexpr (scores == Scores::stored) continue;
     V largest = V::load(lane_max + i * lanes);
 #pragma GCC unroll 8
@@ -182,10 +231,11 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const S
     V m = V::load(lane_max + i * lanes);
     float* scores = block.scores + i * row_stride;
     const Index hidden = block.hidden[row + i], end = block.seen[row + i], begin = hidden / lanes * lanes;
+    if (block.softcap != 0.0f && end > begin) cap_scores<Arch>(block.softcap, scores + begin, end - begin);
     for (Index j = begin == compared ? compared_end : begin; j < end;) {
       const Index count = end - j;
       V score = V::load(scores + j);
-      if (adjust) score = adjusted<Arch, 0>(block, row + i, j, score, count);
+      if (adjust) score = adjusted<Arch>(block, row + i, j, score, count);
       score = score.without_first(hidden - j, minus_inf);
       if (adjust || hidden > j) score.store(scores + j);
       m = max(score.first(count, minus_inf), m);

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #define HEADLANE_INLINE __attribute__((always_inline)) inline
+#define HEADLANE_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace headlane::kernels {
 namespace {
