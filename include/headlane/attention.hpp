@@ -60,7 +60,7 @@ struct AttentionOptions {
   /// If data is not null, [batch, q_heads, q_length], any strides: a part for merge() (merge.hpp). out is then not divided, lse (which must be
   /// given) receives the largest score m of the row, and sum Σ_j exp(score_j - m). Without sinks: those belong to merge().
   View<float, 3> sum = {};
-  /// Memory to work in, instead of what the library keeps; as many bytes as plan_attention() says. Any alignment.
+  /// Memory to work in, instead of what the library keeps; as many bytes as plan_attention() says. Any alignment; overlaps nothing else.
   std::span<std::byte> workspace = {};
 };
 
