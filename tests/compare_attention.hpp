@@ -20,6 +20,7 @@ inline void compare_with_oracle(const AttentionTensors& t, const AttentionOption
   const bool biased = options.bias.data != nullptr || options.relative_bias.table.data != nullptr;
   const bool changed = options.softcap > 0 || options.alibi_slopes.data != nullptr,
              sink = options.sinks.data != nullptr;
+  double& worst = worst_errors_of_attention()[static_cast<int>(std::to_string(kv_length).size())];
   std::size_t row = 0, at = 0;
   Index strays = 0;
   bool all_empty = true;
@@ -40,7 +41,11 @@ inline void compare_with_oracle(const AttentionTensors& t, const AttentionOption
       all_empty = all_empty && expected.out[at] == 0;
       const double bound = (relative + (std::isfinite(more) ? 2 * more * unit : 0)) * expected.weighted[at] +
                            (std::isinf(expected.lse[row]) ? 0 : underflow);
-      out.add({p[0], p[1], p[2], d}, t.out.view(p[0], p[1], p[2], d), expected.out[at], bound);
+      const float actual = t.out.view(p[0], p[1], p[2], d);
+      out.add({p[0], p[1], p[2], d}, actual, expected.out[at], bound);
+      const double error = std::abs(double{actual} - expected.out[at]);
+      if (expected.weighted[at] > 1e-30 && error <= bound)
+        worst = std::max(worst, error / (2 * unit * expected.weighted[at]));
     }
     const double bound =
         lse_bound(head_dim, kv_length, expected.max_sum[row], expected.max_score[row], expected.lse[row], biased) +

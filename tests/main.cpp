@@ -19,6 +19,8 @@ void print_worst_ratios() {
     std::printf("%-24s %9td comparisons, worst error / bound %.3f\n", op.c_str(), worst.comparisons, worst.ratio);
     if (std::getenv("HEADLANE_TEST_VERBOSE") != nullptr) std::printf("    %s\n", worst.where.c_str());
   }
+  for (const auto& [digits, error] : headlane::test::worst_errors_of_attention())
+    std::printf("attention, keys of %d digits: |error| at most %.2f eps * sum p|v|\n", digits, error);
 }
 
 }  // namespace

@@ -78,6 +78,12 @@ inline std::map<std::string, Worst>& worst_ratios() {
   return ratios;
 }
 
+/// Attention's largest |error| / (2^-23 · Σ p |v|), by the number of digits of the key length: main() prints it too.
+inline std::map<int, double>& worst_errors_of_attention() {
+  static std::map<int, double> errors;
+  return errors;
+}
+
 /// Compares the elements of one output. finish() fails if one is out of bounds, and also if the comparison was worth
 /// nothing: no element, a bound not smaller than the data, an output of zeros.
 class Comparison {
