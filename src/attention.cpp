@@ -1,11 +1,10 @@
 // Attention: the way of a task through the blocks of keys, and how tasks share the work. Checks are in attention_check.cpp, what is cut
 // how in attention_cut.cpp, the arithmetic in kernels/attention_block.hpp.
-#include "attention_task.hpp"
+#include "attention_fetch.hpp"
 #include "parallel.hpp"
 #include "round.hpp"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 namespace headlane {
@@ -13,8 +12,6 @@ namespace {
 
 using kernels::AttentionState;
 using kernels::block_size;
-
-using ToFetch = std::array<kernels::Fetch, 3>;
 
 /// The state of rows in `part()` floats.
 AttentionState state_at(const AttentionCut& cut, float* memory) {
@@ -125,30 +122,6 @@ void run_task(const Call& call, const AttentionBuffers& b, Index pair, Index par
   clear_padding(call, all, b);
   if (rows.count > 0)
     attend(call, rows, b, to_fetch, [&](Index block, BlockOfKeys& found) { find(rows, block, found); });
-}
-
-/// Rows first … first + count-1 of a head, a share with each of `queries` rows.
-kernels::Fetch share_of(const View<const float, 4>& x, const Element& e, Index head, Index start, Index first,
-                        Index count, Index queries) {
-  if (x.strides[3] != 1 || count <= 0) return {};
-  const float* data = x.data + e.batch * x.strides[0] + head * x.strides[1] + (start + first) * x.strides[2];
-  return {data, count, x.strides[2], ceil_div(x.shape[3], kernels::lanes), ceil_div(count, queries)};
-}
-
-/// While a part of the rows of one kv head is computed, a share of the keys and values of the one that the thread will probably take next,
-/// and the next rows: otherwise each head waits for them (Zen 5, 8 heads of 128 × 64).
-ToFetch next_of(const Call& call, Index pair, Index part, Index parts) {
-  const AttentionProblem& p = call.p;
-  const Index kv_heads = p.keys.k.shape[1], next = pair + p.threads, share = call.cut.rows_of_task;
-  ToFetch result{};
-  if (!call.cut.fetches || next >= pairs_of(p)) return result;
-  const Element e = element(p, next / kv_heads);
-  const Index first = part * e.keys / parts, keys = (part + 1) * e.keys / parts - first, head = next % kv_heads;
-  result[0] = share_of(p.keys.k, e, head, e.first_key, first, keys, share);
-  result[1] = share_of(p.keys.v, e, head, e.first_key, first, keys, share);
-  if (part == parts - 1)
-    result[2] = share_of(p.q, e, head * group_of(p), e.first_query, 0, std::min(e.queries, share), share);
-  return result;
 }
 
 /// Each block is packed when its turn comes, and is then in the L2 for the first rows that read it; if one pass serves all rows of a kv

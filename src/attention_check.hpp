@@ -4,8 +4,6 @@
 #include "attention.hpp"
 #include "check.hpp"
 
-#include <vector>
-
 namespace headlane {
 
 /// What is read besides the options, and what is written. For a plan, overlaps are not looked at, nor whether there are data.
@@ -28,7 +26,7 @@ struct AttentionOperands {
 /// Elements of the batch: sequences, if it is ragged.
 Index batch_of(const AttentionOperands& operands, const AttentionOptions& options);
 
-/// All options. `keys`: the length of the axis of keys in masks; checks the starts of a ragged batch first.
+/// All options, the starts of a ragged batch first.
 void check_options(const AttentionOperands& operands, const AttentionOptions& options, Index batch);
 
 }  // namespace headlane

@@ -64,7 +64,7 @@ struct SeenBlock {
   bool any;    // some row sees some key
 };
 
-/// Of the block that begins at key `first`. `distances`: scratch of relative_floats(rows) for the relative bias.
+/// Of the block that begins at key `first`. `distances`: scratch of relative_floats() for the relative bias.
 void look(const AttentionProblem& p, const RelativeRuns& runs, const Rows& rows, Index first, float* distances,
           SeenBlock& block);
 

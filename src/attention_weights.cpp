@@ -74,7 +74,7 @@ void run_task(const Call& call, const RowFactors& factors, const Wanted& wanted,
   for (Index i = 0; i < p.q.shape[2] && wanted.weights.data != nullptr; ++i)
     std::fill_n(&wanted.weights(batch, head, i, first), keys, 0.0f);
 
-  const Index block_floats = round_up(kernels::block_size, Index{1024}) * dim;
+  const Index block_floats = kernels::block_size * dim;
   const Index q_floats = most_rows * kernels::row_stride, score_floats = kernels::max_tile_rows * kernels::row_stride;
   float* memory =
       scratch(Purpose::rows, block_floats + q_floats + score_floats + 2 * most_rows + relative_floats(most_rows, 1));

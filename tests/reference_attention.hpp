@@ -60,7 +60,7 @@ inline Place place_of(View<const float, 4> q, View<const float, 4> k, Index batc
                       const AttentionOptions& o) {
   Place place{batch, 0, 0, q.size(2), k.size(2), true};
   if (o.query_starts.data != nullptr) {
-    place.exists = false;
+    place = {batch, 0, 0, 0, 0, false};  // masks are as wide as the longest sequence, not as k
     for (Index s = 0; s + 1 < o.query_starts.size(0); ++s)
       if (row >= o.query_starts(s) && row < o.query_starts(s + 1))
         place = {s,

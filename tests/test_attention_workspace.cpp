@@ -9,6 +9,7 @@
 
 #include <sys/mman.h>
 
+#if !defined(HEADLANE_TEST_SANITIZED)
 namespace headlane::test {
 namespace {
 std::atomic<long> aligned_allocations{0};
@@ -16,7 +17,6 @@ std::atomic<long> aligned_allocations{0};
 }  // namespace headlane::test
 
 // What the library keeps per thread comes from here, not from operator new.
-#if !defined(HEADLANE_TEST_SANITIZED)
 extern "C" void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept {
   ++headlane::test::aligned_allocations;
   void* p = nullptr;
@@ -143,7 +143,7 @@ TEST_CASE("attention allocates nothing where a workspace is given") {
     AttentionOptions with = options;
     with.workspace = memory;
     long allocated = 0, kept = 0, kept_without = 0;
-    // A new thread has kept no memory yet, and neither have those that it starts.
+    // A new thread has kept no memory yet. Those that help it may have: LLVM's OpenMP lends them to one after the other.
     std::thread([&] {
       const long before = allocations, kept_before = aligned_allocations;
       attention(t.q.view, t.k.view, t.v.view, t.out.view, with);
@@ -154,7 +154,7 @@ TEST_CASE("attention allocates nothing where a workspace is given") {
     }).join();
     CHECK_MESSAGE(allocated == 0, text, ", isa ", isa(), ": ", allocated);
     CHECK_MESSAGE(kept == 0, text, ", isa ", isa(), ": ", kept);
-    CHECK_MESSAGE(kept_without > 0, text, ", isa ", isa(), ": nothing is counted");
+    CHECK_MESSAGE((kept_without > 0 || plan.threads > 1), text, ", isa ", isa(), ": nothing is counted");
   });
 #endif
 }

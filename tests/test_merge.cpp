@@ -90,7 +90,7 @@ TEST_CASE("merge: rows that see nothing, and one part alone") {
   Bits bits;
   t.run(causal(-30));  // rows 0 … 29 see no key
   const AttentionPart part{t.out.view, t.lse.view};
-  for (const std::size_t count : {1, 2, 5}) {
+  for (const std::size_t count : {1u, 2u, 5u}) {
     // The others saw nothing at all.
     const Tensor<4> nothing({1, 1, 1, 1}), out(t.out.view.shape);
     const Tensor<3> never({1, 1, 1}), lse(t.lse.view.shape);

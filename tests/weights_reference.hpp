@@ -38,12 +38,13 @@ struct RowReference {
 
 inline bool key_is_seen(const AttentionOptions& o, Index b, Index h, Index i, Index j) {
   const Index position = i + (o.causal_offsets.data == nullptr ? o.causal_offset : o.causal_offsets(b));
-  return !(o.causal && j > position) && !(o.window_left >= 0 && j < position - o.window_left) &&
-         !(o.window_right >= 0 && j > position + o.window_right) &&
-         !(o.key_lengths.data != nullptr && j >= o.key_lengths(b)) &&
-         !(o.query_lengths.data != nullptr && i >= o.query_lengths(b)) &&
-         !(o.mask.data != nullptr && !o.mask(b, h, i, j)) &&
-         !(o.mask_bits.data != nullptr && (o.mask_bits(b, h, i, j / 8) >> (j % 8) & 1) == 0);
+  if (o.causal && j > position) return false;
+  if (o.window_left >= 0 && j < position - o.window_left) return false;
+  if (o.window_right >= 0 && j > position + o.window_right) return false;
+  if (o.key_lengths.data != nullptr && j >= o.key_lengths(b)) return false;
+  if (o.query_lengths.data != nullptr && i >= o.query_lengths(b)) return false;
+  if (o.mask.data != nullptr && !o.mask(b, h, i, j)) return false;
+  return o.mask_bits.data == nullptr || (o.mask_bits(b, h, i, j / 8) >> (j % 8) & 1) != 0;
 }
 
 inline RowReference row_reference(View<const float, 4> q, View<const float, 4> k, const AttentionOptions& o, Index b,

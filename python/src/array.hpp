@@ -39,7 +39,7 @@ class Array {
   [[nodiscard]] bool is_bool() const { return type_ == Type::boolean; }
   /// Throws TypeError, which says what to do, unless the elements are float32.
   void require_float() const;
-  /// Likewise unless they are bool, and unless they are int64.
+  /// Likewise unless they are bool, int64, uint8.
   void require_bool() const;
   void require_int64() const;
   void require_uint8() const;

@@ -78,10 +78,11 @@ void pack_rows(const Source& source, float scale, float* packed) noexcept {
 /// or only into the L2 29).
 inline constexpr Index columns_ahead = 32;
 
-/// Asks for data[at], which may lie beyond the array: an address, not a pointer.
-HEADLANE_INLINE void fetch_beyond(const float* data, Index at) {
-  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(data) +
-                                                   static_cast<std::uintptr_t>(at) * sizeof(float)));
+/// Asks for data[steps · step], which may lie beyond the array, for a single column anywhere: an address that may wrap, not a pointer.
+HEADLANE_INLINE void fetch_beyond(const float* data, Index steps, Index step) {
+  const std::uintptr_t distance = static_cast<std::uintptr_t>(steps) * static_cast<std::uintptr_t>(step);
+  const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(data) + distance * sizeof(float);
+  __builtin_prefetch(reinterpret_cast<const void*>(address));  // NOLINT(performance-no-int-to-ptr): nothing is read
 }
 
 /// Panels [panel][row][panel_columns]; columns that the last 16 lack are zeros, whole 16 that the last panel lacks stay untouched,
@@ -96,7 +97,7 @@ void pack_panels(const Source& source, float* packed) noexcept {
       const Index count = columns - column < lanes ? columns - column : lanes;
       float* to = packed + column / width * rows * width + column % width;
       for (Index row = 0; row < rows; row += lanes) {
-        for (Index c = 0; c < lanes; ++c) fetch_beyond(data, row + (column + columns_ahead + c) * column_step);
+        for (Index c = 0; c < lanes; ++c) fetch_beyond(data + row, column + columns_ahead + c, column_step);
         transpose_16<Arch>(data + row + column * column_step, column_step, count,
                            rows - row < lanes ? rows - row : lanes, 1.0f, to + row * width, width);
       }

@@ -1,0 +1,16 @@
+// What a task fetches into the L2 for the next one.
+#pragma once
+
+#include "attention_task.hpp"
+
+#include <array>
+
+namespace headlane {
+
+using ToFetch = std::array<kernels::Fetch, 3>;
+
+/// While a part of the rows of one kv head is computed, a share of the keys and values of the one that the thread will probably take next,
+/// and the next rows: otherwise each head waits for them (Zen 5, 8 heads of 128 × 64).
+ToFetch next_of(const Call& call, Index pair, Index part, Index parts);
+
+}  // namespace headlane
