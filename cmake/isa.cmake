@@ -44,7 +44,7 @@ macro(headlane_isa name arch)
   if(${name} IN_LIST wanted)
     add_library(headlane_${name} OBJECT src/kernels/table.cpp)
     headlane_common(headlane_${name})
-    target_compile_options(headlane_${name} PRIVATE ${ARGN} -fno-exceptions)
+    target_compile_options(headlane_${name} PRIVATE ${ARGN} -fno-exceptions -fno-math-errno)  # sqrt: one instruction
     target_compile_definitions(headlane_${name} PRIVATE HEADLANE_ISA=${name} "HEADLANE_ARCH=${arch}")
     target_include_directories(headlane_${name} PRIVATE include src)
     target_link_libraries(headlane_${name} PRIVATE headlane_xsimd)

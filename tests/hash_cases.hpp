@@ -5,6 +5,7 @@
 #include "dispatch.hpp"
 #include "hash.hpp"
 #include "kernels/table.hpp"
+#include "norm_case.hpp"
 
 #include <headlane/headlane.hpp>
 
@@ -41,6 +42,16 @@ inline std::uint64_t softmax_hash(Index rows, Index n, const SoftmaxOptions& opt
   softmax(x.view, y.view, options);
   Hash hash;
   hash.add(y.view);
+  return hash.value();
+}
+
+// With a weight, and in layer norm a bias; the sum with a residual is hashed too.
+inline std::uint64_t norm_hash(Index rows, Index n, bool centred) {
+  const NormTensors<2> call({centred, true, centred, true, true}, {rows, n}, 12, 3, 2);
+  call.run();
+  Hash hash;
+  hash.add(call.y.view);
+  hash.add(call.sum.view);
   return hash.value();
 }
 
@@ -94,6 +105,33 @@ inline std::uint64_t function_hash(void (*kernel)(const float* x, float* y, Inde
   return hash.value();
 }
 
+inline std::uint64_t rotary_hash(const std::array<Index, 4>& shape, const RotaryOptions& options) {
+  Random random(12);
+  const Tensor<4> x = random_tensor<4>(shape, random);
+  rotary_embedding(x.view, x.view, options);
+  Hash hash;
+  hash.add(x.view);
+  return hash.value();
+}
+
+inline std::uint64_t sinusoidal_hash(Index length, Index d_model, const SinusoidalOptions& options) {
+  const Tensor<2> y({length, d_model});
+  sinusoidal_encoding(y.view, options);
+  Hash hash;
+  hash.add(y.view);
+  return hash.value();
+}
+
+inline std::uint64_t slopes_hash() {
+  Hash hash;
+  for (Index heads = 1; heads < 100; ++heads) {
+    const Tensor<1> slopes({heads});
+    alibi_slopes(slopes.view);
+    hash.add(slopes.view);
+  }
+  return hash.value();
+}
+
 inline std::vector<HashCase> hash_cases() {
   const Layout transposed{"transposed", Order::columns}, heads{"BSHD", Order::middle};
   return {
@@ -128,6 +166,16 @@ inline std::vector<HashCase> hash_cases() {
       {"attention mask and bias causal", [] { return masked_hash({1, 2, 2, 30, 600, 24, 40}, causal(571), 4); }},
       {"attention relative bias", [] { return relative_hash({1, 4, 2, 30, 600, 24, 40}, {}, false); }},
       {"attention ragged", [] { return relative_hash({1, 4, 2, 60, 700, 24, 40}, causal(0), true); }},
+      {"layer_norm 5 700", [] { return norm_hash(5, 700, true); }},
+      {"rms_norm 5 700", [] { return norm_hash(5, 700, false); }},
+      {"sinusoidal 300 64", [] { return sinusoidal_hash(300, 64, {}); }},
+      {"sinusoidal 30 512", [] { return sinusoidal_hash(30, 512, {.offset = 1000000}); }},
+      {"sinusoidal 41 37 doubled",
+       [] { return sinusoidal_hash(41, 37, {.exponent = SinusoidalExponent::doubled, .interleaved = false}); }},
+      {"rotary 2 3 50 64", [] { return rotary_hash({2, 3, 50, 64}, {.offset = 77}); }},
+      {"rotary 1 2 30 100 interleaved",
+       [] { return rotary_hash({1, 2, 30, 100}, {.base = 500000, .rotary_dim = 62, .interleaved = true}); }},
+      {"alibi slopes", [] { return slopes_hash(); }},
       {"exp", [] { return function_hash(active().exp); }},
       {"log", [] { return function_hash(active().log); }},
   };

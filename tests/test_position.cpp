@@ -1,10 +1,11 @@
-// t5_bucket against logarithms and against whole numbers, for every distance that matters, and its errors.
+// alibi_slopes against the paper; t5_bucket against logarithms and against whole numbers, for every distance that matters, and its errors.
 #include "illegal.hpp"
 #include "reference_attention.hpp"
 
 #include <doctest/doctest.h>
 #include <headlane/position.hpp>
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -169,6 +170,43 @@ TEST_CASE("t5_bucket: illegal sizes") {
   CHECK(t5_bucket(5, 4, 2, true) == 3);
   CHECK(t5_bucket(-5, 1024, 513, false) == 5);
   CHECK(t5_bucket(5, 1024, 257, true) == 517);
+}
+
+std::vector<float> slopes_of(Index heads) {
+  std::vector<float> slopes(static_cast<std::size_t>(heads), 7.0f);
+  alibi_slopes({slopes.data(), {heads}});
+  return slopes;
+}
+
+TEST_CASE("alibi_slopes: the paper's tables") {
+  CHECK(slopes_of(1) == std::vector<float>{0x1p-8f});
+  CHECK(slopes_of(2) == std::vector<float>{0x1p-4f, 0x1p-8f});
+  CHECK(slopes_of(8) == std::vector<float>{0x1p-1f, 0x1p-2f, 0x1p-3f, 0x1p-4f, 0x1p-5f, 0x1p-6f, 0x1p-7f, 0x1p-8f});
+  const float root = 0.70710678f;  // of 1/2
+  const std::vector<float> sixteen = slopes_of(16), twelve = slopes_of(12), eight = slopes_of(8);
+  for (std::size_t h = 0; h < 16; ++h)
+    CHECK(sixteen[h] == std::ldexp(h % 2 == 0 ? root : 0.5f, -static_cast<int>(h / 2)));
+  for (std::size_t h = 0; h < 12; ++h) CHECK(twelve[h] == (h < 8 ? eight[h] : sixteen[2 * (h - 8)]));
+  CHECK(slopes_of(3) == std::vector<float>{0x1p-4f, 0x1p-8f, 0x1p-2f});
+}
+
+TEST_CASE("alibi_slopes: every number of heads, correctly rounded; strides") {
+  Index wrong = 0;
+  for (Index heads = 1; heads <= 300; ++heads) {
+    Index below = 1;
+    while (2 * below <= heads) below *= 2;
+    const std::vector<float> slopes = slopes_of(heads);
+    for (Index h = 0; h < heads; ++h) {
+      const auto k = static_cast<long double>(h < below ? 2 * (h + 1) : 2 * (h - below) + 1);
+      const long double exact = std::exp2(-4 * k / static_cast<long double>(below));
+      wrong += slopes[static_cast<std::size_t>(h)] == static_cast<float>(exact) ? 0 : 1;
+    }
+  }
+  CHECK(wrong == 0);
+  const Tensor<1> apart({12}, layouts()[5]);
+  alibi_slopes(apart.view);
+  CHECK(elements(apart.view) == slopes_of(12));
+  CHECK(apart.surroundings_untouched());
 }
 
 }  // namespace

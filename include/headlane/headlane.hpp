@@ -9,6 +9,7 @@
 #include <headlane/gemm_gated.hpp>
 #include <headlane/kv_cache.hpp>
 #include <headlane/merge.hpp>
+#include <headlane/norm.hpp>
 #include <headlane/packed_matrix.hpp>
 #include <headlane/position.hpp>
 #include <headlane/runtime.hpp>

@@ -1,4 +1,4 @@
-"""The arithmetic of transformers on CPUs: attention, softmax, matrix products, activations in float32, the same bits everywhere.
+"""The arithmetic of transformers on CPUs: attention, softmax, norms, matrix products, activations in float32, the same bits everywhere.
 
 Every function takes NumPy arrays, PyTorch CPU tensors and whatever else has DLPack, with any strides, without copying, and gives
 back the kind that its first argument is. Nothing here records gradients. Computations release the GIL.
@@ -30,6 +30,8 @@ __all__ = [
     "AttentionPlan",
     "KvCache",
     "PackedMatrix",
+    "add_sinusoidal_encoding",
+    "alibi_slopes",
     "attention_key_sums",
     "attention_over_cache",
     "attention_weights",
@@ -39,6 +41,7 @@ __all__ = [
     "gemm",
     "gemm_gated",
     "isa",
+    "layer_norm",
     "linear",
     "log_softmax",
     "matmul",
@@ -46,11 +49,14 @@ __all__ = [
     "num_threads",
     "plan_attention",
     "relu",
+    "rms_norm",
+    "rotary_embedding",
     "scaled_dot_product_attention",
     "set_isa",
     "set_num_threads",
     "sigmoid",
     "silu",
+    "sinusoidal_encoding",
     "softmax",
     "t5_bucket",
     "tanh",
@@ -114,6 +120,47 @@ def log_softmax(
     """
     lengths = _lengths("log_softmax", "lengths", lengths)
     return _core.softmax(True, x, axis, scale, mask, bias, lengths, causal, causal_offset, out, num_threads)
+
+
+def layer_norm(
+    x: Array,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    *,
+    residual: Any = None,
+    return_sum: Any = False,
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> Any:
+    """(s - mean(s)) / sqrt(var(s) + eps) * weight + bias along the last axis, s = x + residual.
+
+    weight, bias: as long as the last axis.
+    residual: of x's shape.
+    return_sum: True: a pair, the result and x + residual, which the next block of a transformer adds to; an array: the same,
+      written there, which may be x itself or residual itself.
+    out: where to write the result; may be x itself or residual itself, but not where the sum goes.
+
+    A mean far from 0 costs no digits. A row with a NaN or an infinity is NaN, and so is one whose squares overflow.
+    """
+    return _core.norm(True, x, weight, bias, eps, residual, return_sum, out, num_threads)
+
+
+def rms_norm(
+    x: Array,
+    weight: Any = None,
+    eps: float = 1e-6,
+    *,
+    residual: Any = None,
+    return_sum: Any = False,
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> Any:
+    """s / sqrt(mean(s**2) + eps) * weight along the last axis, s = x + residual; everything as in layer_norm.
+
+    eps is that of T5 and Llama; that of torch.nn.RMSNorm is 2**-23.
+    """
+    return _core.norm(False, x, weight, None, eps, residual, return_sum, out, num_threads)
 
 
 def gemm(
@@ -230,6 +277,87 @@ def tanh(x: Array, *, out: Array | None = None, num_threads: int | None = None) 
 def erf(x: Array, *, out: Array | None = None, num_threads: int | None = None) -> Array:
     """The error function; at most 2 ULP off. out may be x itself."""
     return _core.activate("erf", "erf", x, out, num_threads)
+
+
+def sinusoidal_encoding(
+    length: int,
+    d_model: int,
+    *,
+    offset: int = 0,
+    base: float = 10000.0,
+    doubled_exponent: bool = False,
+    interleaved: bool = True,
+    out: Any = None,
+    num_threads: int | None = None,
+) -> Any:
+    """[length, d_model]: column 2j of row i is sin((offset + i) * base ** (-2j / d_model)), column 2j + 1 its cosine.
+
+    doubled_exponent: base ** (-4j / d_model) instead, as some tutorials have it.
+    interleaved: False puts all sines before all cosines.
+    out: where to write it, of any kind; a new NumPy array if None.
+
+    Values are at most 1.4 ULP off, also for large positions.
+    """
+    if out is None:
+        out = np.empty((length, d_model), np.float32)
+    elif tuple(out.shape) != (length, d_model):
+        raise ValueError(
+            f"sinusoidal_encoding: out has shape {list(out.shape)}, the result {[length, d_model]}"
+        )
+    return _core.sinusoidal_encoding(out, offset, base, doubled_exponent, interleaved, num_threads)
+
+
+def add_sinusoidal_encoding(
+    x: Array,
+    scale: float = 1.0,
+    *,
+    offset: int = 0,
+    base: float = 10000.0,
+    doubled_exponent: bool = False,
+    interleaved: bool = True,
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> Array:
+    """x * scale + sinusoidal_encoding, rounded once; x is [..., length, d_model]; out may be x itself.
+
+    scale: 0 means sqrt(d_model). The other parameters are those of sinusoidal_encoding.
+    """
+    return _core.add_sinusoidal_encoding(
+        x, scale, offset, base, doubled_exponent, interleaved, out, num_threads
+    )
+
+
+def rotary_embedding(
+    x: Array,
+    *,
+    base: float = 10000.0,
+    rotary_dim: int = 0,
+    interleaved: bool = False,
+    offset: int = 0,
+    positions: Any = None,
+    frequencies: Any = None,
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> Array:
+    """Rotates pairs of elements of x [batch, heads, length, head_dim] (or fewer axes) by angles position * frequency.
+
+    base: frequency j is base ** (-2j / rotary_dim), not rounded to float32 as PyTorch models have it.
+    rotary_dim: the first so many elements are rotated, the others copied; 0: all.
+    interleaved: pairs are 2j, 2j + 1 (GPT-J); otherwise j, j + rotary_dim / 2 (Llama, GPT-NeoX).
+    offset: position of the first row.
+    positions: integers [batch], added to the positions of a batch element, or [batch, length], to the offset alone.
+    frequencies: float32 [rotary_dim / 2], in place of the base.
+    out: where to write the result; may be x itself.
+    """
+    positions = _lengths("rotary_embedding", "positions", positions)
+    return _core.rotary_embedding(
+        x, base, rotary_dim, interleaved, offset, positions, frequencies, out, num_threads
+    )
+
+
+def alibi_slopes(heads: int) -> np.ndarray:
+    """The slopes of ALiBi (Press et al. 2022) for any number of heads, correctly rounded."""
+    return _core.alibi_slopes(np.empty(heads, np.float32))
 
 
 def isa() -> str:

@@ -37,9 +37,27 @@ nb::object softmax_over(bool log, nb::handle x, int axis, float scale, nb::handl
                         nb::handle lengths, bool causal, Index causal_offset, nb::handle out,
                         std::optional<int> num_threads);
 
+/// layer_norm (`centred`) or rms_norm; `sum` False: not wanted, True: a new array, otherwise where it goes.
+nb::object norm_over(bool centred, nb::handle x, nb::handle weight, nb::handle bias, float eps, nb::handle residual,
+                     nb::handle sum, nb::handle out, std::optional<int> num_threads);
+
 /// An activation by its name; `function` is what messages name.
 nb::object activate_by(const char* function, std::string_view activation, nb::handle x, nb::handle out,
                        std::optional<int> num_threads);
+
+/// `out` is written, and given back.
+nb::object sinusoidal_encoding_of(nb::handle out, Index offset, double base, bool doubled, bool interleaved,
+                                  std::optional<int> num_threads);
+
+nb::object add_sinusoidal_encoding_of(nb::handle x, float scale, Index offset, double base, bool doubled,
+                                      bool interleaved, nb::handle out, std::optional<int> num_threads);
+
+nb::object rotary_embedding_of(nb::handle x, double base, Index rotary_dim, bool interleaved, Index offset,
+                               nb::handle positions, nb::handle frequencies, nb::handle out,
+                               std::optional<int> num_threads);
+
+/// `out` is written, and given back.
+nb::object alibi_slopes_of(nb::handle out);
 
 nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, float alpha, float beta, nb::handle bias,
                    std::optional<std::string_view> activation, nb::handle residual, std::optional<int> num_threads);

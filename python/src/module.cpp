@@ -35,6 +35,8 @@ NB_MODULE(_core, module) {
   module.def("softmax", &python::softmax_over, arg("log"), arg("x").none(), arg("axis"), arg("scale"),
              arg("mask").none(), arg("bias").none(), arg("lengths").none(), arg("causal"), arg("causal_offset"),
              arg("out").none(), arg("num_threads").none());
+  module.def("norm", &python::norm_over, arg("centred"), arg("x").none(), arg("weight").none(), arg("bias").none(),
+             arg("eps"), arg("residual").none(), arg("sum").none(), arg("out").none(), arg("num_threads").none());
   module.def("gemm", &python::gemm_of, arg("a").none(), arg("b").none(), arg("out").none(), arg("alpha"), arg("beta"),
              arg("bias").none(), arg("activation").none(), arg("residual").none(), arg("num_threads").none());
   module.def("matmul", &python::matmul, arg("a").none(), arg("b").none(), arg("out").none(), arg("num_threads").none());
@@ -46,6 +48,15 @@ NB_MODULE(_core, module) {
              arg("num_threads").none());
   module.def("activate", &python::activate_by, arg("function"), arg("activation"), arg("x").none(), arg("out").none(),
              arg("num_threads").none());
+  module.def("sinusoidal_encoding", &python::sinusoidal_encoding_of, arg("out").none(), arg("offset"), arg("base"),
+             arg("doubled"), arg("interleaved"), arg("num_threads").none());
+  module.def("add_sinusoidal_encoding", &python::add_sinusoidal_encoding_of, arg("x").none(), arg("scale"),
+             arg("offset"), arg("base"), arg("doubled"), arg("interleaved"), arg("out").none(),
+             arg("num_threads").none());
+  module.def("rotary_embedding", &python::rotary_embedding_of, arg("x").none(), arg("base"), arg("rotary_dim"),
+             arg("interleaved"), arg("offset"), arg("positions").none(), arg("frequencies").none(), arg("out").none(),
+             arg("num_threads").none());
+  module.def("alibi_slopes", &python::alibi_slopes_of, arg("out").none());
   python::add_kv_cache(module);
   python::add_packed_matrix(module);
 

@@ -46,6 +46,17 @@ struct XsimdRegister {
   static HEADLANE_INLINE Float select_bits(unsigned bits, Float x, Float fill) {
     return xsimd::select(Float::batch_bool_type::from_mask(bits & ((1u << width) - 1)), x, fill);
   }
+  /// Bits that stand for whole numbers of 32 bits, signed or not.
+  static HEADLANE_INLINE Int load_int(const std::uint32_t* p) {
+    return Int::load_unaligned(reinterpret_cast<const std::int32_t*>(p));
+  }
+  static HEADLANE_INLINE void store_int(std::uint32_t* p, Int x) {
+    x.store_unaligned(reinterpret_cast<std::int32_t*>(p));
+  }
+  /// a where the highest bit is set.
+  static HEADLANE_INLINE Float select_negative(Int bits, Float a, Float b) {
+    return xsimd::select(xsimd::batch_bool_cast<float>(bits < Int(0)), a, b);
+  }
   static HEADLANE_INLINE Float divide(Float x, Float y) { return x / y; }
   static HEADLANE_INLINE Int as_int(Float x) { return xsimd::bitwise_cast<std::int32_t>(x); }
   static HEADLANE_INLINE Float as_float(Int x) { return xsimd::bitwise_cast<float>(x); }
@@ -207,6 +218,9 @@ struct PlainRegister {
   static HEADLANE_INLINE float min(float a, float b) { return a < b ? a : b; }
   static HEADLANE_INLINE float select(bool mask, float a, float b) { return mask ? a : b; }
   static HEADLANE_INLINE float select_bits(unsigned bits, float x, float fill) { return (bits & 1) != 0 ? x : fill; }
+  static HEADLANE_INLINE Int load_int(const std::uint32_t* p) { return *p; }
+  static HEADLANE_INLINE void store_int(std::uint32_t* p, Int x) { *p = x; }
+  static HEADLANE_INLINE float select_negative(Int bits, float a, float b) { return bits >> 31 != 0 ? a : b; }
   static HEADLANE_INLINE float divide(float x, float y) { return x / y; }
   static HEADLANE_INLINE Int as_int(float x) { return __builtin_bit_cast(Int, x); }
   static HEADLANE_INLINE float as_float(Int x) { return __builtin_bit_cast(float, x); }

@@ -7,7 +7,10 @@
 #include "kernels/copy_rows.hpp"
 #include "kernels/exp.hpp"
 #include "kernels/gemm_block.hpp"
+#include "kernels/norm_row.hpp"
 #include "kernels/pack.hpp"
+#include "kernels/rotary.hpp"
+#include "kernels/sin_cos.hpp"
 #include "kernels/softmax_masked.hpp"
 #include "kernels/softmax_row.hpp"
 
@@ -46,12 +49,16 @@ const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA){
     .gemm_finish = gemm_finish<Arch>,
     .softmax_rows = softmax_rows<Arch>,
     .softmax_masked = softmax_masked<Arch>,
+    .norm_rows = norm_rows<Arch>,
     .copy_rows = copy_rows<Arch>,
     .attention_block = attention_block<Arch>,
     .attention_merge = attention_merge<Arch>,
     .attention_finish = attention_finish<Arch>,
     .attention_weights = attention_weights<Arch>,
     .activate = activate<Arch>,
+    .sin_cos_rows = sin_cos_rows<Arch>,
+    .scale_add_rows = scale_add_rows<Arch>,
+    .rotary_rows = rotary_rows<Arch>,
     .exp = exp_each,
     .log = log_each,
 };

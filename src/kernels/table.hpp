@@ -5,6 +5,8 @@
 #include <headlane/activation_kind.hpp>
 #include <headlane/index.hpp>
 
+#include <cstdint>
+
 namespace headlane::kernels {
 
 /// Virtual vector: 16 floats on every instruction set.
@@ -80,6 +82,19 @@ struct MaskedRow {
   Index bias_step;
   float scale;
   bool log;
+};
+
+/// Rows of n >= 1 elements with stride 1, to be normalised. Null data: not given.
+struct NormRows {
+  const float* x;
+  float* y;                                       ///< may be x or residual
+  const float* residual;                          ///< x + residual is what is normalised
+  float* sum;                                     ///< gets that; may be x or residual
+  Index x_step, y_step, residual_step, sum_step;  ///< from row to row
+  Index rows, n;
+  const float *weight, *bias;  ///< [n]
+  float eps;
+  bool centred;  ///< layer norm; otherwise RMS norm, without bias
 };
 
 /// The running result of some query rows: what online softmax carries from one block of keys to the next.
@@ -167,6 +182,45 @@ struct AttentionWeights {
   float* key_sums;  ///< null, or [keys of the block]: the weights are added to it, row after row
 };
 
+/// Angles as fractions of a turn of 63 bits: `high` the first 32, `low` the other 31. The arrays hold a multiple of 16.
+struct Phases {
+  Index count;                                ///< angles
+  std::uint32_t *high, *low;                  ///< of the row at hand
+  const std::uint32_t *high_step, *low_step;  ///< from row to row
+};
+
+/// Rows of sines and cosines of angles. The phases are left at the row behind the last one.
+struct SinCosRows {
+  Phases phases;
+  Index rows;
+  float* sin;
+  float* cos;  ///< in the same array; null: sin, cos, sin, cos … in `sin`
+  Index row_step;
+  Index columns;  ///< of sines and cosines together, 2·count, or one less: the last angle has no cosine
+};
+
+/// Rows y = fma(x, scale, addend) of n elements with stride 1.
+struct ScaleAddRows {
+  const float* x;
+  float* y;  ///< may be x
+  Index x_step, y_step;
+  Index rows, n;
+  float scale;
+  const float* addend;
+  Index addend_step;
+};
+
+/// Rows of which 2·pairs elements are rotated, the others copied. Elements have stride 1.
+struct RotaryRows {
+  const float* x;
+  float* y;  ///< may be x
+  Index x_step, y_step;
+  Index rows, columns, pairs;
+  const float *sin, *cos;  ///< [rows, table_step]
+  Index table_step;
+  bool interleaved;  ///< pairs are 2j, 2j+1; otherwise j, j + pairs
+};
+
 struct KernelTable {
   const char* name;
   Index tile_rows;  ///< MR: rows that a tile takes at once
@@ -180,6 +234,7 @@ struct KernelTable {
   void (*gemm_finish)(const GemmBlock& block) noexcept;
   void (*softmax_rows)(const SoftmaxRows& rows) noexcept;
   void (*softmax_masked)(const MaskedRow& row) noexcept;
+  void (*norm_rows)(const NormRows& rows) noexcept;
   /// to[r · row_step + c · column_step] = source[r, c].
   void (*copy_rows)(const Source& source, float* to, Index row_step, Index column_step) noexcept;
   void (*attention_block)(const AttentionBlock& block) noexcept;
@@ -190,6 +245,9 @@ struct KernelTable {
   void (*attention_weights)(const AttentionBlock& block, const AttentionWeights& weights) noexcept;
   /// y[i] = activation(x[i]); y may be x.
   void (*activate)(Activation activation, const float* x, float* y, Index n) noexcept;
+  void (*sin_cos_rows)(const SinCosRows& rows) noexcept;
+  void (*scale_add_rows)(const ScaleAddRows& rows) noexcept;
+  void (*rotary_rows)(const RotaryRows& rows) noexcept;
   /// y[i] = exp(x[i]), y[i] = log(x[i]): for the tests of their error.
   void (*exp)(const float* x, float* y, Index n) noexcept;
   void (*log)(const float* x, float* y, Index n) noexcept;

@@ -1,0 +1,25 @@
+#include "check.hpp"
+#include "double_double.hpp"
+
+#include <headlane/position.hpp>
+
+#include <bit>
+
+namespace headlane {
+
+void alibi_slopes(View<float, 1> slopes) {
+  check_output(operand("alibi_slopes", "slopes", slopes));
+  const Index heads = slopes.size(0);
+  if (heads == 0) return;
+  const auto below = static_cast<Index>(std::bit_floor(static_cast<std::size_t>(heads)));
+  for (Index h = 0; h < heads; ++h) {
+    // 2^(-4·k / below), the exponent as a whole number and a fraction, which is exact.
+    const Index k = h < below ? 2 * (h + 1) : 2 * (h - below) + 1;
+    const double fraction = static_cast<double>(4 * k % below) / static_cast<double>(below);
+    const DoubleDouble root = exp(ln2 * DoubleDouble{-fraction});
+    // high alone is the nearest double: rounding it once more goes wrong only beside the middle of two floats, where low decides.
+    slopes(h) = static_cast<float>(std::ldexp(root.high, -static_cast<int>(4 * k / below)));
+  }
+}
+
+}  // namespace headlane
