@@ -23,7 +23,9 @@ def exact(name, s, eps, weight=None, bias=None):
         return y, (np.ceil(n / 64) / 2 + 8) * u * abs(y) + 2.0**-149 * (1 + abs(weight))
     g = np.ceil(n / 64) + 11
     w = g * u * abs(s).mean(-1, keepdims=True) / root
-    return y, g * u * (1 + 2 * w) ** 2 * (1 + abs(z)) * abs(weight) + u * abs(y) + 2.0**-149 * (1 + abs(weight))
+    return y, g * u * (1 + 2 * w) ** 2 * (1 + abs(z)) * abs(weight) + u * abs(y) + 2.0**-149 * (
+        1 + abs(weight)
+    )
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -115,7 +117,11 @@ X = np.ones((4, 8), np.float32)
         ({"weight": np.ones(7, np.float32)}, ValueError, r"weight has shape \[7\], wanted: \[8\]"),
         ({"weight": np.ones((1, 8), np.float32)}, ValueError, "weight has shape"),
         ({"weight": np.ones(8)}, TypeError, "weight .*float64"),
-        ({"residual": np.ones((4, 7), np.float32)}, ValueError, "residual has 7 elements along axis 1, y has 8"),
+        (
+            {"residual": np.ones((4, 7), np.float32)},
+            ValueError,
+            "residual has 7 elements along axis 1, y has 8",
+        ),
         ({"residual": np.ones(8, np.float32)}, ValueError, "residual has rank 1, y has rank 2"),
         ({"residual": np.ones((4, 8))}, TypeError, "residual .*float64"),
         ({"return_sum": np.ones((4, 7), np.float32)}, ValueError, "out has shape"),
