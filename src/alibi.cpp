@@ -3,15 +3,15 @@
 
 #include <headlane/position.hpp>
 
-#include <bit>
 
 namespace headlane {
 
 void alibi_slopes(View<float, 1> slopes) {
   check_output(operand("alibi_slopes", "slopes", slopes));
   const Index heads = slopes.size(0);
-  if (heads == 0) return;
-  const auto below = static_cast<Index>(std::bit_floor(static_cast<std::size_t>(heads)));
+  if (heads < 1) return;
+  Index below = 1;  // the power of two
+  while (below <= heads / 2) below *= 2;
   for (Index h = 0; h < heads; ++h) {
     // 2^(-4·k / below), the exponent as a whole number and a fraction, which is exact.
     const Index k = h < below ? 2 * (h + 1) : 2 * (h - below) + 1;

@@ -39,7 +39,8 @@ void move_axis(AnyView<T>& view, int from, int to) {
 /// The stride of one of the last axes, -1 or -2. One element is its own neighbour, whatever the stride.
 template <class T>
 Index step(const AnyView<T>& view, int axis) {
-  const auto at = static_cast<std::size_t>(view.rank + axis);
+  const int from_front = view.rank + axis;
+  const auto at = static_cast<std::size_t>(from_front);
   return view.shape[at] == 1 ? 1 : view.strides[at];
 }
 

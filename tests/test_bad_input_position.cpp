@@ -34,7 +34,9 @@ TEST_CASE("sinusoidal encodings and slopes: illegal calls") {
   for (const Index offset : {-most - 1, most - 2, most + 1, huge, -huge, std::numeric_limits<Index>::min(),
                              std::numeric_limits<Index>::max()})
     push({.offset = offset}, {"offset", std::to_string(offset), "4"});
-  for (const double base : {0.0, 0.999, -3.0, double{infinity}, double{nan}}) push({.base = base}, {"base"});
+  for (const double base :
+       {0.0, 0.999, -3.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
+    push({.base = base}, {"base"});
   push({.exponent = static_cast<SinusoidalExponent>(7)}, {"exponent", "7"});
   push({.num_threads = -2}, {"num_threads", "-2"});
   calls.push_back({"scale", [=] { sinusoidal_encoding(table, {.scale = 2}); }, {"sinusoidal_encoding", "scale"}});
@@ -88,7 +90,9 @@ TEST_CASE("rotary_embedding: illegal calls") {
   };
   for (const Index dim : {Index{-2}, Index{1}, Index{7}, Index{9}, Index{10}, huge, -huge})
     push({.rotary_dim = dim}, {"rotary_dim", std::to_string(dim), "8"});
-  for (const double base : {0.0, 0.999, -3.0, double{infinity}, double{nan}}) push({.base = base}, {"base"});
+  for (const double base :
+       {0.0, 0.999, -3.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
+    push({.base = base}, {"base"});
   for (const Index offset : {-most - 1, most - 2, huge, -huge})
     push({.offset = offset}, {"offset", std::to_string(offset), "4"});
   push({.num_threads = -2}, {"num_threads", "-2"});
