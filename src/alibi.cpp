@@ -3,7 +3,6 @@
 
 #include <headlane/position.hpp>
 
-
 namespace headlane {
 
 void alibi_slopes(View<float, 1> slopes) {
