@@ -86,9 +86,8 @@ void activate(AnyView<const float> x, AnyView<float> y, Activation activation, c
   const Index inner = walk.inner(), pieces = ceil_div(inner, piece), units = walk.rows() * pieces;
   const double elements = static_cast<double>(inner) * static_cast<double>(walk.rows());
   const int threads = useful_threads(operations_per_element * elements, 0, options.num_threads);
-  const Index tasks = threads == 1 ? 1 : std::min<Index>(units, 8 * threads);
-  parallel_for(tasks, threads, [&](Index task) {
-    for (Index unit = task * units / tasks; unit < (task + 1) * units / tasks; ++unit) {
+  parallel_parts(units, 1, threads, [&](Index begin, Index end) {
+    for (Index unit = begin; unit < end; ++unit) {
       const Index first = unit % pieces * piece;
       activate_piece(kernel, walk, activation, unit / pieces, first, std::min(piece, inner - first));
     }

@@ -43,8 +43,8 @@ kernels::AttentionOutput output_of(const Call& call, const Rows& rows, const Att
 template <class Find>
 bool attend_block(const Call& call, const Rows& rows, const AttentionBuffers& b, Index number, const Find& find,
                   kernels::AttentionBlock& block) {
-  SeenBlock seen;
-  if (!show_block(call, rows, b, number, seen, block)) return false;
+  SeenKeys seen;
+  if (!look(call.p, call.runs, rows, number * block_size, b.distances, seen, block)) return false;
   BlockOfKeys keys;
   find(number, keys);
   block.keys = keys.block;
@@ -62,16 +62,15 @@ void attend(const Call& call, const Rows& rows, const AttentionBuffers& b, const
   const kernels::AttentionOutput output = output_of(call, rows, b, true);
   const Keys keys = keys_of(call.p, rows);
   const Index first = keys.begin / block_size, end = ceil_div(keys.end, block_size);
-  if (end - first == 1 && output.column_step == 1) {
-    block.output = &output;
-    if (attend_block(call, rows, b, first, find, block)) return;
-  }
+  const bool at_once = end - first == 1 && output.column_step == 1;  // nothing to merge
+  if (at_once) block.output = &output;
   for (Index i = first; i < end; ++i) {
     if (!attend_block(call, rows, b, i, find, block)) continue;
     block.fresh = false;
     std::fill_n(block.fetch, to_fetch.size(), kernels::Fetch{});  // done
   }
   if (block.fresh) clear(block.state, rows.count);
+  else if (at_once) return;
   call.p.kernel.attention_finish(block.state, output);
 }
 
@@ -132,13 +131,11 @@ void by_head(const Call& call, const AttentionMemory& memory) {
   const Index parts = parts_of_pair(call);
   parallel_for(pairs_of(p), p.threads, [&](Index pair, int thread) {
     const AttentionBuffers b = memory.of_thread(thread);
-    const Element e = element(p, pair / p.keys.k.shape[1]);
-    const Index head = pair % p.keys.k.shape[1];
     if (parts == 1)
       return run_task(call, b, pair, 0, next_of(call, pair, 0, 1),
                       [&](const Rows& rows, Index block, BlockOfKeys& found) {
                         const PackedBlock here{b.packed, b.packed + cut.key_block};
-                        pack_block(p, cut, e, head, block, here);
+                        pack_block(p, cut, rows.of, rows.kv_head, block, here);
                         find_packed(p, cut, rows, block, here, found);
                       });
     Index packed = 0;  // blocks
@@ -146,7 +143,7 @@ void by_head(const Call& call, const AttentionMemory& memory) {
       run_task(call, b, pair, part, next_of(call, pair, part, parts),
                [&](const Rows& rows, Index block, BlockOfKeys& found) {
                  for (; packed <= block; ++packed)
-                   pack_block(p, cut, e, head, packed, packed_block(cut, b.packed, packed));
+                   pack_block(p, cut, rows.of, rows.kv_head, packed, packed_block(cut, b.packed, packed));
                  find_packed(p, cut, rows, block, packed_block(cut, b.packed, block), found);
                });
   });

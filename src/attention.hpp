@@ -45,6 +45,9 @@ struct Element {
 };
 Element element(const AttentionProblem& p, Index number);
 
+/// The longest sequence of a ragged batch; `otherwise` if it is none.
+Index longest_of(const View<const Index, 1>& starts, Index otherwise);
+
 /// Kv heads of all elements; query heads that share one.
 inline Index pairs_of(const AttentionProblem& p) { return p.batch * p.keys.k.shape[1]; }
 inline Index group_of(const AttentionProblem& p) { return p.q.shape[1] / p.keys.k.shape[1]; }

@@ -30,11 +30,10 @@ void check_queries_and_keys(const Operand& q, const Operand& k) {
 
 void check_values_and_out(const Operand& q, const Operand& k, const Operand& v, const Operand& out) {
   check_dim(v);
-  for (const Operand* other : {&v, &out}) check_same(q, 0, "batch elements", *other, 0, "batch elements");
+  check_same(q, 0, "batch elements", v, 0, "batch elements");
   check_same(k, 1, "heads", v, 1, "heads");
   check_same(k, 2, "keys", v, 2, "values");
-  check_same(out, 1, "heads", q, 1, "heads");
-  check_same(out, 2, "rows", q, 2, "rows");
+  check_same_rows(out, q);
   check_same(out, 3, "elements a head (head_dim)", v, 3, "elements a head (head_dim)");
 }
 
@@ -156,8 +155,7 @@ AttentionProblem checked_attention(const char* function, const View<const float,
                                               q, keys, out, options);
   // The axis is as long as the longest sequence; a length belongs to one.
   for (Index i = 0; cached && options.key_lengths.data != nullptr && i < problem.batch; ++i) {
-    const Index length = options.key_lengths.data[i * options.key_lengths.strides[0]],
-                most = keys.cache->length(keys.sequences[static_cast<std::size_t>(i)]);
+    const Index length = options.key_lengths(i), most = keys.cache->length(keys.sequences[static_cast<std::size_t>(i)]);
     require(length <= most, function, ": key_lengths[", i, "] is ", length, ", its sequence in the cache has ", most,
             " keys");
   }

@@ -7,14 +7,10 @@
 namespace headlane {
 namespace {
 
-Index value(const View<const Index, 1>& values, Index i) { return values.data[i * values.strides[0]]; }
-
 /// lse or sum.
 void check_per_row(const AttentionOperands& o, const Operand& output) {
   check_output(output);
-  check_same(output, 0, "batch elements", o.q, 0, "batch elements");
-  check_same(output, 1, "heads", o.q, 1, "heads");
-  check_same(output, 2, "rows", o.q, 2, "rows");
+  check_same_rows(output, o.q);
 }
 
 void check_sum(const AttentionOperands& o, const AttentionOptions& options) {
@@ -30,9 +26,7 @@ void check_per_score(const AttentionOperands& o, const AttentionOptions& options
                      Index per_step = 1) {
   if (given.data == nullptr) return;
   o.check_input(given, options);
-  check_same(given, 0, "batch elements", o.q, 0, "batch elements");
-  check_same(given, 1, "heads", o.q, 1, "heads");
-  check_same(given, 2, "rows", o.q, 2, "rows");
+  check_same_rows(given, o.q);
   require(given.shape[3] == ceil_div(keys, per_step), o.function, ": ", given.name, " has ", given.shape[3],
           per_step == 1 ? " keys, " : " bytes of keys, ", o.k.name, " has ", keys,
           options.key_starts.data == nullptr ? " keys" : " keys in its longest sequence");
@@ -60,27 +54,25 @@ void check_lengths(const AttentionOperands& o, const AttentionOptions& options, 
                    const char* what, Index batch) {
   check_per_element(o, options, o.operand(name, lengths), batch);
   for (Index i = 0; i < batch && lengths.data != nullptr; ++i) {
-    const Index length = value(lengths, i);
-    const Index most = starts.data == nullptr ? of.shape[2] : value(starts, i + 1) - value(starts, i);
+    const Index length = lengths(i);
+    const Index most = starts.data == nullptr ? of.shape[2] : starts(i + 1) - starts(i);
     require(length >= 0 && length <= most, o.function, ": ", name, "[", i, "] is ", length, ", ", of.name, " has ",
             most, " ", what, starts.data == nullptr ? "" : " in that sequence");
   }
 }
 
-/// Sequences one behind the other; gives the length of the longest one.
-Index check_starts(const AttentionOperands& o, const AttentionOptions& options, const char* name,
-                   const View<const Index, 1>& starts, const Operand& of) {
+/// Sequences one behind the other.
+void check_starts(const AttentionOperands& o, const AttentionOptions& options, const char* name,
+                  const View<const Index, 1>& starts, const Operand& of) {
   o.check_input(o.operand(name, starts), options);
   require(starts.shape[0] >= 1, o.function, ": ", name, " has no elements, a batch without sequences has 1");
-  Index before = 0, longest = 0;
+  Index before = 0;
   for (Index i = 0; i < starts.shape[0]; ++i) {
-    const Index start = value(starts, i);
+    const Index start = starts(i);
     require(start >= before && start <= of.shape[2], o.function, ": ", name, "[", i, "] is ", start, ", it must be ",
             before, " to ", of.shape[2], ", for ", of.name, " has ", of.shape[2], " rows and starts do not decrease");
-    if (i > 0) longest = std::max(longest, start - before);
     before = start;
   }
-  return longest;
 }
 
 void check_window(const char* function, const char* name, Index size) {
@@ -121,14 +113,14 @@ void check_options(const AttentionOperands& o, const AttentionOptions& options, 
   }
   check_sum(o, options);
   if (options.sum.data != nullptr && o.look == Look::all) check_no_overlap(o.operand("sum", options.sum), o.result);
-  Index keys = o.k.shape[2];
   if (ragged) {
     require(o.q.shape[0] == 1, o.function, ": q has ", o.q.shape[0], " batch elements, a ragged batch has 1");
     check_starts(o, options, "query_starts", options.query_starts, o.q);
-    keys = check_starts(o, options, "key_starts", options.key_starts, o.k);
+    check_starts(o, options, "key_starts", options.key_starts, o.k);
     require(options.query_starts.shape[0] == options.key_starts.shape[0], o.function, ": query_starts has ",
             options.query_starts.shape[0], " elements, key_starts has ", options.key_starts.shape[0]);
   }
+  const Index keys = longest_of(options.key_starts, o.k.shape[2]);
   check_per_score(o, options, o.operand("mask", options.mask), keys);
   check_per_score(o, options, o.operand("mask_bits", options.mask_bits), keys, 8);
   check_per_score(o, options, o.operand("bias", options.bias), keys);

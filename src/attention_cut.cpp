@@ -26,20 +26,10 @@ constexpr Index most_fetched = Index{256} << 10 >> 2, least_fetched = Index{1} <
 /// Tasks for each thread, so that the last ones end at about the same time.
 constexpr Index tasks_of_thread = 4;
 
-/// The longest sequence of a ragged batch, otherwise the axis.
-Index longest_of(const View<const Index, 1>& starts, Index otherwise) {
-  if (starts.data == nullptr) return otherwise;
-  Index longest = 0;
-  for (Index i = 0; i + 1 < starts.shape[0]; ++i)
-    longest = std::max(longest, starts.data[(i + 1) * starts.strides[0]] - starts.data[i * starts.strides[0]]);
-  return longest;
-}
-
 /// Behind these no query sees a key.
 Index visible(const AttentionProblem& p, Index keys, Index queries) {
   if (p.keys.cache != nullptr || p.given.causal_offsets.data != nullptr) return keys;
-  constexpr Index far = Index{1} << 40;
-  return keys_at(p, std::clamp(p.given.causal_offset, -far, far) + queries - 1, keys).end;
+  return keys_at(p, bounded_offset(p.given.causal_offset) + queries - 1, keys).end;
 }
 
 /// A page, in floats: parts of the memory start on one.
@@ -50,7 +40,8 @@ Index whole_pages(Index floats) { return round_up(floats, 1024); }
 AttentionCut::AttentionCut(const AttentionProblem& p) {
   const View<const float, 4>&k = p.keys.k, &v = p.keys.v;
   const Index group = group_of(p), pairs = pairs_of(p);
-  queries = std::max<Index>(longest_of(p.given.query_starts, p.q.shape[2]), 1);  // sequences may all be empty
+  const Index queries =
+      std::max<Index>(longest_of(p.given.query_starts, p.q.shape[2]), 1);  // of an element: all may be empty
   longest = visible(p, longest_of(p.given.key_starts, k.shape[2]), queries);
   blocks = ceil_div(longest, block_size);
   value_width = round_up(v.shape[3], panel_columns);

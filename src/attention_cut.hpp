@@ -15,7 +15,6 @@ struct AttentionCut {
   };
   Way way;
   Index longest;                 // keys that a query may see
-  Index queries;                 // most rows of an element
   Index blocks;                  // of keys
   Index value_width;             // value_dim, rounded up to whole panels
   Index key_block, value_block;  // floats of a packed block; value_block is 0 if values are read where they stand

@@ -10,7 +10,7 @@ namespace headlane {
 using ToFetch = std::array<kernels::Fetch, 3>;
 
 /// While a part of the rows of one kv head is computed, a share of the keys and values of the one that the thread will probably take next,
-/// and the next rows: otherwise each head waits for them (Zen 5, 8 heads of 128 × 64).
+/// and its first rows: otherwise each head waits for them. attention_cut.cpp says when, and what it gains.
 ToFetch next_of(const Call& call, Index pair, Index part, Index parts);
 
 }  // namespace headlane

@@ -10,7 +10,7 @@ namespace {
 using kernels::block_size;
 
 Index value_of(const View<const Index, 1>& values, Index i, Index otherwise) {
-  return values.data == nullptr ? otherwise : values.data[i * values.strides[0]];
+  return values.data == nullptr ? otherwise : values(i);
 }
 
 /// A mask or bias from the first of the rows and a key on; `per_step` keys share an element.
@@ -34,7 +34,7 @@ Keys without_hidden(Keys keys, const Hides& hides) {
   return keys;
 }
 
-Keys without_hidden(const SeenBlock& block, Index row, Keys keys) {
+Keys without_hidden(const kernels::AttentionBlock& block, Index row, Keys keys) {
   constexpr float hides = -std::numeric_limits<float>::infinity();
   if (const auto& m = block.mask; m.data != nullptr)
     keys = without_hidden(keys, [&](Index key) { return !m.data[row * m.row_step + key * m.key_step]; });
@@ -63,7 +63,6 @@ kernels::PerScore<float> relative_of(const AttentionProblem& p, const RelativeRu
 
 Element element(const AttentionProblem& p, Index number) {
   const AttentionOptions& o = p.given;
-  constexpr Index far = Index{1} << 40;  // further than any length: sums of positions cannot overflow
   Element e{.number = number,
             .batch = number,
             .first_query = 0,
@@ -74,41 +73,52 @@ Element element(const AttentionProblem& p, Index number) {
             .offset = 0};
   if (o.query_starts.data != nullptr) {
     e.batch = 0;
-    e.first_query = value_of(o.query_starts, number, 0);
-    e.rows = value_of(o.query_starts, number + 1, 0) - e.first_query;
-    e.first_key = value_of(o.key_starts, number, 0);
-    e.keys = value_of(o.key_starts, number + 1, 0) - e.first_key;
+    e.first_query = o.query_starts(number);
+    e.rows = o.query_starts(number + 1) - e.first_query;
+    e.first_key = o.key_starts(number);
+    e.keys = o.key_starts(number + 1) - e.first_key;
   }
   if (p.keys.cache != nullptr) e.keys = p.keys.cache->length(p.keys.sequences[static_cast<std::size_t>(number)]);
   e.keys = std::min(e.keys, value_of(o.key_lengths, number, e.keys));
   e.queries = std::min(e.rows, value_of(o.query_lengths, number, e.rows));
-  e.offset = std::clamp(value_of(o.causal_offsets, number, o.causal_offset), -far, far);
+  e.offset = bounded_offset(value_of(o.causal_offsets, number, o.causal_offset));
   if (p.keys.cache != nullptr) e.offset += e.keys - e.queries;
   return e;
 }
 
-void look(const AttentionProblem& p, const RelativeRuns& runs, const Rows& rows, Index first, float* distances,
-          SeenBlock& block) {
+Index longest_of(const View<const Index, 1>& starts, Index otherwise) {
+  if (starts.data == nullptr) return otherwise;
+  Index longest = 0;
+  for (Index i = 0; i + 1 < starts.size(0); ++i) longest = std::max(longest, starts(i + 1) - starts(i));
+  return longest;
+}
+
+bool look(const AttentionProblem& p, const RelativeRuns& runs, const Rows& rows, Index first, float* distances,
+          SeenKeys& keys, kernels::AttentionBlock& block) {
   block.mask = from(p.given.mask, rows, first);
   block.bits = from(p.given.mask_bits, rows, first, 8);
   block.bias = from(p.given.bias, rows, first);
   block.relative = relative_of(p, runs, rows, first, distances);
+  block.distance = first - rows.position(0);
+  block.hidden = keys.hidden;
+  block.seen = keys.seen;
   const bool hides = block.mask.data != nullptr || block.bits.data != nullptr || block.bias.data != nullptr ||
                      block.relative.data != nullptr;
-  block.any = false;
   // Neither end goes back from row to row: where the first and the last row agree, all do.
   const Keys top = keys_of_block(p, rows.position(0), rows.of.keys, first);
   const Keys bottom = keys_of_block(p, rows.position(rows.count - 1), rows.of.keys, first);
   const bool alike = top.begin == bottom.begin && top.end == bottom.end;
   block.alike = alike && !hides;
+  bool any = false;
   for (Index i = 0; i < rows.count; ++i) {
-    Keys keys = alike ? top : keys_of_block(p, rows.position(i), rows.of.keys, first);
-    if (hides) keys = without_hidden(block, i, keys);
-    const bool sees = keys.begin < keys.end;
-    block.hidden[i] = keys.begin;
-    block.seen[i] = sees ? keys.end : 0;
-    block.any = block.any || sees;
+    Keys row = alike ? top : keys_of_block(p, rows.position(i), rows.of.keys, first);
+    if (hides) row = without_hidden(block, i, row);
+    const bool sees = row.begin < row.end;
+    keys.hidden[i] = row.begin;
+    keys.seen[i] = sees ? row.end : 0;
+    any = any || sees;
   }
+  return any;
 }
 
 }  // namespace headlane

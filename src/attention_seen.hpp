@@ -38,6 +38,12 @@ Index step(const View<T, Rank>& view, const Rows& rows) {
   return view.strides[static_cast<std::size_t>(rows.axis)];
 }
 
+/// A causal offset. Beyond these it hides or shows everything; so bounded, sums of positions cannot overflow.
+inline Index bounded_offset(Index offset) {
+  constexpr Index far = Index{1} << 40;
+  return std::clamp(offset, -far, far);
+}
+
 /// Keys begin … end-1.
 struct Keys {
   Index begin, end;
@@ -54,19 +60,15 @@ inline Keys keys_of(const AttentionProblem& p, const Rows& rows) {
           keys_at(p, rows.position(rows.count - 1), rows.of.keys).end};
 }
 
-/// What the rows of a task see of one block of keys, and what is added to their scores.
-struct SeenBlock {
+/// What each row of a task sees of one block of keys, for the kernel to point to.
+struct SeenKeys {
   Index hidden[most_rows], seen[most_rows];
-  kernels::PerScore<bool> mask;
-  kernels::PerScore<unsigned char> bits;
-  kernels::PerScore<float> bias, relative;
-  bool alike;  // all rows have the same ends
-  bool any;    // some row sees some key
 };
 
-/// Of the block that begins at key `first`. `distances`: scratch of relative_floats() for the relative bias.
-void look(const AttentionProblem& p, const RelativeRuns& runs, const Rows& rows, Index first, float* distances,
-          SeenBlock& block);
+/// Puts into `block` what the rows see of the block that begins at key `first`, and what is added to their scores; gives false if no row
+/// sees a key. `distances`: scratch of relative_floats() for the relative bias.
+bool look(const AttentionProblem& p, const RelativeRuns& runs, const Rows& rows, Index first, float* distances,
+          SeenKeys& keys, kernels::AttentionBlock& block);
 
 /// Room for the relative biases of a block.
 inline Index relative_floats(Index rows_along_head, Index heads) {

@@ -4,8 +4,7 @@ namespace headlane {
 
 const float* per_row(const View<const float, 1>& values, const Rows& rows, float* to) {
   if (values.data == nullptr) return nullptr;
-  for (Index i = 0; i < rows.count; ++i)
-    to[i] = values.data[(rows.head + (rows.axis == 1 ? i : 0)) * values.strides[0]];
+  for (Index i = 0; i < rows.count; ++i) to[i] = values(rows.head + (rows.axis == 1 ? i : 0));
   return to;
 }
 
@@ -22,22 +21,6 @@ kernels::AttentionBlock begin_rows(const Call& call, const Rows& rows, const Att
   block.row_distance = rows.axis == 2 ? 1 : 0;
   block.scores = b.scores;
   return block;
-}
-
-bool show_block(const Call& call, const Rows& rows, const AttentionBuffers& b, Index number, SeenBlock& seen,
-                kernels::AttentionBlock& block) {
-  const Index first = number * kernels::block_size;
-  look(call.p, call.runs, rows, first, b.distances, seen);
-  if (!seen.any) return false;
-  block.hidden = seen.hidden;
-  block.seen = seen.seen;
-  block.alike = seen.alike;
-  block.mask = seen.mask;
-  block.bits = seen.bits;
-  block.bias = seen.bias;
-  block.relative = seen.relative;
-  block.distance = first - rows.position(0);
-  return true;
 }
 
 }  // namespace headlane

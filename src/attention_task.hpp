@@ -1,4 +1,4 @@
-// What all tasks of attention do for their rows: scale them, look what they see.
+// What all tasks of attention begin with: their rows, scaled, and what is given for each of them.
 #pragma once
 
 #include "attention_keys.hpp"
@@ -17,9 +17,5 @@ const float* per_row(const View<const float, 1>& values, const Rows& rows, float
 
 /// The rows, scaled, and what else is the same for all blocks.
 kernels::AttentionBlock begin_rows(const Call& call, const Rows& rows, const AttentionBuffers& b);
-
-/// What the rows see of one block of keys; gives false if that is nothing. The block points into `seen`.
-bool show_block(const Call& call, const Rows& rows, const AttentionBuffers& b, Index number, SeenBlock& seen,
-                kernels::AttentionBlock& block);
 
 }  // namespace headlane

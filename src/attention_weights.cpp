@@ -8,28 +8,18 @@
 #include "scratch.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 namespace headlane {
 namespace {
 
-/// For each row the largest score and the factor of its weights, of all batch elements and heads.
+/// For each row the largest score and the factor of its weights, of all batch elements and heads: what attention multiplies by in the end.
 struct RowFactors {
   View<float, 3> max, factor;
 };
 
-/// A sink joins maximum and sum as attention's last step does it.
-void join_sink(const kernels::KernelTable& kernel, float sink, float& max, float& sum) {
-  const float joint = max > sink ? max : sink, m = joint == -std::numeric_limits<float>::infinity() ? 0.0f : joint;
-  const float from[2] = {max - m, sink - m};
-  float weight[2];
-  kernel.exp(from, weight, 2);
-  sum = std::fma(sum, weight[0], weight[1]);
-  max = joint;
-}
-
-/// attention() without values, as a part: maxima and sums; then the sinks, lse if it is wanted, and the factors.
+/// attention() without values, as a part: maxima and sums. Then its last step, on a value of 1 for each row, which gives the factors, and
+/// log-sum-exp if it is wanted.
 void find_factors(const char* function, const AttentionProblem& p, const RowFactors& rows) {
   AttentionOptions part = p.given;
   part.sinks = {};
@@ -40,19 +30,31 @@ void find_factors(const char* function, const AttentionProblem& p, const RowFact
   run_attention(function, without_values);
   const auto [batch, heads, length] = rows.max.shape;
   const View<float, 3>& lse = p.given.lse;
-  for (Index b = 0; b < batch; ++b)
-    for (Index h = 0; h < heads; ++h)
-      for (Index i = 0; i < length; ++i) {
-        float &max = rows.max(b, h, i), &sum = rows.factor(b, h, i);
-        const bool padding = i >= element(p, b).queries;
-        if (p.given.sinks.data != nullptr && !padding) join_sink(p.kernel, p.given.sinks(h), max, sum);
-        if (lse.data != nullptr) {
-          float logarithm;
-          p.kernel.log(&sum, &logarithm, 1);
-          lse(b, h, i) = max + logarithm;
-        }
-        sum = sum == 0.0f ? 0.0f : 1.0f / sum;
+  float ones[kernels::lanes];
+  std::fill_n(ones, kernels::lanes, 1.0f);
+  float* const sinks = scratch(Purpose::block, length);
+  for (Index b = 0; b < batch; ++b) {
+    const Index there = element(p, b).queries;
+    for (Index h = 0; h < heads; ++h) {
+      // Padding has no sink.
+      if (p.given.sinks.data != nullptr) {
+        std::fill_n(sinks, there, p.given.sinks(h));
+        std::fill_n(sinks + there, length - there, -std::numeric_limits<float>::infinity());
       }
+      float* const sums = &rows.factor(b, h, 0);
+      p.kernel.attention_finish({.out = ones, .out_step = 0, .max = &rows.max(b, h, 0), .sum = sums},
+                                {.rows = length,
+                                 .value_dim = 1,
+                                 .out = sums,
+                                 .row_step = 1,
+                                 .column_step = 1,
+                                 .lse = lse.data == nullptr ? nullptr : &lse(b, h, 0),
+                                 .lse_step = lse.strides[2],
+                                 .sum = nullptr,
+                                 .sum_step = 0,
+                                 .sinks = p.given.sinks.data == nullptr ? nullptr : sinks});
+    }
+  }
 }
 
 /// Where a task puts what it finds; null data: not wanted.
@@ -89,8 +91,8 @@ void run_task(const Call& call, const RowFactors& factors, const Wanted& wanted,
   for (Index row = 0; row < e.queries; row += most_rows) {
     const Rows rows{e, kv_head, head, row, std::min(most_rows, e.queries - row), 2};
     kernels::AttentionBlock block = begin_rows(call, rows, b);
-    SeenBlock seen;
-    if (!show_block(call, rows, b, number, seen, block)) continue;
+    SeenKeys seen;
+    if (!look(p, call.runs, rows, first, b.distances, seen, block)) continue;
     BlockOfKeys found;
     find_packed(p, call.cut, rows, number, {b.packed, nullptr}, found);
     block.keys = found.block;
@@ -124,34 +126,33 @@ void run(const char* function, const AttentionProblem& p, const Wanted& wanted) 
   });
 }
 
+/// Checks the arguments; `result` is [batch, q_heads, …, kv_length].
+template <int Rank>
+AttentionProblem checked(const char* function, const View<const float, 4>& q, const View<const float, 4>& k,
+                         const char* name, const View<float, Rank>& result, const AttentionOptions& options) {
+  const Operand of_q = operand(function, "q", q), of_result = operand(function, name, result);
+  const AttentionProblem p = checked_scores(function, q, k, of_result, options);
+  constexpr int last = Rank - 1;
+  for (int axis = 0; axis < last; ++axis)
+    check_same(of_result, axis, "elements along an axis", of_q, axis, "elements along it");
+  check_same(of_result, last, "keys", operand(function, "k", k), 2, "keys");
+  require(result.stride(last) == 1 || result.size(last) <= 1, function, ": ", name, " has ", result.stride(last),
+          " as its last stride, it must be 1");
+  return p;
+}
+
 }  // namespace
 
 void attention_weights(View<const float, 4> q, View<const float, 4> k, View<float, 4> weights,
                        const AttentionOptions& options) {
   constexpr const char* function = "attention_weights";
-  const Operand of_q = operand(function, "q", q), of_k = operand(function, "k", k),
-                result = operand(function, "weights", weights);
-  const AttentionProblem p = checked_scores(function, q, k, result, options);
-  for (int axis = 0; axis < 3; ++axis)
-    check_same(result, axis, "elements along an axis", of_q, axis, "elements along it");
-  check_same(result, 3, "keys", of_k, 2, "keys");
-  require(weights.strides[3] == 1 || weights.shape[3] <= 1, function, ": weights has ", weights.strides[3],
-          " as its last stride, it must be 1");
-  run(function, p, {.weights = weights, .sums = {}});
+  run(function, checked(function, q, k, "weights", weights, options), {.weights = weights, .sums = {}});
 }
 
 void attention_key_sums(View<const float, 4> q, View<const float, 4> k, View<float, 3> sums,
                         const AttentionOptions& options) {
   constexpr const char* function = "attention_key_sums";
-  const Operand of_q = operand(function, "q", q), of_k = operand(function, "k", k),
-                result = operand(function, "sums", sums);
-  const AttentionProblem p = checked_scores(function, q, k, result, options);
-  for (int axis = 0; axis < 2; ++axis)
-    check_same(result, axis, "elements along an axis", of_q, axis, "elements along it");
-  check_same(result, 2, "keys", of_k, 2, "keys");
-  require(sums.strides[2] == 1 || sums.shape[2] <= 1, function, ": sums has ", sums.strides[2],
-          " as its last stride, it must be 1");
-  run(function, p, {.weights = {}, .sums = sums});
+  run(function, checked(function, q, k, "sums", sums, options), {.weights = {}, .sums = sums});
 }
 
 }  // namespace headlane

@@ -147,6 +147,12 @@ void check_same(const Operand& first, int a, const char* what_a, const Operand& 
           ", ", second.name, " has ", second.shape[b], " ", what_b);
 }
 
+void check_same_rows(const Operand& first, const Operand& second) {
+  check_same(first, 0, "batch elements", second, 0, "batch elements");
+  check_same(first, 1, "heads", second, 1, "heads");
+  check_same(first, 2, "rows", second, 2, "rows");
+}
+
 void check_elementwise(const Operand& x, const Operand& y) {
   require(x.rank >= 1 && x.rank == y.rank, x.function, ": ", x.name, " has rank ", x.rank, ", ", y.name, " has rank ",
           y.rank);

@@ -82,6 +82,9 @@ void check_no_overlap(const Operand& output, const Operand& input);
 /// Axis `a` of one operand is as long as axis `b` of the other: "gemm: a has 3 columns, b has 4 rows" if not.
 void check_same(const Operand& first, int a, const char* what_a, const Operand& second, int b, const char* what_b);
 
+/// Two that are [batch, heads, rows, …] are alike in these axes.
+void check_same_rows(const Operand& first, const Operand& second);
+
 /// Input x and output y have the same shape, of at least one axis, and are the same elements or do not overlap.
 void check_elementwise(const Operand& x, const Operand& y);
 

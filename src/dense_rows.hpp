@@ -7,20 +7,23 @@
 
 namespace headlane {
 
+/// From row to row of a copy: rows fall into different sets of the L1.
+inline Index step_of_copy(Index columns) { return round_up(columns, kernels::lanes) + kernels::lanes; }
+
 /// Some rows of the last two axes of a view.
 template <class T>
-struct Rows {
+struct RowsOfView {
   T* data;
   Index row_step, column_step;
 };
 
 /// f(x, x_step, y, y_step) for rows × columns elements; y may be x.
 template <class F>
-void with_dense_rows(const kernels::KernelTable& kernel, const Rows<const float>& x, const Rows<float>& y, Index rows,
-                     Index columns, const F& f) {
+void with_dense_rows(const kernels::KernelTable& kernel, const RowsOfView<const float>& x, const RowsOfView<float>& y,
+                     Index rows, Index columns, const F& f) {
   const auto dense = [&](Index column_step) { return columns == 1 || column_step == 1; };
   if (dense(x.column_step) && dense(y.column_step)) return f(x.data, x.row_step, y.data, y.row_step);
-  const Index step = round_up(columns, kernels::lanes) + kernels::lanes;  // rows fall into different sets of the L1
+  const Index step = step_of_copy(columns);
   float* copy = scratch(Purpose::block, rows * step);
   const bool copies_x = !dense(x.column_step), copies_y = !dense(y.column_step);
   if (copies_x) kernel.copy_rows({x.data, rows, columns, x.row_step, x.column_step}, copy, step, 1);
@@ -30,8 +33,9 @@ void with_dense_rows(const kernels::KernelTable& kernel, const Rows<const float>
 
 /// f(y, y_step) for rows × columns elements that f writes.
 template <class F>
-void with_dense_rows(const kernels::KernelTable& kernel, const Rows<float>& y, Index rows, Index columns, const F& f) {
-  const Rows<const float> nothing{y.data, y.row_step, 1};
+void with_dense_rows(const kernels::KernelTable& kernel, const RowsOfView<float>& y, Index rows, Index columns,
+                     const F& f) {
+  const RowsOfView<const float> nothing{y.data, y.row_step, 1};
   with_dense_rows(kernel, nothing, y, rows, columns, [&](const float*, Index, float* to, Index step) { f(to, step); });
 }
 

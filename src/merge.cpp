@@ -17,20 +17,14 @@ namespace {
 constexpr const char* function = "merge";
 constexpr Index rows_of_task = 96;
 
-void check_per_row(const Operand& values, const Operand& out) {
-  check_same(values, 0, "batch elements", out, 0, "batch elements");
-  check_same(values, 1, "heads", out, 1, "heads");
-  check_same(values, 2, "rows", out, 2, "rows");
-}
-
 void check_part(const Operand& part, const Operand& lse, const Operand& sum, const Operand& out) {
   check_operand(part);
   check_operand(lse);
   for (int axis = 0; axis < 4; ++axis) check_same(part, axis, "elements along an axis", out, axis, "elements along it");
-  check_per_row(lse, out);
+  check_same_rows(lse, out);
   if (sum.data == nullptr) return;
   check_operand(sum);
-  check_per_row(sum, out);
+  check_same_rows(sum, out);
 }
 
 void check(std::span<const AttentionPart> parts, const View<float, 4>& out, const MergeOptions& o) {
@@ -42,14 +36,14 @@ void check(std::span<const AttentionPart> parts, const View<float, 4>& out, cons
   require(!parts.empty(), function, ": there are no parts");
   if (o.lse.data != nullptr) {
     check_output(lse);
-    check_per_row(lse, of_out);
+    check_same_rows(lse, of_out);
     check_no_overlap(lse, of_out);
   }
   if (o.sum.data != nullptr) {
     require(o.lse.data != nullptr, function, ": sum is given, but not lse, which a part needs as well");
     require(o.sinks.data == nullptr, function, ": sum and sinks are given; the sinks belong to the last merge");
     check_output(sum);
-    check_per_row(sum, of_out);
+    check_same_rows(sum, of_out);
     for (const Operand* other : {&of_out, &lse}) check_no_overlap(sum, *other);
   }
   if (o.sinks.data != nullptr) {
@@ -111,7 +105,7 @@ void merge_rows(const kernels::KernelTable& kernel, std::span<const AttentionPar
     kernel.attention_merge(state, {rows.count, out.shape[3], next.out, step, next.max, next.sum});
   }
   float* sinks = memory + 2 * rows_of_task * (step + 2);
-  if (o.sinks.data != nullptr) std::fill_n(sinks, rows.count, o.sinks.data[rows.head * o.sinks.strides[0]]);
+  if (o.sinks.data != nullptr) std::fill_n(sinks, rows.count, o.sinks(rows.head));
   kernel.attention_finish(state, {.rows = rows.count,
                                   .value_dim = out.shape[3],
                                   .out = at(out, rows),

@@ -3,6 +3,7 @@
 #include <headlane/norm.hpp>
 
 #include "check.hpp"
+#include "dense_rows.hpp"
 #include "dispatch.hpp"
 #include "kernels/table.hpp"
 #include "parallel.hpp"
@@ -143,7 +144,7 @@ kernels::NormRows rows_from(const Norm& norm, Index row, Index rows) {
 void norm_block(const KernelTable& kernel, const Norm& norm, Index row, Index rows) {
   const kernels::NormRows at = rows_from(norm, row, rows);
   kernels::NormRows call = at;
-  const Index copy_step = round_up(at.n, kernels::lanes) + kernels::lanes;  // rows fall into different sets of the L1
+  const Index copy_step = step_of_copy(at.n);
   float* const copy = scratch(Purpose::block, 2 * block_rows * copy_step);
   float* const second = copy + block_rows * copy_step;
   const auto through = [&](bool dense, auto*& data, Index& data_step, float* to) {
@@ -187,11 +188,8 @@ void run(Norm norm) {
   for_views(norm, [&](const auto& view) { dense = dense && is_dense(view); });
   const double elements = static_cast<double>(n) * static_cast<double>(rows);
   const int threads = useful_threads(operations_per_element * elements, 0, norm.num_threads);
-  const Index unit = dense ? 1 : block_rows, units = ceil_div(rows, unit);
-  const Index tasks = threads == 1 ? 1 : std::min<Index>(units, 8 * threads);
-  parallel_for(tasks, threads, [&](Index task) {
-    const Index end = std::min((task + 1) * units / tasks * unit, rows);
-    for (Index row = task * units / tasks * unit; row < end;) {
+  parallel_parts(rows, dense ? 1 : block_rows, threads, [&](Index first, Index end) {
+    for (Index row = first; row < end;) {
       const Index left = std::min(end - row, together - row % together),
                   count = dense ? left : std::min(left, block_rows);
       if (dense) kernel.norm_rows(rows_from(norm, row, count));

@@ -1,6 +1,8 @@
 // Threads. The only file that knows OpenMP.
 #pragma once
 
+#include "round.hpp"
+
 #include <headlane/index.hpp>
 #include <headlane/runtime.hpp>
 
@@ -66,6 +68,16 @@ void parallel_for(Index tasks, int threads, const F& f) {
   static_cast<void>(threads);
   for (Index task = 0; task < tasks; ++task) run(task, 0);
 #endif
+}
+
+/// f(first, end) for parts of `count`, which begin at multiples of `unit`: one on a single thread, otherwise some for each thread, so that they
+/// end at about the same time.
+template <class F>
+void parallel_parts(Index count, Index unit, int threads, const F& f) {
+  constexpr Index of_thread = 8;
+  const Index units = ceil_div(count, unit), parts = threads == 1 ? 1 : std::min(units, of_thread * threads);
+  parallel_for(parts, threads,
+               [&](Index part) { f(part * units / parts * unit, std::min((part + 1) * units / parts * unit, count)); });
 }
 
 }  // namespace headlane

@@ -39,16 +39,6 @@ void encode(const KernelTable& kernel, Angles& angles, const SinusoidalOptions& 
   angles.rows(kernel, options.offset + row, rows, y, cosines, step, d_model);
 }
 
-/// f(first, end) for parts of `length` rows of `elements` in all.
-template <class F>
-void for_parts(Index length, Index tile, double elements, int num_threads, const F& f) {
-  const int threads = useful_threads(operations_per_element * elements, 0, num_threads);
-  const Index tiles = ceil_div(length, tile), tasks = threads == 1 ? 1 : std::min<Index>(tiles, 4 * threads);
-  parallel_for(tasks, threads, [&](Index task) {
-    f(task * tiles / tasks * tile, std::min((task + 1) * tiles / tasks * tile, length));
-  });
-}
-
 }  // namespace
 
 void sinusoidal_encoding(View<float, 2> y, const SinusoidalOptions& options) {
@@ -62,17 +52,18 @@ void sinusoidal_encoding(View<float, 2> y, const SinusoidalOptions& options) {
   const Index length = y.size(0), d_model = y.size(1);
   const Index tile = std::max<Index>(tile_elements / d_model, 1);
   const Steps steps = steps_for(options, d_model);
-  for_parts(length, tile, static_cast<double>(length) * static_cast<double>(d_model), options.num_threads,
-            [&](Index first, Index end) {
-              Angles angles(steps, scratch(Purpose::rows, Angles::floats_for(steps.count)));
-              for (Index row = first; row < end; row += tile) {
-                const Index rows = std::min(tile, end - row);
-                const Rows<float> to{y.data + row * y.strides[0], y.strides[0], y.strides[1]};
-                with_dense_rows(kernel, to, rows, d_model, [&](float* at, Index step) {
-                  encode(kernel, angles, options, row, rows, d_model, at, step);
-                });
-              }
-            });
+  const double elements = static_cast<double>(length) * static_cast<double>(d_model);
+  parallel_parts(length, tile, useful_threads(operations_per_element * elements, 0, options.num_threads),
+                 [&](Index first, Index end) {
+                   Angles angles(steps, scratch(Purpose::rows, Angles::floats_for(steps.count)));
+                   for (Index row = first; row < end; row += tile) {
+                     const Index rows = std::min(tile, end - row);
+                     const RowsOfView<float> to{y.data + row * y.strides[0], y.strides[0], y.strides[1]};
+                     with_dense_rows(kernel, to, rows, d_model, [&](float* at, Index step) {
+                       encode(kernel, angles, options, row, rows, d_model, at, step);
+                     });
+                   }
+                 });
 }
 
 void add_sinusoidal_encoding(AnyView<const float> x, AnyView<float> y, const SinusoidalOptions& options) {
@@ -91,7 +82,8 @@ void add_sinusoidal_encoding(AnyView<const float> x, AnyView<float> y, const Sin
   const Index tile = std::max<Index>(tile_elements / d_model, 1), step = round_up(d_model, kernels::lanes);
   const Steps steps = steps_for(options, d_model);
   const double elements = static_cast<double>(length) * static_cast<double>(d_model) * static_cast<double>(batch);
-  for_parts(length, tile, elements, options.num_threads, [&](Index first, Index end) {
+  const int threads = useful_threads(operations_per_element * elements, 0, options.num_threads);
+  parallel_parts(length, tile, threads, [&](Index first, Index end) {
     float* memory = scratch(Purpose::rows, Angles::floats_for(steps.count) + tile * step);
     Angles angles(steps, memory);
     float* table = memory + Angles::floats_for(steps.count);
@@ -99,8 +91,8 @@ void add_sinusoidal_encoding(AnyView<const float> x, AnyView<float> y, const Sin
       const Index rows = std::min(tile, end - row);
       encode(kernel, angles, options, row, rows, d_model, table, step);
       for (Index b = 0; b < batch; ++b) {
-        const Rows<const float> from{row_start(x, b * length + row), x.strides[last - 1], x.strides[last]};
-        const Rows<float> to{row_start(y, b * length + row), y.strides[last - 1], y.strides[last]};
+        const RowsOfView<const float> from{row_start(x, b * length + row), x.strides[last - 1], x.strides[last]};
+        const RowsOfView<float> to{row_start(y, b * length + row), y.strides[last - 1], y.strides[last]};
         with_dense_rows(kernel, from, to, rows, d_model, [&](const float* p, Index p_step, float* q, Index q_step) {
           kernel.scale_add_rows({p, q, p_step, q_step, rows, d_model, scale, table, step});
         });

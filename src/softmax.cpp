@@ -2,6 +2,7 @@
 // kernels/softmax_masked.hpp.
 #include <headlane/softmax.hpp>
 
+#include "dense_rows.hpp"
 #include "dispatch.hpp"
 #include "kernels/table.hpp"
 #include "parallel.hpp"
@@ -106,7 +107,7 @@ void softmax_block(const KernelTable& kernel, const Problem& p, Index row, Index
     least = std::min(least, ends[i]);
   }
 
-  const Index copy_step = round_up(p.n, kernels::lanes) + kernels::lanes;  // rows fall into different sets of the L1
+  const Index copy_step = step_of_copy(p.n);
   float* copy = nullptr;
   if (!is_contiguous(p.x) || !is_contiguous(p.y)) copy = scratch(Purpose::block, block_rows * copy_step);
   if (!is_contiguous(p.x)) {
@@ -147,16 +148,6 @@ void softmax_blocks(const KernelTable& kernel, const Problem& p, Index first, In
   }
 }
 
-/// f(first, end) for parts of all rows, on as many threads as their elements are worth; parts begin at multiples of `unit`.
-template <class F>
-void for_parts(Index rows, Index n, Index unit, int num_threads, const F& f) {
-  const double elements = static_cast<double>(n) * static_cast<double>(rows);
-  const int threads = useful_threads(operations_per_exponential * elements, 0, num_threads);
-  const Index units = ceil_div(rows, unit), tasks = threads == 1 ? 1 : std::min<Index>(units, 8 * threads);
-  parallel_for(tasks, threads,
-               [&](Index task) { f(task * units / tasks * unit, std::min((task + 1) * units / tasks * unit, rows)); });
-}
-
 }  // namespace
 
 void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& options) {
@@ -167,13 +158,14 @@ void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& opt
   const Index n = x.shape[static_cast<std::size_t>(axis)];
   Index rows = 1;
   for (int other = 0; other < x.rank; ++other) rows *= other == axis ? 1 : x.shape[static_cast<std::size_t>(other)];
+  const double elements = static_cast<double>(n) * static_cast<double>(rows);
+  const int threads = useful_threads(operations_per_exponential * elements, 0, options.num_threads);
   if (axis == x.rank - 1 && is_contiguous(x) && is_contiguous(y) && !is_masked(options)) {
-    for_parts(rows, n, 1, options.num_threads,
-              [&](Index first, Index end) { softmax_rows(kernel, x, y, first, end, options); });
+    parallel_parts(rows, 1, threads, [&](Index first, Index end) { softmax_rows(kernel, x, y, first, end, options); });
   } else {
     const Problem p = problem_of(x, y, options, axis);
-    for_parts(rows, n, block_rows, options.num_threads,
-              [&](Index first, Index end) { softmax_blocks(kernel, p, first, end, options); });
+    parallel_parts(rows, block_rows, threads,
+                   [&](Index first, Index end) { softmax_blocks(kernel, p, first, end, options); });
   }
 }
 

@@ -15,8 +15,8 @@ namespace headlane {
 struct RelativeBias {
   View<const float, 2> table = {};  ///< if data is not null: [q_heads, buckets], any strides; -inf hides a key
   Index max_distance = 128;         ///< all distances from here on share a bucket
-  bool bidirectional =
-      true;  ///< half of the buckets for keys behind the query (encoders); otherwise those share bucket 0
+  /// Half of the buckets are for keys behind the query (encoders); otherwise those share bucket 0.
+  bool bidirectional = true;
 };
 
 struct AttentionOptions {
@@ -79,12 +79,12 @@ struct AttentionOptions {
 ///   blocks merge in order. The same bits for every instruction set, number of threads, stride, batch, and split of the queries.
 /// Error, u = 2^-24, D = head_dim, N = min(kv_length, 512), B = ceil(kv_length / 512), S = the largest over the row of
 ///   Σ|q||k| · |scale|, M = max|score|: |out - exact| <= (2·(D + 3)·S + 4·M + N + ceil(N / 16) + 8·B + 12) · u · Σ_j p_j |v_j|, and
-///   |lse - exact| <= ((D + 3)·S + 2·M + |lse| + ceil(N / 16) + 4·B + 2·ln(kv_length + 1) + 8) · u, plus underflow. With a bias,
-///   which M includes, 2·M and 1·M more; with a softcap or ALiBi, 12 and 6 times the largest magnitudes before the cap and before the
+///   |lse - exact| <= ((D + 3)·S + 2·M + |lse| + ceil(N / 16) + 4·B + 2·ln(kv_length + 1) + 8) · u, plus underflow. With a bias
+///   or a relative one, which M includes, 2·M and 1·M more (with both, twice that); with a softcap or ALiBi, 12 and 6 times the largest magnitudes before the cap and before the
 ///   bias; with a sink, 2·(8 + |lse|) and 8 + |lse|.
 /// Source: the block recurrence of Milakov and Gimelshein 2018; Rabe and Staats 2021; Dao et al. 2022.
-/// Memory: scratch is kept per thread, and packed keys and values in at most max(32 MiB, one kv head); a call allocates
-///   nothing once warm. Parallel over batch × heads × blocks of queries.
+/// Memory: scratch is kept per thread: tiles, and packed keys and values of one kv head; or those that all threads share, at most max(32 MiB, one kv
+///   head). Decoding that shares out keys keeps a result of each block of keys. plan_attention() tells it. A call allocates nothing once warm.
 /// Errors: std::invalid_argument, before anything is written, for shapes that do not match, heads that do not divide,
 ///   dims out of range, null data, an overlapping output, sizes that overflow; std::bad_alloc.
 void attention(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v, View<float, 4> out,

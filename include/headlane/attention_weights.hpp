@@ -11,7 +11,8 @@ namespace headlane {
 /// Shapes: q and k as in attention(), weights [batch, q_heads, q_length, kv_length], last stride 1. Take the rows and heads that are wanted
 ///   by slices of q, with causal_offset + the first row: attention itself never stores them.
 /// Options: as in attention(); lse, if given, is written too. No ragged batches, `sum` or workspace.
-/// Arithmetic: the scores, the largest score m and the sum of attention(), then exp(score - m) · (1 / sum): the bits depend on the row alone.
+/// Arithmetic: the scores and the largest score m of attention(), then exp(score - m) times the factor that attention() ends with (1 / sum; with
+///   a sink its share taken off): the bits depend on the row alone.
 /// Error: (2·(D + 3)·S + 4·M + N + ceil(N / 16) + 8·B + 12) · u · weight + 2^-126, in the terms of attention().
 /// Aliasing, errors: as in attention(). Memory: keeps scratch per thread.
 void attention_weights(View<const float, 4> q, View<const float, 4> k, View<float, 4> weights,

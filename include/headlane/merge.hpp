@@ -23,7 +23,7 @@ struct MergeOptions {
 };
 
 /// out = attention over the keys of all parts, which have none in common: Σ_i exp(lse_i - lse) · out_i, lse = log Σ_i exp(lse_i).
-/// A row that saw no key in a part (lse -inf) has nothing from it; in no part: 0 and log-sum-exp -inf.
+/// A row that saw no key in a part (lse -inf, and out 0, as attention() gives them) has nothing from it; in no part: 0 and log-sum-exp -inf.
 ///
 /// Shapes: out and each parts[i].out alike, any strides. At least one part.
 /// Aliasing: parts may overlap each other; outputs must overlap nothing.

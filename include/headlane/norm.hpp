@@ -9,10 +9,10 @@ struct LayerNormOptions {
   float eps = 1e-5f;                 ///< added to the variance, >= 0; as torch.nn.LayerNorm
   View<const float, 1> weight = {};  ///< if data is not null: [n], n the size of x's last axis, any stride; multiplies
   View<const float, 1> bias = {};    ///< likewise; added
-  AnyView<const float> residual =
-      {};  ///< if data is not null: shape as x, any strides, 0 to broadcast; x + residual is normalised
-  AnyView<float> sum =
-      {};               ///< if data is not null: shape as x; gets x + residual (x if there is none), for the next block
+  /// If data is not null: shape as x, any strides, 0 to broadcast; x + residual is normalised.
+  AnyView<const float> residual = {};
+  /// If data is not null: shape as x; gets x + residual (x if there is none), for the next block.
+  AnyView<float> sum = {};
   int num_threads = 0;  ///< that this call may use; 0: num_threads() (runtime.hpp)
 };
 

@@ -15,15 +15,6 @@ nb::object tuple_of(const AttentionPlan& plan) {
                         plan.threads, plan.packs_keys, plan.packs_values, plan.workspace_bytes);
 }
 
-/// Throws what Python raised if the object is no integer.
-Index integer_of(nb::handle object) {
-  const nb::object number = nb::steal(PyNumber_Index(object.ptr()));
-  if (!number.is_valid()) throw nb::python_error();
-  const long long value = PyLong_AsLongLong(number.ptr());
-  if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-  return static_cast<Index>(value);
-}
-
 /// Queries of sequences of a cache.
 class CachedCall {
  public:

@@ -81,6 +81,15 @@ void compute(const char* function, F f) {
   }
 }
 
+/// A Python integer; other types, and integers beyond 64 bits, are Python's own errors.
+inline Index integer_of(nb::handle object) {
+  const nb::object number = nb::steal(PyNumber_Index(object.ptr()));
+  if (!number.is_valid()) throw nb::python_error();
+  const long long value = PyLong_AsLongLong(number.ptr());
+  if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  return static_cast<Index>(value);
+}
+
 inline int threads_of(const char* function, std::optional<int> num_threads) {
   require(!num_threads || *num_threads > 0, function, ": num_threads is ", num_threads.value_or(0), ", the least is 1");
   return num_threads.value_or(0);

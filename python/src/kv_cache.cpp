@@ -58,15 +58,6 @@ auto read(const LockedKvCache& self, F f) {
 
 constexpr const char* append_name = "KvCache.append";
 
-/// Throws what Python raised if the object is no integer.
-Index integer_of(nb::handle object) {
-  const nb::object number = nb::steal(PyNumber_Index(object.ptr()));
-  if (!number.is_valid()) throw nb::python_error();
-  const long long value = PyLong_AsLongLong(number.ptr());
-  if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-  return static_cast<Index>(value);
-}
-
 template <int Rank>
 View<const float, Rank> view_of(const Array& x, const char* axes) {
   x.require_float();

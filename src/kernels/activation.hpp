@@ -222,11 +222,10 @@ void activate(Activation activation, const float* x, float* y, Index n) noexcept
     for_each_group<Arch>(n, [&](Index i, auto vectors, Index count) {
       V v[vectors.value];
 #pragma GCC unroll 4
-      for (int j = 0; j < vectors.value; ++j)
-        v[j] = count >= lanes ? V::load(x + i + j * lanes) : V::load(x + i, count, 0.0f);
+      for (int j = 0; j < vectors.value; ++j) v[j] = load_some<Arch>(x + i + j * lanes, count - j * lanes);
       apply<decltype(f)>(v);
 #pragma GCC unroll 4
-      for (int j = 0; j < vectors.value; ++j) count >= lanes ? v[j].store(y + i + j * lanes) : v[j].store(y + i, count);
+      for (int j = 0; j < vectors.value; ++j) store_some(y + i + j * lanes, count - j * lanes, v[j]);
     });
   });
 }

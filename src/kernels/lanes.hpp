@@ -174,5 +174,15 @@ struct Lanes {
   }
 };
 
+/// The first `count` elements, all 16 if there are more; the other lanes are `fill` and their memory is not touched.
+template <class Arch>
+HEADLANE_INLINE Lanes<Arch> load_some(const float* p, Index count, float fill = 0.0f) {
+  return count >= lanes ? Lanes<Arch>::load(p) : Lanes<Arch>::load(p, count, fill);
+}
+template <class Arch>
+HEADLANE_INLINE void store_some(float* p, Index count, const Lanes<Arch>& x) {
+  count >= lanes ? x.store(p) : x.store(p, count);
+}
+
 }  // namespace
 }  // namespace headlane::kernels

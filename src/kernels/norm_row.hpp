@@ -15,9 +15,10 @@ inline constexpr Index norm_group = norm_vectors * lanes;
 template <class F>
 HEADLANE_INLINE void for_each_vector(Index n, const F& f) {
   Index i = 0;
-  for (; i + norm_group <= n; i += norm_group)
+  for (; i + norm_group <= n; i += norm_group) {
 #pragma GCC unroll 4
     for (int j = 0; j < norm_vectors; ++j) f(j, i + j * lanes, lanes);
+  }
 #pragma GCC unroll 4
   for (int j = 0; j < norm_vectors; ++j)
     if (i + j * lanes < n) f(j, i + j * lanes, n - i - j * lanes);
@@ -35,11 +36,6 @@ struct PartialSums {
   /// 64 → 32 → 16, then as Lanes do.
   HEADLANE_INLINE float total() const { return ((part[0] + part[2]) + (part[1] + part[3])).reduce_add(); }
 };
-
-template <class Arch>
-HEADLANE_INLINE Lanes<Arch> load_norm(const float* p, Index count, float fill) {
-  return count >= lanes ? Lanes<Arch>::load(p) : Lanes<Arch>::load(p, count, fill);
-}
 
 /// 1 / sqrt(square + eps); NaN if the mean square is infinite or NaN.
 HEADLANE_INLINE float reciprocal_root(float square, float eps) {
@@ -77,16 +73,16 @@ HEADLANE_INLINE void norm_sum(const NormRows& rows, NormRow& row) {
   float* keep = row.keep;
   PartialSums<Arch> sums;
   const auto add = [&](int j, Index i, Index count, const V& v) HEADLANE_INLINE_LAMBDA {
-    if (keep != nullptr) count >= lanes ? v.store(keep + i) : v.store(keep + i, count);
+    if (keep != nullptr) store_some(keep + i, count, v);
     sums.part[j] = Centred ? sums.part[j] + v : fma(v, v, sums.part[j]);
   };
   if (residual != nullptr) {
     for_each_vector(rows.n, [&](int j, Index i, Index count) HEADLANE_INLINE_LAMBDA {
-      add(j, i, count, load_norm<Arch>(x + i, count, 0.0f) + load_norm<Arch>(residual + i, count, 0.0f));
+      add(j, i, count, load_some<Arch>(x + i, count) + load_some<Arch>(residual + i, count));
     });
   } else {
     for_each_vector(rows.n, [&](int j, Index i, Index count)
-                                HEADLANE_INLINE_LAMBDA { add(j, i, count, load_norm<Arch>(x + i, count, 0.0f)); });
+                                HEADLANE_INLINE_LAMBDA { add(j, i, count, load_some<Arch>(x + i, count)); });
   }
   row.mean = sums.total() / static_cast<float>(rows.n);
 }
@@ -100,7 +96,7 @@ HEADLANE_INLINE void norm_variance(const NormRows& rows, NormRow& row) {
   const V of_mean = V::broadcast(mean);
   PartialSums<Arch> rest, squares;
   for_each_vector(rows.n, [&](int j, Index i, Index count) HEADLANE_INLINE_LAMBDA {
-    const V d = load_norm<Arch>(s + i, count, mean) - of_mean;
+    const V d = load_some<Arch>(s + i, count, mean) - of_mean;
     rest.part[j] = rest.part[j] + d;
     squares.part[j] = fma(d, d, squares.part[j]);
   });
@@ -117,14 +113,13 @@ HEADLANE_INLINE void norm_result(const NormRows& rows, const NormRow& row) {
   const float *s = row.s, *weight = rows.weight, *bias = rows.bias;
   float* y = row.y;
   for_each_vector(rows.n, [&](int, Index i, Index count) HEADLANE_INLINE_LAMBDA {
-    V v = load_norm<Arch>(s + i, count, 0.0f);
+    V v = load_some<Arch>(s + i, count);
     if constexpr (Centred) v = fma(v - mean, factor, shift);
     else v = v * factor;
-    if constexpr (Weighted && Biased)
-      v = fma(v, load_norm<Arch>(weight + i, count, 0.0f), load_norm<Arch>(bias + i, count, 0.0f));
-    else if constexpr (Weighted) v = v * load_norm<Arch>(weight + i, count, 0.0f);
-    else if constexpr (Biased) v = v + load_norm<Arch>(bias + i, count, 0.0f);
-    count >= lanes ? v.store(y + i) : v.store(y + i, count);
+    if constexpr (Weighted && Biased) v = fma(v, load_some<Arch>(weight + i, count), load_some<Arch>(bias + i, count));
+    else if constexpr (Weighted) v = v * load_some<Arch>(weight + i, count);
+    else if constexpr (Biased) v = v + load_some<Arch>(bias + i, count);
+    store_some(y + i, count, v);
   });
 }
 

@@ -68,16 +68,6 @@ struct Pairs<R, 4> {
 };
 #endif
 
-/// The first `count` elements, or 16 if there are more.
-template <class Arch>
-HEADLANE_INLINE Lanes<Arch> load_some(const float* p, Index count) {
-  return count >= lanes ? Lanes<Arch>::load(p) : Lanes<Arch>::load(p, count, 0.0f);
-}
-template <class Arch>
-HEADLANE_INLINE void store_some(float* p, Index count, const Lanes<Arch>& x) {
-  count >= lanes ? x.store(p) : x.store(p, count);
-}
-
 /// The first `count` pairs, 1 … 16, from p on: their first and second elements.
 template <class Arch>
 HEADLANE_INLINE void load_pairs(const float* p, Index count, Lanes<Arch>& first, Lanes<Arch>& second) {

@@ -41,11 +41,11 @@ struct MaskedScores {
 
   HEADLANE_INLINE void add(const MaskedRow& row, Index i, Index count) {
     const V minus_inf = V::broadcast(-__builtin_inff()), bias = bias_of<Arch>(row, i, count);
-    V value = count >= lanes ? V::load(row.x + i) : V::load(row.x + i, count, 0.0f);
+    V value = load_some<Arch>(row.x + i, count);
     if (!kept) value = fma(value, V::broadcast(row.scale), bias);
     value = taking_part<Arch>(row, i, count, value, bias,
                               V::broadcast(factor < 0.0f ? __builtin_inff() : -__builtin_inff()));
-    count >= lanes ? value.store(row.y + i) : value.store(row.y + i, count);
+    store_some(row.y + i, count, value);
     V score = fma(value, V::broadcast(factor), V::zero());
     if (count < lanes) score = score.first(count, minus_inf);
     invalid = select_equal(score, score, invalid, score);

@@ -41,14 +41,13 @@ HEADLANE_INLINE void softmax_below(float largest, float scale_of_x, Index n, con
                                    Index y_ahead) {
   using V = Lanes<Arch>;
   const V scale = V::broadcast(scale_of_x), shift = V::broadcast(-largest);
-  const auto store = [&](Index i, const V& p, Index count) { count >= lanes ? p.store(y + i) : p.store(y + i, count); };
   const auto load = [&](Index i, Index count) {
     __builtin_prefetch(x + x_ahead + i);  // the next row comes while this one keeps the FMA units busy
     __builtin_prefetch(y + y_ahead + i, 1);
     return scaled<Arch>(x + i, count, scale, shift);
   };
   const V sum = V::broadcast(exponentials<Arch>(n, load, [&](Index i, const V& p, Index count) {
-    if constexpr (!Log) store(i, p, count);
+    if constexpr (!Log) store_some(y + i, count, p);
   }));
 
   const V log_sum = Log ? log(sum) : sum, factor = V::broadcast(1.0f) / sum;
@@ -56,8 +55,8 @@ HEADLANE_INLINE void softmax_below(float largest, float scale_of_x, Index n, con
 #pragma GCC unroll 4
     for (int j = 0; j < vectors.value; ++j) {
       const Index i = first + j * lanes, count = total - j * lanes;
-      if constexpr (Log) store(i, scaled<Arch>(x + i, count, scale, shift) - log_sum, count);
-      else store(i, (count >= lanes ? V::load(y + i) : V::load(y + i, count, 0.0f)) * factor, count);
+      if constexpr (Log) store_some(y + i, count, scaled<Arch>(x + i, count, scale, shift) - log_sum);
+      else store_some(y + i, count, load_some<Arch>(y + i, count) * factor);
     }
   });
 }
