@@ -15,7 +15,7 @@ namespace bench {
 /// A case made ready to be timed: its buffers exist and are filled.
 struct Work {
   std::function<void()> library;
-  std::function<void(int threads)> naive;
+  std::function<void(int threads)> naive;  ///< empty if the case has none
   /// What the machine could do at most, in the case's unit per second, measured now.
   std::function<double(std::string_view isa, int threads)> limit;
   std::span<float> output;
@@ -28,6 +28,7 @@ struct Case {
   double flops;      ///< floating-point operations, roughly: how long it will take
   bool quick;        ///< also with --quick
   std::function<Work()> prepare;
+  bool naive = true;  ///< there are textbook loops for it
 
   [[nodiscard]] std::string name() const { return op + "/" + size; }
 };
@@ -42,14 +43,28 @@ inline constexpr Section sections[] = {
     {"attention", "Attention, 8 heads of 64, [batch×] length: GFLOP/s and share of the FMA peak"},
     {"causal", "Causal attention: GFLOP/s of useful work (only the keys that are seen) and share of the FMA peak"},
     {"decode", "Decoding, one query row, [batch×] keys: GB/s of K and V and share of just reading as many bytes"},
+    {"norm", "Layer norm and RMS norm, rows×columns: 10⁹ elements/s and share of the speed of a plain copy"},
+    {"activation", "GELU, rows×columns: 10⁹ elements/s and share of the speed of a plain copy"},
+    {"position",
+     "Positions: sinusoidal, the same added to x, rotary: 10⁹ elements/s and share of the speed of a plain copy"},
+    {"attention_layer",
+     "Multi-head attention layer, [batch×] length: GFLOP/s of the products and share of the FMA peak"},
+    {"encoder_layer",
+     "Encoder layer, d_ff 2048, GELU, [batch×] length: GFLOP/s of the products and share of the FMA peak"},
 };
 
 Case gemm_case(Index m, Index n, Index k, bool quick = false);
 Case softmax_case(Index rows, Index columns, bool quick = false);
 Case attention_case(const AttentionShape& shape, bool quick = false);
+/// Of an encoder layer, or of its attention layer alone.
+Case layer_case(bool encoder, Index batch, Index length, bool quick = false);
 
 std::vector<Case> gemm_cases();
 std::vector<Case> softmax_cases();
 std::vector<Case> attention_cases();
+std::vector<Case> norm_cases();
+std::vector<Case> activation_cases();
+std::vector<Case> position_cases();
+std::vector<Case> layer_cases();
 
 }  // namespace bench

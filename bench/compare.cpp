@@ -50,7 +50,9 @@ std::vector<bench::Case> all_cases() {
           bench::attention_case({3, 77, 77, false}),
           bench::attention_case({1, 512, 512, true}),
           bench::attention_case({1, 1023, 1023, true}),
-          bench::attention_case({1, 1, 1024, false})};
+          bench::attention_case({1, 1, 1024, false}),
+          bench::layer_case(false, 3, 77),
+          bench::layer_case(true, 1, 128)};
 }
 
 // FNV-1a over 32-bit words.

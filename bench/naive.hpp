@@ -1,4 +1,4 @@
-// The three operations as a C++ programmer writes them first: plain loops over dense row-major arrays, compiled with the
+// The operations as a C++ programmer writes them first: plain loops over dense row-major arrays, compiled with the
 // project's ordinary release flags. More threads: one OpenMP line on the outermost loop.
 #pragma once
 
@@ -26,5 +26,17 @@ void naive_softmax(const float* x, float* y, Index rows, Index columns, int thre
 /// q and out [batch, q_length, d_model], k and v [batch, kv_length, d_model]; one row of scores at a time is stored.
 void naive_attention(const float* q, const float* k, const float* v, float* out, const AttentionShape& shape,
                      int threads);
+
+/// Layer norm, and without a bias RMS norm.
+void naive_norm(const float* x, const float* weight, const float* bias, float* y, Index rows, Index columns,
+                int threads);
+
+void naive_gelu(const float* x, float* y, Index size, int threads);
+
+/// The encoding of positions, added to x unless that is null.
+void naive_sinusoidal(const float* x, float* y, Index rows, Index columns, int threads);
+
+/// x and y [count, length, head_dim].
+void naive_rotary(const float* x, float* y, Index count, Index length, int threads);
 
 }  // namespace bench

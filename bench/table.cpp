@@ -11,7 +11,7 @@ namespace bench {
 
 namespace {
 
-constexpr int size_columns = 16;
+constexpr int size_columns = 18;
 constexpr int naive_columns = 7;
 constexpr int cell_columns = 12;
 constexpr int speedup_columns = 8;
@@ -79,7 +79,7 @@ void TableReporter::ReportRuns(const std::vector<Run>& runs) {
 void TableReporter::Finalize() {
   print_line();
   case_name_.clear();
-  if (left_out_) print("\n–: not run; the textbook loops would take too long.");
+  if (left_out_) print("\n–: not run; the textbook loops would take too long, and there are none of layers.");
 }
 
 void TableReporter::print_heading(const std::string& op) {

@@ -1,4 +1,5 @@
-# Finds what the build needs: xsimd always, OpenMP if it is there, doctest for the tests, Google Benchmark for the benchmarks.
+# Finds what the build needs: xsimd always, OpenMP if it is there, nlohmann JSON for the models, SentencePiece for their
+# text and CLI11 for the program that translates, doctest for the tests, Google Benchmark for the benchmarks.
 # What is missing is said by name, with what to do about it. `./dev` gets all of it by itself.
 
 set(HEADLANE_XSIMD_INCLUDE_DIR "" CACHE PATH "Folder that holds xsimd/xsimd.hpp, if it is not found by itself")
@@ -86,6 +87,50 @@ if(HEADLANE_OPENMP)
   if(NOT TARGET OpenMP::OpenMP_CXX)
     message(WARNING "OpenMP was not found: headlane is built for one thread. "
       "GCC brings it; for clang install libomp-dev of the same version. -DHEADLANE_OPENMP=OFF silences this.")
+  endif()
+endif()
+
+# ---- nlohmann JSON and SentencePiece. The number of JSON's version stands in abi_macros.hpp since 3.11, before in json.hpp.
+set(HEADLANE_JSON_MINIMUM 3.10)
+
+function(headlane_json_version dir result)
+  set(${result} "" PARENT_SCOPE)
+  foreach(header detail/abi_macros.hpp json.hpp)
+    if(EXISTS "${dir}/nlohmann/${header}")
+      file(STRINGS "${dir}/nlohmann/${header}" lines REGEX "#define NLOHMANN_JSON_VERSION_(MAJOR|MINOR|PATCH) +[0-9]+")
+      list(TRANSFORM lines REPLACE ".*(MAJOR|MINOR|PATCH) +([0-9]+).*" "\\2")
+      if(lines)
+        list(JOIN lines "." version)
+        set(${result} "${version}" PARENT_SCOPE)
+        return()
+      endif()
+    endif()
+  endforeach()
+endfunction()
+
+if(HEADLANE_BUILD_MODELS)
+  # Then the package nlohmann-json for Python, which `pip install .` may have among its build requirements.
+  list(TRANSFORM CMAKE_PREFIX_PATH APPEND /nlohmann_json/include OUTPUT_VARIABLE wheels)
+  find_path(HEADLANE_JSON_INCLUDE_DIR nlohmann/json_fwd.hpp PATHS ${wheels})
+  set(HEADLANE_JSON_VERSION "")
+  if(HEADLANE_JSON_INCLUDE_DIR)
+    headlane_json_version("${HEADLANE_JSON_INCLUDE_DIR}" HEADLANE_JSON_VERSION)
+  endif()
+  if(NOT HEADLANE_JSON_VERSION VERSION_GREATER_EQUAL HEADLANE_JSON_MINIMUM)
+    message(FATAL_ERROR "The models need nlohmann JSON ${HEADLANE_JSON_MINIMUM} or later (Debian, Ubuntu: nlohmann-json3-dev; PyPI: "
+      "nlohmann-json). Found: '${HEADLANE_JSON_VERSION}' in '${HEADLANE_JSON_INCLUDE_DIR}'. "
+      "Install it, name its folder with -DHEADLANE_JSON_INCLUDE_DIR=FOLDER, or build without: -DHEADLANE_BUILD_MODELS=OFF")
+  endif()
+  message(STATUS "nlohmann JSON ${HEADLANE_JSON_VERSION}: ${HEADLANE_JSON_INCLUDE_DIR}")
+  headlane_header_library(headlane_json "${HEADLANE_JSON_INCLUDE_DIR}" nlohmann)
+
+  list(APPEND CMAKE_MODULE_PATH "${CMAKE_CURRENT_LIST_DIR}")
+  find_package(SentencePiece)
+
+  # CLI11, for the program headlane-translate.
+  find_path(HEADLANE_CLI_INCLUDE_DIR CLI/CLI.hpp)
+  if(HEADLANE_CLI_INCLUDE_DIR)
+    headlane_header_library(headlane_cli "${HEADLANE_CLI_INCLUDE_DIR}" CLI)
   endif()
 endif()
 

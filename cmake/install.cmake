@@ -18,6 +18,23 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/headlane)
 install(EXPORT headlane-targets NAMESPACE headlane:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/headlane-config.cmake.in headlane-config.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(headlane-config-version.cmake COMPATIBILITY SameMinorVersion)
+# Each component has targets of its own: who does not ask for it needs nothing of what it needs.
+foreach(component models models_text)
+  if(TARGET headlane_${component})
+    install(TARGETS headlane_${component} EXPORT headlane-${component}-targets)
+    install(EXPORT headlane-${component}-targets NAMESPACE headlane:: DESTINATION ${package_dir})
+  endif()
+endforeach()
+if(TARGET headlane_models)
+  install(DIRECTORY models/include/headlane TYPE INCLUDE)
+endif()
+if(TARGET headlane_translate)
+  install(TARGETS headlane_translate)
+endif()
+if(TARGET headlane_models_text)
+  install(FILES cmake/FindSentencePiece.cmake DESTINATION ${package_dir})
+endif()
+
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/headlane-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/headlane-config-version.cmake
         DESTINATION ${package_dir})
 

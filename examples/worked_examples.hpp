@@ -1,5 +1,5 @@
-// Two worked examples of self-attention, computed by the library step by step, printed and checked against the known
-// figures. The example program and the benchmark share them.
+// Worked examples: self-attention, sinusoidal encodings and an encoder layer, computed by the library step by step, printed and checked
+// against known figures and formulas. The example program and the benchmark share them.
 #pragma once
 
 #include <headlane/headlane.hpp>
@@ -154,6 +154,86 @@ inline bool print_example_b(std::ostream& out) {
   printer.check("output = weights · V", product(weights, v), expected);
   printer.check("output of attention(Q, K, V)", attention(q, k, v, scale), expected);
   return printer.good();
+}
+
+/// Sinusoidal encodings, the paper's and one tutorial's. False if a figure is wrong.
+inline bool print_example_d(std::ostream& out) {
+  constexpr Index length = 4, width = 8;
+  out << "Sinusoidal encodings: 4 positions, d_model = 8\n";
+  Printer printer(out);
+  const auto formula = [](double factor) {
+    std::vector<float> values;
+    for (Index pos = 0; pos < length; ++pos)
+      for (Index j = 0; j < width / 2; ++j) {
+        const double angle = static_cast<double>(pos) / std::pow(10000.0, factor * static_cast<double>(j) / width);
+        values.push_back(static_cast<float>(std::sin(angle)));
+        values.push_back(static_cast<float>(std::cos(angle)));
+      }
+    return values;
+  };
+  Matrix encoding(length, width), words(length, width, std::vector<float>(length * width, 0.5f));
+  headlane::sinusoidal_encoding(encoding.view());
+  printer.check("sin and cos of pos / 10000^(2j/d), the paper's", encoding, formula(2));
+  const headlane::SinusoidalExponent doubled = headlane::SinusoidalExponent::doubled;
+  headlane::sinusoidal_encoding(encoding.view(), {.exponent = doubled});
+  printer.check("of pos / 10000^(2i/d), i = 2j: the exponent twice as large", encoding, formula(4));
+  std::vector<float> expected = formula(4);
+  for (float& e : expected) e += 0.5f * std::sqrt(static_cast<float>(width));
+  const Matrix& x = words;
+  headlane::add_sinusoidal_encoding(x.view(), words.view(), {.exponent = doubled, .scale = 0});
+  printer.check("added to y · sqrt(d_model), y = 0.5", words, expected);
+  return printer.good();
+}
+
+/// An encoder layer at d_model = 512 with 8 heads: two sub-layers, multi-head attention and a fully connected network, each with a residual
+/// connection and then layer normalisation. One call, and the same in steps; false if a bit differs.
+inline bool print_example_e(std::ostream& out) {
+  constexpr Index length = 10, width = 512, heads = 8, hidden = 2048;
+  out << "Encoder layer: 10 words, d_model = 512, 8 heads, d_ff = 2048\n";
+  std::size_t state = 1;
+  const auto random = [&state](Index rows, Index columns, float scale) {
+    Matrix m(rows, columns);
+    for (float& e : m.values) {
+      state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth's
+      e = scale * (static_cast<float>(state >> 40) * 0x1p-23f - 1);
+    }
+    return m;
+  };
+  const Matrix in_proj = random(3 * width, width, 0.08f), out_proj = random(width, width, 0.08f);
+  const Matrix linear1 = random(hidden, width, 0.08f), linear2 = random(width, hidden, 0.04f),
+               x = random(length, width, 1);
+  const Matrix bias = random(1, 3 * width, 0.1f), one(1, width, std::vector<float>(width, 1));
+  const auto first = [&bias](Index n) { return headlane::View<const float, 1>(bias.values.data(), {n}); };
+  const headlane::View<const float, 1> ones(one.values.data(), {width});
+  const headlane::StateDict weights{{"self_attn.in_proj_weight", in_proj.view()},
+                                    {"self_attn.in_proj_bias", first(3 * width)},
+                                    {"self_attn.out_proj.weight", out_proj.view()},
+                                    {"linear1.weight", linear1.view()},
+                                    {"linear2.weight", linear2.view()},
+                                    {"linear2.bias", first(width)},
+                                    {"norm1.weight", ones},
+                                    {"norm1.bias", first(width)},
+                                    {"norm2.weight", ones}};
+  const headlane::EncoderLayer layer(weights, "", {.attention = {.heads = heads}});
+  Matrix y(length, width);
+  layer.forward({x.values.data(), {1, length, width}}, {y.values.data(), {1, length, width}});
+
+  Matrix qkv(length, 3 * width), mixed(length, width), sum(length, width), normed(length, width), wide(length, hidden),
+      steps(length, width);
+  headlane::gemm(x.view(), in_proj.view().transposed(), qkv.view(), {.bias = first(3 * width)});
+  const auto part = [&](Index i) { return qkv.view().slice(1, i * width, (i + 1) * width); };
+  headlane::multi_head_attention(part(0), part(1), part(2), mixed.view(), heads);
+  headlane::gemm(mixed.view(), out_proj.view().transposed(), sum.view(), {.residual = x.view()});
+  headlane::layer_norm(sum.view(), normed.view(), {.weight = ones, .bias = first(width)});
+  headlane::gemm(normed.view(), linear1.view().transposed(), wide.view(), {.activation = headlane::Activation::relu});
+  headlane::gemm(wide.view(), linear2.view().transposed(), sum.view(),
+                 {.bias = first(width), .residual = normed.view()});
+  headlane::layer_norm(sum.view(), steps.view(), {.weight = ones});
+  const bool same = y.values == steps.values;
+  Printer printer(out);
+  printer.show("the first columns", Matrix(1, 6, {y.values.begin(), y.values.begin() + 6}),
+               same ? "the bits of separate calls" : "NOT the bits of separate calls");
+  return same;
 }
 
 }  // namespace worked

@@ -69,6 +69,12 @@ AttentionProblem checked_scores(const char* function, const View<const float, 4>
 void attention_named(const char* function, const View<const float, 4>& q, const KeysAndValues& keys,
                      const View<float, 4>& out, const AttentionOptions& options);
 
+/// [batch, length, heads · dim] as [batch, head, length, dim].
+template <class T>
+View<T, 4> by_head(const View<T, 3>& x, Index dim) {
+  return x.split(2, dim).permuted({0, 2, 1, 3});
+}
+
 /// Of a problem with at least one row.
 void run_attention(const char* function, const AttentionProblem& p);
 

@@ -9,6 +9,15 @@
 namespace headlane {
 namespace {
 
+void run(const Product& product, int num_threads) {
+  const kernels::KernelTable& kernel = active();
+  const Index m = product.c.shape[0], n = product.c.shape[1];
+  if (m == 0 || n == 0) return;
+  const Batch batch{.first = product};
+  const Work work = work_of(m, n, product.a.shape[1]);
+  run_gemm({&batch, 1}, kernel, useful_threads(work.operations, work.elements, num_threads));
+}
+
 void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
                   const View<float, 2>& c, const GemmOptions& options) {
   const Operand of_c = operand("gemm", "c", c);
@@ -16,12 +25,7 @@ void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, 
   check_finish(of_c, operand("gemm", "bias", options.bias), options.activation,
                operand("gemm", "residual", options.residual));
   check_threads("gemm", options.num_threads);
-  const kernels::KernelTable& kernel = active();
-  const Index m = c.shape[0], n = c.shape[1];
-  if (m == 0 || n == 0) return;
-  const Batch batch{.first = product_of(a, b, packed, c, options)};
-  const Work work = work_of(m, n, a.shape[1]);
-  run_gemm({&batch, 1}, kernel, useful_threads(work.operations, work.elements, options.num_threads));
+  run(product_of(a, b, packed, c, options), options.num_threads);
 }
 
 }  // namespace
@@ -80,6 +84,13 @@ Product product_of(const View<const float, 2>& a, const View<const float, 2>& b,
     std::swap(p.finish.row_step, p.finish.column_step);
   }
   return p;
+}
+
+void multiply(const View<const float, 2>& a, const PackedMatrix& b, Index first, const View<float, 2>& c,
+              const GemmOptions& options) {
+  Product product = product_of(a, {b.data(), {b.rows(), c.shape[1]}}, &b, c, options);
+  product.packed.column = first;
+  run(product, options.num_threads);
 }
 
 void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c, const GemmOptions& options) {

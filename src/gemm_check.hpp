@@ -27,4 +27,8 @@ inline PackedColumns packed_columns(const PackedMatrix& b) {
   return {b.data(), round_up(b.columns(), kernels::panel_columns), 0};
 }
 
+/// c = a · columns first … first + n-1 of b, n the columns of c, with what the options say. Arguments are checked; first is a multiple of 32.
+void multiply(const View<const float, 2>& a, const PackedMatrix& b, Index first, const View<float, 2>& c,
+              const GemmOptions& options);
+
 }  // namespace headlane

@@ -7,12 +7,6 @@
 namespace headlane {
 namespace {
 
-/// [batch, length, heads · dim] as [batch, head, length, dim].
-template <class T>
-View<T, 4> by_head(const View<T, 3>& x, Index dim) {
-  return x.split(2, dim).permuted({0, 2, 1, 3});
-}
-
 /// The width of `name` is a multiple of `parts`, not 0; gives the quotient.
 Index divided(const char* name, Index width, const char* what, Index parts) {
   require(parts > 0 && width > 0 && width % parts == 0, "multi_head_attention: ", name, " is ", width, " wide, ", what,

@@ -10,7 +10,21 @@
 namespace headlane {
 
 /// Buffers that are in use at the same time in one thread have different purposes.
-enum class Purpose { rows, panels, block, factor, shared, frequencies, count };
+enum class Purpose {
+  rows,
+  panels,
+  block,
+  factor,
+  shared,
+  frequencies,
+  wide,
+  heads,
+  memory,
+  sum,
+  second_sum,
+  normed,
+  count
+};
 
 /// At least `floats` floats, aligned to a page, not initialised; valid until the same thread asks for the same purpose
 /// again. Throws std::bad_alloc.

@@ -5,6 +5,7 @@
 #include "dispatch.hpp"
 #include "hash.hpp"
 #include "kernels/table.hpp"
+#include "layer_case.hpp"
 #include "norm_case.hpp"
 
 #include <headlane/headlane.hpp>
@@ -132,6 +133,28 @@ inline std::uint64_t slopes_hash() {
   return hash.value();
 }
 
+/// A decoder layer, on 11 positions and then on 5 more over caches; its feed-forward and its encoder part alone.
+inline std::uint64_t layer_hash(const LayerSizes& s) {
+  const RandomState state = random_layer(s, 13, true);
+  const DecoderLayer decoder(state.dict, "", s.options());
+  Random random(14);
+  const Tensor<3> x = random_tensor<3>({2, 16, s.d_model}, random),
+                  memory = random_tensor<3>({2, 9, s.memory_width}, random);
+  const Tensor<3> y({2, 16, s.d_model});
+  KvCache cache(s.kv_heads, s.head_dim, s.head_dim), remembered(s.kv_heads, s.head_dim, s.head_dim);
+  const std::vector<Index> sequences{cache.add(), cache.add()}, others{remembered.add(), remembered.add()};
+  decoder.multihead_attn().remember(memory.view, remembered, others);
+  for (const auto& [first, end] : {std::pair<Index, Index>{0, 11}, {11, 16}})
+    decoder.forward(x.view.slice(1, first, end), cache, sequences, remembered, others, y.view.slice(1, first, end));
+  Hash hash;
+  hash.add(y.view);
+  EncoderLayer(state.dict, "", s.options()).forward(x.view, y.view);
+  hash.add(y.view);
+  FeedForward(state.dict, "", {s.layer.activation}).forward(x.view, y.view);
+  hash.add(y.view);
+  return hash.value();
+}
+
 inline std::vector<HashCase> hash_cases() {
   const Layout transposed{"transposed", Order::columns}, heads{"BSHD", Order::middle};
   return {
@@ -176,6 +199,9 @@ inline std::vector<HashCase> hash_cases() {
       {"rotary 1 2 30 100 interleaved",
        [] { return rotary_hash({1, 2, 30, 100}, {.base = 500000, .rotary_dim = 62, .interleaved = true}); }},
       {"alibi slopes", [] { return slopes_hash(); }},
+      {"layers", [] { return layer_hash({}); }},
+      {"layers pre-norm grouped", [] { return layer_hash(layer_sizes()[1]); }},
+      {"layers rms gated", [] { return layer_hash(layer_sizes()[2]); }},
       {"exp", [] { return function_hash(active().exp); }},
       {"log", [] { return function_hash(active().log); }},
   };

@@ -50,6 +50,9 @@ inline constexpr CheckedHash checked_hashes[] = {
     {"rotary 2 3 50 64", 0xb175b26579abc7c9u},
     {"rotary 1 2 30 100 interleaved", 0xaf262fabfbb3f6acu},
     {"alibi slopes", 0x8c9a7b36122905b5u},
+    {"layers", 0xd730d570bfaf5ca0u},
+    {"layers pre-norm grouped", 0x346b5de4256eb915u},
+    {"layers rms gated", 0x7143af746b79a574u},
     {"exp", 0x650a2ac61aff8feau},
     {"log", 0x049d3835a2720c73u},
 };

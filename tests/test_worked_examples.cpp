@@ -1,9 +1,13 @@
-// The worked examples A, B and C of the tutorials that the project was started from, to the printed digits.
+// The worked examples of the tutorials that the project was started from: A, B and C to the printed digits, D and E against their formulas.
 #include "attention_case.hpp"
+#include "layer_model.hpp"
+#include "layer_separate.hpp"
+#include "scope.hpp"
 #include "tolerance.hpp"
 
 #include <headlane/attention.hpp>
 #include <headlane/gemm.hpp>
+#include <headlane/position.hpp>
 
 namespace headlane::test {
 namespace {
@@ -103,6 +107,61 @@ TEST_CASE("worked example C: eight heads of 64 side by side in [L, 512]") {
     attention(head_q.view, head_k.view, head_v.view, head_out.view);
     CHECK(different_bits(columns(out), head_out.view.select(0, 0).select(0, 0)) == 0);
   }
+}
+
+TEST_CASE("worked example D: sinusoidal encodings, the paper's and the tutorial's") {
+  constexpr Index length = 12, width = 512;
+  const Tensor<2> paper({length, width}), tutorial({length, width});
+  Random random(2);
+  const Tensor<2> y = random_tensor<2>({length, width}, random), sum({length, width});
+  sinusoidal_encoding(paper.view);
+  sinusoidal_encoding(tutorial.view, {.exponent = SinusoidalExponent::doubled});
+  add_sinusoidal_encoding(y.view, sum.view, {.exponent = SinusoidalExponent::doubled, .scale = 0});
+  for (Index pos = 0; pos < length; ++pos) {
+    for (Index j = 0; j < width / 2; ++j) {
+      const double at = static_cast<double>(pos), share = static_cast<double>(2 * j) / width,
+                   angle = at / std::pow(10000.0, share);
+      CHECK(std::abs(double{paper.view(pos, 2 * j)} - std::sin(angle)) < 0x1p-23);
+      CHECK(std::abs(double{paper.view(pos, 2 * j + 1)} - std::cos(angle)) < 0x1p-23);
+      const Index i = 2 * j;  // even; its sine and, beside it, its cosine
+      const double twice = at / std::pow(10000.0, static_cast<double>(2 * i) / width);
+      CHECK(std::abs(double{tutorial.view(pos, i)} - std::sin(twice)) < 0x1p-23);
+      CHECK(std::abs(double{tutorial.view(pos, i + 1)} - std::cos(twice)) < 0x1p-23);
+      const double whole = double{y.view(pos, i)} * std::sqrt(512.0) + std::sin(twice);
+      CHECK(std::abs(double{sum.view(pos, i)} - whole) < 0x1p-22 * (1 + std::abs(whole)));
+    }
+  }
+}
+
+// Two sub-layers, multi-head attention and a fully connected network, each with a residual connection and then layer normalisation.
+TEST_CASE("worked example E: an encoder layer, d_model 512, 8 heads") {
+  const LayerSizes s{.d_model = 512, .heads = 8, .kv_heads = 8, .head_dim = 64, .d_ff = slow_isa() ? 300 : 2048};
+  const RandomState state = random_layer(s, 3, false);
+  Random random(4);
+  Tensor<3> x({1, 10, 512});
+  fill_normal(x.view, random);
+  const Tensor<3> y(x.view.shape);
+  EncoderLayer(state.dict, "", {.attention = {.heads = 8}}).forward(x.view, y.view);
+  CHECK(different_bits(y.view, separate::encoder(x, state.dict, s, {}).view) == 0);
+
+  const Seen all = [](Index, Index, Index) { return true; };
+  Bounded words(x.view), attended = layer_oracle::multi_head(words, words, state.dict, "self_attn.", s, all);
+  const auto values = [](Bounded b) {  // bounds of sums this long say nothing
+    std::fill(b.error.begin(), b.error.end(), 0);
+    return b;
+  };
+  const auto normed = [&](const Bounded& b, const std::string& name) {
+    return values(layer_oracle::norm(values(b), state.dict, name, NormKind::layer, 1e-5f));
+  };
+  const Bounded first = normed(layer_oracle::add(attended, words), "norm1.");
+  const Bounded second = layer_oracle::feed_forward(first, state.dict, "", Activation::relu);
+  const Bounded exact = normed(layer_oracle::add(second, first), "norm2.");
+  double worst = 0;
+  for (Index i = 0; i < 10; ++i)
+    for (Index j = 0; j < 512; ++j)
+      worst = std::max(worst, std::abs(double{y.view(0, i, j)} - exact.value[exact.at(0, i, j)]));
+  CHECK_MESSAGE(worst < 4e-6, "isa ", isa());
+  MESSAGE("example E: off by at most ", worst);
 }
 
 }  // namespace

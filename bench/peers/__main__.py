@@ -12,7 +12,7 @@ import tempfile
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from . import record, table
+from . import models, record, table
 from .cases import ALL, MEMORY, Case
 from .contenders import Contender, every
 from .measure import QUICK, Bench, Plan, Probe
@@ -26,9 +26,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "op",
         nargs="?",
-        choices=[*ALL, "memory", "all"],
+        choices=[*ALL, "memory", "models", "all"],
         default="all",
-        help="memory: what attention over 65536 tokens needs besides its inputs and output; not part of all",
+        help="memory: what attention over 65536 tokens needs besides its inputs and output; models: T5 and MiniLM; neither is part of all",
     )
     parser.add_argument("--quick", action="store_true", help="few cases, few rounds: to see that it works")
     cores = len(os.sched_getaffinity(0))
@@ -95,7 +95,13 @@ class Session:
         self.about = self.probes[1].about
         isas = [isa for isa in self.about["available"].split() if isa != "portable"]
         self.probes = {threads: Probe(worker, isas) for threads, worker in self.probes.items()}
-        self.contenders = chosen(every(options.programs, isas), options.only)
+        self.contenders = self.only(every(options.programs, isas))
+
+    def only(self, contenders: list[Contender]) -> list[Contender]:
+        return chosen(contenders, self.options.only)
+
+    def status(self, text: str) -> None:
+        status(text)
 
     @staticmethod
     def _end_with(stack: ExitStack, worker: Worker) -> Worker:
@@ -177,6 +183,9 @@ def main() -> int:
         table.print_machine(machine)
         if options.op == "memory":
             measure_memory(session, machine)
+            return 0
+        if options.op == "models":
+            print(f"\nwrote {models.measure(session, machine)}")
             return 0
         files: dict[Path, dict] = {}
         for op in ALL if options.op == "all" else [options.op]:

@@ -1,47 +1,9 @@
-"""What is measured: the shapes, the work in one call, and the limit it is held against."""
+"""What is measured: the shapes of GEMM, softmax and attention, and the list of all cases."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
-FLOAT = 4  # bytes
-
-
-@dataclass(frozen=True)
-class Case:
-    op: str  # "gemm", "softmax" or "attention"; "attention_options", "decode" (one query row) and "memory" are attention too
-    label: str
-    shape: dict[str, Any]
-    flops: float  # useful floating-point operations of one call
-    bytes: int  # each operand once
-    limit: str  # "fma", "read" or "copy"
-    limit_bytes: int = 0  # of the buffer that is read or copied for the limit
-    quick: bool = False  # part of --quick
-    needs: frozenset[str] = frozenset()  # what not every contender can do
-    base: str = ""  # the label of the case without the option: what the option costs is told against it
-
-    @property
-    def worker_op(self) -> str:
-        return "attention" if self.op in ATTENTION_OPS else self.op
-
-    @property
-    def tolerance(self) -> float:
-        """Errors beyond this, in their unit, come from no rounding to float32: those stay far below."""
-        s = self.shape
-        return {
-            "gemm": lambda: 8 + 8 * s["k"] ** 0.5,
-            "softmax": lambda: 64,
-            "attention": lambda: 8 + 8 * (s["head_dim"] + s["kv_length"]) ** 0.5,
-        }[self.worker_op]()
-
-
-ATTENTION_OPS = ("attention", "attention_options", "decode", "memory")
-ERROR_UNIT = {
-    "gemm": "eps·Σ|a||b|",
-    "softmax": "eps·(y + 2^-126)",
-    **dict.fromkeys(ATTENTION_OPS, "eps·Σ p|v|"),
-}
+from .case import FLOAT, Case
+from .cases_layers import LAYERS
 
 
 def gemm(m: int, n: int, k: int, quick: bool = False) -> Case:
@@ -205,4 +167,4 @@ ATTENTION = [
     attention(1, 1024, batch=8),
 ]
 MEMORY = [attention(65536, causal=True, op="memory")]  # not among ALL: no speed is measured
-ALL = {"gemm": GEMM, "softmax": SOFTMAX, "attention": ATTENTION}
+ALL = {"gemm": GEMM, "softmax": SOFTMAX, "attention": ATTENTION, "layers": LAYERS}

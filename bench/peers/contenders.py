@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from .cases import Case
+from .case import Case
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -25,13 +25,14 @@ SLOW = ("scalar", "portable")
 class Contender:
     name: str
     route: str  # headlane is compared with those of the same route
-    ops: tuple[str, ...]  # of gemm, softmax, attention; or a part of the last, as decode
+    ops: tuple[str, ...]  # of gemm, softmax, attention, norms, layers; or a part of one, as decode
     command: tuple[str, ...]  # {threads} is replaced
     isa: str = ""  # headlane: the one to force; "" is the fastest
     forced: tuple[tuple[str, str], ...] = ()  # environment variables that choose the kernels
     prepacked: bool = False  # b was brought into a layout of the library's own beforehand: compared apart
     scores: int = 1 << 60  # at most so many pairs of query and key for each head
     can: frozenset[str] = frozenset()  # of what cases need
+    patience: float = 120  # seconds that an answer may take
 
     @property
     def title(self) -> str:
@@ -53,8 +54,11 @@ class Contender:
         return [word.replace("{threads}", str(threads)) for word in self.command], environment
 
 
-ALL_OPS = ("gemm", "softmax", "attention")
+PLAIN_OPS = ("gemm", "softmax", "attention")
+ALL_OPS = (*PLAIN_OPS, "norms", "layers")
 GROUPED = frozenset({"gqa"})
+# Weights as constants, which inductor packs; in one process, since a worker's children would not be stopped with it.
+INDUCTOR = (("TORCHINDUCTOR_FREEZING", "1"), ("TORCHINDUCTOR_COMPILE_THREADS", "1"))
 EVERYTHING = GROUPED | {"bits", "alibi", "t5", "softcap", "window"}
 
 
@@ -62,6 +66,7 @@ def every(programs: Path, isas: list[str]) -> list[Contender]:
     """All contenders. `programs` holds the compiled workers; `isas` are headlane's, fastest first."""
     headlane = (str(programs / "headlane_peer"),)
     cache = (*headlane, "cache")
+    layers = ("norms", "layers")
     others = [isa for isa in isas[1:] if isa != "portable"]
 
     def blas(name: str, library: Path, **forced: str) -> Contender:
@@ -96,13 +101,20 @@ def every(programs: Path, isas: list[str]) -> list[Contender]:
         blas("OpenBLAS", openblas),
         blas("BLIS", blis),
         *(tuned if core else []),
-        python("headlane (Python)", "headlane", ALL_OPS, can=GROUPED),
+        python("headlane (Python)", "headlane", PLAIN_OPS, can=GROUPED),
+        python("headlane (Python)", "headlane-layers", layers),
         python("PyTorch mm", "torch", ("gemm",)),
         python("PyTorch softmax", "torch", ("softmax",)),
         python("PyTorch SDPA", "torch", ("attention",), can=GROUPED),
         python("PyTorch materialised", "torch-materialised", ("attention",), scores=2048**2, can=GROUPED),
-        python("ONNX Runtime", "onnxruntime", ALL_OPS),
-        python("OpenVINO", "openvino", ALL_OPS),
+        python("ONNX Runtime", "onnxruntime", PLAIN_OPS),
+        python("OpenVINO", "openvino", PLAIN_OPS),
+        python("PyTorch nn", "torch-layers", layers),
+        python("PyTorch functions", "torch-functions", ("layers",)),
+        python("PyTorch compiled", "torch-compiled", layers, forced=INDUCTOR, patience=600),
+        python("ONNX Runtime", "onnxruntime-layers", layers),
+        python("ONNX Runtime MHA", "onnxruntime-mha", ("layers",)),
+        python("OpenVINO", "openvino-layers", layers),
         Contender("headlane prepacked", COMPILED, ("gemm",), (*headlane, "prepacked"), prepacked=True),
         python("headlane prepacked (Python)", "headlane-prepacked", ("gemm",), prepacked=True),
         python("oneDNN prepacked", "torch-prepacked", ("gemm",), prepacked=True),

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from . import truth
-from .cases import ERROR_UNIT, Case
+from .case import ERROR_UNIT, Case
 from .contenders import SLOW
 from .workers import Failure, Worker
 
@@ -24,6 +24,7 @@ class Plan:
     least: int = 2  # rounds at least
 
 
+LARGEST = 256 << 20  # bytes: a buffer no cache holds, whose rate counts for larger ones too
 LONG = 1e11  # floating-point operations: no call of so many is so short that a sample would need several
 QUICK = Plan(rounds=3, sample=0.01, slow_rounds=1, budget=3, least=1)
 
@@ -51,7 +52,7 @@ class Probe:
         """Seconds that one call takes at least."""
         if case.limit == "fma":
             return case.flops / self.rate("fma", isa)
-        return case.limit_bytes / self.rate(case.limit, size=case.limit_bytes)
+        return case.limit_bytes / self.rate(case.limit, size=min(case.limit_bytes, LARGEST))
 
     def summary(self, reads: tuple[int, ...], copies: tuple[int, ...], repetitions: int = 5) -> list[dict]:
         """The limits of every ISA, for the record."""

@@ -25,3 +25,9 @@ class Route:
     attention: Callable[
         [np.ndarray, np.ndarray, np.ndarray, np.ndarray | None, bool, np.ndarray], Job
     ]  # q, k, v, mask, causal, out; the mask is a bool or a bias and broadcasts
+    norm: Callable[
+        [str, np.ndarray, np.ndarray | None, np.ndarray | None, np.ndarray], Job
+    ]  # kind, x, weight, bias, out
+    layer: Callable[
+        [str, np.ndarray, dict[str, np.ndarray], int, np.ndarray], Job
+    ]  # kind, x, weights, heads, out

@@ -13,8 +13,15 @@ UNITS = {
     "attention": "GFLOP/s",
     "attention_options": "GFLOP/s; cost: time for as much work, against without",
     "decode": "GB/s of keys and values",
+    "norms": "10⁹ elements/s",
+    "layers": "GFLOP/s of the products",
 }
-OPS = {"gemm": ("gemm",), "softmax": ("softmax",), "attention": ("attention", "attention_options", "decode")}
+OPS = {
+    "gemm": ("gemm",),
+    "softmax": ("softmax",),
+    "attention": ("attention", "attention_options", "decode"),
+    "layers": ("norms", "layers"),
+}
 PLAIN = ("headlane", "headlane (Python)")  # the contenders that peers are compared with
 
 # The same when it goes into a file as when it goes to a wide screen.
@@ -23,7 +30,7 @@ console = Console(width=None if Console().is_terminal else 220, highlight=False)
 
 def amount(row: dict) -> float:
     """What a call achieves, in the op's unit times seconds."""
-    if row["op"] == "softmax":
+    if row["op"] in ("softmax", "norms"):
         return row["shape"]["rows"] * row["shape"]["columns"] * 1e-9
     if row["op"] == "decode":
         s = row["shape"]

@@ -80,7 +80,7 @@ def document() -> dict:
 def test_labels_are_unique_and_each_operation_has_quick_cases():
     assert len({(case.op, case.label) for case in EVERY_CASE}) == len(EVERY_CASE)
     quick = {case.op for case in EVERY_CASE if case.quick}
-    assert quick == {"gemm", "softmax", "attention", "attention_options", "decode"}
+    assert quick == {"gemm", "softmax", "attention", "attention_options", "decode", "norms", "layers"}
 
 
 def test_labels_say_what_it_is():

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .cases import Case, padded
+from . import truth_layers
+from .case import Case
+from .cases import padded
 
 EPS = 2.0**-24
 
@@ -29,6 +31,8 @@ def inputs(case: Case, seed: int = 1) -> dict[str, np.ndarray]:
 
     if case.op == "gemm":
         return {"a": normal(s["m"], s["k"]), "b": normal(s["k"], s["n"])}
+    if case.op in ("norms", "layers"):
+        return truth_layers.inputs(case, random)
     if case.op == "softmax":
         shape = (s["rows"], s["columns"])
         return {"x": normal(*shape), **({"mask": scattered(*shape)} if s["mask"] else {})}
@@ -61,6 +65,8 @@ def output_shape(case: Case) -> tuple[int, ...]:
         return s["m"], s["n"]
     if case.op == "softmax":
         return s["rows"], s["columns"]
+    if case.op in ("norms", "layers"):
+        return truth_layers.output_shape(case)
     return s["batch"], s["heads"], s["q_length"], s["head_dim"]
 
 
@@ -85,7 +91,7 @@ def t5_buckets(distance: np.ndarray) -> np.ndarray:
 
 
 class Truth:
-    """The float64 result, and per element what its error is measured in: Σ|a||b|, y + 2^-126, Σ p|v|."""
+    """The float64 result, and per element what its error is measured in: Σ|a||b|, y + 2^-126, Σ p|v|, and so on."""
 
     def __init__(self, case: Case, given: dict[str, np.ndarray]) -> None:
         small = case.op in ("gemm", "softmax")
@@ -103,6 +109,8 @@ class Truth:
                 np.where(given["mask"], wide["x"], -np.inf) if "mask" in given else wide["x"]
             )
             self.scale = self.result + 2.0**-126
+        elif case.op in ("norms", "layers"):
+            self.result, self.scale = truth_layers.result_and_scale(case, given)
         else:
             self._attention(case, given)
 

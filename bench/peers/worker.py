@@ -12,7 +12,8 @@ from typing import Callable
 
 import numpy as np
 
-from . import routes_eager, routes_model
+from . import routes_eager, routes_layers, routes_layers_model, routes_model
+from .cases_layers import tensors
 from .routes import Job, Route
 
 PR_SET_PDEATHSIG = 1
@@ -27,6 +28,13 @@ ROUTES: dict[str, type[Route]] = {
     "onnxruntime-prepacked": routes_model.OnnxRuntimePrepacked,
     "openvino": routes_model.OpenVino,
     "openvino-prepacked": routes_model.OpenVinoPrepacked,
+    "headlane-layers": routes_layers.Headlane,
+    "torch-layers": routes_layers.Torch,
+    "torch-functions": routes_layers.TorchFunctions,
+    "torch-compiled": routes_layers.TorchCompiled,
+    "onnxruntime-layers": routes_layers_model.OnnxRuntime,
+    "onnxruntime-mha": routes_layers_model.OnnxRuntimeMha,
+    "openvino-layers": routes_layers_model.OpenVino,
 }
 
 
@@ -56,6 +64,17 @@ def prepare(route: Route, arguments: dict[str, str]) -> Job:
         shape = (size["rows"], size["columns"])
         mask = load(folder, "mask", shape, np.bool_) if size["mask"] else None
         return route.softmax(load(folder, "x", shape), mask, filled(shape))
+    if op == "norms":
+        shape, kind = (size["rows"], size["columns"]), arguments["kind"]
+        weights = (
+            {} if kind == "gelu" else {name: load(folder, name, shape[1:]) for name in ("weight", "bias")}
+        )
+        x = load(folder, "x", shape)
+        return route.norm(kind, x, weights.get("weight"), weights.get("bias"), filled(shape))
+    if op == "layers":
+        given = {name: load(folder, name, shape) for name, shape in tensors({**arguments, **size}).items()}
+        x = load(folder, "x", (size["batch"], size["length"], size["d_model"]))
+        return route.layer(arguments["kind"], x, given, size["heads"], filled(x.shape))
     batch, heads, queries, keys = size["batch"], size["heads"], size["q_length"], size["kv_length"]
     q, k, v = (
         load(folder, name, (batch, rows, length, size["head_dim"]))
@@ -141,7 +160,11 @@ class Worker:
             print(reply.replace("\n", " "), flush=True)
 
 
-if __name__ == "__main__":
-    # A stopped worker would outlive a parent that was killed.
+def end_with_parent() -> None:
+    """A stopped worker would outlive a parent that was killed."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    end_with_parent()
     Worker(ROUTES[sys.argv[1]](int(sys.argv[2]))).serve()

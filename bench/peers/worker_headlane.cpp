@@ -3,6 +3,7 @@
 // HEADLANE_ISA and HEADLANE_NUM_THREADS choose as ever.
 #include "../machine.hpp"
 #include "worker.hpp"
+#include "worker_layers.hpp"
 
 #include <headlane/headlane.hpp>
 
@@ -125,6 +126,8 @@ Job prepare(const peers::Arguments& arguments, Mode mode) {
   if (op == "gemm") return gemm(arguments, mode == Mode::prepacked);
   if (op == "softmax") return softmax(arguments);
   if (op == "attention") return attention(arguments, mode == Mode::cache);
+  if (op == "norms") return peers::norms(arguments);
+  if (op == "layers") return peers::layers(arguments);
   throw std::invalid_argument("there is no operation '" + op + "'");
 }
 

@@ -17,8 +17,8 @@ class Failure(Exception):
 
 
 class Worker:
-    def __init__(self, contender: Contender, threads: int, timeout: float = 120) -> None:
-        self.contender, self.threads, self.timeout = contender, threads, timeout
+    def __init__(self, contender: Contender, threads: int, timeout: float | None = None) -> None:
+        self.contender, self.threads, self.timeout = contender, threads, timeout or contender.patience
         self.start()
 
     def start(self) -> None:

@@ -21,7 +21,10 @@ def arguments():
 
 def main():
     options = arguments()
-    files = options.files or sorted(Path("build/peers").glob("*.json"))
+    # Whole models have no place on the page: their file is of another kind.
+    files = options.files or [
+        path for path in sorted(Path("build/peers").glob("*.json")) if path.name != "models.json"
+    ]
     if not files:
         sys.exit("report: there are no files build/peers/*.json; ./dev peers writes them")
     try:

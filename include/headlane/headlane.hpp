@@ -8,10 +8,12 @@
 #include <headlane/gemm_batch.hpp>
 #include <headlane/gemm_gated.hpp>
 #include <headlane/kv_cache.hpp>
+#include <headlane/layers.hpp>
 #include <headlane/merge.hpp>
 #include <headlane/norm.hpp>
 #include <headlane/packed_matrix.hpp>
 #include <headlane/position.hpp>
 #include <headlane/runtime.hpp>
 #include <headlane/softmax.hpp>
+#include <headlane/state_dict.hpp>
 #include <headlane/view.hpp>

@@ -21,14 +21,30 @@ from ._attention import (
     scaled_dot_product_attention,
     t5_bucket,
 )
-from ._core import KvCache, PackedMatrix
+from ._core import (
+    DecoderLayer,
+    Embedding,
+    EncoderLayer,
+    FeedForward,
+    KvCache,
+    Linear,
+    MultiHeadAttention,
+    PackedMatrix,
+)
 
 __version__: str = _core.version()
-for _class in (AttentionPlan, KvCache, PackedMatrix):
+_layers = (DecoderLayer, Embedding, EncoderLayer, FeedForward, Linear, MultiHeadAttention)
+for _class in (AttentionPlan, KvCache, PackedMatrix, *_layers):
     _class.__module__ = __name__  # where users find them
 __all__ = [
     "AttentionPlan",
+    "DecoderLayer",
+    "Embedding",
+    "EncoderLayer",
+    "FeedForward",
     "KvCache",
+    "Linear",
+    "MultiHeadAttention",
     "PackedMatrix",
     "add_sinusoidal_encoding",
     "alibi_slopes",

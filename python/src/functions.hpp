@@ -70,7 +70,11 @@ nb::object linear(nb::handle x, nb::handle packed, nb::handle bias, std::optiona
 nb::object gemm_gated_of(nb::handle a, nb::handle gate, nb::handle up, nb::handle gate_bias, nb::handle up_bias,
                          std::optional<std::string_view> activation, nb::handle out, std::optional<int> num_threads);
 
+void add_attention_layers(nb::module_& module);
 void add_kv_cache(nb::module_& module);
+void add_layers(nb::module_& module);
 void add_packed_matrix(nb::module_& module);
+/// Only in a build with the models (HEADLANE_HAS_MODELS).
+void add_models(nb::module_& module);
 
 }  // namespace headlane::python

@@ -59,6 +59,11 @@ NB_MODULE(_core, module) {
   module.def("alibi_slopes", &python::alibi_slopes_of, arg("out").none());
   python::add_kv_cache(module);
   python::add_packed_matrix(module);
+  python::add_layers(module);
+  python::add_attention_layers(module);
+#ifdef HEADLANE_HAS_MODELS
+  python::add_models(module);
+#endif
 
   module.def("version", &version);
   module.def("available_isas", &available_isas);

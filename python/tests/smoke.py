@@ -1,6 +1,7 @@
 """Tries an installed headlane where nothing but NumPy is installed; ./dev test-wheel runs this."""
 
 import headlane
+import headlane.models
 import numpy as np
 
 rng = np.random.default_rng(0)
@@ -15,6 +16,12 @@ weights = headlane.PackedMatrix(key[0, 0].T)
 assert (
     headlane.linear(query, weights, activation="relu") == headlane.relu(headlane.matmul(query, weights))
 ).all()
+message = ""
+try:
+    headlane.models.Bert("no such folder")
+except headlane.models.CheckpointError as error:
+    message = str(error)
+assert "config.json" in message, message
 print(
     f"headlane {headlane.__version__} works: {', '.join(headlane.available_isas())}; in use {headlane.isa()}"
 )

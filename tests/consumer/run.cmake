@@ -1,6 +1,7 @@
 # One way to use headlane, from nothing to a run of main.cpp and main.c. MODE is
 #   installed     this build installed, the folder moved, find_package
-#   pkg_config    the same with pkg-config and the compiler alone
+#   models        the same with the component models
+#   pkg_config    this build installed, the folder moved, pkg-config and the compiler alone
 #   subdirectory  add_subdirectory, without a build type
 #   shared        built as a shared library, installed, moved, find_package
 #   serial        built without OpenMP, through FetchContent
@@ -34,10 +35,16 @@ function(build_consumer)
   run(${CMAKE_COMMAND} --build ${work}/consumer --config ${TYPE})
 endfunction()
 
+set(programs consumer consumer_c)
 if(MODE STREQUAL "installed")
   install_and_move(${BUILD})
   build_consumer(-DHEADLANE_AS=package -DCMAKE_BUILD_TYPE=${TYPE} -DCMAKE_PREFIX_PATH=${work}/prefix
                  -DCMAKE_FIND_ROOT_PATH=${work}/prefix)
+elseif(MODE STREQUAL "models")
+  install_and_move(${BUILD})
+  build_consumer(-DHEADLANE_AS=package -DCMAKE_BUILD_TYPE=${TYPE} -DCMAKE_PREFIX_PATH=${work}/prefix
+                 -DCMAKE_FIND_ROOT_PATH=${work}/prefix -DHEADLANE_COMPONENTS=models)
+  list(APPEND programs consumer_models)
 elseif(MODE STREQUAL "pkg_config")
   install_and_move(${BUILD})
   file(GLOB_RECURSE pc ${work}/prefix/headlane.pc)
@@ -63,7 +70,7 @@ elseif(MODE STREQUAL "serial")
   build_consumer(-DHEADLANE_AS=fetch -DHEADLANE_SOURCE=${SOURCE} -DCMAKE_BUILD_TYPE=${TYPE} ${small} -DHEADLANE_OPENMP=OFF)
 endif()
 
-foreach(program consumer consumer_c)
+foreach(program IN LISTS programs)
   run(${emulator} ${work}/consumer/${program})
   message("${output}")
 endforeach()

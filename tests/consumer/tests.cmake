@@ -14,7 +14,11 @@ set(settings
   -DTOOLCHAIN=${CMAKE_TOOLCHAIN_FILE}
   "-DEMULATOR=${emulator}" "-DFLAGS=${CMAKE_CXX_FLAGS}" -DOPENMP=${HEADLANE_OPENMP}
   -DXSIMD=${headlane_xsimd_dir})
-foreach(mode installed pkg_config subdirectory shared serial)
+set(modes installed pkg_config subdirectory shared serial)
+if(HEADLANE_BUILD_MODELS)
+  list(APPEND modes models)
+endif()
+foreach(mode IN LISTS modes)
   add_test(NAME consumer.${mode} COMMAND ${CMAKE_COMMAND} ${settings} -DMODE=${mode}
     -P ${CMAKE_CURRENT_SOURCE_DIR}/consumer/run.cmake)
   set_tests_properties(consumer.${mode} PROPERTIES LABELS consumer TIMEOUT 900)

@@ -1,0 +1,50 @@
+"""One measurement: a shape, the work in one call, and the limit it is held against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+FLOAT = 4  # bytes
+
+
+@dataclass(frozen=True)
+class Case:
+    op: str  # "gemm", "softmax", "attention", "norms", "layers"; "attention_options", "decode" (one query row) and "memory" are attention too
+    label: str
+    shape: dict[str, Any]
+    flops: float  # useful floating-point operations of one call
+    bytes: int  # each operand once
+    limit: str  # "fma", "read" or "copy"
+    limit_bytes: int = 0  # of the buffer that is read or copied for the limit
+    quick: bool = False  # part of --quick
+    needs: frozenset[str] = frozenset()  # what not every contender can do
+    base: str = ""  # the label of the case without the option: what the option costs is told against it
+
+    @property
+    def worker_op(self) -> str:
+        return "attention" if self.op in ATTENTION_OPS else self.op
+
+    @property
+    def tolerance(self) -> float:
+        """Errors beyond this, in their unit, come from no rounding to float32: those stay far below."""
+        s = self.shape
+        return {
+            "gemm": lambda: 8 + 8 * s["k"] ** 0.5,
+            "softmax": lambda: 64,
+            "attention": lambda: 8 + 8 * (s["head_dim"] + s["kv_length"]) ** 0.5,
+            "norms": lambda: 64,
+            "layers": lambda: 8 + 8 * (s["d_ff"] + s["length"]) ** 0.5,
+        }[self.worker_op]()
+
+
+ATTENTION_OPS = ("attention", "attention_options", "decode", "memory")
+ERROR_UNIT = {
+    "gemm": "eps·Σ|a||b|",
+    "softmax": "eps·(y + 2^-126)",
+    **dict.fromkeys(ATTENTION_OPS, "eps·Σ p|v|"),
+    "norms": "eps·(|w| + |y|), GELU: eps·|x|",
+    "layers": "eps·rms(row of y)",
+    "t5": "share of other tokens",
+    "minilm": "eps·rms(row of y)",
+}

@@ -1,0 +1,97 @@
+// Bert: encoders of the BERT family (BERT, MiniLM, BGE and their like), and the embeddings of sentences that they give.
+#pragma once
+
+#include <headlane/activation_kind.hpp>
+#include <headlane/layers.hpp>
+#include <headlane/models/checkpoint_error.hpp>
+#include <headlane/view.hpp>
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace headlane::models {
+
+/// How the states of a sentence's tokens become one embedding.
+enum class Pooling {
+  mean,  ///< of all its tokens
+  cls,   ///< that of the first one
+  none   ///< not at all: each token gives a row
+};
+
+/// Named as in config.json, but for the last three, which a folder of sentence-transformers may have elsewhere.
+struct BertConfig {
+  Index vocab_size = 0, hidden_size = 0, num_hidden_layers = 0, num_attention_heads = 0, intermediate_size = 0;
+  Index max_position_embeddings = 0, type_vocab_size = 0;
+  Activation hidden_act = Activation::gelu;
+  float layer_norm_eps = 1e-12f;
+  Pooling pooling = Pooling::mean;  ///< mean or cls
+  bool normalize = false;
+  Index max_seq_length = 0;  ///< tokens; at most max_position_embeddings
+};
+
+struct EncodeOptions {
+  /// If not empty: for each sentence, for each of its tokens, 0 … type_vocab_size-1; otherwise all are 0.
+  std::span<const std::vector<Index>> token_type_ids = {};
+  /// Of sentences of more than max_seq_length tokens the first so many count. Otherwise more than max_position_embeddings are an error.
+  bool truncate = false;
+  int num_threads = 0;  ///< that this call may use; 0: num_threads() (runtime.hpp)
+};
+
+struct EmbedOptions {
+  std::optional<Pooling> pooling = std::nullopt;            ///< that of the config if absent
+  std::optional<bool> normalize = std::nullopt;             ///< to length 1 (L2); that of the config if absent
+  std::span<const std::vector<Index>> token_type_ids = {};  ///< these as in EncodeOptions
+  bool truncate = false;
+  int num_threads = 0;
+};
+
+/// The encoder of transformers' BertModel, without its pooler. It does not change once it is made: any number of threads may use it at the same
+/// time.
+///
+/// Arithmetic: the embeddings of word, token type and position are added in this order, then layer norm, then the layers of
+///   headlane/layers.hpp, sentences as a ragged batch: the same bits for every instruction set and number of threads, alone and among others.
+///   A mean adds up tokens in their order, in binary64, and is rounded once. A normalised row is x / max(length, 1e-12), in binary64 and
+///   rounded once, the length the root of the sum of squares in the order of elements.
+/// Memory: the weights once, packed; the checkpoint's files are not needed afterwards. A call works through some thousand tokens at a time and
+///   keeps their states as scratch per thread: it allocates nothing large once warm.
+class Bert {
+ public:
+  /// A folder of Hugging Face with config.json (model_type bert, absolute positions) and weights in safetensors, their names with or without the
+  /// prefix "bert."; or one of sentence-transformers, whose modules.json, settings of pooling and sentence_bert_config.json give the defaults.
+  /// Throws CheckpointError, which names the file, the key or tensor and the reason; std::bad_alloc.
+  explicit Bert(const std::filesystem::path& folder);
+
+  [[nodiscard]] const BertConfig& config() const { return config_; }
+  /// Where config.json and the tokenizer's files are: the folder given, or one in it that modules.json names.
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+
+  /// out [sentences, hidden_size], with Pooling::none [tokens that count of all sentences, hidden_size]; any strides.
+  ///
+  /// ids: the tokens of each sentence, with those that begin and end one ([CLS], [SEP]).
+  /// Errors: std::invalid_argument before anything is written, if there is no sentence, or one without tokens or with too many, or an id that is
+  ///   not 0 … vocab_size-1: the message names its place; std::bad_alloc.
+  void embed(std::span<const std::vector<Index>> ids, View<float, 2> out, const EmbedOptions& options = {}) const;
+
+  /// The states of the last layer, sentence behind sentence: out [tokens that count of all sentences, hidden_size]. Errors as embed.
+  void encode(std::span<const std::vector<Index>> ids, View<float, 2> out, const EncodeOptions& options = {}) const;
+
+ private:
+  struct Call;
+  void run(const Call& call) const;
+  void check(const Call& call) const;
+  /// Of sentence s those that count.
+  [[nodiscard]] std::size_t tokens_of(const Call& call, std::size_t s) const;
+  /// The states of the sentences first … end-1, in scratch of this thread.
+  [[nodiscard]] View<const float, 2> states(const Call& call, std::size_t first, std::size_t end) const;
+
+  BertConfig config_;
+  std::filesystem::path folder_;
+  Embedding words_, types_, positions_;
+  Normalization norm_;
+  std::vector<EncoderLayer> layers_;
+};
+
+}  // namespace headlane::models

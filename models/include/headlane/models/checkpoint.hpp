@@ -1,0 +1,69 @@
+// Checkpoint: the weights of a model in the safetensors format, as Hugging Face folders hold them, read where they stand.
+#pragma once
+
+#include <headlane/models/checkpoint_error.hpp>
+#include <headlane/view.hpp>
+
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace headlane::models {
+
+/// A tensor as float32: a view straight into the mapped file where that holds aligned float32, otherwise memory of its own,
+/// with float16 and bfloat16 converted exactly. Either lives as long as a Tensor refers to it, also without the Checkpoint.
+/// A copy refers to the same memory.
+class Tensor {
+ public:
+  /// An empty one, without data.
+  Tensor() = default;
+  Tensor(const AnyView<const float>& view, std::shared_ptr<const void> memory)
+      : view_(view), memory_(std::move(memory)) {}
+
+  /// Dense, row-major. Rank 0, a single element, is possible. Valid as long as this Tensor or a copy of it is there.
+  [[nodiscard]] const AnyView<const float>& view() const { return view_; }
+
+ private:
+  AnyView<const float> view_;
+  std::shared_ptr<const void> memory_;
+};
+
+/// All tensors of a folder. Does not change once it is made: any number of threads may use it at the same time, and copies share
+/// what they refer to.
+///
+/// Files are mapped into memory, not read: opening costs the headers alone, and what is loaded comes from the disk when it is first
+/// used. They must not change meanwhile. A file that is cut short while it is mapped cannot be guarded against: reading what is
+/// gone ends the process with SIGBUS. Replace a file (write another one, rename it) instead of writing to it.
+///
+/// Names of tensors, their sizes and places are checked when the folder is opened, as strictly as the format says: data without
+/// overlaps or gaps, no name twice. Errors are CheckpointError, or std::bad_alloc.
+class Checkpoint {
+ public:
+  /// Opens model.safetensors, or else model.safetensors.index.json and the files that it names.
+  explicit Checkpoint(const std::filesystem::path& folder);
+
+  [[nodiscard]] bool contains(std::string_view name) const;
+  /// Any rank, any type of elements.
+  [[nodiscard]] std::vector<Index> shape(std::string_view name) const;
+  /// In ascending order.
+  [[nodiscard]] std::vector<std::string> names() const;
+
+  /// Of float32, float16 or bfloat16 and at most max_rank axes.
+  [[nodiscard]] Tensor load(std::string_view name) const;
+  /// An error unless the shape is exactly this one.
+  [[nodiscard]] Tensor load(std::string_view name, std::span<const Index> shape) const;
+  [[nodiscard]] Tensor load(std::string_view name, std::initializer_list<Index> shape) const {
+    return load(name, std::span<const Index>(shape.begin(), shape.size()));
+  }
+
+ private:
+  struct Contents;
+  std::shared_ptr<const Contents> contents_;
+};
+
+}  // namespace headlane::models

@@ -1,0 +1,169 @@
+#include <headlane/models/checkpoint.hpp>
+
+#include "convert.hpp"
+#include "error.hpp"
+#include "json.hpp"
+#include "mapped_file.hpp"
+#include "safetensors.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <new>
+#include <system_error>
+#include <utility>
+
+namespace headlane::models {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t most_index_bytes = 100'000'000;
+
+/// A file and what is in it.
+struct Shard {
+  std::shared_ptr<const MappedFile> file;
+  StoredTensors tensors;
+};
+
+Shard open_shard(const std::filesystem::path& path) {
+  Shard shard{std::make_shared<MappedFile>(path), {}};
+  shard.tensors = parse_safetensors(shard.file->bytes(), path);
+  return shard;
+}
+
+/// A name of a file in the same folder, nothing else.
+bool is_plain_name(std::string_view name) {
+  const bool leaves = name.find_first_of(std::string_view("/\\\0", 3)) != std::string_view::npos;
+  return !name.empty() && name != "." && !leaves && name.find("..") == std::string_view::npos;
+}
+
+/// Memory for n floats, aligned to cache lines.
+std::shared_ptr<float> allocate(std::size_t n) {
+  constexpr std::align_val_t line{64};
+  return {static_cast<float*>(operator new(n * sizeof(float), line)), [](float* p) { operator delete(p, line); }};
+}
+
+bool is_aligned(const std::byte* data) { return reinterpret_cast<std::uintptr_t>(data) % alignof(float) == 0; }
+
+}  // namespace
+
+struct Checkpoint::Contents {
+  struct Entry {
+    std::shared_ptr<const MappedFile> file;
+    StoredTensor stored;
+  };
+  std::filesystem::path folder;
+  std::map<std::string, Entry, std::less<>> entries;
+
+  void add_all(Shard shard) {
+    for (auto& [name, stored] : shard.tensors) entries.emplace(name, Entry{shard.file, std::move(stored)});
+  }
+
+  void add_indexed(const std::filesystem::path& index);
+
+  [[nodiscard]] const Entry& at(std::string_view name) const {
+    const auto found = entries.find(name);
+    if (found == entries.end()) fail(folder, "there is no tensor ", in_quotes(name));
+    return found->second;
+  }
+};
+
+/// Tensors that a shard has beyond those that the index gives to it do not count.
+void Checkpoint::Contents::add_indexed(const std::filesystem::path& index) {
+  const json content = read_json(index, most_index_bytes);
+  const auto map = content.find("weight_map");
+  if (map == content.end()) fail(index, "has no weight_map");
+  if (!map->is_object()) fail(index, "weight_map is not an object but ", map->type_name());
+  std::map<std::string, Shard, std::less<>> shards;
+  for (const auto& [name, value] : map->items()) {
+    if (!value.is_string()) {
+      fail(index, "tensor ", in_quotes(name), ": its file is not a string but ", value.type_name());
+    }
+    const auto& file = value.get_ref<const std::string&>();
+    if (!is_plain_name(file))
+      fail(index, "tensor ", in_quotes(name), ": ", in_quotes(file), " is no name of a file in this folder");
+    auto shard = shards.find(file);
+    if (shard == shards.end()) shard = shards.emplace(file, open_shard(folder / file)).first;
+    const auto stored = shard->second.tensors.find(name);
+    if (stored == shard->second.tensors.end()) {
+      fail(folder / file, "there is no tensor ", in_quotes(name), ", which ", index.filename().string(),
+           " says is here");
+    }
+    entries.emplace(name, Entry{shard->second.file, std::move(stored->second)});
+  }
+}
+
+Checkpoint::Checkpoint(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) fail(folder, "there is no such folder");
+  auto contents = std::make_shared<Contents>();
+  contents->folder = folder;
+  const std::filesystem::path single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
+  if (std::filesystem::exists(single, error)) {
+    contents->add_all(open_shard(single));
+  } else if (std::filesystem::exists(index, error)) {
+    contents->add_indexed(index);
+  } else {
+    fail(folder, "there is neither model.safetensors nor model.safetensors.index.json");
+  }
+  contents_ = std::move(contents);
+}
+
+bool Checkpoint::contains(std::string_view name) const { return contents_->entries.contains(name); }
+
+std::vector<Index> Checkpoint::shape(std::string_view name) const { return contents_->at(name).stored.shape; }
+
+std::vector<std::string> Checkpoint::names() const {
+  std::vector<std::string> result;
+  result.reserve(contents_->entries.size());
+  for (const auto& [name, entry] : contents_->entries) result.push_back(name);
+  return result;
+}
+
+Tensor Checkpoint::load(std::string_view name) const {
+  const auto& [file, stored] = contents_->at(name);
+  const bool is_float = stored.dtype == "F32", is_float16 = stored.dtype == "F16", is_bfloat16 = stored.dtype == "BF16";
+  if (!is_float && !is_float16 && !is_bfloat16) {
+    fail(file->path(), "tensor ", in_quotes(name), ": is of ", stored.dtype, ", only F32, F16 and BF16 can be loaded");
+  }
+  const std::size_t rank = stored.shape.size();
+  if (rank > static_cast<std::size_t>(max_rank))
+    fail(file->path(), "tensor ", in_quotes(name), ": has ", rank, " axes, ", max_rank, " are the most");
+
+  AnyView<const float> view;
+  view.rank = static_cast<int>(rank);
+  Index stride = 1;
+  for (std::size_t axis = rank; axis-- > 0;) {
+    view.shape[axis] = stored.shape[axis];
+    view.strides[axis] = stride;
+    stride = detail::wrapping_product(stride, stored.shape[axis]);  // of an empty tensor, any sizes are possible
+  }
+
+  const auto bytes = stored.bytes;
+  file->fetch(bytes);
+  if (is_float && is_aligned(bytes.data())) {
+    view.data = reinterpret_cast<const float*>(bytes.data());
+    return {view, file};
+  }
+  std::shared_ptr<float> memory = allocate(bytes.size() / (is_float ? sizeof(float) : sizeof(std::uint16_t)));
+  if (is_float16) convert_float16(bytes, memory.get());
+  if (is_bfloat16) convert_bfloat16(bytes, memory.get());
+  if (is_float && !bytes.empty()) std::memcpy(memory.get(), bytes.data(), bytes.size());
+  view.data = memory.get();
+  return {view, std::move(memory)};
+}
+
+Tensor Checkpoint::load(std::string_view name, std::span<const Index> shape) const {
+  const auto& [file, stored] = contents_->at(name);
+  if (!std::equal(shape.begin(), shape.end(), stored.shape.begin(), stored.shape.end())) {
+    fail(file->path(), "tensor ", in_quotes(name), ": has the shape ", listed(stored.shape), ", ", listed(shape),
+         " is expected");
+  }
+  return load(name);
+}
+
+}  // namespace headlane::models

@@ -1,0 +1,49 @@
+// Messages of CheckpointError: the file, then the parts joined.
+#pragma once
+
+#include <headlane/index.hpp>
+#include <headlane/models/checkpoint_error.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace headlane::models {
+
+/// Text from a file as a message may show it: not endless, and no control characters, which could drive a terminal.
+inline std::string shown(std::string_view text) {
+  constexpr std::size_t most = 200;
+  std::size_t length = text.size();
+  if (length > most)  // not within a character of UTF-8
+    for (length = most; length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0u) == 0x80u;) --length;
+  std::string result(text.substr(0, length));
+  for (char& c : result)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return length < text.size() ? result + "…" : result;
+}
+
+inline std::string in_quotes(std::string_view text) { return std::string("'").append(shown(text)).append("'"); }
+
+inline std::string listed(std::span<const Index> shape) {
+  std::string result = "[";
+  for (const Index size : shape) {
+    if (result.size() > 200) return result + ", …]";
+    result.append(result.size() > 1 ? ", " : "").append(std::to_string(size));
+  }
+  return result + "]";
+}
+
+inline void append(std::string& message, std::string_view text) { message += text; }
+void append(std::string& message, std::integral auto number) { message += std::to_string(number); }
+
+template <class... Parts>
+[[noreturn, gnu::cold, gnu::noinline]] void fail(const std::filesystem::path& file, const Parts&... parts) {
+  std::string message = file.string() + ": ";
+  (append(message, parts), ...);
+  throw CheckpointError(message);
+}
+
+}  // namespace headlane::models

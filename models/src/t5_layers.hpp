@@ -1,0 +1,39 @@
+// Single layers of T5 under the names of torch.nn.
+#pragma once
+
+#include <headlane/layers.hpp>
+#include <headlane/models/checkpoint.hpp>
+#include <headlane/models/t5.hpp>
+
+#include <string>
+#include <vector>
+
+namespace headlane::models {
+
+/// Refers to both arguments.
+class T5Layers {
+ public:
+  T5Layers(const Checkpoint& checkpoint, const T5Config& config) : checkpoint_(checkpoint), config_(config) {}
+
+  [[nodiscard]] EncoderLayer encoder(Index i) const;
+  [[nodiscard]] DecoderLayer decoder(Index i) const;
+  [[nodiscard]] Normalization norm(const std::string& name) const;
+
+ private:
+  /// The tensors of a layer while it is made: what is loaded, and what is joined.
+  struct Parts {
+    StateDict state;
+    std::vector<Tensor> loaded;
+    std::vector<std::vector<float>> joined;
+  };
+
+  void add(Parts& parts, const std::string& to, const std::string& name, std::initializer_list<Index> shape) const;
+  void add_attention(Parts& parts, const std::string& to, const std::string& from) const;
+  void add_feed_forward(Parts& parts, const std::string& from) const;
+  [[nodiscard]] TransformerLayerOptions options() const;
+
+  const Checkpoint& checkpoint_;
+  const T5Config& config_;
+};
+
+}  // namespace headlane::models

@@ -1,0 +1,53 @@
+// The layers of T5, made of a checkpoint.
+#pragma once
+
+#include <headlane/layers.hpp>
+#include <headlane/models/checkpoint.hpp>
+#include <headlane/models/t5.hpp>
+
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace headlane::models {
+
+/// The bias of the distance between tokens, which all layers of a stack share.
+class T5Bias {
+ public:
+  T5Bias() = default;
+  T5Bias(const Checkpoint& checkpoint, const std::string& name, const T5Config& config, bool bidirectional);
+
+  [[nodiscard]] RelativeBias relative_bias() const;
+
+ private:
+  std::vector<float> table_;  // [buckets, heads], as in the checkpoint
+  Index buckets_ = 0, heads_ = 0, max_distance_ = 0;
+  bool bidirectional_ = true;
+};
+
+class T5Model {
+ public:
+  T5Model(const Checkpoint& checkpoint, const T5Config& config);
+
+  /// Sequences one behind the other: ids and y's rows starts[s] … starts[s+1]-1 are sequence s. y [1, tokens, d_model].
+  void encode(std::span<const Index> ids, std::span<const Index> starts, View<float, 3> y, int num_threads) const;
+
+  void embed(View<const Index, 2> ids, View<float, 3> y) const { embedding_.forward(ids, y); }
+  [[nodiscard]] std::span<const DecoderLayer> decoder() const { return decoder_; }
+  /// Of the decoder's self-attention.
+  [[nodiscard]] RelativeBias decoder_bias() const { return decoder_bias_.relative_bias(); }
+  /// What comes between the last layer of the decoder and logits(), in place.
+  void finish_decoder(View<float, 3> x, int num_threads) const;
+  void logits(View<const float, 3> x, View<float, 3> y, int num_threads) const;
+
+ private:
+  Embedding embedding_;
+  std::optional<Linear> head_;  // if it is not the embedding
+  std::vector<EncoderLayer> encoder_;
+  std::vector<DecoderLayer> decoder_;
+  Normalization encoder_norm_, decoder_norm_;
+  T5Bias encoder_bias_, decoder_bias_;
+  float output_scale_ = 1.0f;
+};
+
+}  // namespace headlane::models

@@ -1,0 +1,173 @@
+"""T5: text to text, on token ids and on text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import _core
+from ._text import text_package
+
+
+class T5Config(NamedTuple):
+    """What a folder says, with the names of config.json."""
+
+    vocab_size: int
+    d_model: int
+    d_kv: int
+    d_ff: int
+    num_heads: int
+    num_layers: int
+    num_decoder_layers: int
+    pad_token_id: int
+    decoder_start_token_id: int
+    eos_token_ids: tuple[int, ...]
+    tasks: dict[str, str]  # names of task_specific_params, and what stands before an input
+    unsupported: tuple[str, ...]  # settings of generation in the files that generate() lacks: do_sample, …
+
+
+class T5:
+    """transformers' T5ForConditionalGeneration, on token ids: T5 1.0 and 1.1, Flan-T5, mT5.
+
+    folder: config.json with model_type "t5" or "mt5", weights in safetensors, generation_config.json if there is one.
+
+    Raises CheckpointError, which names the file, the key or tensor, and the reason.
+    """
+
+    __slots__ = ("_config", "_t5")
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._t5 = _core.T5(os.fspath(folder))
+        self._config = T5Config(**self._t5.config)
+
+    @property
+    def config(self) -> T5Config:
+        """Sizes, special tokens and tasks."""
+        return self._config
+
+    def defaults(self, task: str | None = None) -> dict[str, Any]:
+        """The options of generate() as the folder has them, or as it has them for a task."""
+        return self._t5.defaults(task or "")
+
+    def generate(
+        self,
+        ids: Iterable[Iterable[int]],
+        *,
+        task: str | None = None,
+        num_threads: int | None = None,
+        **options: Any,
+    ) -> list[list[int]]:
+        """For each input its output: the tokens of transformers' generate(), without the padding.
+
+        ids: for each input its token ids, </s> at the end.
+        task: whose options are the defaults, instead of the folder's.
+        num_threads: for this call; num_threads() if None.
+        options: num_beams, max_length or max_new_tokens, min_length, length_penalty, early_stopping (False, True, "never"),
+          no_repeat_ngram_size, as in transformers; max_length counts the start token.
+
+        An input gives the same tokens alone and among others.
+        """
+        all_options = self.defaults(task)
+        if "max_new_tokens" in options:
+            if "max_length" in options:
+                raise ValueError("generate: both max_length and max_new_tokens are given")
+            options["max_length"] = 1 + options.pop("max_new_tokens")
+        unknown = options.keys() - all_options.keys()
+        if unknown:
+            raise TypeError(f"generate: unexpected options: {', '.join(sorted(unknown))}")
+        return self._t5.generate(ids, **{**all_options, **options}, num_threads=num_threads)
+
+    def encode(self, ids: Sequence[int], *, num_threads: int | None = None) -> np.ndarray:
+        """The encoder's states of one input, [tokens, d_model]."""
+        return self._t5.encode(ids, num_threads)
+
+    def logits(
+        self, ids: Sequence[int], output: Sequence[int], *, num_threads: int | None = None
+    ) -> np.ndarray:
+        """The logits [len(output), vocab_size] after each token of an output, whose first one is the start token."""
+        return self._t5.logits(ids, output, num_threads)
+
+    def __repr__(self) -> str:
+        c = self._config
+        return f"T5({c.num_layers} + {c.num_decoder_layers} layers, {c.num_heads} heads, d_model {c.d_model})"
+
+
+class Translator:
+    """Sentences to sentences: the tokenizer (package sentencepiece) and the model of a folder.
+
+    folder: as for T5, with spiece.model.
+    task: of config.tasks, whose prefix and options are taken; by default the only one, or the only one that is a translation.
+    prefix: what stands before each sentence, instead of the task's.
+    """
+
+    __slots__ = ("_tokenizer", "prefix", "t5", "task")
+
+    t5: T5  # the model, on token ids
+
+    def __init__(
+        self, folder: str | os.PathLike[str], *, task: str | None = None, prefix: str | None = None
+    ) -> None:
+        sentencepiece = text_package("sentencepiece", "Translator")
+        file = Path(folder) / "spiece.model"
+        if not file.is_file():
+            raise FileNotFoundError(f"{file} is missing; T5 takes token ids, from any tokenizer")
+        self.t5 = T5(folder)
+        self._tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(file))
+        tasks = self.t5.config.tasks
+        if task is None and prefix is None:
+            found = [name for name in tasks if len(tasks) == 1 or name.startswith("translation")]
+            if len(found) > 1:
+                raise ValueError(f"Translator: task is one of: {', '.join(found)}")
+            task = found[0] if found else None
+        if task is not None and task not in tasks:
+            raise ValueError(
+                f"Translator: the model has no task {task!r}; it has: {', '.join(tasks) or 'none'}"
+            )
+        self.task = task
+        self.prefix = prefix if prefix is not None else tasks.get(task or "", "")
+
+    def translate(
+        self,
+        texts: str | Iterable[str],
+        *,
+        batch_size: int = 32,
+        num_threads: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """The translations, in order; of a single text, its own. options: of T5.generate(); batch_size changes no result."""
+        if isinstance(texts, str):
+            return self.translate([texts], num_threads=num_threads, **options)[0]
+        if batch_size < 1:
+            raise ValueError(f"translate: batch_size is {batch_size}, the least is 1")
+        ids = self.tokenize(texts)
+        result = []
+        for first in range(0, len(ids), batch_size):
+            part = ids[first : first + batch_size]
+            outputs = self.t5.generate(part, task=self.task, num_threads=num_threads, **options)
+            result.extend(self.detokenize(output) for output in outputs)
+        return result
+
+    def tokenize(self, texts: Iterable[str]) -> list[list[int]]:
+        """Token ids of the prefix and each text, with </s>."""
+        end = list(self.t5.config.eos_token_ids[:1])
+        return [self._tokenizer.encode(self.prefix + text) + end for text in texts]
+
+    def detokenize(self, ids: Iterable[int]) -> str:
+        """The text of tokens, without those that mean none."""
+        pieces = self._tokenizer
+        special = {self.t5.config.pad_token_id, *self.t5.config.eos_token_ids}
+        size = pieces.get_piece_size()
+        return pieces.decode(
+            [
+                i
+                for i in ids
+                if i < size and i not in special and not pieces.is_control(i) and not pieces.is_unknown(i)
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return f"Translator({self.t5!r}, prefix={self.prefix!r})"

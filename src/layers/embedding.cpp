@@ -1,0 +1,88 @@
+// Embedding: rows of a table, or columns of a packed matrix where the table is the output layer's weight too.
+#include "gemm_check.hpp"
+#include "kernels/table.hpp"
+#include "layers/weights.hpp"
+#include "round.hpp"
+
+#include <algorithm>
+
+namespace headlane {
+namespace {
+
+/// f(first, count, data, step) for the blocks of a column of a packed matrix: elements first … first + count-1, `step` apart.
+template <class F>
+void for_column(const PackedMatrix& packed, Index column, const F& f) {
+  using kernels::block_size, kernels::panel_columns;
+  const Index width = round_up(packed.columns(), panel_columns), panel = column / panel_columns * panel_columns;
+  for (Index first = 0; first < packed.rows(); first += block_size) {
+    const Index count = std::min(block_size, packed.rows() - first);
+    f(first, count, packed.data() + first * width + panel * count + column % panel_columns, panel_columns);
+  }
+}
+
+void write(const float* from, Index step, Index count, float* to, Index to_step, const EmbeddingForwardOptions& o) {
+  for (Index i = 0; i < count; ++i) {
+    float& y = to[i * to_step];
+    y = o.add ? y + from[i * step] * o.scale : from[i * step] * o.scale;
+  }
+}
+
+}  // namespace
+
+Embedding::Embedding(const StateDict& state, std::string_view prefix, const EmbeddingOptions& options)
+    : options_(options) {
+  const Weights weights("Embedding", state, prefix);
+  require(options.max_length >= 0, "Embedding: max_length is ", options.max_length, ", the least is 0");
+  const View<const float, 2> table = weights.matrix("weight", -1, -1);
+  rows_ = table.shape[0];
+  columns_ = table.shape[1];
+  if (options.tied) {
+    packed_ = PackedMatrix(table.transposed());
+    return;
+  }
+  table_.reserve(static_cast<std::size_t>(rows_) * static_cast<std::size_t>(columns_));
+  for (Index i = 0; i < rows_; ++i)
+    for (Index j = 0; j < columns_; ++j) table_.push_back(table(i, j));
+}
+
+void Embedding::forward(View<const Index, 2> ids, View<float, 3> y, const EmbeddingForwardOptions& options) const {
+  constexpr const char* function = "Embedding::forward";
+  const Operand of_ids = operand(function, "ids", ids), of_y = operand(function, "y", y);
+  check_operand(of_ids);
+  check_output(of_y);
+  check_no_overlap(of_y, of_ids);
+  const Index limit = options_.max_length == 0 ? ids.shape[1] : options_.max_length;
+  require(options.truncate || ids.shape[1] <= limit, function, ": ids has ", ids.shape[1],
+          " tokens a sequence, max_length is ", limit, "; truncate keeps the first ones");
+  const Index length = std::min(ids.shape[1], limit);
+  check_same(of_ids, 0, "batch elements", of_y, 0, "batch elements");
+  require(y.shape[1] == length && y.shape[2] == columns_, function, ": y is ", of_y, ", it must be ", length,
+          " rows a batch element, of ", columns_);
+  for (Index b = 0; b < ids.shape[0]; ++b)
+    for (Index i = 0; i < length; ++i)
+      require(ids(b, i) >= 0 && ids(b, i) < rows_, function, ": ids[", b, ", ", i, "] is ", ids(b, i),
+              ", num_embeddings is ", rows_);
+  for (Index b = 0; b < ids.shape[0]; ++b)
+    for (Index i = 0; i < length; ++i) {
+      float* const to = columns_ == 0 ? nullptr : &y(b, i, 0);
+      const Index id = ids(b, i), step = y.strides[2];
+      if (!options_.tied) {
+        write(table_.data() + id * columns_, 1, columns_, to, step, options);
+        continue;
+      }
+      for_column(packed_, id, [&](Index first, Index count, const float* from, Index from_step) {
+        write(from, from_step, count, to + first * step, step, options);
+      });
+    }
+}
+
+void Embedding::logits(View<const float, 3> x, View<float, 3> y, int num_threads) const {
+  constexpr const char* function = "Embedding::logits";
+  require(options_.tied, function, ": the embedding was not made with EmbeddingOptions::tied");
+  check_forward(function, x, columns_, y, rows_, false, num_threads);
+  for_each_matrix(x, y, {}, [&](const auto& from, const auto& to, const auto&) {
+    multiply(from, packed_, 0, to, {.num_threads = num_threads});
+  });
+}
+
+}  // namespace headlane
