@@ -1,6 +1,8 @@
 // Tensors of a state dict, and checks of forward().
 #include "layers/weights.hpp"
 
+#include <iterator>
+
 namespace headlane {
 
 bool Weights::has(std::string_view name) const { return state_.contains(this->name(name)); }
@@ -63,7 +65,7 @@ void check_forward(const char* function, const View<const float, 3>& x, Index in
 
 void check_layer_options(const char* function, const AttentionOptions& options, const Operand& x, const Operand& y) {
   require(options.sum.data == nullptr, function, ": parts for merge() (sum) are not for layers");
-  require(options.workspace.empty(), function, ": workspace has ", options.workspace.size(),
+  require(options.workspace.empty(), function, ": workspace has ", std::ssize(options.workspace),
           " bytes, a layer works in memory of its own");
   if (options.lse.data == nullptr) return;
   const Operand lse = operand(function, "lse", options.lse);
