@@ -34,7 +34,7 @@ def options():
     parser.add_argument(
         "--pieces", type=int, default=1600, help="size of the vocabulary (default: %(default)s)"
     )
-    parser.add_argument("--steps", type=int, default=20_000, help="training steps (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=16_000, help="training steps (default: %(default)s)")
     parser.add_argument("--minutes", type=float, help="train for so long, instead of so many steps")
     parser.add_argument("--batch", type=int, default=64, help="sentences in a batch (default: %(default)s)")
     parser.add_argument(

@@ -7,6 +7,7 @@
 #include <headlane/softmax.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <memory>
 #include <stdexcept>
@@ -32,7 +33,7 @@ void check_options(const GenerateOptions& o, const T5Config& config) {
   least("min_length", o.min_length, 0);
   least("no_repeat_ngram_size", o.no_repeat_ngram_size, 0);
   least("num_threads", o.num_threads, 0);
-  if (!(o.length_penalty >= -100 && o.length_penalty <= 100))
+  if (!(std::abs(o.length_penalty) <= 100))  // nor NaN
     refuse("length_penalty is " + std::to_string(o.length_penalty) + ", not -100 to 100");
   const Index most =
       std::min<Index>(1024, config.vocab_size / (1 + std::max<Index>(1, std::ssize(config.eos_token_ids))));

@@ -43,13 +43,15 @@ char32_t lower(char32_t c) {
   return c + ((even_is_upper && c % 2 == 0) || (odd_is_upper && c % 2 == 1) ? 1 : 0);
 }
 
+bool outside(char32_t c, char32_t low, char32_t high) { return c < low || c > high; }
+
 /// Exact for Latin letters; of the rest, all that is no punctuation, symbol or space of the common blocks.
 bool is_letter(char32_t c) {
   if (c < 0x80) return (c >= U'a' && c <= U'z') || (c >= U'A' && c <= U'Z');
   if (c < 0xc0) return c == 0xaa || c == 0xb5 || c == 0xba;
-  return c != 0xd7 && c != 0xf7 && !(c >= 0x2000 && c <= 0x2bff) && !(c >= 0x3000 && c <= 0x303f) &&
-         !(c >= 0xd800 && c <= 0xf8ff) && !(c >= 0xfe00 && c <= 0xfe6f) && !(c >= 0xff00 && c <= 0xff20) &&
-         c != 0xfeff && c != 0xfffd && !(c >= 0x1f000 && c <= 0x1ffff);
+  return c != 0xd7 && c != 0xf7 && outside(c, 0x2000, 0x2bff) && outside(c, 0x3000, 0x303f) &&
+         outside(c, 0xd800, 0xf8ff) && outside(c, 0xfe00, 0xfe6f) && outside(c, 0xff00, 0xff20) && c != 0xfeff &&
+         c != 0xfffd && outside(c, 0x1f000, 0x1ffff);
 }
 
 }  // namespace

@@ -16,7 +16,6 @@
 namespace {
 
 using headlane::Index;
-using headlane::models::CheckpointError;
 using headlane::models::EarlyStopping;
 using headlane::models::GenerateOptions;
 using headlane::models::GenerateProgress;
@@ -175,9 +174,7 @@ void run(const Wanted& wanted) {
   session.summary();
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int guarded(int argc, char** argv) {
   Wanted wanted;
   CLI::App app("Translates with a T5 model.", "headlane-translate");
   try {
@@ -192,6 +189,16 @@ int main(int argc, char** argv) {
     return wrong_usage;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "headlane-translate: %s\n", plain(error.what()).c_str());
+    return failed;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return guarded(argc, argv);
+  } catch (...) {  // out of memory, in a message as well
     return failed;
   }
 }

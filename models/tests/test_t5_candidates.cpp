@@ -1,0 +1,63 @@
+// The parts of the search: the best of many with ties, and what may not follow.
+#include "candidates.hpp"
+#include "data.hpp"
+#include "processors.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+using namespace headlane;
+using namespace headlane::models;
+using namespace headlane::test;
+
+TEST_CASE("the best candidates are those of a stable sort, with ties, infinities and NaN") {
+  Random random(3);
+  for (const Index vocabulary : {1, 5, 127, 128, 129, 1000})
+    for (const Index count : {1, 2, 8, 40})
+      for (const Index spread : {2, 50, 1000000}) {
+        Candidates candidates(count);
+        std::vector<Candidate> all;
+        for (Index beam = 0; beam < 4; ++beam) {
+          const auto score = static_cast<float>(-random.integer(0, 30));
+          std::vector<float> logits;
+          for (Index i = 0; i < vocabulary; ++i) {
+            const Index kind = random.integer(0, 40);
+            const auto value = static_cast<float>(random.integer(-spread, spread));
+            logits.push_back(kind == 0 ? -infinity : kind == 1 ? nan : value);
+            all.push_back({kind < 2 ? -infinity : value + score, beam, i});
+          }
+          candidates.offer(beam, score, logits);
+        }
+        std::stable_sort(all.begin(), all.end(),
+                         [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
+        const auto best = candidates.best();
+        REQUIRE(std::ssize(best) == std::min(count, 4 * vocabulary));
+        for (std::size_t i = 0; i < best.size(); ++i) {
+          CHECK(best[i].score == all[i].score);
+          CHECK(best[i].beam == all[i].beam);
+          CHECK(best[i].token == all[i].token);
+        }
+      }
+}
+
+TEST_CASE("tokens that may not follow") {
+  const std::vector<Index> tokens{0, 3, 4, 3, 5, 3}, ends{1, 2};
+  const auto forbidden = [&](const GenerateOptions& options) {
+    std::vector<float> logits(8, 0.0f);
+    forbid(logits, tokens, ends, options);
+    std::vector<Index> result;
+    for (Index i = 0; i < 8; ++i)
+      if (logits[static_cast<std::size_t>(i)] == -infinity) result.push_back(i);
+    return result;
+  };
+  using List = std::vector<Index>;
+  CHECK(forbidden({}) == List{});
+  CHECK(forbidden({.min_length = 6}) == List{});
+  CHECK(forbidden({.min_length = 7}) == List{1, 2});
+  CHECK(forbidden({.no_repeat_ngram_size = 1}) == List{0, 3, 4, 5});
+  CHECK(forbidden({.no_repeat_ngram_size = 2}) == List{4, 5});
+  CHECK(forbidden({.no_repeat_ngram_size = 3}) == List{});
+  CHECK(forbidden({.no_repeat_ngram_size = 6}) == List{});
+  CHECK(forbidden({.no_repeat_ngram_size = 1000}) == List{});
+}
