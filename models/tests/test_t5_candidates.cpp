@@ -29,8 +29,9 @@ TEST_CASE("the best candidates are those of a stable sort, with ties, infinities
           }
           candidates.offer(beam, score, logits);
         }
-        std::stable_sort(all.begin(), all.end(),
-                         [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
+        std::ranges::sort(all, [](const Candidate& a, const Candidate& b) {
+          return std::tuple(-a.score, a.beam, a.token) < std::tuple(-b.score, b.beam, b.token);
+        });
         const auto best = candidates.best();
         REQUIRE(std::ssize(best) == std::min(count, 4 * vocabulary));
         for (std::size_t i = 0; i < best.size(); ++i) {

@@ -27,8 +27,10 @@ struct Hypothesis {
 std::vector<std::size_t> top(const std::vector<Hypothesis>& all, std::size_t count) {
   std::vector<std::size_t> order(all.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return all[a].score > all[b].score; });
+  // Not stable_sort: with GCC 12's library clang 19 warns of what that calls.
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+    return all[a].score != all[b].score ? all[a].score > all[b].score : a < b;
+  });
   order.resize(count);
   return order;
 }
