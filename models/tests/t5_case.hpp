@@ -22,9 +22,9 @@ struct T5Case {
 
   [[nodiscard]] std::string config() const {
     const auto member = [](const char* key, Index value) {
-      return std::string(",\"") + key + "\":" + std::to_string(value);
+      return std::string(R"(,")").append(key).append(R"(":)").append(std::to_string(value));
     };
-    return "{\"model_type\":\"t5\"" + member("vocab_size", vocabulary) + member("d_model", d) + member("d_kv", kv) +
+    return R"({"model_type":"t5")" + member("vocab_size", vocabulary) + member("d_model", d) + member("d_kv", kv) +
            member("d_ff", ff) + member("num_heads", heads) + member("num_layers", layers) +
            member("num_decoder_layers", decoder_layers) + R"(,"feed_forward_proj":")" +
            (gated ? "gated-gelu" : "relu") + R"(","tie_word_embeddings":)" + (own_head ? "false" : "true") +
@@ -108,6 +108,9 @@ class T5Writer {
   std::vector<FileBuilder> files_;
   std::vector<std::pair<std::string, int>> places_;
 };
+
+/// A checkpoint in the folder.
+inline void write_t5(const Folder& folder, const T5Case& c) { const T5Writer written(folder, c); }
 
 inline std::vector<std::vector<Index>> t5_inputs(Index vocabulary = 61) {
   Random random(11);

@@ -52,7 +52,7 @@ void check_close(std::span<const float> got, const std::vector<double>& wanted, 
   double worst = 0;
   for (std::size_t j = 0; j < wanted.size(); ++j) {
     const double error = std::abs(static_cast<double>(got[j]) - wanted[j]);
-    worst = std::isnan(error) ? infinity : std::max(worst, error);
+    worst = std::isnan(error) ? static_cast<double>(infinity) : std::max(worst, error);
   }
   largest_error = std::max(largest_error, worst);
   CHECK_MESSAGE(worst <= tolerance, "sentence ", sentence, ": error ", worst);

@@ -109,9 +109,10 @@ TEST_CASE("folders of sentence-transformers with what is not there") {
       {R"({})", {"1_Pooling", "0 kinds"}},
       {R"({"pooling_mode": "lasttoken"})", {"1_Pooling", "'lasttoken'"}},
       {R"({"pooling_mode_mean_tokens": 1})", {"1_Pooling", "'pooling_mode_mean_tokens'"}}};
+  const std::string modules = std::string("[").append(transformer).append(",").append(pooling).append("]");
   for (const Wrong& one : wrong) {
     folder.write("1_Pooling/config.json", one.text);
-    says("[" + transformer + "," + pooling + "]", one.words);
+    says(modules, one.words);
   }
   folder.remove("modules.json");
   folder.write("sentence_bert_config.json", R"({"max_seq_length": 0})");
@@ -136,7 +137,7 @@ TEST_CASE("calls that are refused leave the result alone") {
   const Sentences good = given.sentences({4, 9, 2}, 6);
   const Tensor<2> out({3, 24}), states({15, 24});
   std::vector<Illegal> calls;
-  const auto add_ids = [&](const std::string& what, Sentences ids, std::vector<std::string> words) {
+  const auto add_ids = [&](const std::string& what, const Sentences& ids, std::vector<std::string> words) {
     words.emplace_back("embed");
     calls.push_back({what, [&bert, &out, ids] { bert.embed(ids, out.view); }, words});
     words.back() = "encode";

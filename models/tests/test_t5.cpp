@@ -32,7 +32,7 @@ TEST_CASE("the same logits and tokens for every instruction set, number of threa
   const auto inputs = t5_inputs();
   for (const T5Case& c : variants()) {
     const Folder folder;
-    T5Writer(folder, c);
+    write_t5(folder, c);
     const T5 t5(folder.path());
     const std::vector<float> logits = t5.logits(inputs[3], output, 1), states = t5.encode(inputs[3], 1);
     std::vector<std::vector<std::vector<Index>>> alone;
@@ -58,7 +58,7 @@ TEST_CASE("the same logits and tokens for every instruction set, number of threa
 
 TEST_CASE("a batch that is larger than the rows whose logits are held") {
   const Folder folder;
-  T5Writer(folder, {});
+  write_t5(folder, {});
   const T5 t5(folder.path());
   std::vector<std::vector<Index>> inputs;
   for (int i = 0; i < 30; ++i)
@@ -78,7 +78,7 @@ TEST_CASE("types of elements and several files: the same numbers, the same bits"
         c.dtype = dtype;
         c.shards = shards;
         const Folder folder;
-        T5Writer(folder, c);
+        write_t5(folder, c);
         const auto logits = T5(folder.path()).logits(t5_inputs()[1], output);
         if (expected.empty()) expected = logits;
         INFO(dtype, " ", shards);
@@ -90,7 +90,7 @@ TEST_CASE("types of elements and several files: the same numbers, the same bits"
 TEST_CASE("token by token, forked and reordered: the bits of all positions at once") {
   for (const T5Case& c : variants()) {
     const Folder folder;
-    T5Writer(folder, c);
+    write_t5(folder, c);
     const T5 t5(folder.path());
     const T5Model model(Checkpoint(folder.path()), t5.config());
     const auto inputs = t5_inputs();
@@ -138,15 +138,15 @@ TEST_CASE("token by token, forked and reordered: the bits of all positions at on
 
 TEST_CASE("an output layer that is the embedding is found so") {
   const Folder tied, untied;
-  T5Writer(tied, {});
-  T5Writer(untied, {.own_head = true, .more = R"(,"scale_decoder_outputs":true)"});
+  write_t5(tied, {});
+  write_t5(untied, {.own_head = true, .more = R"(,"scale_decoder_outputs":true)"});
   CHECK_FALSE(
       same_bits(T5(tied.path()).logits(t5_inputs()[1], output), T5(untied.path()).logits(t5_inputs()[1], output)));
 }
 
 TEST_CASE("progress: told after each step, and what it throws reaches the caller") {
   const Folder folder;
-  T5Writer(folder, {});
+  write_t5(folder, {});
   const T5 t5(folder.path());
   const auto inputs = t5_inputs();
   std::vector<GenerateProgress> told;
@@ -167,7 +167,7 @@ TEST_CASE("progress: told after each step, and what it throws reaches the caller
 
 TEST_CASE("several threads use one model") {
   const Folder folder;
-  T5Writer(folder, {.gated = true, .own_head = true});
+  write_t5(folder, {.gated = true, .own_head = true});
   const T5 t5(folder.path());
   const auto inputs = t5_inputs();
   const auto expected = t5.generate(inputs, {.num_beams = 2});

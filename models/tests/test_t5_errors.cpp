@@ -36,7 +36,7 @@ void check_refused(const char* word, const Call& call) {
 
 TEST_CASE("settings that make no model") {
   const Folder folder;
-  T5Writer(folder, {});
+  write_t5(folder, {});
   const struct {
     const char *key, *value;
   } cases[]{{"vocab_size", "0"},
@@ -97,7 +97,7 @@ TEST_CASE("settings that make no model") {
 
 TEST_CASE("sizes that the weights do not have, and weights that are not there") {
   const Folder folder;
-  T5Writer(folder, {});
+  write_t5(folder, {});
   const struct {
     const char *key, *value, *tensor;
   } cases[]{{"vocab_size", "62", "shared.weight"},
@@ -120,7 +120,7 @@ TEST_CASE("sizes that the weights do not have, and weights that are not there") 
 
 TEST_CASE("settings of generation: files, tasks, what is not supported") {
   const Folder folder;
-  T5Writer(folder, {.more = R"(,"num_beams":3,"task_specific_params":{"translation_en_to_fr":{"prefix":"to French: ",
+  write_t5(folder, {.more = R"(,"num_beams":3,"task_specific_params":{"translation_en_to_fr":{"prefix":"to French: ",
     "num_beams":4,"early_stopping":true,"max_length":300,"length_penalty":0.5},"other":{}})"});
   const T5 alone(folder.path());
   CHECK(alone.defaults().num_beams == 3);
@@ -148,7 +148,7 @@ TEST_CASE("settings of generation: files, tasks, what is not supported") {
 
 TEST_CASE("calls that make no sense") {
   const Folder folder;
-  T5Writer(folder, {});
+  write_t5(folder, {});
   const T5 t5(folder.path());
   const std::vector<std::vector<Index>> good{{4, 1}};
   const auto generate = [&](const std::vector<std::vector<Index>>& inputs, const GenerateOptions& options) {

@@ -138,7 +138,7 @@ TEST_CASE("greedy search and beam search are what they are by definition") {
   Index compared = 0, ended = 0;
   for (const T5Case& c : {T5Case{}, T5Case{.gated = true, .own_head = true}}) {
     const Folder folder;
-    T5Writer(folder, c);
+    write_t5(folder, c);
     const T5 t5(folder.path());
     const auto inputs = t5_inputs();
     std::vector<GenerateOptions> all;

@@ -119,7 +119,7 @@ class LayerScores {
 
 /// A cache and the sequences of it that a call names.
 struct CacheArgument {
-  CacheArgument(const char* function, const char* name, nb::handle cache, nb::handle sequences);
+  CacheArgument(const char* function, const char* name, nb::handle cache, nb::handle numbers);
   [[nodiscard]] explicit operator bool() const { return locked != nullptr; }
   /// Keys of the longest of them.
   [[nodiscard]] Index longest() const;

@@ -110,7 +110,8 @@ struct DecoderArguments {
   nb::handle x, memory, attn_mask, cache, sequences, memory_cache, memory_sequences, cross, out;
 };
 
-nb::object decode(const DecoderLayer& self, const DecoderArguments& given, Threads num_threads, nb::kwargs options) {
+nb::object decode(const DecoderLayer& self, const DecoderArguments& given, Threads num_threads,
+                  const nb::kwargs& options) {
   constexpr const char* function = "DecoderLayer.forward";
   if (!options.contains("is_causal")) options["is_causal"] = true;
   nb::dict of_cross;

@@ -46,7 +46,7 @@ std::vector<std::vector<Index>> sentences_of(const char* function, const char* n
 }
 
 void add_models(nb::module_& module) {
-  nb::exception<models::CheckpointError>(module, "CheckpointError", PyExc_RuntimeError);
+  const nb::exception<models::CheckpointError> error(module, "CheckpointError", PyExc_RuntimeError);
   add_bert(module);
   add_t5(module);
 }
