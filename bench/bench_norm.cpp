@@ -41,12 +41,7 @@ Case elements_case(const std::string& op, const std::string& size, Index rows, I
                                  View<float, 2>(data->y.data(), {rows, columns}));
     return Work{.library = std::move(library),
                 .naive = std::move(naive),
-                .limit =
-                    [data](std::string_view, int threads) {
-                      const Buffer& from = data->x;
-                      return static_cast<double>(from.values().size()) /
-                             copy_seconds(from.data(), data->y.data(), from.bytes(), threads);
-                    },
+                .limit = [data](std::string_view, int threads) { return copied_elements(data->x, data->y, threads); },
                 .output = data->y.values()};
   };
   return {.op = op, .size = size, .amount = elements, .flops = flops * elements, .quick = quick, .prepare = prepare};

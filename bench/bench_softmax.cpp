@@ -21,12 +21,7 @@ Work prepare(Index rows, Index columns) {
   return {.library = [data, x, y] { headlane::softmax(x, y); },
           .naive = [data, rows,
                     columns](int threads) { naive_softmax(data->x.data(), data->y.data(), rows, columns, threads); },
-          .limit =
-              [data](std::string_view, int threads) {
-                const Buffer& from = data->x;
-                return static_cast<double>(from.values().size()) /
-                       copy_seconds(from.data(), data->y.data(), from.bytes(), threads);
-              },
+          .limit = [data](std::string_view, int threads) { return copied_elements(data->x, data->y, threads); },
           .output = data->y.values()};
 }
 

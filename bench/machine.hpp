@@ -2,6 +2,8 @@
 // every limit takes a few milliseconds and is measured again right beside each timing.
 #pragma once
 
+#include "buffer.hpp"
+
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -25,5 +27,10 @@ double read_rate(const void* data, std::size_t bytes, int threads);
 
 /// Seconds to copy `bytes` from one buffer to another, each thread its share.
 double copy_seconds(const void* from, void* to, std::size_t bytes, int threads);
+
+/// Elements a second of such a copy: the limit of what reads x and writes y, as large.
+inline double copied_elements(const Buffer& x, const Buffer& y, int threads) {
+  return static_cast<double>(x.values().size()) / copy_seconds(x.data(), y.data(), x.bytes(), threads);
+}
 
 }  // namespace bench

@@ -98,9 +98,11 @@ def variant(en, fr, rng):
 
 
 def words(found):
-    """The English words of these sentences, without what comes after an apostrophe."""
-    text = " ".join(found).lower()
-    return sorted(set(re.findall(r"[a-z]+(?:-[a-z]+)*", re.sub(r"'\w+", "", text))))
+    """The English words of these sentences, without what comes after an apostrophe, but for "isn't" and its like."""
+    text = " ".join([*found, *map(contracted, found)]).lower()
+    whole = set(re.findall(r"[a-z]+n't", text))
+    stems = re.sub(r"[a-z]+n't|'[a-z]+", "", text)
+    return sorted(whole | set(re.findall(r"[a-z]+(?:-[a-z]+)*", stems)))
 
 
 if __name__ == "__main__":
