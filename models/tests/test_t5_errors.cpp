@@ -81,8 +81,8 @@ TEST_CASE("settings that make no model") {
             {"length_penalty", "1e9"},
             {"early_stopping", "\"sometimes\""},
             {"task_specific_params", "[]"},
-            {"task_specific_params", "{\"translation\":{\"num_beams\":0}}"},
-            {"task_specific_params", "{\"translation\":{\"prefix\":7}}"}};
+            {"task_specific_params", R"({"translation":{"num_beams":0}})"},
+            {"task_specific_params", R"({"translation":{"prefix":7}})"}};
   for (const auto& [key, value] : cases) {
     INFO(key, " ", value);
     folder.write("config.json", config_with(key, value));

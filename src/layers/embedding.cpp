@@ -20,10 +20,11 @@ void for_column(const PackedMatrix& packed, Index column, const F& f) {
   }
 }
 
-void write(const float* from, Index step, Index count, float* to, Index to_step, const EmbeddingForwardOptions& o) {
+void write(const float* from, Index from_step, Index count, float* to, Index to_step,
+           const EmbeddingForwardOptions& o) {
   for (Index i = 0; i < count; ++i) {
     float& y = to[i * to_step];
-    y = o.add ? y + from[i * step] * o.scale : from[i * step] * o.scale;
+    y = o.add ? y + from[i * from_step] * o.scale : from[i * from_step] * o.scale;
   }
 }
 
