@@ -175,7 +175,7 @@ class FeedForward {
   [[nodiscard]] Index d_model() const { return linear2_.columns(); }
   [[nodiscard]] Index d_ff() const { return linear2_.rows(); }
 
-  /// The whole hidden layer is never stored: some rows of it at a time.
+  /// Of the hidden layer at most 4 MiB are stored at a time, or 96 rows where those are more.
   void forward(View<const float, 3> x, View<float, 3> y, int num_threads = 0) const;
 
  private:

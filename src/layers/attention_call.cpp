@@ -158,8 +158,6 @@ void LayerCalls::attention(const char* function, const MultiHeadAttention& layer
   for_each_matrix(x, wide, {},
                   [&](const auto& from, const auto& to, const auto&) { multiply(from, layer.in_proj_, 0, to, in); });
   const View<float, 3> heads = scratch_rows(Purpose::heads, batch, length, c.q_width);
-  // Attention leaves rows of no sequence alone; here they are padding, which gives 0, and not what an earlier call left.
-  if (options.query_starts.data != nullptr) std::fill_n(heads.data, batch * length * c.q_width, 0.0f);
   const View<const float, 4> q = part_by_head(wide, 0, c.q_width, dim);
   const View<float, 4> out = by_head(heads, dim);
   const auto keys_and_values = [&](const View<float, 3>& from, Index k, Index v) {
@@ -184,6 +182,12 @@ void LayerCalls::attention(const char* function, const MultiHeadAttention& layer
     }
     case Kind::remembered:
       attention_named(function, q, keys_of(function, *source.cache, source.sequences), out, all);
+  }
+  // Attention leaves rows of no sequence alone; here they are padding, which gives 0, and not what an earlier call left.
+  if (const View<const Index, 1>& starts = options.query_starts; starts.data != nullptr) {
+    std::fill_n(heads.data, starts(0) * c.q_width, 0.0f);
+    const Index end = starts(starts.shape[0] - 1);
+    std::fill_n(heads.data + end * c.q_width, (length - end) * c.q_width, 0.0f);
   }
   for_each_matrix(heads, y, residual, [&](const auto& from, const auto& to, const auto& add) {
     multiply(from, layer.out_proj_.weight_, 0, to,
