@@ -25,8 +25,8 @@ constexpr std::array<NamedActivation, 6> activations{{{"relu", Activation::relu}
                                                       {"silu", Activation::silu},
                                                       {"swish", Activation::silu}}};
 
-void read_feed_forward(const Config& file, const std::filesystem::path& path, T5Config& config) {
-  const std::string whole = file.text("feed_forward_proj", "relu");
+void read_feed_forward(const Config& file, const std::filesystem::path& path, std::string_view type, T5Config& config) {
+  const std::string whole = file.text("feed_forward_proj", type == "mt5" ? "gated-gelu" : "relu");
   std::string_view name = whole;
   config.gated = name.starts_with("gated-");
   if (config.gated) name.remove_prefix(6);
@@ -108,9 +108,10 @@ T5Config read_t5_config(const std::filesystem::path& folder) {
   if (type != "t5" && type != "mt5") fail(path, "'model_type' is ", in_quotes(type), ", not 't5' or 'mt5'");
   T5Config config;
   read_sizes(file, path, config);
-  read_feed_forward(file, path, config);
-  // transformers 5 writes the first, and tie_word_embeddings always true.
-  config.scale_decoder_outputs = file.flag("scale_decoder_outputs", file.flag("tie_word_embeddings", true));
+  read_feed_forward(file, path, type, config);
+  // As in transformers: mT5 never scales. For T5, version 5 writes the first, and tie_word_embeddings always as true.
+  const bool scales = file.flag("scale_decoder_outputs", file.flag("tie_word_embeddings", true));
+  config.scale_decoder_outputs = type == "t5" && scales;
   config.eos_token_ids = {1};
   config.decoder_start_token_id = file.integer("pad_token_id", 0, config.vocab_size - 1, 0);
   read_ids(file, config);
