@@ -98,11 +98,15 @@ std::string Translator::detokenize(std::span<const Index> tokens) const {
 std::vector<std::string> Translator::translate(std::span<const std::string> sentences,
                                                const GenerateOptions& options) const {
   std::vector<std::vector<Index>> inputs;
-  inputs.reserve(sentences.size());
-  for (const std::string& sentence : sentences) inputs.push_back(tokenize(sentence));
-  std::vector<std::string> result;
-  result.reserve(sentences.size());
-  for (const std::vector<Index>& output : model().generate(inputs, options)) result.push_back(detokenize(output));
+  std::vector<std::size_t> places;  // of the sentences that are not blank
+  for (std::size_t i = 0; i < sentences.size(); ++i) {
+    if (implementation_->pieces.EncodeAsIds(sentences[i]).empty()) continue;
+    places.push_back(i);
+    inputs.push_back(tokenize(sentences[i]));
+  }
+  const std::vector<std::vector<Index>> outputs = model().generate(inputs, options);
+  std::vector<std::string> result(sentences.size());
+  for (std::size_t i = 0; i < places.size(); ++i) result[places[i]] = detokenize(outputs[i]);
   return result;
 }
 

@@ -33,14 +33,14 @@ SHAPES = {
 }
 
 
-def random_model(seed=0, ends=(1,), **config):
-    """Weights so large that attention is not uniform, and not so large, in deep models, that rounding decides; the head of 1.1 is
-    not the embedding."""
+def random_model(seed=0, ends=(1,), family="T5", own_head=None, **config):
+    """Weights so large that attention is not uniform, and not so large, in deep models, that rounding decides; the head of 1.1 and
+    of mT5 is not the embedding, unless own_head says so."""
     torch.manual_seed(seed)
-    config = transformers.T5Config(
+    config = getattr(transformers, f"{family}Config")(
         **{"decoder_start_token_id": 0, "eos_token_id": list(ends), "dropout_rate": 0.0, **config}
     )
-    model = transformers.T5ForConditionalGeneration(config).eval()
+    model = getattr(transformers, f"{family}ForConditionalGeneration")(config).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "layer_norm" in name:
@@ -52,7 +52,9 @@ def random_model(seed=0, ends=(1,), **config):
             else:
                 scale = 1.2 if config.num_layers > 2 else 3 if ".q." in name else 2
                 weight.normal_(0, scale * weight.shape[1] ** -0.5)
-        if not model.config.scale_decoder_outputs:
+        if own_head is None:
+            own_head = not getattr(config, "scale_decoder_outputs", False)
+        if own_head:
             head = torch.randn_like(model.shared.weight) * 3 * config.d_model**-0.5
             model.lm_head.weight = torch.nn.Parameter(head)
             model.all_tied_weights_keys.pop("lm_head.weight", None)
@@ -120,6 +122,50 @@ def test_logits_are_as_exact_as_those_of_transformers(saved, name, report):
     times = 3 if name == "base" else 2
     assert error <= times**2 * theirs
     assert worst <= times * theirs_worst
+
+
+# How the family's folders differ in what says whether the decoder's output is scaled: the model, then members of config.json
+# as other versions of transformers write them (None: not at all).
+VERSIONS_4 = {"tie_word_embeddings": False, "scale_decoder_outputs": None}
+FOLDERS = {
+    "T5": ({}, {}),
+    "T5, version 4": ({}, {"tie_word_embeddings": None, "scale_decoder_outputs": None}),
+    "T5 1.1": (GATED, {}),
+    "T5 1.1, version 4": (GATED, VERSIONS_4),
+    "T5 1.1, both said": (GATED, {"tie_word_embeddings": False, "scale_decoder_outputs": True}),
+    "T5, null": ({}, {"tie_word_embeddings": None, "scale_decoder_outputs": False}),
+    "mT5": ({"family": "MT5"}, {}),
+    "mT5, tied": ({"family": "MT5", "own_head": False}, {}),
+    "mT5, version 4": ({"family": "MT5"}, VERSIONS_4),
+    "mT5, version 4, tied": ({"family": "MT5", "own_head": False}, {"scale_decoder_outputs": None}),
+    "mT5, scaled in vain": ({"family": "MT5"}, {"scale_decoder_outputs": True}),
+    "mT5, feed-forward not said": ({"family": "MT5"}, {"feed_forward_proj": None}),
+}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_scaled_as_transformers_scales(tmp_path, name):
+    made, members = FOLDERS[name]
+    random_model(ends=range(1, 199, 10), **TINY, **made).save_pretrained(tmp_path)
+    config = {**json.loads((tmp_path / "config.json").read_text()), **members}
+    config = {key: value for key, value in config.items() if key not in members or value is not None}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    t5, ids = models.T5(tmp_path), inputs(199, [40, 3, 17, 8])
+    output = [0, *inputs(199, [20])[0]]
+    with torch.no_grad():
+        given = {"input_ids": torch.tensor(ids[:1]), "decoder_input_ids": torch.tensor([output])}
+        expected = model(**given).logits[0].numpy()
+    assert np.abs(t5.logits(ids[0], output) - expected).max() < 1e-3 * np.abs(expected).max()
+    for options in ({"num_beams": 1}, {"num_beams": 4}):
+        assert t5.generate(ids, max_length=20, **options) == wanted(model, ids, max_length=20, **options)
+
+
+def test_other_members_of_the_family_are_refused(tmp_path):
+    """UMT5 has a relative bias in every layer."""
+    random_model(family="UMT5", **TINY).save_pretrained(tmp_path)
+    with pytest.raises(models.CheckpointError, match="'model_type' is 'umt5'"):
+        models.T5(tmp_path)
 
 
 def test_states_of_the_encoder(saved):
@@ -281,6 +327,48 @@ def test_translator(text_model):
         models.Translator(folder, task="translation_en_to_de")
 
 
+def test_a_prefix_leaves_the_task_as_it_is(text_model, tmp_path):
+    """As in C++: the prefix stands in place of the task's, whose options stay."""
+    folder, expected = text_model
+    prefix = "translate English to French: "
+    long = [" ".join(SENTENCES)]
+    named = models.Translator(folder, task="translation_en_to_fr", prefix=prefix)
+    only = models.Translator(folder, prefix=prefix)  # there is one translation
+    for translator in (named, only):
+        assert (translator.task, translator.prefix) == ("translation_en_to_fr", prefix)
+        assert translator.translate(long) == [expected(long[0])]
+    assert models.Translator(folder, prefix="").tokenize(["a cat"]) != only.tokenize(["a cat"])
+    for file in folder.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    config = json.loads((folder / "config.json").read_text())
+    config["task_specific_params"]["translation_en_to_de"] = {"prefix": "x", "num_beams": 3}
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    several = models.Translator(tmp_path, prefix=prefix)  # none of them is meant, as in C++
+    assert several.task is None
+    assert several.translate(long) == [expected(long[0], num_beams=1, max_length=21)]
+    with pytest.raises(ValueError, match="translation_en_to_de, translation_en_to_fr"):
+        models.Translator(tmp_path)
+
+
+# White space, and characters that have no width; what the tokenizer leaves nothing of.
+BLANKS = ["", " ", "\t\r\n ", *(chr(c) for c in (0xA0, 0x1680, *range(0x2000, 0x200D), 0x2028, 0x2029))]
+BLANKS += [chr(c) for c in (0x202F, 0x205F, 0x3000, 0xFEFF)] + ["\u3000 \u200b\ufeff"]
+
+
+def test_blank_texts(text_model):
+    folder, expected = text_model
+    for translator in (models.Translator(folder), models.Translator(folder, prefix="the ")):
+        assert translator.translate(BLANKS) == [""] * len(BLANKS)
+        assert [translator.translate(text) for text in BLANKS] == [""] * len(BLANKS)
+    translator = models.Translator(folder)
+    mixed = [*BLANKS[:3], SENTENCES[0], "\u3000", SENTENCES[1], "\u200b"]
+    answers = ["", "", "", expected(SENTENCES[0]), "", expected(SENTENCES[1]), ""]
+    for batch_size in (1, 2, 32):
+        assert translator.translate(mixed, batch_size=batch_size) == answers
+    assert translator.translate([]) == []
+
+
 @pytest.mark.skipif("HEADLANE_TRANSLATE" not in os.environ, reason="HEADLANE_TRANSLATE names no program")
 def test_program(text_model):
     folder, expected = text_model
@@ -292,9 +380,11 @@ def test_program(text_model):
     done = run(folder, *SENTENCES)
     assert (done.returncode, done.stdout.splitlines()) == (0, [expected(s) for s in SENTENCES])
     assert "tokens/s" in done.stderr
-    lines = [SENTENCES[0], "", SENTENCES[1], "   "]
+    lines = [SENTENCES[0], "", SENTENCES[1], "   ", "\u3000", "\u200b"]
     done = run(folder, "--batch", 3, "--quiet", "--beams", 1, input="\r\n".join(lines))
-    assert done.stdout.splitlines() == [expected(s, num_beams=1) if s.strip() else "" for s in lines]
+    assert done.stdout.splitlines() == [
+        expected(s, num_beams=1) if s.strip(" \u3000\u200b") else "" for s in lines
+    ]
     assert done.stderr == ""
     done = run(folder, "The quetzal isn't a cat, a ☃")
     assert "does not know: quetzal, " in done.stderr

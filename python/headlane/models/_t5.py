@@ -101,7 +101,8 @@ class Translator:
 
     folder: as for T5, with spiece.model.
     task: of config.tasks, whose prefix and options are taken; by default the only one, or the only one that is a translation.
-    prefix: what stands before each sentence, instead of the task's.
+    prefix: what stands before each sentence, instead of the task's. With it no task need be named where there are several:
+      then the options are the folder's.
     """
 
     __slots__ = ("_tokenizer", "prefix", "t5", "task")
@@ -118,11 +119,11 @@ class Translator:
         self.t5 = T5(folder)
         self._tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(file))
         tasks = self.t5.config.tasks
-        if task is None and prefix is None:
+        if task is None:
             found = [name for name in tasks if len(tasks) == 1 or name.startswith("translation")]
-            if len(found) > 1:
+            if len(found) > 1 and prefix is None:
                 raise ValueError(f"Translator: task is one of: {', '.join(found)}")
-            task = found[0] if found else None
+            task = found[0] if len(found) == 1 else None
         if task is not None and task not in tasks:
             raise ValueError(
                 f"Translator: the model has no task {task!r}; it has: {', '.join(tasks) or 'none'}"
@@ -138,17 +139,23 @@ class Translator:
         num_threads: int | None = None,
         **options: Any,
     ) -> Any:
-        """The translations, in order; of a single text, its own. options: of T5.generate(); batch_size changes no result."""
+        """The translations, in order; of a single text, its own. options: of T5.generate(); batch_size changes no result.
+
+        A text of which the tokenizer leaves nothing (empty, or white space of any kind) has the translation "".
+        """
         if isinstance(texts, str):
             return self.translate([texts], num_threads=num_threads, **options)[0]
         if batch_size < 1:
             raise ValueError(f"translate: batch_size is {batch_size}, the least is 1")
-        ids = self.tokenize(texts)
-        result = []
-        for first in range(0, len(ids), batch_size):
-            part = ids[first : first + batch_size]
-            outputs = self.t5.generate(part, task=self.task, num_threads=num_threads, **options)
-            result.extend(self.detokenize(output) for output in outputs)
+        texts = list(texts)
+        result = [""] * len(texts)
+        places = [i for i, text in enumerate(texts) if self._tokenizer.encode(text)]
+        for first in range(0, len(places), batch_size):
+            part = places[first : first + batch_size]
+            ids = self.tokenize(texts[i] for i in part)
+            outputs = self.t5.generate(ids, task=self.task, num_threads=num_threads, **options)
+            for i, output in zip(part, outputs):
+                result[i] = self.detokenize(output)
         return result
 
     def tokenize(self, texts: Iterable[str]) -> list[list[int]]:

@@ -37,7 +37,8 @@ class Translator {
   /// Of the task.
   [[nodiscard]] GenerateOptions defaults() const;
 
-  /// For each sentence its translation. The text is UTF-8.
+  /// For each sentence its translation. The text is UTF-8. A sentence of which the tokenizer leaves
+  /// nothing (empty, or white space of any kind) has an empty one.
   [[nodiscard]] std::vector<std::string> translate(std::span<const std::string> sentences,
                                                    const GenerateOptions& options) const;
 
