@@ -2,11 +2,15 @@
 # compiler flags, which must be no larger than what src/dispatch.cpp checks at run time.
 # To add one: a line here, a row in src/dispatch.cpp, a Lanes<Arch> if it is no xsimd arch, a Tile<Arch> if the default is not best.
 
+# HEADLANE_BASELINE_FLAGS come before an ISA's own and undo what the surrounding project has set, -march=native say: a kernel
+# is compiled for its ISA and nothing else.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   set(HEADLANE_KNOWN_ISAS avx512 avx2 scalar portable)
+  set(HEADLANE_BASELINE_FLAGS -march=x86-64 -mtune=generic -mno-sse3 -mno-bmi -mno-bmi2 -mno-lzcnt -mno-movbe -mno-popcnt)
   set(HEADLANE_SCALAR_FLAGS -mfma)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
   set(HEADLANE_KNOWN_ISAS neon scalar portable)
+  set(HEADLANE_BASELINE_FLAGS -march=armv8-a)
   set(HEADLANE_SCALAR_FLAGS)
 else()
   set(HEADLANE_KNOWN_ISAS portable)
@@ -44,13 +48,12 @@ macro(headlane_isa name arch)
   if(${name} IN_LIST wanted)
     add_library(headlane_${name} OBJECT src/kernels/table.cpp)
     headlane_common(headlane_${name})
-    target_compile_options(headlane_${name} PRIVATE ${ARGN} -fno-exceptions -fno-math-errno)  # sqrt: one instruction
+    target_compile_options(headlane_${name} PRIVATE ${HEADLANE_BASELINE_FLAGS} ${ARGN} -fno-exceptions
+                           -fno-math-errno)  # sqrt: one instruction
     target_compile_definitions(headlane_${name} PRIVATE HEADLANE_ISA=${name} "HEADLANE_ARCH=${arch}")
     target_include_directories(headlane_${name} PRIVATE include src)
     target_link_libraries(headlane_${name} PRIVATE headlane_xsimd)
-    # Hidden, so that a shared library exports the public functions and no kernel.
-    set_target_properties(headlane_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
-                                                      VISIBILITY_INLINES_HIDDEN ON)
+    set_target_properties(headlane_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:headlane_${name}>)
     target_compile_definitions(${target} PRIVATE HEADLANE_HAS_${name}=1)
   endif()

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <headlane/activation_kind.hpp>
+#include <headlane/export.h>
 #include <headlane/view.hpp>
 
 namespace headlane {
@@ -15,6 +16,7 @@ struct ActivateOptions {
 /// Shapes: x and y alike, of any rank up to 8 and any strides. Aliasing: y may be x itself (the same data and strides); any other
 ///   overlap is an error.
 /// Memory: allocates nothing once warm. Errors: std::invalid_argument before anything is written; std::bad_alloc.
-void activate(AnyView<const float> x, AnyView<float> y, Activation activation, const ActivateOptions& options = {});
+HEADLANE_API void activate(AnyView<const float> x, AnyView<float> y, Activation activation,
+                           const ActivateOptions& options = {});
 
 }  // namespace headlane

@@ -1,6 +1,7 @@
 // Scaled dot-product attention, tiled over keys: nothing of size q_length × kv_length is ever stored.
 #pragma once
 
+#include <headlane/export.h>
 #include <headlane/kv_cache.hpp>
 #include <headlane/view.hpp>
 
@@ -87,8 +88,8 @@ struct AttentionOptions {
 ///   head). Decoding that shares out keys keeps a result of each block of keys. plan_attention() tells it. A call allocates nothing once warm.
 /// Errors: std::invalid_argument, before anything is written, for shapes that do not match, heads that do not divide,
 ///   dims out of range, null data, an overlapping output, sizes that overflow; std::bad_alloc.
-void attention(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v, View<float, 4> out,
-               const AttentionOptions& options = {});
+HEADLANE_API void attention(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v, View<float, 4> out,
+                            const AttentionOptions& options = {});
 
 /// The same over the keys and values of sequences in a cache: batch element b of q and out belongs to sequence sequences[b].
 ///
@@ -98,8 +99,8 @@ void attention(View<const float, 4> q, View<const float, 4> k, View<const float,
 /// kv_length, as in the shape of masks, is the length of the longest of the sequences. Ragged batches are an error: every sequence is its
 ///   own batch element here. All other options, and the bits, as in attention() of tensors. Decoding shares out keys as well as heads:
 ///   it uses all threads for a single sequence.
-void attention(View<const float, 4> q, const KvCache& cache, std::span<const Index> sequences, View<float, 4> out,
-               const AttentionOptions& options = {});
+HEADLANE_API void attention(View<const float, 4> q, const KvCache& cache, std::span<const Index> sequences,
+                            View<float, 4> out, const AttentionOptions& options = {});
 
 /// How attention() will compute something, and what it needs for it.
 struct AttentionPlan {
@@ -117,10 +118,11 @@ struct AttentionPlan {
 
 /// Takes what attention() takes, and looks at shapes, strides, options, the starts of a ragged batch and num_threads() only: data may be
 /// null. Errors as attention(), for what it looks at.
-AttentionPlan plan_attention(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v, View<float, 4> out,
-                             const AttentionOptions& options = {});
-AttentionPlan plan_attention(View<const float, 4> q, const KvCache& cache, std::span<const Index> sequences,
-                             View<float, 4> out, const AttentionOptions& options = {});
+HEADLANE_API AttentionPlan plan_attention(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
+                                          View<float, 4> out, const AttentionOptions& options = {});
+HEADLANE_API AttentionPlan plan_attention(View<const float, 4> q, const KvCache& cache,
+                                          std::span<const Index> sequences, View<float, 4> out,
+                                          const AttentionOptions& options = {});
 
 /// The same on heads that lie side by side: head h has the columns dim·h … dim·h + dim-1, so that eight heads of 64
 /// fill one [sequence, 512] buffer and their outputs stand concatenated. Nothing is copied: these are views for attention().
@@ -128,11 +130,11 @@ AttentionPlan plan_attention(View<const float, 4> q, const KvCache& cache, std::
 /// Shapes: q [batch, q_length, heads · head_dim], k [batch, kv_length, kv_heads · head_dim], v [batch, kv_length,
 ///   kv_heads · value_dim], out [batch, q_length, heads · value_dim]; head_dim is q's width / heads, and kv_heads k's width /
 ///   head_dim. Everything else as in attention().
-void multi_head_attention(View<const float, 3> q, View<const float, 3> k, View<const float, 3> v, View<float, 3> out,
-                          Index heads, const AttentionOptions& options = {});
+HEADLANE_API void multi_head_attention(View<const float, 3> q, View<const float, 3> k, View<const float, 3> v,
+                                       View<float, 3> out, Index heads, const AttentionOptions& options = {});
 
 /// One sequence: [length, heads · dim]; lse, if wanted, is [1, heads, q_length].
-void multi_head_attention(View<const float, 2> q, View<const float, 2> k, View<const float, 2> v, View<float, 2> out,
-                          Index heads, const AttentionOptions& options = {});
+HEADLANE_API void multi_head_attention(View<const float, 2> q, View<const float, 2> k, View<const float, 2> v,
+                                       View<float, 2> out, Index heads, const AttentionOptions& options = {});
 
 }  // namespace headlane

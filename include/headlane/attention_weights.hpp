@@ -2,6 +2,7 @@
 #pragma once
 
 #include <headlane/attention.hpp>
+#include <headlane/export.h>
 
 namespace headlane {
 
@@ -15,14 +16,14 @@ namespace headlane {
 ///   a sink its share taken off): the bits depend on the row alone.
 /// Error: (2·(D + 3)·S + 4·M + N + ceil(N / 16) + 8·B + 12) · u · weight + 2^-126, in the terms of attention().
 /// Aliasing, errors: as in attention(). Memory: keeps scratch per thread.
-void attention_weights(View<const float, 4> q, View<const float, 4> k, View<float, 4> weights,
-                       const AttentionOptions& options = {});
+HEADLANE_API void attention_weights(View<const float, 4> q, View<const float, 4> k, View<float, 4> weights,
+                                    const AttentionOptions& options = {});
 
 /// sums[b, h, j] = Σ_i weights[b, h, i, j]: how much all rows together look at a key (heavy hitters; Zhang et al. 2023), added in the
 /// order of the rows. Nothing of size q_length × kv_length is stored.
 ///
 /// Shapes: sums [batch, q_heads, kv_length], last stride 1. Everything else as in attention_weights().
-void attention_key_sums(View<const float, 4> q, View<const float, 4> k, View<float, 3> sums,
-                        const AttentionOptions& options = {});
+HEADLANE_API void attention_key_sums(View<const float, 4> q, View<const float, 4> k, View<float, 3> sums,
+                                     const AttentionOptions& options = {});
 
 }  // namespace headlane

@@ -3,6 +3,8 @@
 #ifndef HEADLANE_CBLAS_H
 #define HEADLANE_CBLAS_H
 
+#include <headlane/export.h>
+
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -36,13 +38,13 @@ enum {
  * Errors: headlane_cblas_error() then has a message; nothing is printed, no exception leaves, and c is as it was. Only if memory
  *   for scratch runs out, c may have been written in part. Checked in this order: layout, trans_a, trans_b, m, n, k, lda, ldb,
  *   ldc; then as in gemm: null, misaligned, beyond the address space, overlap (with the sizes of op(a) and op(b)). */
-void headlane_cblas_sgemm(int layout, int trans_a, int trans_b, int64_t m, int64_t n, int64_t k, float alpha,
-                          const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* c,
-                          int64_t ldc) HEADLANE_CBLAS_NOEXCEPT;
+HEADLANE_API void headlane_cblas_sgemm(int layout, int trans_a, int trans_b, int64_t m, int64_t n, int64_t k,
+                                       float alpha, const float* a, int64_t lda, const float* b, int64_t ldb,
+                                       float beta, float* c, int64_t ldc) HEADLANE_CBLAS_NOEXCEPT;
 
 /* Why the calling thread's last headlane_cblas_sgemm failed, such as "headlane_cblas_sgemm: lda is 3, the least is 4: a has 4
  * columns"; NULL if it succeeded or there was none. Valid until the thread ends or calls headlane_cblas_sgemm again. */
-const char* headlane_cblas_error(void) HEADLANE_CBLAS_NOEXCEPT;
+HEADLANE_API const char* headlane_cblas_error(void) HEADLANE_CBLAS_NOEXCEPT;
 
 #ifdef __cplusplus
 }

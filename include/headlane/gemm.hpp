@@ -2,6 +2,7 @@
 #pragma once
 
 #include <headlane/activation_kind.hpp>
+#include <headlane/export.h>
 #include <headlane/packed_matrix.hpp>
 #include <headlane/view.hpp>
 
@@ -33,9 +34,11 @@ struct GemmOptions {
 /// Memory: scratch is kept per thread; a call allocates nothing once warm.
 /// Errors: std::invalid_argument, before anything is written, for shapes that do not match, negative sizes, null data,
 ///   an overlapping c, sizes that overflow; std::bad_alloc.
-void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c, const GemmOptions& options = {});
+HEADLANE_API void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c,
+                       const GemmOptions& options = {});
 
 /// The same with b packed beforehand: the same bits, without the time for packing.
-void gemm(View<const float, 2> a, const PackedMatrix& b, View<float, 2> c, const GemmOptions& options = {});
+HEADLANE_API void gemm(View<const float, 2> a, const PackedMatrix& b, View<float, 2> c,
+                       const GemmOptions& options = {});
 
 }  // namespace headlane

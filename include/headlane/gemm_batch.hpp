@@ -1,6 +1,7 @@
 // Many matrix products in one call: batches of equal sizes, and lists of products of any sizes.
 #pragma once
 
+#include <headlane/export.h>
 #include <headlane/gemm.hpp>
 
 #include <span>
@@ -24,10 +25,12 @@ struct GemmBatchOptions {
 /// Shapes: a [batch, m, k], b [batch, k, n], c [batch, m, n]; any strides. One operand for all products has the stride 0:
 ///   `gemm_batch(a, w.broadcast(0, batch), c)`. Everything that is an output is shared out to the threads: products, rows and columns.
 /// Arithmetic, reads, aliasing, memory and errors: as gemm (gemm.hpp), with the bits of a call for each product.
-void gemm_batch(View<const float, 3> a, View<const float, 3> b, View<float, 3> c, const GemmBatchOptions& options = {});
+HEADLANE_API void gemm_batch(View<const float, 3> a, View<const float, 3> b, View<float, 3> c,
+                             const GemmBatchOptions& options = {});
 
 /// The same with one packed b for all: a linear layer on [batch, length, in].
-void gemm_batch(View<const float, 3> a, const PackedMatrix& b, View<float, 3> c, const GemmBatchOptions& options = {});
+HEADLANE_API void gemm_batch(View<const float, 3> a, const PackedMatrix& b, View<float, 3> c,
+                             const GemmBatchOptions& options = {});
 
 /// One product of a list.
 struct GemmProblem {
@@ -40,6 +43,6 @@ struct GemmProblem {
 
 /// Every product of a list, as gemm computes it; sizes may differ (the experts of a mixture, the sentences of a ragged batch).
 /// All problems are checked before anything is written; no c may overlap any operand of any problem. Messages number them from 0.
-void gemm_batch(std::span<const GemmProblem> problems, int num_threads = 0);
+HEADLANE_API void gemm_batch(std::span<const GemmProblem> problems, int num_threads = 0);
 
 }  // namespace headlane

@@ -1,6 +1,7 @@
 // The gated pair of products of a feed-forward layer (Dauphin et al. 2017; Shazeer 2020, "GLU variants improve transformer").
 #pragma once
 
+#include <headlane/export.h>
 #include <headlane/gemm.hpp>
 
 namespace headlane {
@@ -17,11 +18,11 @@ struct GemmGatedOptions {
 /// Shapes: a [m, k], gate and up [k, n], c [m, n]; any strides. The intermediate products are never whole: a block of them at a time.
 /// The bits of separate calls: gemm for each product with its bias and activation, then their products.
 /// Aliasing, memory, errors: as gemm (gemm.hpp).
-void gemm_gated(View<const float, 2> a, View<const float, 2> gate, View<const float, 2> up, View<float, 2> c,
-                const GemmGatedOptions& options = {});
+HEADLANE_API void gemm_gated(View<const float, 2> a, View<const float, 2> gate, View<const float, 2> up,
+                             View<float, 2> c, const GemmGatedOptions& options = {});
 
 /// The same with packed weights.
-void gemm_gated(View<const float, 2> a, const PackedMatrix& gate, const PackedMatrix& up, View<float, 2> c,
-                const GemmGatedOptions& options = {});
+HEADLANE_API void gemm_gated(View<const float, 2> a, const PackedMatrix& gate, const PackedMatrix& up, View<float, 2> c,
+                             const GemmGatedOptions& options = {});
 
 }  // namespace headlane

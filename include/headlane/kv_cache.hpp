@@ -1,6 +1,7 @@
 // KvCache: keys and values of sequences that grow by some tokens at a time, kept in the order in which attention reads them.
 #pragma once
 
+#include <headlane/export.h>
 #include <headlane/view.hpp>
 
 #include <cstddef>
@@ -27,7 +28,7 @@ struct KvCacheOptions {
 /// Threads: const member functions and attention() may run at the same time, the others need the cache for themselves.
 /// Errors: std::invalid_argument for sizes that do not match and sequences that are not there, std::length_error if max_pages would be
 ///   exceeded, std::bad_alloc; the cache is then as it was.
-class KvCache {
+class HEADLANE_API KvCache {
  public:
   /// head_dim (of keys) and value_dim 1 … 512.
   KvCache(Index kv_heads, Index head_dim, Index value_dim, const KvCacheOptions& options = {});

@@ -13,6 +13,7 @@
 
 #include <headlane/activation_kind.hpp>
 #include <headlane/attention.hpp>
+#include <headlane/export.h>
 #include <headlane/kv_cache.hpp>
 #include <headlane/packed_matrix.hpp>
 #include <headlane/state_dict.hpp>
@@ -32,7 +33,7 @@ struct LinearOptions {
 };
 
 /// torch.nn.Linear. Tensors: weight [out_features, in_features], bias [out_features].
-class Linear {
+class HEADLANE_API Linear {
  public:
   Linear() = default;
   explicit Linear(const StateDict& state, std::string_view prefix = {});
@@ -52,7 +53,7 @@ class Linear {
 enum class NormKind { layer, rms };
 
 /// torch.nn.LayerNorm or torch.nn.RMSNorm over the last axis (norm.hpp). Tensors: weight [d], and of layer norm bias [d].
-class Normalization {
+class HEADLANE_API Normalization {
  public:
   Normalization() = default;
   Normalization(const StateDict& state, std::string_view prefix, NormKind kind, float eps);
@@ -82,7 +83,7 @@ struct EmbeddingForwardOptions {
 };
 
 /// torch.nn.Embedding. Tensor: weight [num_embeddings, embedding_dim].
-class Embedding {
+class HEADLANE_API Embedding {
  public:
   Embedding() = default;
   explicit Embedding(const StateDict& state, std::string_view prefix = {}, const EmbeddingOptions& options = {});
@@ -123,7 +124,7 @@ struct RememberOptions {
 /// k_proj_weight and v_proj_weight [kv_heads · head_dim, memory's width]; in_proj_bias as in_proj_weight; out_proj.weight [d_model, heads · head_dim];
 /// out_proj.bias. head_dim is what the shapes say, 1 … 512, and need not be d_model / heads. bias_k and bias_v are an error: use sinks.
 /// For all overloads: of AttentionOptions, scale is the layer's if absent, and sum and workspace are an error.
-class MultiHeadAttention {
+class HEADLANE_API MultiHeadAttention {
  public:
   MultiHeadAttention() = default;
   MultiHeadAttention(const StateDict& state, std::string_view prefix, const MultiHeadAttentionOptions& options);
@@ -167,7 +168,7 @@ struct FeedForwardOptions {
 /// y = linear2(activation(linear1(x))); gated if the state dict has linear_gate: y = linear2(activation(linear_gate(x)) ∘ linear1(x)).
 /// Tensors: linear1.weight [d_ff, d_model], linear1.bias, linear2.weight [d_model, d_ff], linear2.bias, as torch.nn.TransformerEncoderLayer names
 /// them; linear_gate.weight [d_ff, d_model], linear_gate.bias.
-class FeedForward {
+class HEADLANE_API FeedForward {
  public:
   FeedForward() = default;
   FeedForward(const StateDict& state, std::string_view prefix, const FeedForwardOptions& options = {});
@@ -197,7 +198,7 @@ struct TransformerLayerOptions {
 };
 
 /// torch.nn.TransformerEncoderLayer. Tensors: self_attn.… (MultiHeadAttention), linear1.…, linear2.… (FeedForward), norm1.…, norm2.…
-class EncoderLayer {
+class HEADLANE_API EncoderLayer {
  public:
   EncoderLayer() = default;
   EncoderLayer(const StateDict& state, std::string_view prefix, const TransformerLayerOptions& options);
@@ -215,7 +216,7 @@ class EncoderLayer {
 
 /// torch.nn.TransformerDecoderLayer: self-attention, cross-attention to memory, feed-forward. Tensors: as EncoderLayer, with multihead_attn.… (the
 /// cross-attention) and norm3.… (the feed-forward's).
-class DecoderLayer {
+class HEADLANE_API DecoderLayer {
  public:
   DecoderLayer() = default;
   DecoderLayer(const StateDict& state, std::string_view prefix, const TransformerLayerOptions& options);

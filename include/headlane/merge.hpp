@@ -1,6 +1,7 @@
 // Attention over keys that were attended to in parts: shared prefixes, keys spread over machines.
 #pragma once
 
+#include <headlane/export.h>
 #include <headlane/view.hpp>
 
 #include <span>
@@ -34,6 +35,6 @@ struct MergeOptions {
 ///   in lse; max |lse_i| only where a part has no `sum`.
 /// Source: Milakov and Gimelshein 2018; Dao et al. 2023 (Flash-Decoding).
 /// Memory: allocates nothing once warm. Errors: std::invalid_argument before anything is written; std::bad_alloc.
-void merge(std::span<const AttentionPart> parts, View<float, 4> out, const MergeOptions& options = {});
+HEADLANE_API void merge(std::span<const AttentionPart> parts, View<float, 4> out, const MergeOptions& options = {});
 
 }  // namespace headlane

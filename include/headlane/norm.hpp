@@ -1,6 +1,7 @@
 // Layer norm and RMS norm along the last axis, with the residual addition of a transformer block before them.
 #pragma once
 
+#include <headlane/export.h>
 #include <headlane/view.hpp>
 
 namespace headlane {
@@ -47,7 +48,7 @@ struct RmsNormOptions {
 /// Source: Ba, Kiros and Hinton 2016; the corrected two-pass algorithm in Chan, Golub and LeVeque 1983.
 /// Memory: allocates nothing once warm; scratch of 32 rows a thread where elements are not neighbours. Errors: std::invalid_argument
 ///   before anything is written; std::bad_alloc.
-void layer_norm(AnyView<const float> x, AnyView<float> y, const LayerNormOptions& options = {});
+HEADLANE_API void layer_norm(AnyView<const float> x, AnyView<float> y, const LayerNormOptions& options = {});
 
 /// y = s / sqrt(mean(s²) + eps) · weight for each row along the last axis, s = x + residual.
 ///
@@ -57,6 +58,6 @@ void layer_norm(AnyView<const float> x, AnyView<float> y, const LayerNormOptions
 /// Error of the row s as rounded, u = 2^-24: |y - exact| <= (ceil(n / 64) / 2 + 8) · u · |y| + 2^-149 · (1 + |weight|), provided
 ///   square + eps >= 2^-100: ceil(n / 64) + 8 roundings of the mean square, which the root halves, and four after it.
 /// Source: Zhang and Sennrich 2019.
-void rms_norm(AnyView<const float> x, AnyView<float> y, const RmsNormOptions& options = {});
+HEADLANE_API void rms_norm(AnyView<const float> x, AnyView<float> y, const RmsNormOptions& options = {});
 
 }  // namespace headlane

@@ -1,6 +1,7 @@
 // A right operand of gemm, packed once for many products: the weights of a linear layer.
 #pragma once
 
+#include <headlane/export.h>
 #include <headlane/view.hpp>
 
 #include <cstddef>
@@ -10,7 +11,7 @@ namespace headlane {
 
 /// A copy of a matrix in the order in which gemm reads it, the same for every instruction set. It does not change once it is made:
 /// any number of threads may use it at the same time.
-class PackedMatrix {
+class HEADLANE_API PackedMatrix {
  public:
   /// An empty one, 0 × 0.
   PackedMatrix() = default;

@@ -8,6 +8,7 @@
 // Positions are -2^36 … 2^36. A row has the same bits alone, at its offset, and in a table, on every instruction set, for any threads and strides.
 #pragma once
 
+#include <headlane/export.h>
 #include <headlane/view.hpp>
 
 namespace headlane {
@@ -29,12 +30,13 @@ struct SinusoidalOptions {
 /// y [length, d_model], any strides: y[i, 2j] = sin((offset + i) · frequency j), y[i, 2j+1] = cos of the same. An odd d_model ends with a sine.
 ///
 /// Memory: allocates nothing once warm. Errors: std::invalid_argument before anything is written; std::bad_alloc.
-void sinusoidal_encoding(View<float, 2> y, const SinusoidalOptions& options = {});
+HEADLANE_API void sinusoidal_encoding(View<float, 2> y, const SinusoidalOptions& options = {});
 
 /// y = fma(x, scale, encoding), x and y [..., length, d_model] of rank 2 to 8 and any strides, the encoding the same for all leading positions.
 ///
 /// Aliasing: y may be x itself (the same data and strides); any other overlap is an error. Memory and errors as above; scratch of some rows a thread.
-void add_sinusoidal_encoding(AnyView<const float> x, AnyView<float> y, const SinusoidalOptions& options = {});
+HEADLANE_API void add_sinusoidal_encoding(AnyView<const float> x, AnyView<float> y,
+                                          const SinusoidalOptions& options = {});
 
 struct RotaryOptions {
   double base = 10000.0;  ///< at least 1; frequency j is base^(-2j / rotary_dim)
@@ -57,19 +59,19 @@ struct RotaryOptions {
 ///   unless positions are given. What is not rotated keeps its bits.
 /// Error: (3.8 · |x1·cos a| + 2.8 · |x2·sin a| + |y1|) · 2^-24 + (|x1| + |x2|) · (2^-48 + |position| · 2^-61), y2 likewise; far from underflow.
 /// Memory: allocates nothing once warm; scratch of some rows a thread. Errors: std::invalid_argument before anything is written; std::bad_alloc.
-void rotary_embedding(View<const float, 4> x, View<float, 4> y, const RotaryOptions& options = {});
+HEADLANE_API void rotary_embedding(View<const float, 4> x, View<float, 4> y, const RotaryOptions& options = {});
 
 /// The slopes of ALiBi (Press et al. 2022) for as many heads as `slopes` has: of n heads, a power of two, head h (from 1) has 2^(-8h/n). Of others
 /// the first m, the power of two below, have those of m heads, and the rest the 1st, 3rd, 5th … of 2m heads.
 ///
 /// Correctly rounded, but for what lies within 2^-60 of the middle between two floats; powers of two are exact. Errors: std::invalid_argument.
-void alibi_slopes(View<float, 1> slopes);
+HEADLANE_API void alibi_slopes(View<float, 1> slopes);
 
 /// The bucket of T5's relative position bias (Raffel et al. 2020) for distance = position of the key - position of the query.
 ///
 /// Half of the buckets of a direction are single distances, the other half grows logarithmically up to max_distance, beyond which all share
 /// the last one. bidirectional: the upper half of all buckets is for keys behind the query; otherwise those are in bucket 0.
 /// Throws std::invalid_argument unless buckets is 2 … 1024 (bidirectional: 4 … 1024 and even), and max_distance is more than the single distances.
-Index t5_bucket(Index distance, Index buckets = 32, Index max_distance = 128, bool bidirectional = true);
+HEADLANE_API Index t5_bucket(Index distance, Index buckets = 32, Index max_distance = 128, bool bidirectional = true);
 
 }  // namespace headlane

@@ -1,6 +1,7 @@
 // Softmax and log-softmax along any axis, of all elements or of those that a mask, a bias, lengths or causality leave.
 #pragma once
 
+#include <headlane/export.h>
 #include <headlane/view.hpp>
 
 namespace headlane {
@@ -42,6 +43,6 @@ struct SoftmaxOptions {
 /// Source: Milakov and Gimelshein 2018 review the three-pass form used here.
 /// Memory: allocates nothing once warm; scratch of 16 rows a thread where an axis is not contiguous. Errors:
 ///   std::invalid_argument before anything is written; std::bad_alloc.
-void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& options = {});
+HEADLANE_API void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& options = {});
 
 }  // namespace headlane

@@ -2,6 +2,7 @@
 // or a broadcast is another View on the same memory.
 #pragma once
 
+#include <headlane/export.h>
 #include <headlane/index.hpp>
 
 #include <array>
@@ -17,23 +18,25 @@ inline constexpr int max_rank = 8;
 
 namespace detail {
 
-[[noreturn]] inline void view_error(const char* function, const char* argument, Index value, Index limit) {
+[[noreturn]] HEADLANE_HIDDEN inline void view_error(const char* function, const char* argument, Index value,
+                                                    Index limit) {
   throw std::invalid_argument(std::string("View::") + function + ": " + argument + " is " + std::to_string(value) +
                               ", the limit is " + std::to_string(limit));
 }
 
-constexpr void check_range(const char* function, const char* argument, Index value, Index low, Index high) {
+HEADLANE_HIDDEN constexpr void check_range(const char* function, const char* argument, Index value, Index low,
+                                           Index high) {
   if (value < low || value > high) view_error(function, argument, value, value < low ? low : high);
 }
 
 // Wraps instead of overflowing: a view too large for memory is found by the function that is called with it.
-constexpr Index wrapping_product(Index a, Index b) {
+HEADLANE_HIDDEN constexpr Index wrapping_product(Index a, Index b) {
   return static_cast<Index>(static_cast<std::size_t>(a) * static_cast<std::size_t>(b));
 }
 
 // Strides of a dense row-major array.
 template <std::size_t Rank>
-constexpr std::array<Index, Rank> dense_strides(const std::array<Index, Rank>& shape) {
+HEADLANE_HIDDEN constexpr std::array<Index, Rank> dense_strides(const std::array<Index, Rank>& shape) {
   std::array<Index, Rank> strides{};
   Index stride = 1;
   for (std::size_t axis = Rank; axis-- > 0;) {
@@ -56,29 +59,30 @@ struct View {
   Extents shape{};
   Extents strides{};
 
-  constexpr View() = default;
+  HEADLANE_HIDDEN constexpr View() = default;
 
   /// Dense, row-major: the last axis has stride 1.
-  constexpr View(T* data_, const Extents& shape_)
+  HEADLANE_HIDDEN constexpr View(T* data_, const Extents& shape_)
       : data(data_), shape(shape_), strides(detail::dense_strides(shape_)) {}
 
-  constexpr View(T* data_, const Extents& shape_, const Extents& strides_)
+  HEADLANE_HIDDEN constexpr View(T* data_, const Extents& shape_, const Extents& strides_)
       : data(data_), shape(shape_), strides(strides_) {}
 
   /// View<float, R> converts to View<const float, R>.
   template <class U>
     requires(std::is_same_v<T, const U> && !std::is_const_v<U>)
-  constexpr View(const View<U, Rank>& other)  // NOLINT(google-explicit-constructor): the point is that it converts
+  HEADLANE_HIDDEN constexpr View(
+      const View<U, Rank>& other)  // NOLINT(google-explicit-constructor): the point is that it converts
       : data(other.data), shape(other.shape), strides(other.strides) {}
 
   /// Number of elements along an axis; a negative axis counts from the last one.
-  [[nodiscard]] constexpr Index size(int axis) const { return shape[position(axis)]; }
-  [[nodiscard]] constexpr Index stride(int axis) const { return strides[position(axis)]; }
+  [[nodiscard]] HEADLANE_HIDDEN constexpr Index size(int axis) const { return shape[position(axis)]; }
+  [[nodiscard]] HEADLANE_HIDDEN constexpr Index stride(int axis) const { return strides[position(axis)]; }
 
   /// One element. Not checked.
   template <class... Positions>
     requires(sizeof...(Positions) == static_cast<std::size_t>(Rank))
-  constexpr T& operator()(Positions... positions) const {
+  HEADLANE_HIDDEN constexpr T& operator()(Positions... positions) const {
     const Extents at{static_cast<Index>(positions)...};
     Index offset = 0;
     for (std::size_t axis = 0; axis < at.size(); ++axis) offset += at[axis] * strides[axis];
@@ -86,7 +90,7 @@ struct View {
   }
 
   /// The last two axes exchanged.
-  [[nodiscard]] constexpr View transposed() const
+  [[nodiscard]] HEADLANE_HIDDEN constexpr View transposed() const
     requires(Rank >= 2)
   {
     View result = *this;
@@ -99,7 +103,8 @@ struct View {
   }
 
   /// Axis `i` of the result is axis `axes[i]` of this view. Throws std::invalid_argument if `axes` is no permutation.
-  [[nodiscard]] constexpr View permuted(const std::array<int, static_cast<std::size_t>(Rank)>& axes) const {
+  [[nodiscard]] HEADLANE_HIDDEN constexpr View permuted(
+      const std::array<int, static_cast<std::size_t>(Rank)>& axes) const {
     View result = *this;
     unsigned seen = 0;
     for (std::size_t i = 0; i < axes.size(); ++i) {
@@ -113,7 +118,7 @@ struct View {
   }
 
   /// Elements begin … end-1 along one axis. Throws std::invalid_argument unless 0 <= begin <= end <= size.
-  [[nodiscard]] constexpr View slice(int axis, Index begin, Index end) const {
+  [[nodiscard]] HEADLANE_HIDDEN constexpr View slice(int axis, Index begin, Index end) const {
     const std::size_t at = position(axis);
     detail::check_range("slice", "end", end, 0, shape[at]);
     detail::check_range("slice", "begin", begin, 0, end);
@@ -124,7 +129,7 @@ struct View {
   }
 
   /// Position `i` along one axis; that axis disappears. Throws std::invalid_argument unless 0 <= i < size.
-  [[nodiscard]] constexpr View<T, Rank - 1> select(int axis, Index i) const
+  [[nodiscard]] HEADLANE_HIDDEN constexpr View<T, Rank - 1> select(int axis, Index i) const
     requires(Rank >= 2)
   {
     const std::size_t at = position(axis);
@@ -141,7 +146,7 @@ struct View {
 
   /// Splits an axis of n elements into [n / inner, inner]. [L, 512].split(1, 64) is [L, 8, 64]: head h has the columns
   /// 64·h … 64·h+63. Throws std::invalid_argument unless inner > 0 divides n.
-  [[nodiscard]] constexpr View<T, Rank + 1> split(int axis, Index inner) const
+  [[nodiscard]] HEADLANE_HIDDEN constexpr View<T, Rank + 1> split(int axis, Index inner) const
     requires(Rank < max_rank)
   {
     const std::size_t at = position(axis);
@@ -160,7 +165,7 @@ struct View {
   }
 
   /// A new axis of size n and stride 0 before axis `axis` (0 … Rank): every position along it is the same element.
-  [[nodiscard]] constexpr View<T, Rank + 1> broadcast(int axis, Index n) const
+  [[nodiscard]] HEADLANE_HIDDEN constexpr View<T, Rank + 1> broadcast(int axis, Index n) const
     requires(Rank < max_rank)
   {
     detail::check_range("broadcast", "axis", axis, 0, Rank);
@@ -176,7 +181,7 @@ struct View {
   }
 
  private:
-  static constexpr std::size_t position(int axis) {
+  HEADLANE_HIDDEN static constexpr std::size_t position(int axis) {
     const int at = axis < 0 ? axis + Rank : axis;
     detail::check_range("axis", "axis", at, 0, Rank - 1);
     return static_cast<std::size_t>(at);
@@ -195,7 +200,8 @@ struct AnyView {
 
   template <class U, int Rank>
     requires(std::is_same_v<T, U> || std::is_same_v<T, const U>)
-  AnyView(const View<U, Rank>& view) : data(view.data), rank(Rank) {  // NOLINT(google-explicit-constructor)
+  HEADLANE_HIDDEN AnyView(const View<U, Rank>& view)
+      : data(view.data), rank(Rank) {  // NOLINT(google-explicit-constructor)
     for (std::size_t axis = 0; axis < view.shape.size(); ++axis) {
       shape[axis] = view.shape[axis];
       strides[axis] = view.strides[axis];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <headlane/activation_kind.hpp>
+#include <headlane/export.h>
 #include <headlane/layers.hpp>
 #include <headlane/models/checkpoint_error.hpp>
 #include <headlane/view.hpp>
@@ -57,7 +58,7 @@ struct EmbedOptions {
 ///   rounded once, the length the root of the sum of squares in the order of elements.
 /// Memory: the weights once, packed; the checkpoint's files are not needed afterwards. A call works through some thousand tokens at a time and
 ///   keeps their states as scratch per thread: it allocates nothing large once warm.
-class Bert {
+class HEADLANE_API Bert {
  public:
   /// A folder of Hugging Face with config.json (model_type bert, absolute positions) and weights in safetensors, their names with or without the
   /// prefix "bert."; or one of sentence-transformers, whose modules.json, settings of pooling and sentence_bert_config.json give the defaults.
@@ -80,12 +81,12 @@ class Bert {
 
  private:
   struct Call;
-  void run(const Call& call) const;
-  void check(const Call& call) const;
+  HEADLANE_HIDDEN void run(const Call& call) const;
+  HEADLANE_HIDDEN void check(const Call& call) const;
   /// Of sentence s those that count.
-  [[nodiscard]] std::size_t tokens_of(const Call& call, std::size_t s) const;
+  [[nodiscard]] HEADLANE_HIDDEN std::size_t tokens_of(const Call& call, std::size_t s) const;
   /// The states of the sentences first … end-1, in scratch of this thread.
-  [[nodiscard]] View<const float, 2> states(const Call& call, std::size_t first, std::size_t end) const;
+  [[nodiscard]] HEADLANE_HIDDEN View<const float, 2> states(const Call& call, std::size_t first, std::size_t end) const;
 
   BertConfig config_;
   std::filesystem::path folder_;

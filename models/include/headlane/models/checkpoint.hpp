@@ -1,6 +1,7 @@
 // Checkpoint: the weights of a model in the safetensors format, as Hugging Face folders hold them, read where they stand.
 #pragma once
 
+#include <headlane/export.h>
 #include <headlane/models/checkpoint_error.hpp>
 #include <headlane/view.hpp>
 
@@ -18,7 +19,7 @@ namespace headlane::models {
 /// A tensor as float32: a view straight into the mapped file where that holds aligned float32, otherwise memory of its own,
 /// with float16 and bfloat16 converted exactly. Either lives as long as a Tensor refers to it, also without the Checkpoint.
 /// A copy refers to the same memory.
-class Tensor {
+class HEADLANE_API Tensor {
  public:
   /// An empty one, without data.
   Tensor() = default;
@@ -42,7 +43,7 @@ class Tensor {
 ///
 /// Names of tensors, their sizes and places are checked when the folder is opened, as strictly as the format says: data without
 /// overlaps or gaps, no name twice. Errors are CheckpointError, or std::bad_alloc.
-class Checkpoint {
+class HEADLANE_API Checkpoint {
  public:
   /// Opens model.safetensors, or else model.safetensors.index.json and the files that it names.
   explicit Checkpoint(const std::filesystem::path& folder);
@@ -62,7 +63,7 @@ class Checkpoint {
   }
 
  private:
-  struct Contents;
+  struct HEADLANE_HIDDEN Contents;
   std::shared_ptr<const Contents> contents_;
 };
 

@@ -1,12 +1,14 @@
 // What is thrown when a file of a model cannot be read.
 #pragma once
 
+#include <headlane/export.h>
+
 #include <stdexcept>
 
 namespace headlane::models {
 
 /// A file of a model is missing, damaged, or not what was asked for. The message names the file, the tensor or key, and the reason.
-class CheckpointError : public std::runtime_error {
+class HEADLANE_API CheckpointError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };

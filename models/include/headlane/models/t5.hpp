@@ -2,6 +2,7 @@
 #pragma once
 
 #include <headlane/activation_kind.hpp>
+#include <headlane/export.h>
 #include <headlane/index.hpp>
 #include <headlane/models/checkpoint_error.hpp>
 #include <headlane/models/generate.hpp>
@@ -49,7 +50,7 @@ struct T5Config {
 ///   lower beam and token comes first. They and all floats have the same bits for every instruction set, number of threads and batch: a
 ///   sentence gives what it gives alone.
 /// Errors: CheckpointError for what is wrong with the files; std::invalid_argument for arguments; std::bad_alloc.
-class T5 {
+class HEADLANE_API T5 {
  public:
   /// config.json, generation_config.json if it is there, and the weights. The files are not needed afterwards.
   explicit T5(const std::filesystem::path& folder);

@@ -1,6 +1,7 @@
 // Text in, text out: T5 with the SentencePiece model of its folder.
 #pragma once
 
+#include <headlane/export.h>
 #include <headlane/models/t5.hpp>
 
 #include <filesystem>
@@ -22,7 +23,7 @@ struct TranslatorOptions {
 };
 
 /// Does not change once it is made: any number of threads may use it at the same time.
-class Translator {
+class HEADLANE_API Translator {
  public:
   /// What T5 reads, spiece.model, and words.txt if it is there: the words that the model knows, one in a line.
   /// Errors: as T5; CheckpointError for spiece.model as well; std::invalid_argument for a task that is not there.
