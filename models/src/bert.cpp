@@ -17,7 +17,7 @@ constexpr std::size_t round_tokens = 4096;
 
 struct Workspace {
   std::vector<Index> ids, types, positions, starts;
-  std::vector<float> states;
+  std::vector<float> states, row;  // row: an embedding before it is cut
 };
 
 Workspace& workspace() {
@@ -57,28 +57,55 @@ void check_out(const char* function, const View<float, 2>& out, Index rows, Inde
   if (!by_rows && !by_columns) fail_call(function, "elements of out overlap: its strides are ", listed(out.strides));
 }
 
-/// y = x, with normalize divided by its length.
-void copy_row(const View<const float, 1>& x, const View<float, 1>& y, bool normalize) {
+/// y = as much of x as it holds, divided by the length of x's first `counted` elements unless there are none.
+void copy_row(const View<const float, 1>& x, const View<float, 1>& y, Index counted) {
   double length = 1;
-  if (normalize) {
+  if (counted > 0) {
     double squares = 0;
-    for (Index j = 0; j < x.size(0); ++j) squares += static_cast<double>(x(j)) * x(j);
+    for (Index j = 0; j < counted; ++j) squares += static_cast<double>(x(j)) * x(j);
     length = std::sqrt(squares);
     if (length < 1e-12) length = 1e-12;  // as torch.nn.functional.normalize; a NaN stays one
   }
-  for (Index j = 0; j < x.size(0); ++j) y(j) = static_cast<float>(x(j) / length);
+  for (Index j = 0; j < y.size(0); ++j) y(j) = static_cast<float>(x(j) / length);
 }
 
-/// y = the mean of x's rows.
-void mean_of_rows(const View<const float, 2>& x, const View<float, 1>& y) {
+/// y = the sum of x's rows with the weights first, first + step, …, over the divisor.
+void sum_of_rows(const View<const float, 2>& x, const View<float, 1>& y, double first, double step, double divisor) {
   constexpr Index block = 64;  // columns whose sums are in the L1, and mostly in registers
   for (Index from = 0; from < x.size(1); from += block) {
     const Index columns = std::min(block, x.size(1) - from);
     std::array<double, block> sums{};
-    for (Index i = 0; i < x.size(0); ++i)
-      for (Index j = 0; j < columns; ++j) sums[static_cast<std::size_t>(j)] += x(i, from + j);
-    for (Index j = 0; j < columns; ++j)
-      y(from + j) = static_cast<float>(sums[static_cast<std::size_t>(j)] / static_cast<double>(x.size(0)));
+    double weight = first;
+    for (Index i = 0; i < x.size(0); ++i, weight += step)
+      for (Index j = 0; j < columns; ++j) sums[static_cast<std::size_t>(j)] += weight * x(i, from + j);
+    for (Index j = 0; j < columns; ++j) y(from + j) = static_cast<float>(sums[static_cast<std::size_t>(j)] / divisor);
+  }
+}
+
+/// y = the largest of each column of x; NaN if there is one.
+void max_of_rows(const View<const float, 2>& x, const View<float, 1>& y) {
+  copy_row(x.select(0, 0), y, 0);
+  for (Index i = 1; i < x.size(0); ++i)
+    for (Index j = 0; j < x.size(1); ++j)
+      if (x(i, j) > y(j) || std::isnan(x(i, j))) y(j) = x(i, j);
+}
+
+/// y = x's rows, those of a sentence behind its first `before` tokens, as one.
+void pool(Pooling pooling, const View<const float, 2>& x, Index before, const View<float, 1>& y) {
+  const auto n = static_cast<double>(x.size(0)), first = static_cast<double>(before + 1);
+  switch (pooling) {
+    case Pooling::cls:
+      return copy_row(x.select(0, 0), y, 0);
+    case Pooling::lasttoken:
+      return copy_row(x.select(0, x.size(0) - 1), y, 0);
+    case Pooling::max:
+      return max_of_rows(x, y);
+    case Pooling::mean_sqrt_len_tokens:
+      return sum_of_rows(x, y, 1, 0, std::sqrt(n));
+    case Pooling::weightedmean:
+      return sum_of_rows(x, y, first, 1, n * (first + (n - 1) / 2));
+    default:
+      return sum_of_rows(x, y, 1, 0, n);
   }
 }
 
@@ -88,14 +115,30 @@ struct Bert::Call {
   const char* function;
   std::span<const std::vector<Index>> ids, types;
   View<float, 2> out;
-  Pooling pooling;
-  bool normalize, truncate;
+  std::span<const Pooling> pooling;
+  std::optional<bool> normalize;
+  bool truncate;
   int num_threads;
+  Index prompt_tokens;
+
+  [[nodiscard]] bool pools() const { return pooling.front() != Pooling::none; }
 };
 
 std::size_t Bert::tokens_of(const Call& call, std::size_t s) const {
   const std::size_t size = call.ids[s].size();
   return call.truncate ? std::min(size, static_cast<std::size_t>(config_.max_seq_length)) : size;
+}
+
+Index Bert::before_pooling(const Call& call) const { return config_.include_prompt ? 0 : call.prompt_tokens; }
+
+Index Bert::size_of(std::span<const Pooling> pooling) const {
+  const Index size = std::ssize(pooling) * config_.hidden_size;
+  const bool cut = config_.truncate_dim > 0 && pooling.front() != Pooling::none;
+  return cut ? std::min(size, config_.truncate_dim) : size;
+}
+
+Index Bert::embedding_size(std::optional<Pooling> pooling) const {
+  return pooling ? size_of({&*pooling, 1}) : size_of(config_.pooling);
 }
 
 void Bert::check(const Call& call) const {
@@ -104,6 +147,7 @@ void Bert::check(const Call& call) const {
   if (!call.types.empty() && call.types.size() != call.ids.size())
     fail_call(function, "token_type_ids has ", call.types.size(), " sentences, ids ", call.ids.size());
   if (call.num_threads < 0) fail_call(function, "num_threads is ", call.num_threads);
+  if (call.prompt_tokens < 0) fail_call(function, "prompt_tokens is ", call.prompt_tokens);
   std::size_t tokens = 0;
   for (std::size_t s = 0; s < call.ids.size(); ++s) {
     const std::size_t size = call.ids[s].size();
@@ -112,14 +156,17 @@ void Bert::check(const Call& call) const {
     if (tokens_of(call, s) > static_cast<std::size_t>(config_.max_position_embeddings))
       fail_call(function, "ids[", s, "] has ", size, " tokens, the model at most ", config_.max_position_embeddings,
                 "; truncate cuts them to ", config_.max_seq_length);
+    if (call.pools() && before_pooling(call) >= static_cast<Index>(tokens_of(call, s)))
+      fail_call(function, "ids[", s, "] has ", tokens_of(call, s), " tokens, and prompt_tokens is ", call.prompt_tokens,
+                ": none is left to pool");
     check_ids(function, "ids", s, call.ids[s], config_.vocab_size);
     if (call.types.empty()) continue;
     if (call.types[s].size() != size)
       fail_call(function, "token_type_ids[", s, "] has ", call.types[s].size(), " tokens, ids[", s, "] ", size);
     check_ids(function, "token_type_ids", s, call.types[s], config_.type_vocab_size);
   }
-  const std::size_t rows = call.pooling == Pooling::none ? tokens : call.ids.size();
-  check_out(function, call.out, static_cast<Index>(rows), config_.hidden_size);
+  const std::size_t rows = call.pools() ? call.ids.size() : tokens;
+  check_out(function, call.out, static_cast<Index>(rows), size_of(call.pooling));
 }
 
 View<const float, 2> Bert::states(const Call& call, std::size_t first, std::size_t end) const {
@@ -163,26 +210,41 @@ void Bert::run(const Call& call) const {
     Index token = 0;
     for (std::size_t s = first; s < end; ++s) {
       const auto length = static_cast<Index>(tokens_of(call, s));
-      if (call.pooling == Pooling::none) {
-        for (Index i = 0; i < length; ++i) copy_row(x.select(0, token + i), call.out.select(0, row++), call.normalize);
-      } else {
-        const View<float, 1> y = call.out.select(0, row++);
-        if (call.pooling == Pooling::cls) copy_row(x.select(0, token), y, call.normalize);
-        else mean_of_rows(x.slice(0, token, token + length), y);
-        if (call.pooling == Pooling::mean && call.normalize) copy_row(y, y, true);
-      }
+      const View<const float, 2> tokens_of_sentence = x.slice(0, token, token + length);
       token += length;
+      if (call.pools()) {
+        embed_sentence(call, tokens_of_sentence, call.out.select(0, row++));
+        continue;
+      }
+      const Index counted = call.normalize.value_or(config_.normalize) ? x.size(1) : 0;
+      for (Index i = 0; i < length; ++i) copy_row(tokens_of_sentence.select(0, i), call.out.select(0, row++), counted);
     }
   }
 }
 
+void Bert::embed_sentence(const Call& call, const View<const float, 2>& x, const View<float, 1>& y) const {
+  const Index d = config_.hidden_size, size = std::ssize(call.pooling) * d, before = before_pooling(call);
+  std::vector<float>& memory = workspace().row;
+  memory.resize(static_cast<std::size_t>(size));
+  const View<float, 1> row(memory.data(), {size});
+  for (Index i = 0; i < std::ssize(call.pooling); ++i)
+    pool(call.pooling[static_cast<std::size_t>(i)], x.slice(0, before, x.size(0)), before,
+         row.slice(0, i * d, (i + 1) * d));
+  // sentence-transformers normalises in a module, before it cuts, and when it is asked to, afterwards.
+  const Index counted = call.normalize ? (*call.normalize ? y.size(0) : 0) : (config_.normalize ? size : 0);
+  copy_row(row, y, counted);
+}
+
 void Bert::embed(std::span<const std::vector<Index>> ids, View<float, 2> out, const EmbedOptions& options) const {
-  run({"embed", ids, options.token_type_ids, out, options.pooling.value_or(config_.pooling),
-       options.normalize.value_or(config_.normalize), options.truncate, options.num_threads});
+  const std::span<const Pooling> pooling =
+      options.pooling ? std::span(&*options.pooling, 1) : std::span<const Pooling>(config_.pooling);
+  run({"embed", ids, options.token_type_ids, out, pooling, options.normalize, options.truncate, options.num_threads,
+       options.prompt_tokens});
 }
 
 void Bert::encode(std::span<const std::vector<Index>> ids, View<float, 2> out, const EncodeOptions& options) const {
-  run({"encode", ids, options.token_type_ids, out, Pooling::none, false, options.truncate, options.num_threads});
+  constexpr Pooling none = Pooling::none;
+  run({"encode", ids, options.token_type_ids, out, {&none, 1}, false, options.truncate, options.num_threads, 0});
 }
 
 }  // namespace headlane::models

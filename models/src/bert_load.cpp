@@ -43,11 +43,11 @@ void require_plain_bert(const path& file, const Config& config) {
     if (config.flag(key, false)) fail(file, in_quotes(key), " is true; supported: false");
 }
 
-BertConfig config_of(const path& file, const SentenceFolder& sentences) {
+BertConfig config_of(const path& file, SentenceFolder sentences) {
   const Config config(file);
   require_plain_bert(file, config);
   constexpr Index most = Index{1} << 31;  // of a single size; what they come to is known when tensors have them
-  BertConfig result;
+  BertConfig result = std::move(sentences.config);
   result.vocab_size = config.integer("vocab_size", 1, most);
   result.hidden_size = config.integer("hidden_size", 1, most);
   result.num_hidden_layers = config.integer("num_hidden_layers", 1, 10'000);
@@ -64,11 +64,8 @@ BertConfig config_of(const path& file, const SentenceFolder& sentences) {
   if (result.hidden_size / result.num_attention_heads > most_of_head)
     fail(file, "'num_attention_heads' is ", result.num_attention_heads, ": heads of ",
          result.hidden_size / result.num_attention_heads, ", at most ", most_of_head, " are supported");
-  result.pooling = sentences.pooling;
-  result.normalize = sentences.normalize;
-  result.max_seq_length = result.max_position_embeddings;
-  if (sentences.max_seq_length > 0)
-    result.max_seq_length = std::min(sentences.max_seq_length, result.max_position_embeddings);
+  const Index limit = result.max_seq_length > 0 ? result.max_seq_length : result.max_position_embeddings;
+  result.max_seq_length = std::min(limit, result.max_position_embeddings);
   return result;
 }
 
@@ -147,9 +144,9 @@ EncoderLayer layer_of(const Checkpoint& checkpoint, const BertConfig& config, In
 }  // namespace
 
 Bert::Bert(const path& folder) {
-  const SentenceFolder sentences = sentence_folder(folder);
+  SentenceFolder sentences = sentence_folder(folder);
   folder_ = sentences.transformer;
-  config_ = config_of(folder_ / "config.json", sentences);
+  config_ = config_of(folder_ / "config.json", std::move(sentences));
   const Checkpoint checkpoint(folder_);
   const Index d = config_.hidden_size;
   Renamed tensors(checkpoint);

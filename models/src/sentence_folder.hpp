@@ -1,4 +1,4 @@
-// What a folder of sentence-transformers says beside the model: where it is, pooling, normalisation, the longest sentence.
+// What a folder of sentence-transformers says beside the model.
 #pragma once
 
 #include <headlane/models/bert.hpp>
@@ -9,13 +9,12 @@ namespace headlane::models {
 
 struct SentenceFolder {
   std::filesystem::path transformer;  ///< config.json, weights, tokenizer
-  Pooling pooling = Pooling::mean;    ///< sentence-transformers' own default
-  bool normalize = false;
-  Index max_seq_length = 0;  ///< 0: not said
+  BertConfig config;                  ///< from `pooling` on; max_seq_length 0: not said
 };
 
-/// Defaults, if there is no modules.json. Throws CheckpointError for modules other than Transformer, Pooling and Normalize, in this order, and
-/// for pooling other than mean or cls.
+/// As sentence-transformers reads it. Without modules.json it has its defaults, and the other files are
+/// not read but for the tokenizer's limit. Throws CheckpointError for modules other than Transformer,
+/// Pooling and Normalize, in this order, and for settings that are not known or not supported.
 SentenceFolder sentence_folder(const std::filesystem::path& folder);
 
 }  // namespace headlane::models

@@ -101,15 +101,37 @@ struct BertCase {
     return x;
   }
 
-  static std::vector<double> pooled(const Rows& states, models::Pooling pooling, bool normalize) {
-    std::vector<double> result = states[0];
-    if (pooling == models::Pooling::mean) {
-      for (std::size_t i = 1; i < states.size(); ++i)
-        for (std::size_t j = 0; j < result.size(); ++j) result[j] += states[i][j];
-      for (double& x : result) x /= static_cast<double>(states.size());
+  /// One number of what the states of a sentence come to, those of its first `before` tokens left out.
+  static double pooled_at(const Rows& states, models::Pooling pooling, std::size_t before, std::size_t j) {
+    double sum = 0, weights = 0, most = -1e300;
+    for (std::size_t i = before; i < states.size(); ++i) {
+      const double weight = pooling == models::Pooling::weightedmean ? static_cast<double>(i + 1) : 1;
+      sum += weight * states[i][j];
+      weights += weight;
+      most = std::max(most, states[i][j]);
     }
+    switch (pooling) {
+      case models::Pooling::cls:
+        return states[before][j];
+      case models::Pooling::lasttoken:
+        return states.back()[j];
+      case models::Pooling::max:
+        return most;
+      case models::Pooling::mean_sqrt_len_tokens:
+        return sum / std::sqrt(weights);
+      default:
+        return sum / weights;
+    }
+  }
+
+  static std::vector<double> pooled(const Rows& states, models::Pooling pooling, bool normalize,
+                                    std::size_t before = 0) {
+    std::vector<double> result;
     double squares = 0;
-    for (const double x : result) squares += x * x;
+    for (std::size_t j = 0; j < states[0].size(); ++j) {
+      result.push_back(pooled_at(states, pooling, before, j));
+      squares += result.back() * result.back();
+    }
     for (double& x : result) x /= normalize ? std::sqrt(squares) : 1;
     return result;
   }

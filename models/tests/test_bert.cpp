@@ -1,62 +1,15 @@
 // Bert against the whole model in double, and that its bits depend on nothing but the sentence.
 #include "allocation_count.hpp"
-#include "bert_case.hpp"
+#include "bert_calls.hpp"
 #include "scope.hpp"
 
+#include <cmath>
 #include <cstdio>
 #include <latch>
 #include <thread>
 
 namespace headlane::test {
 namespace {
-
-using models::Bert;
-using models::Pooling;
-
-// Far above what roundings come to (their largest is printed), far below what a fault does.
-constexpr double tolerance = 2e-5;
-
-struct Loaded {
-  explicit Loaded(const BertCase& given, const std::string& prefix = "", bool old = false) {
-    given.write(folder, prefix, "", old);
-    bert.emplace(folder.path());
-  }
-  Folder folder;
-  std::optional<Bert> bert;
-};
-
-std::vector<float> embedded(const Bert& bert, const Sentences& ids, const models::EmbedOptions& options = {}) {
-  std::vector<float> out(ids.size() * static_cast<std::size_t>(bert.config().hidden_size), nan);
-  bert.embed(ids, {out.data(), {static_cast<Index>(ids.size()), bert.config().hidden_size}}, options);
-  return out;
-}
-
-std::vector<float> encoded(const Bert& bert, const Sentences& ids, const models::EncodeOptions& options = {}) {
-  Index tokens = 0;
-  for (const auto& sentence : ids)
-    tokens += std::min(static_cast<Index>(sentence.size()),
-                       options.truncate ? bert.config().max_seq_length : static_cast<Index>(sentence.size()));
-  std::vector<float> out(static_cast<std::size_t>(tokens * bert.config().hidden_size), nan);
-  bert.encode(ids, {out.data(), {tokens, bert.config().hidden_size}}, options);
-  return out;
-}
-
-bool same_bits(const std::vector<float>& x, const std::vector<float>& y) {
-  return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0;
-}
-
-double largest_error = 0;
-
-void check_close(std::span<const float> got, const std::vector<double>& wanted, std::size_t sentence) {
-  REQUIRE(got.size() == wanted.size());
-  double worst = 0;
-  for (std::size_t j = 0; j < wanted.size(); ++j) {
-    const double error = std::abs(static_cast<double>(got[j]) - wanted[j]);
-    worst = std::isnan(error) ? static_cast<double>(infinity) : std::max(worst, error);
-  }
-  largest_error = std::max(largest_error, worst);
-  CHECK_MESSAGE(worst <= tolerance, "sentence ", sentence, ": error ", worst);
-}
 
 std::vector<BertCase> cases() {
   std::vector<BertCase> all(6);
@@ -95,7 +48,7 @@ TEST_CASE("states and embeddings of all sentences") {
       for (std::size_t s = 0; s < ids.size(); ++s) {
         const Rows wanted = given.states(ids[s], typed ? types[s] : std::vector<Index>());
         for (const auto& of_token : wanted) check_close(std::span(states).subspan(d * row++, d), of_token, s);
-        for (const Pooling pooling : {Pooling::mean, Pooling::cls}) {
+        for (const Pooling pooling : all_poolings) {
           for (const bool normalize : {false, true}) {
             const std::vector<float> rows =
                 embedded(*loaded.bert, ids, {.pooling = pooling, .normalize = normalize, .token_type_ids = used});
@@ -106,35 +59,6 @@ TEST_CASE("states and embeddings of all sentences") {
     }
   }
   std::printf("Bert: largest error %.2e\n", largest_error);
-}
-
-TEST_CASE("a row for each token, normalised") {
-  BertCase given;
-  given.make(1);
-  const Loaded loaded(given);
-  const Sentences ids = given.sentences({3, 5}, 1);
-  std::vector<float> out(8 * 24);
-  loaded.bert->embed(ids, {out.data(), {8, 24}}, {.pooling = Pooling::none, .normalize = true});
-  const std::vector<float> states = encoded(*loaded.bert, ids);
-  for (std::size_t i = 0; i < 8; ++i) {
-    double squares = 0;
-    for (std::size_t j = 0; j < 24; ++j) squares += static_cast<double>(states[i * 24 + j]) * states[i * 24 + j];
-    for (std::size_t j = 0; j < 24; ++j)
-      CHECK(out[i * 24 + j] == static_cast<float>(states[i * 24 + j] / std::sqrt(squares)));
-  }
-}
-
-TEST_CASE("the mean adds up tokens in their order, in double, and is rounded once") {
-  BertCase given;
-  given.make(1);
-  const Loaded loaded(given);
-  const Sentences ids = given.sentences({36}, 3);
-  const std::vector<float> states = encoded(*loaded.bert, ids), mean = embedded(*loaded.bert, ids);
-  for (std::size_t j = 0; j < 24; ++j) {
-    double sum = 0;
-    for (std::size_t i = 0; i < 36; ++i) sum += states[i * 24 + j];
-    CHECK(mean[j] == static_cast<float>(sum / 36));
-  }
 }
 
 TEST_CASE("the same bits alone, among others, for any threads and instruction set") {
@@ -219,7 +143,7 @@ TEST_CASE("truncation") {
   BertCase given;
   given.make(3);
   const Loaded loaded(given);
-  loaded.folder.write("sentence_bert_config.json", R"({"max_seq_length": 10})");
+  loaded.folder.write("tokenizer_config.json", R"({"model_max_length": 10})");
   const Bert shorter(loaded.folder.path());
   CHECK(loaded.bert->config().max_seq_length == 36);
   CHECK(shorter.config().max_seq_length == 10);
@@ -237,48 +161,6 @@ TEST_CASE("truncation") {
   // Without truncation the model's own limit counts.
   const Sentences longest = given.sentences({36}, 6);
   CHECK(same_bits(embedded(shorter, longest), embedded(*loaded.bert, longest)));
-}
-
-TEST_CASE("the defaults that a folder of sentence-transformers has") {
-  BertCase given;
-  given.make(4);
-  const Loaded loaded(given);
-  const Folder& folder = loaded.folder;
-  CHECK(loaded.bert->config().pooling == Pooling::mean);
-  CHECK(!loaded.bert->config().normalize);
-  const Sentences ids = given.sentences({4, 9}, 6);
-  const auto module = [](const char* type, const char* path) {
-    return std::string(R"({"type": "sentence_transformers.models.)") + type + R"(", "path": ")" + path + R"("})";
-  };
-  std::filesystem::create_directory(folder.path() / "1_Pooling");
-  folder.write("modules.json", std::string("[") + module("Transformer", "") + "," + module("Pooling", "1_Pooling") +
-                                   "," + module("Normalize", "2_Normalize") + "]");
-  for (const char* pooling : {R"({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false})",
-                              R"({"pooling_mode": "cls", "word_embedding_dimension": 24})"}) {
-    folder.write("1_Pooling/config.json", pooling);
-    const Bert bert(folder.path());
-    CHECK(bert.config().pooling == Pooling::cls);
-    CHECK(bert.config().normalize);
-    CHECK(same_bits(embedded(bert, ids), embedded(*loaded.bert, ids, {.pooling = Pooling::cls, .normalize = true})));
-    CHECK(same_bits(embedded(bert, ids, {.pooling = Pooling::mean, .normalize = false}), embedded(*loaded.bert, ids)));
-  }
-  folder.write("1_Pooling/config.json", R"({"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true})");
-  folder.write("modules.json",
-               std::string("[") + module("Transformer", "") + "," + module("Pooling", "1_Pooling") + "]");
-  const Bert mean(folder.path());
-  CHECK(mean.config().pooling == Pooling::mean);
-  CHECK(!mean.config().normalize);
-  // The model in a folder of its own, as older ones have it.
-  std::filesystem::create_directory(folder.path() / "0_Transformer");
-  for (const char* file : {"config.json", "model.safetensors"})
-    std::filesystem::rename(folder.path() / file, folder.path() / "0_Transformer" / file);
-  folder.write("0_Transformer/sentence_bert_config.json", R"({"max_seq_length": 12, "do_lower_case": false})");
-  folder.write("modules.json",
-               std::string("[") + module("Transformer", "0_Transformer") + "," + module("Pooling", "1_Pooling") + "]");
-  const Bert apart(folder.path());
-  CHECK(apart.folder() == folder.path() / "0_Transformer");
-  CHECK(apart.config().max_seq_length == 12);
-  CHECK(same_bits(embedded(apart, ids), embedded(*loaded.bert, ids)));
 }
 
 #if !defined(HEADLANE_TEST_SANITIZED)

@@ -104,28 +104,45 @@ TEST_CASE("folders of sentence-transformers with what is not there") {
     std::vector<std::string> words;
   };
   const std::vector<Wrong> wrong{
-      {R"({"pooling_mode_max_tokens": true})", {"1_Pooling", "config.json", "'pooling_mode'", "'max'", "mean"}},
-      {R"({"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true})", {"1_Pooling", "2 kinds"}},
-      {R"({})", {"1_Pooling", "0 kinds"}},
-      {R"({"pooling_mode": "lasttoken"})", {"1_Pooling", "'lasttoken'"}},
+      {R"({"pooling_mode": "median"})", {"1_Pooling", "config.json", "'pooling_mode'", "'median'", "lasttoken"}},
+      {R"({"pooling_mode": "none"})", {"1_Pooling", "'none'"}},
+      {R"({"pooling_mode": []})", {"1_Pooling", "0 kinds"}},
+      {R"({"pooling_mode": ["mean", "x"]})", {"1_Pooling", "'x'"}},
+      {R"({"temperature": 2})", {"1_Pooling", "'temperature'"}},
       {R"({"pooling_mode_mean_tokens": 1})", {"1_Pooling", "'pooling_mode_mean_tokens'"}}};
   const std::string modules = std::string("[").append(transformer).append(",").append(pooling).append("]");
   for (const Wrong& one : wrong) {
     folder.write("1_Pooling/config.json", one.text);
     says(modules, one.words);
   }
-  folder.remove("modules.json");
-  folder.write("sentence_bert_config.json", R"({"max_seq_length": 0})");
-  check_says(message_of([&] { const Bert bert(folder.path()); }),
-             {"sentence_bert_config.json", "'max_seq_length'", "0"});
-  // No limit of its own; one beyond the model's.
-  for (const char* text : {R"({"max_seq_length": null})", R"({"max_seq_length": 1000})"}) {
-    folder.write("sentence_bert_config.json", text);
-    CHECK(Bert(folder.path()).config().max_seq_length == 36);
+  says("[" + replaced(transformer, "sentence_transformers.models", "mine") + "]", {"modules.json", "module 0", "mine"});
+  folder.write("1_Pooling/config.json", R"({"pooling_mode_mean_tokens": true})");
+  // Limits below 1; none; one beyond the model's; of sentences before that of the tokenizer.
+  const struct {
+    const char *sentences, *tokenizer;
+    Index wanted;
+  } limits[]{{R"({"max_seq_length": 0})", "{}", 0},
+             {"{}", R"({"model_max_length": 0.5})", 0},
+             {"{}", "{}", 36},
+             {R"({"max_seq_length": null})", R"({"model_max_length": null})", 36},
+             {R"({"max_seq_length": 1000})", R"({"model_max_length": 5})", 36},
+             {R"({"max_seq_length": null})", R"({"model_max_length": 1e30})", 36},
+             {R"({"max_seq_length": null})", R"({"model_max_length": 37})", 36},
+             {R"({"max_seq_length": null})", R"({"model_max_length": 35})", 35},
+             {R"({"max_seq_length": 1})", R"({"model_max_length": 35})", 1},
+             {R"({"do_lower_case": false})", R"({"max_len": 7})", 7},
+             {"{}", R"({"model_max_length": 1, "max_len": 7})", 1}};
+  folder.write("modules.json", modules);
+  for (const auto& limit : limits) {
+    INFO(limit.sentences, " ", limit.tokenizer);
+    folder.write("sentence_bert_config.json", limit.sentences);
+    folder.write("tokenizer_config.json", limit.tokenizer);
+    if (limit.wanted > 0) CHECK(Bert(folder.path()).config().max_seq_length == limit.wanted);
+    else check_says(message_of([&] { const Bert bert(folder.path()); }), {"_config.json", "_length' is 0"});
   }
   // The states of tokens alone.
   folder.write("modules.json", "[" + transformer + "]");
-  CHECK(Bert(folder.path()).config().pooling == Pooling::none);
+  CHECK(Bert(folder.path()).config().pooling == std::vector{Pooling::none});
 }
 
 TEST_CASE("calls that are refused leave the result alone") {
@@ -184,6 +201,19 @@ TEST_CASE("calls that are refused leave the result alone") {
   calls.push_back({"sentences where tokens are wanted",
                    [&] { bert.embed(good, out.view, {.pooling = Pooling::none}); },
                    {"[3, 24]", "[15, 24]"}});
+  std::filesystem::create_directory(folder.path() / "1_Pooling");
+  folder.write("1_Pooling/config.json", R"({"include_prompt": false})");
+  folder.write("modules.json", R"([{"type": "sentence_transformers.models.Transformer", "path": ""},
+    {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}])");
+  const Bert instructed(folder.path());
+  calls.push_back({"a prompt that is all",
+                   [&] { instructed.embed(good, out.view, {.prompt_tokens = 2}); },
+                   {"ids[2]", "2 tokens", "prompt_tokens is 2"}});
+  calls.push_back({"a prompt that is all of what is left",
+                   [&] { instructed.embed(longer, out.view, {.truncate = true, .prompt_tokens = 36}); },
+                   {"ids[0]", "36 tokens", "prompt_tokens is 36"}});
+  calls.push_back(
+      {"a prompt below 0", [&] { bert.embed(good, out.view, {.prompt_tokens = -1}); }, {"prompt_tokens", "-1"}});
   calls.push_back({"threads below 0", [&] { bert.embed(good, out.view, {.num_threads = -1}); }, {"num_threads", "-1"}});
   check_illegal(calls, [&] { return all_sentinels(out.view) && all_sentinels(states.view); });
 }

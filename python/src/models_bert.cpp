@@ -18,14 +18,22 @@ using models::Bert;
 using models::Pooling;
 
 Pooling pooling_named(const char* function, std::string_view name) {
-  if (name == "mean") return Pooling::mean;
-  if (name == "cls") return Pooling::cls;
-  require(name == "none", function, ": pooling is '", name, "'; there are 'mean', 'cls' and 'none'");
+  std::string names;
+  for (const auto& [known, pooling] : models::pooling_names) {
+    if (name == known) return pooling;
+    names.append(names.empty() ? "'" : ", '").append(known).append("'");
+  }
+  require(false, function, ": pooling is '", name, "'; there are ", names);
   return Pooling::none;
 }
 
-const char* name_of(Pooling pooling) {
-  return pooling == Pooling::mean ? "mean" : pooling == Pooling::cls ? "cls" : "none";
+/// A name, or a tuple of several.
+nb::object names_of(const std::vector<Pooling>& poolings) {
+  nb::list names;
+  for (const Pooling pooling : poolings)
+    for (const auto& [known, value] : models::pooling_names)
+      if (value == pooling) names.append(nb::str(known.data(), known.size()));
+  return poolings.size() == 1 ? nb::object(names[0]) : nb::object(nb::tuple(names));
 }
 
 /// For each sentence, how many of its tokens count.
@@ -49,13 +57,16 @@ std::vector<std::vector<Index>> types_of(const char* function, nb::handle types)
 }
 
 nb::object embed(const Bert& bert, nb::handle given, nb::handle given_types, std::optional<std::string_view> pooling,
-                 std::optional<bool> normalize, bool truncate, nb::handle out, std::optional<int> num_threads) {
+                 std::optional<bool> normalize, bool truncate, nb::handle out, std::optional<int> num_threads,
+                 Index prompt_tokens) {
   constexpr const char* function = "embed";
   const auto ids = sentences_of(function, "ids", given), types = types_of(function, given_types);
-  const Pooling how = pooling ? pooling_named(function, *pooling) : bert.config().pooling;
-  const Index rows = how == Pooling::none ? sum_of(lengths_of(bert, ids, truncate)) : static_cast<Index>(ids.size());
+  std::optional<Pooling> how;
+  if (pooling) how = pooling_named(function, *pooling);
+  const bool pools = how.value_or(bert.config().pooling.front()) != Pooling::none;
+  const Index rows = pools ? static_cast<Index>(ids.size()) : sum_of(lengths_of(bert, ids, truncate));
   const int threads = threads_of(function, num_threads);
-  const Result result(function, nb::none(), out, {rows, bert.config().hidden_size});
+  const Result result(function, nb::none(), out, {rows, bert.embedding_size(how)});
   const View<float, 2> y = matrix_of<float>(result.array());
   compute(function, [&] {
     bert.embed(ids, y,
@@ -63,7 +74,8 @@ nb::object embed(const Bert& bert, nb::handle given, nb::handle given_types, std
                 .normalize = normalize,
                 .token_type_ids = types,
                 .truncate = truncate,
-                .num_threads = threads});
+                .num_threads = threads,
+                .prompt_tokens = prompt_tokens});
   });
   return result.object();
 }
@@ -95,9 +107,17 @@ nb::dict config_of(const Bert& bert) {
   result["max_position_embeddings"] = config.max_position_embeddings;
   result["type_vocab_size"] = config.type_vocab_size;
   result["layer_norm_eps"] = config.layer_norm_eps;
-  result["pooling"] = name_of(config.pooling);
+  result["pooling"] = names_of(config.pooling);
   result["normalize"] = config.normalize;
   result["max_seq_length"] = config.max_seq_length;
+  result["truncate_dim"] = config.truncate_dim == 0 ? nb::none() : nb::object(nb::int_(config.truncate_dim));
+  result["include_prompt"] = config.include_prompt;
+  nb::dict prompts;
+  for (const auto& [name, prompt] : config.prompts) prompts[name.c_str()] = prompt;
+  result["prompts"] = prompts;
+  result["default_prompt_name"] =
+      config.default_prompt_name.empty() ? nb::none() : nb::object(nb::cast(config.default_prompt_name));
+  result["do_lower_case"] = config.do_lower_case;
   return result;
 }
 
@@ -113,9 +133,15 @@ void add_bert(nb::module_& module) {
           },
           arg("folder"))
       .def("embed", &embed, arg("ids"), arg("token_type_ids").none(), arg("pooling").none(), arg("normalize").none(),
-           arg("truncate"), arg("out").none(), arg("num_threads").none())
+           arg("truncate"), arg("out").none(), arg("num_threads").none(), arg("prompt_tokens"))
       .def("encode", &encode, arg("ids"), arg("token_type_ids").none(), arg("truncate"), arg("out").none(),
            arg("num_threads").none())
+      .def(
+          "embedding_size",
+          [](const Bert& bert, std::optional<std::string_view> pooling) {
+            return pooling ? bert.embedding_size(pooling_named("embedding_size", *pooling)) : bert.embedding_size();
+          },
+          arg("pooling").none())
       .def_prop_ro("config", &config_of)
       .def_prop_ro("folder", [](const Bert& bert) { return bert.folder().string(); });
 }

@@ -262,8 +262,12 @@ def test_errors(bert, call):
 
 
 def test_errors_of_embed(bert):
-    with pytest.raises(ValueError, match=r"pooling is 'max'; there are 'mean', 'cls' and 'none'"):
-        bert.embed([[1]], pooling="max")
+    with pytest.raises(ValueError, match=r"pooling is 'median'; there are 'mean', 'cls', 'max', .*, 'none'"):
+        bert.embed([[1]], pooling="median")
+    with pytest.raises(ValueError, match="embedding_size: pooling is ''"):
+        bert.embedding_size("")
+    with pytest.raises(ValueError, match="prompt_tokens is -1"):
+        bert.embed([[1]], prompt_tokens=-1)
     with pytest.raises(ValueError, match=r"out has shape \[2, 48\], the result \[1, 48\]"):
         bert.embed([[1]], out=np.empty((2, 48), np.float32))
     with pytest.raises(TypeError, match="float64"):
@@ -410,22 +414,3 @@ def test_errors_of_texts(encoder):
         encoder.encode(["a"], batch_size=0)
     with pytest.raises(ValueError, match="pooling is 'none'"):
         encoder.encode(["a"], pooling="none")
-
-
-def test_lower_case(minilm, tmp_path, encoder):
-    """sentence-transformers lowers texts itself where sentence_bert_config.json says so."""
-    for file in minilm.iterdir():
-        if file.is_file() and file.name != "sentence_bert_config.json":
-            (tmp_path / file.name).symlink_to(file)
-    (tmp_path / "1_Pooling").symlink_to(minilm / "1_Pooling")
-    tokenizer = json.loads((minilm / "tokenizer.json").read_text("utf-8"))
-    tokenizer["normalizer"]["lowercase"] = False
-    (tmp_path / "tokenizer.json").unlink()
-    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
-    for lower in (True, False):
-        (tmp_path / "sentence_bert_config.json").write_text(
-            json.dumps({"max_seq_length": 9, "do_lower_case": lower})
-        )
-        other = models.SentenceEncoder(tmp_path)
-        assert (other.tokenize(["The CAT"]) == encoder.tokenize(["the cat"])) is lower
-        assert len(other.tokenize(["word " * 30])[0]) == 9

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,10 +11,11 @@ import numpy as np
 
 from .. import _core
 from ._text import text_package
+from ._tokenizer import tokenizer_of
 
 
 class BertConfig(NamedTuple):
-    """What a folder says: the names of config.json, and of sentence-transformers' files the last three."""
+    """What a folder says: the names of config.json; from `pooling` on, of sentence-transformers' files."""
 
     vocab_size: int
     hidden_size: int
@@ -25,9 +25,14 @@ class BertConfig(NamedTuple):
     max_position_embeddings: int
     type_vocab_size: int
     layer_norm_eps: float
-    pooling: str  # "mean", "cls" or "none"
+    pooling: str | tuple[str, ...]  # of several the results stand side by side
     normalize: bool
     max_seq_length: int
+    truncate_dim: int | None  # so many of an embedding's first floats are given
+    include_prompt: bool  # tokens of the prompt are pooled
+    prompts: dict[str, str]
+    default_prompt_name: str | None
+    do_lower_case: bool
 
 
 class Bert:
@@ -50,6 +55,10 @@ class Bert:
         """Sizes, and the defaults of embed()."""
         return self._config
 
+    def embedding_size(self, pooling: str | None = None) -> int:
+        """The length of an embedding: hidden_size for each pooling, at most truncate_dim if there is one."""
+        return self._bert.embedding_size(pooling)
+
     @property
     def folder(self) -> str:
         """Where config.json and the tokenizer's files are: the folder given, or one in it that modules.json names."""
@@ -65,21 +74,27 @@ class Bert:
         truncate: bool = False,
         out: Any = None,
         num_threads: int | None = None,
+        prompt_tokens: int = 0,
     ) -> np.ndarray:
-        """Embeddings [sentences, hidden_size] of sentences of any lengths: nothing is padded.
+        """Embeddings [sentences, embedding_size(pooling)] of sentences of any lengths: nothing is padded.
 
         ids: for each sentence its token ids, with those that begin and end it.
         token_type_ids: likewise; all 0 if None.
-        pooling: "mean" of the states of all tokens, "cls", the first one's, or "none": a row for each token.
-        normalize: rows to length 1.
+        pooling: "mean" of the states of all tokens, "cls", the first one's, "lasttoken", the last one's, "max" in each dimension,
+          "mean_sqrt_len_tokens", the sum over the root of the number of tokens, "weightedmean", with weights 1, 2, 3, …, or
+          "none": a row for each token.
+        normalize: rows to length 1; if None as the config says, and then before truncate_dim cuts them.
         truncate: of longer sentences the first config.max_seq_length tokens; otherwise more than max_position_embeddings
           are an error.
         out: where to write the result, a float32 array.
         num_threads: for this call; num_threads() if None.
+        prompt_tokens: the first so many tokens of each sentence are a prompt, not pooled unless config.include_prompt.
 
         pooling and normalize are those of the config if None.
         """
-        return self._bert.embed(ids, token_type_ids, pooling, normalize, truncate, out, num_threads)
+        return self._bert.embed(
+            ids, token_type_ids, pooling, normalize, truncate, out, num_threads, prompt_tokens
+        )
 
     def encode(
         self,
@@ -101,33 +116,21 @@ class Bert:
 class SentenceEncoder:
     """Sentences to embeddings: the tokenizer (package tokenizers) and the model of a folder.
 
-    folder: as for Bert, with tokenizer.json.
+    folder: as for Bert, with tokenizer.json. What sentence-transformers' files and tokenizer_config.json say is applied as
+      sentence-transformers applies it; a folder with a setting that is not supported is refused by the setting's name.
     """
 
-    __slots__ = ("_lower", "_tokenizer", "bert")
+    __slots__ = ("_tokenizer", "bert")
 
     bert: Bert  # the model, on token ids
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        tokenizers = text_package("tokenizers", "SentenceEncoder")
+        text_package("tokenizers", "SentenceEncoder")
         self.bert = Bert(folder)
-        files = Path(self.bert.folder)
-        if not (files / "tokenizer.json").is_file():
-            raise FileNotFoundError(
-                f"{files / 'tokenizer.json'} is missing; Bert takes token ids, from any tokenizer"
-            )
-        self._tokenizer = tokenizers.Tokenizer.from_file(str(files / "tokenizer.json"))
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(self.bert.config.max_seq_length)
-        settings = files / "sentence_bert_config.json"
-        self._lower = settings.is_file() and bool(
-            json.loads(settings.read_text("utf-8")).get("do_lower_case")
-        )
+        self._tokenizer = tokenizer_of(Path(self.bert.folder), self.bert.config)
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids, with those that begin and end a sentence, at most max_seq_length."""
-        if self._lower:
-            texts = [text.lower() for text in texts]
         return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
 
     def encode(
@@ -138,17 +141,28 @@ class SentenceEncoder:
         pooling: str | None = None,
         normalize: bool | None = None,
         num_threads: int | None = None,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
     ) -> np.ndarray:
-        """Embeddings, float32: [sentences, hidden_size], or [hidden_size] of a single text.
+        """Embeddings, float32: [sentences, embedding_size], or [embedding_size] of a single text.
 
         batch_size: texts that are in work at a time; it changes no result, and hardly the time, since nothing is padded.
-        pooling: "mean" or "cls"; normalize: rows to length 1; both as the folder says if None.
+        pooling: as of Bert.embed(), without "none"; normalize: rows to length 1; both as the folder says if None.
         num_threads: for this call; num_threads() if None.
+        prompt: stands before each text; prompt_name: that of the folder's config.prompts. If both are None, the one that the
+          folder has as default, if any; "" is none.
 
         Longer texts count up to max_seq_length tokens.
         """
         if isinstance(texts, str):
-            return self.encode([texts], pooling=pooling, normalize=normalize, num_threads=num_threads)[0]
+            return self.encode(
+                [texts],
+                pooling=pooling,
+                normalize=normalize,
+                num_threads=num_threads,
+                prompt=prompt,
+                prompt_name=prompt_name,
+            )[0]
         texts = list(texts)
         if batch_size < 1:
             raise ValueError(f"encode: batch_size is {batch_size}, the least is 1")
@@ -159,12 +173,42 @@ class SentenceEncoder:
         for i, text in enumerate(texts):
             if not isinstance(text, str):
                 raise TypeError(f"encode: texts[{i}] has type {type(text).__name__}; wanted: str")
-        out = np.empty((len(texts), self.bert.config.hidden_size), np.float32)
+        prompt = self._prompt(prompt, prompt_name)
+        prompt_tokens = self._tokens_of_prompt(prompt)
+        out = np.empty((len(texts), self.bert.embedding_size(pooling)), np.float32)
         for first in range(0, len(texts), batch_size):
             part = slice(first, first + batch_size)
-            ids = self.tokenize(texts[part])
-            self.bert.embed(ids, pooling=pooling, normalize=normalize, out=out[part], num_threads=num_threads)
+            ids = self.tokenize([prompt + text for text in texts[part]])
+            self.bert.embed(
+                ids,
+                pooling=pooling,
+                normalize=normalize,
+                out=out[part],
+                num_threads=num_threads,
+                prompt_tokens=prompt_tokens,
+            )
         return out
+
+    def _prompt(self, prompt: str | None, name: str | None) -> str:
+        """What stands before each text."""
+        prompts = self.bert.config.prompts
+        if prompt is not None and name is not None:
+            raise ValueError("encode: both prompt and prompt_name are given")
+        if prompt is None and name is not None and name not in prompts:
+            raise ValueError(
+                f"encode: prompt_name is {name!r}; the folder has: {', '.join(map(repr, prompts))}"
+            )
+        if prompt is None:
+            prompt = prompts.get(name or self.bert.config.default_prompt_name or "", "")
+        return prompt
+
+    def _tokens_of_prompt(self, prompt: str) -> int:
+        """Tokens at the beginning of each sentence that are not pooled: the prompt's, and what begins a sentence."""
+        if not prompt or self.bert.config.include_prompt:
+            return 0
+        ids = self.tokenize([prompt])[0]
+        special = {i for i, token in self._tokenizer.get_added_tokens_decoder().items() if token.special}
+        return len(ids) - bool(ids and ids[-1] in special)
 
     def __repr__(self) -> str:
         return f"SentenceEncoder({self.bert!r})"
