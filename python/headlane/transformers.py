@@ -4,30 +4,148 @@
     model = AutoModel.from_pretrained(folder, attn_implementation="headlane")
 
 Models must be in float32 on the CPU, and run within torch.no_grad(): there are no gradients and no dropout.
+
+The reference is attn_implementation="eager": a model either computes what it computes there, or is refused with an error
+that names the reason. A model whose attention does not go through transformers' AttentionInterface keeps its own code: a
+warning says so, and its configuration then reads "eager".
 """
 
 from __future__ import annotations
 
+import inspect
+import re
+import sys
+import warnings
 from typing import Any
 
 import torch
-from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.masking_utils import sdpa_mask
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.masking_utils import eager_mask, sdpa_mask
 
 import headlane
 import headlane.torch_ops  # registers the operator used below
 
-# What the interface may pass on that changes the result, and that headlane does not have.
-_UNSUPPORTED = ("cache",)
+# Keywords that reach attention from model.forward or generate and that no eager attention of transformers reads.
+_IGNORED = frozenset(
+    "cache_position cu_seq_lens_k cu_seq_lens_q deterministic grid_thw image_grid_thw image_sizes labels logits_to_keep "
+    "max_length_k max_length_q max_new_tokens mm_token_type_ids num_items_in_batch output_hidden_states "
+    "output_router_logits position_ids return_dict return_loss rope_deltas token_type_ids use_cache video_grid_thw".split()
+)
+
+# Models that add, cast or extend masks in code of their own beside the interface: they get the float masks of "eager".
+_FLOAT_MASKS = frozenset(("bigbird_pegasus", "deepseek_v4", "pp_doclayout_v2"))
 
 
-def _with_bias(mask: torch.Tensor | None, bias: torch.Tensor, is_causal: bool) -> torch.Tensor:
-    """One float mask from a model's position bias and its mask, which is causal by itself if there is none."""
-    if mask is None and is_causal:
-        mask = torch.ones(bias.shape[-2:], dtype=torch.bool).tril()
+def _refuse(what: str) -> None:
+    raise ValueError(f'attention "headlane" does not support {what}; use attn_implementation="eager"')
+
+
+def _require_known(keywords: dict[str, Any]) -> None:
+    for name, value in keywords.items():
+        if value is not None and value is not False and name not in _IGNORED:
+            _refuse(f"`{name}`")
+
+
+def _require_mask(mask: Any) -> None:
+    if not isinstance(mask, torch.Tensor):
+        _refuse(f"an attention_mask of type {type(mask).__name__}")
+    if mask.dtype not in (torch.bool, torch.float32):
+        _refuse(f"an attention_mask of {mask.dtype}, only bool and float32")
+    if mask.dtype == torch.bool and mask.dim() != 4:
+        _refuse(
+            f"a bool attention_mask of shape {list(mask.shape)}, only [batch, heads, q_length, kv_length]"
+        )
+
+
+def headlane_mask(
+    *,
+    q_length: int,
+    kv_length: int,
+    q_offset: int | torch.Tensor = 0,
+    kv_offset: int = 0,
+    allow_is_causal_skip: bool = True,
+    **options: Any,
+) -> torch.Tensor | None:
+    """The interface's mask function: as for "sdpa", except that None always means "no mask", as it does for "eager".
+
+    "sdpa" leaves a causal mask away and has the attention module's `is_causal` say so, which not every module has, nor says
+    rightly. Here the mask is made, and marked, so that attention_forward can compute it without reading it.
+    """
+    if getattr(options.get("config"), "model_type", None) in _FLOAT_MASKS:
+        return eager_mask(
+            q_length=q_length, kv_length=kv_length, q_offset=q_offset, kv_offset=kv_offset, **options
+        )
+    options.update(q_length=q_length, kv_length=kv_length, q_offset=q_offset, kv_offset=kv_offset)
+    mask = sdpa_mask(allow_is_causal_skip=allow_is_causal_skip, **options)
+    if mask is not None or not allow_is_causal_skip:
+        return mask
+    mask = sdpa_mask(allow_is_causal_skip=False, **options)
+    first_sees = (
+        kv_offset if q_length > 1 else kv_offset + kv_length - 1
+    )  # the last key that the first query sees
+    if mask is not None and not torch.compiler.is_compiling() and q_offset == first_sees:
+        mask._headlane_causal = True  # lost in every copy and view, which are then read as any mask
+    return mask
+
+
+def _is_plain_causal(mask: torch.Tensor | None, q_length: int, kv_length: int) -> bool:
+    if mask is None or torch.compiler.is_compiling():
+        return False
+    return getattr(mask, "_headlane_causal", False) and mask.shape[-2:] == (q_length, kv_length)
+
+
+def _hide(mask: torch.Tensor | None, hidden: torch.Tensor) -> torch.Tensor:
+    if mask is None:
+        return ~hidden
+    return mask & ~hidden if mask.dtype == torch.bool else mask.masked_fill(hidden, -torch.inf)
+
+
+def _only_selected(mask: torch.Tensor | None, indices: torch.Tensor, kv_length: int) -> torch.Tensor:
+    """The mask of sparse attention: each query sees the keys of its indices [batch, q_length, count] (DeepSeek-V3.2)."""
+    hidden = torch.ones((*indices.shape[:2], kv_length), dtype=torch.bool)
+    return _hide(mask, hidden.scatter(-1, indices.long(), False).unsqueeze(1))
+
+
+def _only_blocks(
+    module: torch.nn.Module, mask: torch.Tensor | None, blocks: torch.Tensor, key: torch.Tensor
+) -> torch.Tensor:
+    """The mask of block-sparse attention, which the model makes itself (MiniMax-M3)."""
+    if mask is None or not hasattr(getattr(module, "indexer", None), "build_block_mask"):
+        _refuse("`block_indices` of this model")
+    return module.indexer.build_block_mask(blocks, mask, key.shape[2], key.dtype, key.device, None)
+
+
+def _with_bias(mask: torch.Tensor | None, bias: torch.Tensor) -> torch.Tensor:
+    """One float mask from a model's position bias and its mask."""
     if mask is None:
         return bias
     return torch.where(mask, bias, -torch.inf) if mask.dtype == torch.bool else bias + mask
+
+
+def _with_sinks(
+    key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, sinks: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """Sinks of each query [batch, heads, q_length, 1] (Inkling 2): one more key, of zeros, whose bias is the sink."""
+    shape = (*sinks.shape[:3], key.shape[2])
+    mask = _with_bias(mask, sinks.new_zeros(())).expand(shape) if mask is not None else sinks.new_zeros(shape)
+    return *(torch.nn.functional.pad(x, (0, 0, 0, 1)) for x in (key, value)), torch.cat([mask, sinks], -1)
+
+
+def _attend(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window_left: int, **options: Any
+) -> torch.Tensor:
+    options["enable_gqa"] = query.shape[1] != key.shape[1]
+    if torch.compiler.is_compiling():
+        result = torch.ops.headlane.scaled_dot_product_attention(
+            query, key, value, window_left=window_left, **options
+        )
+        return result.transpose(1, 2).contiguous()
+    batch = torch.broadcast_shapes(*(x.shape[:1] for x in (query, key, value)))
+    result = query.new_empty((*batch, query.shape[2], query.shape[1], value.shape[3]))
+    headlane.scaled_dot_product_attention(
+        query, key, value, window=(window_left, None), out=result.transpose(1, 2), **options
+    )
+    return result
 
 
 def attention_forward(
@@ -43,61 +161,83 @@ def attention_forward(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
+    sinks: torch.Tensor | None = None,
+    indices: torch.Tensor | None = None,
+    block_indices: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """The interface's function: [batch, heads, length, dim] in, [batch, length, heads, dim] out, no attention weights."""
-    for name in _UNSUPPORTED:
-        if kwargs.get(name) is not None:
-            raise ValueError(
-                f'attention "headlane" does not support `{name}`; use attn_implementation="eager"'
-            )
-    if dropout:
-        raise ValueError(f'attention "headlane" has no dropout ({dropout} was asked for): call model.eval()')
-    if is_causal is None:
-        is_causal = getattr(module, "is_causal", True)
-    # As for "sdpa": a mask has causality and the window in it, and a single query is the newest one, which sees everything.
-    window_left, offset = -1, 0
-    if sliding_window is not None and is_causal and attention_mask is None:
-        window_left, offset = sliding_window - 1, key.shape[2] - 1 if query.shape[2] == 1 else 0
-    is_causal = bool(is_causal) and attention_mask is None and query.shape[2] > 1
-    if position_bias is not None:
-        attention_mask, is_causal = _with_bias(attention_mask, position_bias, is_causal), False
-    enable_gqa = query.shape[1] != key.shape[1]
+    """The interface's function: [batch, heads, length, dim] in, [batch, length, heads, dim] out, no attention weights.
 
-    softcap = softcap or 0.0
-    if torch.compiler.is_compiling():
-        result = torch.ops.headlane.scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            attention_mask,
-            is_causal,
-            scaling,
-            enable_gqa,
-            offset,
-            softcap,
-            window_left,
-            sinks=s_aux,
-        )
-        return result.transpose(1, 2).contiguous(), None
-    batch = torch.broadcast_shapes(*(x.shape[:1] for x in (query, key, value)))
-    result = query.new_empty((*batch, query.shape[2], query.shape[1], value.shape[3]))
-    headlane.scaled_dot_product_attention(
+    is_causal and sliding_window count only without a mask, which has both in it.
+    """
+    _require_known(kwargs)
+    if dropout and getattr(module, "training", True):
+        raise ValueError(f'attention "headlane" has no dropout ({dropout} was asked for): call model.eval()')
+    mask, q_length, kv_length = attention_mask, query.shape[2], key.shape[2]
+    if mask is not None:
+        _require_mask(mask)
+    # A single query is the newest one, which sees everything.
+    window_left, offset, is_causal = -1, 0, bool(is_causal) and mask is None
+    if is_causal and sliding_window is not None:
+        window_left, offset = sliding_window - 1, kv_length - 1 if q_length == 1 else 0
+    if indices is not None:
+        mask = _only_selected(mask, indices, kv_length)
+    if block_indices is not None:
+        mask = _only_blocks(module, mask, block_indices, key)
+    if sinks is None and _is_plain_causal(mask, q_length, kv_length):
+        mask, is_causal = None, True
+    if position_bias is not None:
+        mask = _with_bias(mask, position_bias)
+    if sinks is not None:
+        key, value, mask = _with_sinks(key, value, mask, sinks)
+    result = _attend(
         query,
         key,
         value,
-        attention_mask,
-        is_causal=is_causal,
+        window_left,
+        attn_mask=mask,
+        is_causal=is_causal and q_length > 1,
         scale=scaling,
-        enable_gqa=enable_gqa,
         causal_offset=offset,
-        softcap=softcap,
-        window=(window_left, None),
+        softcap=softcap or 0.0,
         sinks=s_aux,
-        out=result.transpose(1, 2),
     )
     return result, None
 
 
+def _has_own_attention(model_class: type[PreTrainedModel]) -> bool:
+    """Whether attention is computed in the model's own file, not by the function registered below."""
+    try:
+        code = inspect.getsource(sys.modules[model_class.__module__])
+    except (KeyError, OSError, TypeError):
+        return False
+    if re.search(r"_ATTENTION_CLASSES\[", code):  # a class for each implementation that transformers knows
+        return True
+    return (
+        bool(re.search(r"^class \w*Attention\w*\(", code, re.MULTILINE))
+        and "ALL_ATTENTION_FUNCTIONS" not in code
+    )
+
+
+def _keep_own_attention() -> None:
+    """Has models with attention code of their own take "eager" for "headlane": the code, and the masks made for it."""
+    original = PreTrainedModel.get_correct_attn_implementation
+
+    def get_correct_attn_implementation(
+        self: PreTrainedModel, requested_attention: str | None, *arguments: Any, **options: Any
+    ) -> str:
+        result = original(self, requested_attention, *arguments, **options)
+        if result != "headlane" or not _has_own_attention(type(self)):
+            return result
+        warnings.warn(
+            f"{type(self).__name__} computes attention in code of its own, so not by headlane",
+            stacklevel=2,
+        )
+        return "eager"
+
+    PreTrainedModel.get_correct_attn_implementation = get_correct_attn_implementation
+
+
 AttentionInterface.register("headlane", attention_forward)
-AttentionMaskInterface.register("headlane", sdpa_mask)
+AttentionMaskInterface.register("headlane", headlane_mask)
+_keep_own_attention()

@@ -134,7 +134,9 @@ def test_options_reach_headlane(name, monkeypatch):
 
     def without(module, q, k, v, mask, softcap=None, s_aux=None, **options):
         given.append((softcap, s_aux, options["sliding_window"]))
-        return original(module, q, k, v, None if "Gemma 3" in name else mask, **options)
+        if "Gemma 3" in name:
+            mask, options["is_causal"] = None, True
+        return original(module, q, k, v, mask, **options)
 
     transformers.AttentionInterface.register("without", without)
     transformers.AttentionMaskInterface.register("without", headlane.transformers.sdpa_mask)
