@@ -1,6 +1,7 @@
 #include "relative_bias.hpp"
 
 #include "check.hpp"
+#include "double_double.hpp"
 
 #include <headlane/position.hpp>
 
@@ -10,17 +11,56 @@
 namespace headlane {
 namespace {
 
+/// Exactly n, not negative.
+DoubleDouble exact(Index n) {
+  const Index low = n & 0xffffffff;
+  return DoubleDouble::of(static_cast<double>(n - low), static_cast<double>(low));
+}
+
+DoubleDouble log_of(DoubleDouble x) { return log(x.high) + DoubleDouble{x.low / x.high}; }
+
+/// The least whole number that is not less than x, 0 <= x <= max. What is within the error of x of a whole number is taken for it: roots are whole
+/// numbers, or further from the next one than that.
+Index rounded_up(DoubleDouble x, Index max) {
+  if (x.high >= 0x1p63) return max;
+  const double whole = std::floor(x.high), rest = (x.high - whole) + x.low, more = std::floor(rest);
+  const Index below = static_cast<Index>(whole) + static_cast<Index>(more);
+  return std::min(max, rest - more <= x.high * 0x1p-94 ? below : below + 1);
+}
+
+/// Where the buckets of one direction begin: of b <= single at b, of the others at the least distance for which
+/// single + floor(log(distance / single) / log(max_distance / single) · (buckets - single)) is b. That is the root
+/// single^(1 - share) · max_distance^share, rounded up, share = (b - single) / (buckets - single).
+void find_starts(Index buckets, Index max_distance, Index* starts) {
+  const Index single = buckets / 2, others = buckets - single;
+  const DoubleDouble max = exact(max_distance), range = log_of(exact(single)) + DoubleDouble{-1} * log_of(max);
+  for (Index b = 0; b < buckets; ++b) {
+    starts[b] = b;
+    if (b <= single) continue;
+    const DoubleDouble rest{static_cast<double>(buckets - b)}, count{static_cast<double>(others)};
+    starts[b] = rounded_up(max * exp(range * rest / count), max_distance);
+  }
+}
+
+/// The same, kept for the next call of the thread.
+const Index* starts_of(Index buckets, Index max_distance) {
+  struct Kept {
+    Index buckets, max_distance;
+    std::array<Index, RelativeRuns::most_buckets> starts;
+  };
+  thread_local Kept kept{};
+  if (kept.buckets != buckets || kept.max_distance != max_distance) {
+    find_starts(buckets, max_distance, kept.starts.data());
+    kept.buckets = buckets;
+    kept.max_distance = max_distance;
+  }
+  return kept.starts.data();
+}
+
 /// Of the buckets of one direction.
 Index bucket_of(Index distance, Index buckets, Index max_distance) {
-  const Index single = buckets / 2;
-  if (distance < single) return distance;
-  if (distance >= max_distance) return buckets - 1;
-  // Where the exact value is a whole number (distances that are the single ones times a root of 2, say), the logarithms may be just
-  // below it; no other value is so close to one.
-  const double single_buckets = static_cast<double>(single);
-  const double share = std::log(static_cast<double>(distance) / single_buckets) /
-                       std::log(static_cast<double>(max_distance) / single_buckets);
-  return std::min(single + static_cast<Index>(share * static_cast<double>(buckets - single) + 1e-9), buckets - 1);
+  const Index* starts = starts_of(buckets, max_distance);
+  return std::upper_bound(starts, starts + buckets, distance) - starts - 1;
 }
 
 }  // namespace
@@ -46,25 +86,7 @@ Index t5_bucket(Index distance, Index buckets, Index max_distance, bool bidirect
 RelativeRuns::RelativeRuns(const RelativeBias& bias) : bidirectional_(bias.bidirectional) {
   if (bias.table.data == nullptr) return;
   buckets_ = bias.table.shape[1] / (bidirectional_ ? 2 : 1);
-  const Index single = buckets_ / 2;
-  for (Index b = 0; b < buckets_; ++b) {
-    auto& start = start_[static_cast<std::size_t>(b)];
-    const double share = static_cast<double>(b - single) / static_cast<double>(buckets_ - single);
-    const double ratio = static_cast<double>(bias.max_distance) / static_cast<double>(single);
-    start = b;
-    if (b <= single) continue;
-    // Next to this one; further away for a max_distance that a double does not tell from its neighbours.
-    const auto near = static_cast<Index>(static_cast<double>(single) * std::pow(ratio, share));
-    const auto reaches = [&](Index distance) { return bucket_of(distance, buckets_, bias.max_distance) >= b; };
-    Index below = std::max(near - 2, single);
-    start = std::min(near + 1, bias.max_distance);
-    if (reaches(below)) below = single;
-    if (!reaches(start)) start = bias.max_distance;
-    while (start - below > 1) {
-      const Index middle = below + (start - below) / 2;
-      (reaches(middle) ? start : below) = middle;
-    }
-  }
+  std::copy_n(starts_of(buckets_, bias.max_distance), buckets_, start_.begin());
 }
 
 void RelativeRuns::fill(const View<const float, 2>& table, Index head, Index first, Index count, float* to) const {

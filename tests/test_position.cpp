@@ -116,6 +116,30 @@ TEST_CASE("t5_bucket against logarithms and against whole numbers") {
   CHECK_MESSAGE(wrong_logarithms == 0, "the oracle of attention");
 }
 
+// Bits of distances that a double does not have; where the root of the threshold is a whole number, and where it is none.
+TEST_CASE("t5_bucket: thresholds of large distances, against whole numbers") {
+  Index thresholds = 0;
+  for (const Index max_distance : {Index{1} << 24, Index{0x7fffffff}, Index{1} << 31, (Index{1} << 32) - 1}) {
+    for (const Index buckets : {3, 4, 8, 16, 17, 32, 33}) {
+      const std::vector<Index> starts = starts_of(buckets, max_distance);
+      for (std::size_t b = 1; b < starts.size(); ++b, ++thresholds) {
+        CHECK(t5_bucket(-starts[b], buckets, max_distance, false) == bucket_of(starts, starts[b]));
+        CHECK(t5_bucket(1 - starts[b], buckets, max_distance, false) == bucket_of(starts, starts[b] - 1));
+      }
+    }
+  }
+  CHECK(thresholds == 4 * (113 - 7));
+  // Powers of two: bucket 16 + k begins at 16 · 2^(k · e / 16), exactly.
+  for (const int e : {16, 32, 48}) {
+    const Index max_distance = Index{16} << e;
+    for (int k = 1; k < 16; ++k) {
+      const Index start = Index{16} << (e / 16 * k);
+      CHECK(t5_bucket(-start, 32, max_distance, false) == 16 + k);
+      CHECK(t5_bucket(1 - start, 32, max_distance, false) == 15 + k);
+    }
+  }
+}
+
 // By the formula, worked out by hand, with 32 buckets up to 128.
 TEST_CASE("t5_bucket: known values with T5's own sizes") {
   const std::vector<Index> distances{-200, -128, -127, -91, -90, -64, -16, -12, -8, -7,

@@ -71,6 +71,8 @@ HEADLANE_API void alibi_slopes(View<float, 1> slopes);
 ///
 /// Half of the buckets of a direction are single distances, the other half grows logarithmically up to max_distance, beyond which all share
 /// the last one. bidirectional: the upper half of all buckets is for keys behind the query; otherwise those are in bucket 0.
+/// A bucket begins at the exact root of the formula, rounded up to a whole number, worked out without libm; for T5's sizes, and others that are
+/// in use, that is where transformers' formula in binary32 begins it, for every distance (tests).
 /// Throws std::invalid_argument unless buckets is 2 … 1024 (bidirectional: 4 … 1024 and even), and max_distance is more than the single distances.
 HEADLANE_API Index t5_bucket(Index distance, Index buckets = 32, Index max_distance = 128, bool bidirectional = true);
 

@@ -148,3 +148,14 @@ def test_transformers():
     expected = gptj.apply_rotary_pos_emb(x.transpose(1, 2), angles.sin(), angles.cos()).transpose(1, 2)
     y = headlane.rotary_embedding(x, interleaved=True, positions=[0, 30])
     assert (y - expected).abs().max() < 3e-5
+
+
+@pytest.mark.parametrize("both", [True, False])
+@pytest.mark.parametrize("buckets, max_distance", [(32, 128), (64, 128), (64, 256), (16, 64), (128, 512), (320, 800), (6, 40), (48, 300)])
+def test_t5_bucket_transformers(buckets, max_distance, both):
+    """Every distance, with transformers' own function in float32."""
+    torch = pytest.importorskip("torch")
+    t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
+    distances = torch.arange(-3 * max_distance, 3 * max_distance + 1)
+    expected = t5.T5Attention._relative_position_bucket(distances, both, buckets, max_distance).tolist()
+    assert [headlane.t5_bucket(d, buckets, max_distance, both) for d in distances.tolist()] == expected
