@@ -20,6 +20,12 @@ struct KeysAndValues {
   View<const float, 4> k, v;
   const KvPages* cache = nullptr;
   std::span<const Index> sequences = {};  // of the cache, one for each batch element
+  /// While the arguments of a layer are checked that will append to the cache: the keys each sequence will then have gained.
+  Index growth = 0;
+  View<const Index, 1> growths = {};  // if data is not null: one for each sequence, instead
+
+  /// Keys of a batch element in the cache.
+  [[nodiscard]] Index cached(Index element) const;
 };
 
 /// Attention whose arguments are checked and whose defaults are filled in; no output is empty. Null data of a view: not given.
@@ -52,8 +58,9 @@ Index longest_of(const View<const Index, 1>& starts, Index otherwise);
 inline Index pairs_of(const AttentionProblem& p) { return p.batch * p.keys.k.shape[1]; }
 inline Index group_of(const AttentionProblem& p) { return p.q.shape[1] / p.keys.k.shape[1]; }
 
-/// Keys and values of sequences of a cache. Throws std::invalid_argument if one is not there.
-KeysAndValues keys_of(const char* function, const KvCache& cache, std::span<const Index> sequences);
+/// Keys and values of sequences of a cache, perhaps before they grow. Throws std::invalid_argument if one is not there.
+KeysAndValues keys_of(const char* function, const KvCache& cache, std::span<const Index> sequences, Index growth = 0,
+                      const View<const Index, 1>& growths = {});
 
 /// What a check looks at: all, or only shapes and strides, for a plan.
 enum class Look { all, shapes };

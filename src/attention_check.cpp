@@ -66,6 +66,19 @@ void check_apart(const AttentionOperands& o, bool cached, const AttentionOptions
   }
 }
 
+/// ALiBi multiplies distances, as floats.
+void check_distances(const char* function, const AttentionProblem& p) {
+  if (p.given.alibi_slopes.data == nullptr) return;
+  constexpr Index max = Index{1} << 24;
+  for (Index i = 0; i < p.batch; ++i) {
+    const Element e = element(p, i);
+    if (e.queries == 0 || e.keys == 0) continue;
+    const Index distance = std::max(e.offset + e.queries - 1, e.keys - 1 - e.offset);
+    require(distance <= max, function, ": alibi_slopes is given and a key is ", distance,
+            " positions from a query, which is exact up to ", max);
+  }
+}
+
 AttentionProblem problem_of(const AttentionOperands& o, const View<const float, 4>& q, const KeysAndValues& keys,
                             const View<float, 4>& out, const AttentionOptions& options) {
   check_each(o, keys.cache != nullptr);
@@ -80,23 +93,26 @@ AttentionProblem problem_of(const AttentionOperands& o, const View<const float, 
     constexpr Index beyond = Index{1} << 42;
     return window < 0 ? beyond : std::min(window, beyond);
   };
-  const auto& [k, v, cache, sequences] = keys;
+  const View<const float, 4>&k = keys.k, &v = keys.v;
   const double rows = static_cast<double>(q.shape[0] * q.shape[1] * q.shape[2]);
   const double keys_of_row =
                    static_cast<double>(k.shape[2]) /
                    (options.query_starts.data == nullptr ? 1.0 : static_cast<double>(std::max<Index>(batch, 1))),
                dims = static_cast<double>(q.shape[3] + v.shape[3]);
   const double all_keys = static_cast<double>(k.shape[0] * k.shape[1]) * keys_of_row;
-  return {.q = q,
-          .keys = keys,
-          .out = out,
-          .given = options,
-          .batch = batch,
-          .scale = options.scale.value_or(1.0f / std::sqrt(static_cast<float>(q.shape[3]))),
-          .left = bounded(options.window_left),
-          .right = options.causal ? 0 : bounded(options.window_right),
-          .kernel = active(),
-          .threads = useful_threads(2.0 * rows * keys_of_row * dims, (rows + all_keys) * dims, options.num_threads)};
+  const AttentionProblem problem{
+      .q = q,
+      .keys = keys,
+      .out = out,
+      .given = options,
+      .batch = batch,
+      .scale = options.scale.value_or(1.0f / std::sqrt(static_cast<float>(q.shape[3]))),
+      .left = bounded(options.window_left),
+      .right = options.causal ? 0 : bounded(options.window_right),
+      .kernel = active(),
+      .threads = useful_threads(2.0 * rows * keys_of_row * dims, (rows + all_keys) * dims, options.num_threads)};
+  check_distances(o.function, problem);
+  return problem;
 }
 
 bool has_rows(const AttentionProblem& p) {
@@ -126,19 +142,25 @@ AttentionPlan plan_or_nothing(const AttentionProblem& p) {
 
 }  // namespace
 
-KeysAndValues keys_of(const char* function, const KvCache& cache, std::span<const Index> sequences) {
+Index KeysAndValues::cached(Index element) const {
+  return cache->length(sequences[static_cast<std::size_t>(element)]) +
+         (growths.data == nullptr ? growth : growths(element));
+}
+
+KeysAndValues keys_of(const char* function, const KvCache& cache, std::span<const Index> sequences, Index growth,
+                      const View<const Index, 1>& growths) {
   const KvPages& pages = cache.pages();
-  Index longest = 0;
-  for (std::size_t i = 0; i < sequences.size(); ++i) {
-    require(pages.has(sequences[i]), function, ": sequences[", static_cast<Index>(i), "] is ", sequences[i],
-            ", which the cache does not have");
-    longest = std::max(longest, pages.length(sequences[i]));
-  }
+  KeysAndValues keys{.k = {}, .v = {}, .cache = &pages, .sequences = sequences, .growth = growth, .growths = growths};
   const auto batch = static_cast<Index>(sequences.size());
-  return {.k = {nullptr, {batch, pages.kv_heads, longest, pages.head_dim}},
-          .v = {nullptr, {batch, pages.kv_heads, longest, pages.value_dim}},
-          .cache = &pages,
-          .sequences = sequences};
+  Index longest = 0;
+  for (Index i = 0; i < batch; ++i) {
+    const Index sequence = sequences[static_cast<std::size_t>(i)];
+    require(pages.has(sequence), function, ": sequences[", i, "] is ", sequence, ", which the cache does not have");
+    longest = std::max(longest, keys.cached(i));
+  }
+  keys.k = {nullptr, {batch, pages.kv_heads, longest, pages.head_dim}};
+  keys.v = {nullptr, {batch, pages.kv_heads, longest, pages.value_dim}};
+  return keys;
 }
 
 AttentionProblem checked_attention(const char* function, const View<const float, 4>& q, const KeysAndValues& keys,
@@ -155,7 +177,7 @@ AttentionProblem checked_attention(const char* function, const View<const float,
                                               q, keys, out, options);
   // The axis is as long as the longest sequence; a length belongs to one.
   for (Index i = 0; cached && options.key_lengths.data != nullptr && i < problem.batch; ++i) {
-    const Index length = options.key_lengths(i), most = keys.cache->length(keys.sequences[static_cast<std::size_t>(i)]);
+    const Index length = options.key_lengths(i), most = keys.cached(i);
     require(length <= most, function, ": key_lengths[", i, "] is ", length, ", its sequence in the cache has ", most,
             " keys");
   }

@@ -78,7 +78,7 @@ Element element(const AttentionProblem& p, Index number) {
     e.first_key = o.key_starts(number);
     e.keys = o.key_starts(number + 1) - e.first_key;
   }
-  if (p.keys.cache != nullptr) e.keys = p.keys.cache->length(p.keys.sequences[static_cast<std::size_t>(number)]);
+  if (p.keys.cache != nullptr) e.keys = p.keys.cached(number);
   e.keys = std::min(e.keys, value_of(o.key_lengths, number, e.keys));
   e.queries = std::min(e.rows, value_of(o.query_lengths, number, e.rows));
   e.offset = bounded_offset(value_of(o.causal_offsets, number, o.causal_offset));

@@ -38,22 +38,6 @@ Index step(const Operand& operand, int axis) {
   return stride < 0 ? -stride : stride;
 }
 
-/// An operand as runs of neighbouring elements that start at multiples of a pitch.
-struct Runs {
-  Index length = 1, pitch = 0;
-};
-
-Runs runs_of(const Operand& operand) {
-  Runs runs;
-  const Axes axes = axes_by_step(operand);
-  for (std::size_t i = 0; i < axes.count; ++i) {
-    const Index stride = operand.strides[axes.axis[i]];
-    if (stride == runs.length) runs.length *= operand.shape[axes.axis[i]];
-    else runs.pitch = std::gcd(runs.pitch, stride);
-  }
-  return runs;
-}
-
 /// Both operands are runs that repeat with a common pitch; they are apart if the runs are, modulo that pitch.
 bool interleave(const Operand& a, const Operand& b) {
   if (a.element_size != b.element_size) return false;  // floats and flags in one buffer: not worth knowing apart
@@ -84,6 +68,17 @@ Range range_of(const Operand& operand) {
           data + static_cast<std::uintptr_t>(span.high + 1) * operand.element_size};
 }
 
+Runs runs_of(const Operand& operand) {
+  Runs runs;
+  const Axes axes = axes_by_step(operand);
+  for (std::size_t i = 0; i < axes.count; ++i) {
+    const Index stride = operand.strides[axes.axis[i]];
+    if (stride == runs.length) runs.length *= operand.shape[axes.axis[i]];
+    else runs.pitch = std::gcd(runs.pitch, stride);
+  }
+  return runs;
+}
+
 Axes axes_by_step(const Operand& operand) {
   Axes axes;
   for (int axis = 0; axis < operand.rank; ++axis) {
@@ -109,6 +104,8 @@ void append(std::string& message, const Operand& operand) {
 }
 
 void check_operand(const Operand& operand) {
+  require(operand.rank >= 0 && operand.rank <= max_rank, operand.function, ": ", operand.name, " has rank ",
+          operand.rank, ", it may be 0 to ", max_rank);
   for (int axis = 0; axis < operand.rank; ++axis)
     require(operand.shape[axis] >= 0, operand.function, ": ", operand.name, " has shape ", operand, ", axis ", axis,
             " is negative: ", operand.shape[axis]);
@@ -154,8 +151,8 @@ void check_same_rows(const Operand& first, const Operand& second) {
 }
 
 void check_elementwise(const Operand& x, const Operand& y) {
-  require(x.rank >= 1 && x.rank == y.rank, x.function, ": ", x.name, " has rank ", x.rank, ", ", y.name, " has rank ",
-          y.rank);
+  require(x.rank >= 1 && x.rank <= max_rank && x.rank == y.rank, x.function, ": ", x.name, " has rank ", x.rank, ", ",
+          y.name, " has rank ", y.rank, ", it may be 1 to ", max_rank);
   check_operand(x);
   check_output(y);
   bool same = x.data == y.data;
@@ -165,6 +162,17 @@ void check_elementwise(const Operand& x, const Operand& y) {
     same = same && (x.strides[axis] == y.strides[axis] || x.shape[axis] <= 1);
   }
   if (!same) check_no_overlap(y, x);
+}
+
+void check_token_lengths(const char* function, const char* name, const View<const Index, 1>& lengths, Index sequences,
+                         const char* of, Index max, const char* what) {
+  if (lengths.data == nullptr) return;
+  check_operand(operand(function, name, lengths));
+  require(lengths.shape[0] == sequences, function, ": ", name, " has ", lengths.shape[0], " elements, sequences ",
+          sequences);
+  for (Index i = 0; i < sequences; ++i)
+    require(lengths(i) >= 0 && lengths(i) <= max, function, ": ", name, "[", i, "] is ", lengths(i), ", ", of, " has ",
+            max, " ", what);
 }
 
 void check_threads(const char* function, int threads) {

@@ -70,7 +70,13 @@ struct Range {
 /// From the first byte of a checked operand that is not empty to behind the last one.
 Range range_of(const Operand& operand);
 
-/// Sizes are not negative, data is there and aligned to its type, all elements lie within the address space.
+/// An operand as runs of `length` neighbouring elements that start at multiples of a pitch, from data on; pitch 0: one run.
+struct Runs {
+  Index length = 1, pitch = 0;
+};
+Runs runs_of(const Operand& operand);
+
+/// The rank is one that there is, sizes are not negative, data is there and aligned to its type, all elements lie within the address space.
 void check_operand(const Operand& operand);
 
 /// As check_operand, and no two elements are the same: strides nest (each axis steps beyond all smaller ones).
@@ -87,6 +93,10 @@ void check_same_rows(const Operand& first, const Operand& second);
 
 /// Input x and output y have the same shape, of at least one axis, and are the same elements or do not overlap.
 void check_elementwise(const Operand& x, const Operand& y);
+
+/// If data is not null: lengths [sequences], each 0 to `max`, the number of `what` that `of` has for a sequence.
+void check_token_lengths(const char* function, const char* name, const View<const Index, 1>& lengths, Index sequences,
+                         const char* of, Index max, const char* what);
 
 /// The option num_threads is not negative.
 void check_threads(const char* function, int threads);

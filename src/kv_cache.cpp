@@ -70,30 +70,33 @@ constexpr const char* append_name = "KvCache::append";
 
 /// Checked but for sequences that are named twice.
 void append_to(KvPages& pages, std::span<const Index> sequences, const View<const float, 4>& k,
-               const View<const float, 4>& v) {
+               const View<const float, 4>& v, const View<const Index, 1>& lengths) {
   const kernels::KernelTable& kernel = active();
-  const Index tokens = k.shape[2];
+  const auto tokens_of = [&](std::size_t i) {
+    return lengths.data == nullptr ? k.shape[2] : lengths(static_cast<Index>(i));
+  };
   Index count = 0;
   ++pages.calls;
-  for (const Index sequence : sequences) {
-    Index& call = pages.at(sequence).call;
-    require(call != pages.calls, append_name, ": sequence ", sequence, " is named twice in sequences");
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    Index& call = pages.at(sequences[i]).call;
+    require(call != pages.calls, append_name, ": sequence ", sequences[i], " is named twice in sequences");
     call = pages.calls;
-    if (tokens > 0) count += needed_pages(pages, sequence, tokens);
+    if (tokens_of(i) > 0) count += needed_pages(pages, sequences[i], tokens_of(i));
   }
-  if (tokens == 0) return;
   const Index in_use = pages.pages_in_use();
   if (pages.max_pages > 0 && count > pages.max_pages - in_use)
     fail<std::length_error>(append_name, ": ", in_use, " pages are in use and ", count,
                             " more are needed, max_pages is ", pages.max_pages);
-  for (const Index sequence : sequences) pages.reserve_table(sequence, tokens);
+  for (std::size_t i = 0; i < sequences.size(); ++i) pages.reserve_table(sequences[i], tokens_of(i));
   pages.reserve_pages(count);
 
   // Nothing fails from here on.
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    const Index first = pages.length(sequences[i]), batch = static_cast<Index>(i);
+    const Index first = pages.length(sequences[i]), batch = static_cast<Index>(i), tokens = tokens_of(i);
+    if (tokens == 0) continue;
     pages.grow(sequences[i], tokens);
-    pages.write(kernel, sequences[i], first, k.select(0, batch), v.select(0, batch));
+    pages.write(kernel, sequences[i], first, k.select(0, batch).slice(1, 0, tokens),
+                v.select(0, batch).slice(1, 0, tokens));
     pages.at(sequences[i]).length = first + tokens;
   }
 }
@@ -107,56 +110,74 @@ KvCache::~KvCache() = default;
 KvCache::KvCache(KvCache&&) noexcept = default;
 KvCache& KvCache::operator=(KvCache&&) noexcept = default;
 
-Index KvCache::add() { return pages_->add(-1, 0); }
+KvPages& KvCache::pages(const char* function) const {
+  require(pages_ != nullptr, function, ": the cache was moved from");
+  return *pages_;
+}
+
+const KvPages& KvCache::pages() const { return pages("KvCache"); }
+
+Index KvCache::add() { return pages("KvCache::add").add(-1, 0); }
 
 Index KvCache::fork(Index sequence, Index length) {
   constexpr const char* f = "KvCache::fork";
-  check_sequence(*pages_, f, sequence);
-  const Index all = pages_->length(sequence);
+  KvPages& p = pages(f);
+  check_sequence(p, f, sequence);
+  const Index all = p.length(sequence);
   require(length >= -1 && length <= all, f, ": length is ", length, ", sequence ", sequence, " has ", all, " keys");
-  return pages_->add(sequence, length < 0 ? all : length);
+  return p.add(sequence, length < 0 ? all : length);
 }
 
 void KvCache::append(Index sequence, View<const float, 3> k, View<const float, 3> v) {
-  check_sequence(*pages_, append_name, sequence);
-  check_pair(*pages_, operand(append_name, "k", k), operand(append_name, "v", v));
-  append_to(*pages_, {&sequence, 1}, k.broadcast(0, 1), v.broadcast(0, 1));
+  KvPages& p = pages(append_name);
+  check_sequence(p, append_name, sequence);
+  check_pair(p, operand(append_name, "k", k), operand(append_name, "v", v));
+  append_to(p, {&sequence, 1}, k.broadcast(0, 1), v.broadcast(0, 1), {});
 }
 
-void KvCache::append(std::span<const Index> sequences, View<const float, 4> k, View<const float, 4> v) {
-  for (const Index sequence : sequences) check_sequence(*pages_, append_name, sequence);
+void KvCache::append(std::span<const Index> sequences, View<const float, 4> k, View<const float, 4> v,
+                     View<const Index, 1> lengths) {
+  KvPages& p = pages(append_name);
+  for (const Index sequence : sequences) check_sequence(p, append_name, sequence);
   const Operand of_k = operand(append_name, "k", k), of_v = operand(append_name, "v", v);
-  check_pair(*pages_, of_k, of_v);
+  check_pair(p, of_k, of_v);
   for (const Operand& x : {of_k, of_v})
     require(x.shape[0] == static_cast<Index>(sequences.size()), append_name, ": ", x.name, " has ", x.shape[0],
             " sequences, sequences has ", static_cast<Index>(sequences.size()));
-  append_to(*pages_, sequences, k, v);
+  check_token_lengths(append_name, "lengths", lengths, static_cast<Index>(sequences.size()), "k", k.shape[2], "tokens");
+  append_to(p, sequences, k, v, lengths);
 }
 
 void KvCache::truncate(Index sequence, Index length) {
   constexpr const char* f = "KvCache::truncate";
-  check_sequence(*pages_, f, sequence);
-  const Index all = pages_->length(sequence);
+  KvPages& p = pages(f);
+  check_sequence(p, f, sequence);
+  const Index all = p.length(sequence);
   require(length >= 0 && length <= all, f, ": length is ", length, ", sequence ", sequence, " has ", all, " keys");
-  pages_->truncate(sequence, length);
+  p.truncate(sequence, length);
 }
 
 void KvCache::remove(Index sequence) {
-  check_sequence(*pages_, "KvCache::remove", sequence);
+  constexpr const char* f = "KvCache::remove";
+  check_sequence(pages(f), f, sequence);
   pages_->remove(sequence);
 }
 
 Index KvCache::length(Index sequence) const {
-  check_sequence(*pages_, "KvCache::length", sequence);
+  constexpr const char* f = "KvCache::length";
+  check_sequence(pages(f), f, sequence);
   return pages_->length(sequence);
 }
 
-Index KvCache::kv_heads() const { return pages_->kv_heads; }
-Index KvCache::head_dim() const { return pages_->head_dim; }
-Index KvCache::value_dim() const { return pages_->value_dim; }
-Index KvCache::page_size() const { return pages_->page_size; }
-Index KvCache::pages_in_use() const { return pages_->pages_in_use(); }
-std::size_t KvCache::page_bytes() const { return pages_->page_bytes(); }
-std::size_t KvCache::bytes() const { return pages_->pages.size() * pages_->page_bytes(); }
+Index KvCache::kv_heads() const { return pages("KvCache::kv_heads").kv_heads; }
+Index KvCache::head_dim() const { return pages("KvCache::head_dim").head_dim; }
+Index KvCache::value_dim() const { return pages("KvCache::value_dim").value_dim; }
+Index KvCache::page_size() const { return pages("KvCache::page_size").page_size; }
+Index KvCache::pages_in_use() const { return pages("KvCache::pages_in_use").pages_in_use(); }
+std::size_t KvCache::page_bytes() const { return pages("KvCache::page_bytes").page_bytes(); }
+std::size_t KvCache::bytes() const {
+  const KvPages& p = pages("KvCache::bytes");
+  return p.pages.size() * p.page_bytes();
+}
 
 }  // namespace headlane

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <new>
 
 namespace headlane {
@@ -17,20 +18,33 @@ namespace {
 using kernels::block_size;
 using kernels::panel_columns;
 
+/// Elements of a packed matrix. Throws std::invalid_argument if they cannot be addressed.
+Index packed_size(const Operand& b) {
+  constexpr Index max = std::numeric_limits<Index>::max() / static_cast<Index>(sizeof(float)) / 2;
+  Index size = 0;
+  const bool fits =
+      b.shape[1] <= max && !__builtin_mul_overflow(b.shape[0], round_up(b.shape[1], panel_columns), &size);
+  require(is_empty(b) || (fits && size <= max), b.function, ": b of shape ", b, " does not fit into memory: at most ",
+          max, " elements can be addressed, columns in whole panels of ", panel_columns);
+  return is_empty(b) ? 0 : size;
+}
+
 /// Columns that a task packs.
 constexpr Index columns_of_task = 128;
 
 }  // namespace
 
 PackedMatrix::PackedMatrix(View<const float, 2> b, int num_threads) {
-  check_operand(operand("PackedMatrix", "b", b));
+  const Operand of_b = operand("PackedMatrix", "b", b);
+  check_operand(of_b);
+  const Index size = packed_size(of_b);
   check_threads("PackedMatrix", num_threads);
   const kernels::KernelTable& kernel = active();
   rows_ = b.shape[0];
   columns_ = b.shape[1];
-  if (bytes() == 0) return;
+  if (size == 0) return;
   constexpr std::size_t line = 64;
-  data_.reset(static_cast<float*>(std::aligned_alloc(line, bytes())));
+  data_.reset(static_cast<float*>(std::aligned_alloc(line, static_cast<std::size_t>(size) * sizeof(float))));
   if (!data_) throw std::bad_alloc();
 
   const Index width = round_up(columns_, panel_columns), tasks = ceil_div(columns_, columns_of_task);
@@ -46,7 +60,7 @@ PackedMatrix::PackedMatrix(View<const float, 2> b, int num_threads) {
 }
 
 std::size_t PackedMatrix::bytes() const {
-  return static_cast<std::size_t>(rows_ * round_up(columns_, panel_columns)) * sizeof(float);
+  return data_ == nullptr ? 0 : static_cast<std::size_t>(rows_ * round_up(columns_, panel_columns)) * sizeof(float);
 }
 
 void PackedMatrix::Free::operator()(float* p) const { std::free(p); }

@@ -163,6 +163,85 @@ TEST_CASE("attention: head_dim up to 512") {
   }
 }
 
+// The reciprocal of such a cap is infinite or all but: a score of 0 must stay 0, any other becomes at most the cap, whose exponential is 1.
+TEST_CASE("attention: the smallest softcaps leave scores that are as good as 0") {
+  const AttentionSizes sizes{1, 2, 1, 13, 600, 20, 24};
+  const AttentionTensors zero(sizes, 21);
+  for_each(zero.q.view, [](float& x) { x = 0; });
+  AttentionOptions plain = causal(300);
+  zero.run(plain);
+  for (const float softcap : {std::numeric_limits<float>::denorm_min(), 1e-44f, 1e-40f, 2.9e-39f, 2.95e-39f,
+                              std::numeric_limits<float>::min(), 1e-30f}) {
+    const AttentionTensors t(sizes, 21);
+    AttentionOptions options = plain;
+    options.softcap = softcap;
+    for (const bool scores_of_0 : {false, true}) {
+      if (scores_of_0) for_each(t.q.view, [](float& x) { x = 0; });
+      t.run(options);
+      CHECK_MESSAGE(different_bits(t.out.view, zero.out.view) == 0, "softcap ", softcap);
+      CHECK_MESSAGE(different_bits(t.lse.view, zero.lse.view) == 0, "softcap ", softcap);
+    }
+  }
+}
+
+// 2^24 is the last whole number up to which floats have all of them.
+TEST_CASE("attention: ALiBi's distances are exact or refused") {
+  constexpr Index max = Index{1} << 24;
+  const AttentionSizes sizes{2, 1, 1, 5, 7, 4, 4};
+  const AttentionTensors t(sizes, 22);
+  for_each(t.q.view, [](float& x) { x = 0; });
+  const Tensor<1> slopes({1});
+  slopes.view(0) = 0x1p-3f;
+  const auto with = [&](Index offset) {
+    AttentionOptions options;
+    options.causal_offset = offset;
+    options.alibi_slopes = slopes.view;
+    return options;
+  };
+  Index refused = 0, computed = 0;
+  const auto refuses = [&](const AttentionOptions& options, Index distance) {
+    std::string message;
+    try {
+      t.run(options);
+    } catch (const std::invalid_argument& error) {
+      message = error.what();
+    }
+    CHECK_MESSAGE(message.find("attention: alibi_slopes") == 0, message);
+    CHECK_MESSAGE(message.find(std::to_string(distance)) != std::string::npos, message);
+    for_each(t.out.view, [](float x) { CHECK(is_sentinel(x)); });
+    ++refused;
+  };
+  refuses(with(max - 3), max + 1);      // the last query, the first key
+  refuses(with(6 - max - 1), max + 1);  // the first query, the last key
+  refuses(with(std::numeric_limits<Index>::max()), (Index{1} << 40) + 4);
+  refuses(with(std::numeric_limits<Index>::min()), (Index{1} << 40) + 6);
+  const std::vector<Index> offsets{0, max - 3}, two{2, 2}, none{2, 0};
+  AttentionOptions second = with(0);
+  second.causal_offsets = {offsets.data(), {2}};
+  refuses(second, max + 1);
+  for (AttentionOptions options : {with(max - 4), with(6 - max), second}) {
+    if (options.causal_offsets.data != nullptr) options.query_lengths = {two.data(), {2}};  // the second has two rows
+    t.run(options);
+    const Index offset = options.causal_offsets.data == nullptr ? options.causal_offset : offsets[1];
+    for (Index i = 0; i < (options.query_lengths.data == nullptr ? 5 : 2); ++i) {
+      double sum = 0;
+      for (Index j = 0; j < 7; ++j) sum += std::exp(static_cast<double>(j - 6) * 0x1p-3);
+      const double exact = static_cast<double>(6 - i - offset) * 0x1p-3 + std::log(sum);
+      CHECK(std::abs(t.lse.view(1, 0, i) - exact) <= std::abs(exact) * 0x1p-23 + 1e-5);
+      ++computed;
+    }
+  }
+  // What is padding, and a batch element without keys, has no distances.
+  for (const bool of_keys : {false, true}) {
+    AttentionOptions options = second;
+    (of_keys ? options.key_lengths : options.query_lengths) = {none.data(), {2}};
+    t.run(options);
+    ++computed;
+  }
+  CHECK(refused == 5);
+  CHECK(computed == 14);
+}
+
 TEST_CASE("attention: a sink takes its share") {
   const AttentionSizes s{1, 1, 1, 3, 4, 8, 8};
   const AttentionTensors plain(s, 13), sunk(s, 13);

@@ -126,6 +126,65 @@ TEST_CASE("illegal residuals and activations of Linear; logits of what is not ti
   check_illegal(calls, [&] { return o.untouched(); });
 }
 
+/// Each input that options may name, at one place.
+std::vector<std::pair<const char*, AttentionOptions>> all_inputs(float* p, Index keys) {
+  auto* const integers = reinterpret_cast<Index*>(p);
+  auto* const bytes = reinterpret_cast<unsigned char*>(p);
+  std::vector<std::pair<const char*, AttentionOptions>> all{
+      {"mask", {.mask = {reinterpret_cast<bool*>(p), {2, 4, 5, keys}}}},
+      {"bias", {.bias = {p, {2, 4, 5, keys}}}},
+      {"key_lengths", {.key_lengths = {integers, {2}}}},
+      {"query_lengths", {.query_lengths = {integers, {2}}}},
+      {"alibi_slopes", {.alibi_slopes = {p, {4}}}},
+      {"sinks", {.sinks = {p, {4}}}},
+      {"causal_offsets", {.causal_offsets = {integers, {2}}}},
+      {"mask_bits", {.mask_bits = {bytes, {2, 4, 5, 1}}}},
+      {"relative_bias.table", {.relative_bias = {.table = {p, {4, 32}}}}}};
+  return all;
+}
+
+TEST_CASE("layers: what they write overlaps no input of their options") {
+  const Operands o;
+  std::vector<float> memory(2000, 0.0f);
+  float* const p = memory.data() + 500;
+  const EncoderLayer encoder(o.state.dict, "", o.s.options());
+  const DecoderLayer decoder(o.state.dict, "", o.s.options());
+  std::vector<Illegal> calls;
+  const In x = o.x.view, rows = o.memory.view;
+  const auto push = [&](const char* function, const char* written, const char* name, const auto& call) {
+    calls.push_back({std::string(written) + " over " + name, call, {function, written, name, "overlap"}});
+  };
+  const auto with_lse = [](AttentionOptions options, const Out& lse) {
+    options.lse = lse;
+    return options;
+  };
+  for (const Index shift : {0, 1, 39}) {  // the inputs begin within lse and y
+    const Out y(p - shift, {2, 5, 24}), lse(p - shift, {2, 4, 5});
+    for (const auto& [name, options] : all_inputs(p, 5)) {
+      const AttentionOptions self = options;
+      push("EncoderLayer::forward", "y", name, [&, self, y] { encoder.forward(x, y, self); });
+      push("DecoderLayer::forward", "y", name, [&, self, y] { decoder.forward(x, rows, y, self); });
+      push("EncoderLayer::forward", "lse", name,
+           [&, self, lse, with_lse] { encoder.forward(x, o.y.view, with_lse(self, lse)); });
+      push("DecoderLayer::forward", "lse", name,
+           [&, self, lse, with_lse] { decoder.forward(x, rows, o.y.view, with_lse(self, lse)); });
+      push("DecoderLayer::forward", "cross.lse", name,
+           [&, self, lse] { decoder.forward(x, rows, o.y.view, self, {.lse = lse}); });
+    }
+    for (const auto& [name, options] : all_inputs(p, 7)) {
+      const AttentionOptions cross = options;
+      push("DecoderLayer::forward", "y", name, [&, cross, y] { decoder.forward(x, rows, y, {}, cross); });
+      push("DecoderLayer::forward", "self.lse", name,
+           [&, cross, lse] { decoder.forward(x, rows, o.y.view, {.lse = lse}, cross); });
+    }
+  }
+  const Index before = illegal_calls();
+  check_illegal(calls, [&] {
+    return o.untouched() && std::all_of(memory.begin(), memory.end(), [](float e) { return e == 0; });
+  });
+  CHECK(illegal_calls() - before == 3 * 9 * 7);
+}
+
 TEST_CASE("illegal state dicts: missing, of another rank or size, null") {
   const Operands o;
   std::vector<Illegal> calls;

@@ -42,16 +42,19 @@ struct Pair {
     model.append(number, tokens);
     next += count;
   }
-  void append(const std::vector<Index>& sequences, Index count) {
+  /// `lengths`: how many of the `count` tokens each sequence gets; none given: all.
+  void append(const std::vector<Index>& sequences, Index count, const std::vector<Index>& lengths = {}) {
     const auto batch = static_cast<Index>(sequences.size());
     const Tokens x(cache, numbers(next, batch * count));  // the tokens of all sequences one after the other
     const auto of = [&](const View<const float, 3>& y) {
       if (batch * count == 0) return View<const float, 4>(nullptr, {batch, y.shape[0], count, y.shape[2]});
       return y.split(1, count).permuted({1, 0, 2, 3});
     };
-    cache.append(sequences, of(x.k), of(x.v));
-    for (Index i = 0; i < batch; ++i)
-      model.append(sequences[static_cast<std::size_t>(i)], numbers(next + i * count, count));
+    cache.append(sequences, of(x.k), of(x.v), {lengths.data(), {static_cast<Index>(lengths.size())}});
+    for (Index i = 0; i < batch; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      model.append(sequences[at], numbers(next + i * count, lengths.empty() ? count : lengths[at]));
+    }
     next += batch * count;
   }
   void truncate(Index number, Index length) {
@@ -92,7 +95,10 @@ void step(Pair& pair, Random& random) {
       std::swap(all[static_cast<std::size_t>(i)], all[static_cast<std::size_t>(random.integer(0, i))]);
     all.resize(static_cast<std::size_t>(random.integer(0, static_cast<Index>(all.size()))));
     std::erase_if(all, [&](Index s) { return pair.cache.length(s) >= most; });
-    pair.append(all, random.integer(0, 4) == 0 ? random.integer(0, 40) : 1);
+    const Index count = random.integer(0, 4) == 0 ? random.integer(0, 40) : 1;
+    std::vector<Index> lengths(random.integer(0, 1) == 0 ? 0 : all.size());
+    for (Index& own : lengths) own = random.integer(0, count);
+    pair.append(all, count, lengths);
   } else if (which <= 18) {
     pair.truncate(one, random.integer(0, 2) == 0 ? random.integer(0, length) : std::max<Index>(0, length - 2));
   } else {

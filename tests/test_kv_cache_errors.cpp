@@ -64,6 +64,14 @@ TEST_CASE("KvCache: illegal calls") {
   calls.push_back({"lost", [&] { cache.append(lost, ks, vs); }, {f, "sequence", std::to_string(gone)}});
   calls.push_back({"three", [&] { cache.append(both, k.broadcast(0, 3), v.broadcast(0, 3)); }, {f, "k", "3", "2"}});
   calls.push_back({"none", [&] { cache.append({}, ks, vs); }, {f, "k", "2", "0"}});
+  for (const std::vector<Index>& wrong : {std::vector<Index>{4, 5}, {-1, 4}, {4}, {4, 4, 4}}) {
+    const Index size = static_cast<Index>(wrong.size());
+    const std::string says = size != 2      ? std::to_string(size)
+                             : wrong[0] < 0 ? "lengths[0] is -1"
+                                            : "lengths[1] is 5, k has 4";
+    calls.push_back(
+        {"lengths", [&, wrong, size] { cache.append(both, ks, vs, {wrong.data(), {size}}); }, {f, "lengths", says}});
+  }
   calls.push_back({"no tokens, heads",
                    [&] { cache.append(a, k.slice(0, 0, 2).slice(1, 0, 0), v.slice(1, 0, 0)); },
                    {f, "k", "2 heads", "3"}});

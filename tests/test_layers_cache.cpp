@@ -128,12 +128,16 @@ TEST_CASE("attention to what is remembered has the bits of attention to the memo
 }
 
 /// The caches hold what they held: the next piece has the bits that it has.
-void check_unchanged(Decoding& d, const Tensor<3>& whole) {
+void check_unchanged(Decoding& d, const Tensor<3>& whole, const std::vector<Index>& forks) {
   CHECK(d.lengths() == std::vector<Index>{20, 0, 20, 20, 21, 21, 0, 21});
+  CHECK(d.cache.pages_in_use() == 3);  // those of the forks
   const Tensor<3> y({3, 5, d.s.d_model});
   d.layer.forward(d.rows(20, 25), d.cache, d.sequences, d.remembered, d.memory_sequences, y.view);
   CHECK(different_bits(y.view, whole.view.slice(1, 20, 25)) == 0);
-  for (const Index sequence : d.sequences) d.cache.truncate(sequence, 20);
+  for (std::size_t i = 0; i < forks.size(); ++i) {
+    d.cache.remove(d.sequences[i]);
+    CHECK(d.cache.fork(forks[i]) == d.sequences[i]);
+  }
 }
 
 TEST_CASE("what fails leaves the caches as they were, and y") {
@@ -142,6 +146,8 @@ TEST_CASE("what fails leaves the caches as they were, and y") {
   d.layer.forward(d.x.view, d.memory.view, whole.view);
   d.remember();
   d.layer.forward(d.rows(0, 20), d.cache, d.sequences, d.remembered, d.memory_sequences, d.y.view.slice(1, 0, 20));
+  // An append has to copy pages first.
+  const std::vector<Index> forks{d.cache.fork(2), d.cache.fork(0), d.cache.fork(3)};
   const Tensor<3> y({3, 3, d.s.d_model}), lse({3, 3, 3});
   const View<const float, 3> x = d.rows(20, 23);
   const std::vector<Index> bad_lengths{4, 22, 1};
@@ -161,7 +167,7 @@ TEST_CASE("what fails leaves the caches as they were, and y") {
     CHECK_MESSAGE(message.find(word) != std::string::npos, message, " does not say ", word);
     for_each(y.view, [](float e) { CHECK(is_sentinel(e)); });
     for_each(lse.view, [](float e) { CHECK(is_sentinel(e)); });
-    check_unchanged(d, whole);
+    check_unchanged(d, whole, forks);
     ++errors;
   };
   const View<const Index, 1> lengths(bad_lengths.data(), {3});
@@ -176,6 +182,12 @@ TEST_CASE("what fails leaves the caches as they were, and y") {
   fails("softcap", {.softcap = -1}, {}, s, m);
   fails("query_starts", {.query_starts = lengths, .key_starts = lengths}, {}, s, m);
   fails("bias", {.bias = bias.view}, {}, s, m);  // 24 keys, there are 23
+  fails("query_lengths[0] is 4", {.query_lengths = lengths}, {}, s, m);
+  fails("query_lengths has 2", {.query_lengths = {bad_lengths.data() + 1, {2}}}, {}, s, m);
+  const std::vector<Index> queries{1, 3, 0}, keys{21, 23, 21};  // the last one has 20
+  fails("key_lengths[2] is 21", {.key_lengths = {keys.data(), {3}}, .query_lengths = {queries.data(), {3}}}, {}, s, m);
+  const std::vector<float> slopes(3, 0.5f);
+  fails("alibi_slopes", {.causal_offset = Index{1} << 24, .alibi_slopes = {slopes.data(), {3}}}, {}, s, m);
   fails("sum", {.sum = lse.view}, {}, s, m);
   fails("sum", {}, {.sum = lse.view}, s, m);
   fails("sequences[2] is 9", {}, {}, {2, 0, 9}, m);
@@ -184,7 +196,7 @@ TEST_CASE("what fails leaves the caches as they were, and y") {
   fails("sequences", {}, {}, {2, 0, -1}, m);
   fails("sequences", {}, {}, s, {1, 3, 7});
   fails("sequences", {}, {}, s, {1, 3, 0, 2});
-  CHECK(errors == 17);
+  CHECK(errors == 21);
 }
 
 // max_pages is reached with the second of three sequences.

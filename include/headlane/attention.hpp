@@ -40,7 +40,8 @@ struct AttentionOptions {
   /// If data is not null: [batch]; of each batch element, keys (queries) from this one on are padding, which is not read. A query
   /// that is padding gives 0 and log-sum-exp -inf.
   View<const Index, 1> key_lengths = {}, query_lengths = {};
-  /// If data is not null: [q_heads]; slope · (j - i - causal_offset) is added to the score (ALiBi; Press, Smith and Lewis 2022).
+  /// If data is not null: [q_heads]; slope · (j - i - causal_offset) is added to the score (ALiBi; Press, Smith and Lewis 2022). Distances
+  /// of more than 2^24 are an error: a float does not tell them apart.
   View<const float, 1> alibi_slopes = {};
   /// If data is not null: [q_heads]; one more score for each row, of a key without a value: exp(sink) joins the sum, and
   /// log-sum-exp (attention sinks; Xiao et al. 2024).
@@ -75,7 +76,8 @@ struct AttentionOptions {
 ///   its sink if it has one. A key that is not seen has no influence, NaN or not; what is seen propagates: a NaN in a query or bias gives NaN in its row, in a key or
 ///   value in the rows that see it. A score of +inf gives NaN, one of -inf a probability of 0.
 /// Aliasing: inputs, and what options point to, may overlap each other; out and lse must overlap nothing.
-/// Arithmetic: q · scale is rounded first; each score is an fma chain over head_dim from 0; then s = tanh(s · (1 / softcap)) · softcap,
+/// Arithmetic: q · scale is rounded first; each score is an fma chain over head_dim from 0; then s = tanh(s · (1 / softcap)) · softcap
+///   (the reciprocal at most the largest float),
 ///   s = fma(slope, j - i - causal_offset, s), s = s + relative bias and s = s + bias. Keys lie on a grid of 512: each block gives its own maximum, exponentials and sum (as in softmax) and P·V (an fma chain over keys), and
 ///   blocks merge in order. The same bits for every instruction set, number of threads, stride, batch, and split of the queries.
 /// Error, u = 2^-24, D = head_dim, N = min(kv_length, 512), B = ceil(kv_length / 512), S = the largest over the row of

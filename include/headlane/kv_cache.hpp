@@ -27,7 +27,8 @@ struct KvCacheOptions {
 /// A sequence is named by the number that add() or fork() gave; a number is used again after remove().
 /// Threads: const member functions and attention() may run at the same time, the others need the cache for themselves.
 /// Errors: std::invalid_argument for sizes that do not match and sequences that are not there, std::length_error if max_pages would be
-///   exceeded, std::bad_alloc; the cache is then as it was.
+///   exceeded, std::bad_alloc; the cache is then as it was. One that was moved from may be destroyed and assigned to; all else throws
+///   std::invalid_argument.
 class HEADLANE_API KvCache {
  public:
   /// head_dim (of keys) and value_dim 1 … 512.
@@ -43,8 +44,10 @@ class HEADLANE_API KvCache {
   /// Copies keys k [kv_heads, tokens, head_dim] and values v [kv_heads, tokens, value_dim], any strides, to the end of a sequence. Of a
   /// page that other sequences share, it makes a copy first.
   void append(Index sequence, View<const float, 3> k, View<const float, 3> v);
-  /// The same for several sequences, each named once: k [sequences, kv_heads, tokens, head_dim], v likewise.
-  void append(std::span<const Index> sequences, View<const float, 4> k, View<const float, 4> v);
+  /// The same for several sequences, each named once: k [sequences, kv_heads, tokens, head_dim], v likewise. If data of `lengths` is not
+  /// null: [sequences]; of each sequence only the first lengths[s] tokens are appended, the others are padding, which is not read.
+  void append(std::span<const Index> sequences, View<const float, 4> k, View<const float, 4> v,
+              View<const Index, 1> lengths = {});
   /// Keeps the first `length` keys.
   void truncate(Index sequence, Index length);
   /// Forgets a sequence; pages that no other one shares are free again.
@@ -63,9 +66,11 @@ class HEADLANE_API KvCache {
   /// Memory that it holds, pages that are free but kept for later included.
   [[nodiscard]] std::size_t bytes() const;
   /// For attention().
-  [[nodiscard]] const KvPages& pages() const { return *pages_; }
+  [[nodiscard]] const KvPages& pages() const;
 
  private:
+  [[nodiscard]] KvPages& pages(const char* function) const;
+
   std::unique_ptr<KvPages> pages_;
 };
 

@@ -3,6 +3,7 @@
 // Weights. A layer is made from a state dict with the names and layouts of the module of torch.nn that it is called after, looks up
 //   prefix + name ("encoder.layers.0." + "linear1.weight"), and copies what it needs. A bias that is not there is none. Numbers of heads and the like,
 //   which no tensor tells, are options. Errors: std::invalid_argument, which names the tensor and the shapes; std::bad_alloc.
+//   A layer that was default-constructed or moved from takes rows of 0 elements, which means that it refuses all others.
 // Forward. x and y are [batch, length, d_model] with any strides; y may be x itself (the same data and strides), other overlaps are an error.
 //   Padding is given as lengths, masks or a ragged batch in AttentionOptions (attention.hpp), whose options all work: shapes of the layer's heads.
 //   forward() is const, and any number of threads may call it at the same time. It allocates nothing once warm: scratch is kept per thread.
@@ -99,7 +100,7 @@ class HEADLANE_API Embedding {
   void logits(View<const float, 3> x, View<float, 3> y, int num_threads = 0) const;
 
  private:
-  Index rows_ = 0, columns_ = 0;
+  detail::Size rows_, columns_;
   EmbeddingOptions options_;
   std::vector<float> table_;  // not tied
   PackedMatrix packed_;       // tied: [embedding_dim, num_embeddings]
@@ -140,7 +141,8 @@ class HEADLANE_API MultiHeadAttention {
   void forward(View<const float, 3> x, View<const float, 3> memory, View<float, 3> y,
                const AttentionOptions& options = {}) const;
   /// Self-attention over all that a cache (of kv_heads, head_dim, head_dim) holds: appends the keys and values of x, batch element b to sequence
-  /// sequences[b], then attends, causal whatever options say. The cache is as it was if anything fails.
+  /// sequences[b], then attends, causal whatever options say. With query_lengths, each sequence grows by its own length, as if it were alone:
+  /// rows that are padding are not appended. The cache is as it was if anything fails.
   void forward(View<const float, 3> x, KvCache& cache, std::span<const Index> sequences, View<float, 3> y,
                const AttentionOptions& options = {}) const;
 
@@ -153,7 +155,7 @@ class HEADLANE_API MultiHeadAttention {
 
  private:
   friend class LayerCalls;
-  Index heads_ = 0, kv_heads_ = 0, head_dim_ = 0, x_width_ = 0, memory_width_ = 0;
+  detail::Size heads_, kv_heads_, head_dim_, x_width_, memory_width_;
   std::optional<float> scale_;
   PackedMatrix in_proj_;        // columns of q, k and v, each from a multiple of 32 on; or, if widths differ, of q
   PackedMatrix memory_proj_;    // then of k and v

@@ -6,18 +6,42 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
 
 namespace headlane {
 
+namespace detail {
+
+/// A size that moving resets to 0, so that an object which was moved from is as one that was default-constructed.
+class Size {
+ public:
+  constexpr Size(Index value = 0) noexcept : value_(value) {}  // NOLINT(google-explicit-constructor): it is an Index
+  constexpr Size(const Size&) noexcept = default;
+  constexpr Size(Size&& other) noexcept : value_(std::exchange(other.value_, 0)) {}
+  constexpr Size& operator=(const Size&) noexcept = default;
+  constexpr Size& operator=(Size&& other) noexcept {
+    value_ = std::exchange(other.value_, 0);
+    return *this;
+  }
+  ~Size() = default;
+  constexpr operator Index() const noexcept { return value_; }  // NOLINT(google-explicit-constructor): as above
+
+ private:
+  Index value_;
+};
+
+}  // namespace detail
+
 /// A copy of a matrix in the order in which gemm reads it, the same for every instruction set. It does not change once it is made:
-/// any number of threads may use it at the same time.
+/// any number of threads may use it at the same time. One that was moved from is empty.
 class HEADLANE_API PackedMatrix {
  public:
   /// An empty one, 0 × 0.
   PackedMatrix() = default;
 
   /// b [k, n], any strides: weights [in, out] as they stand, weights [out, in] as `w.transposed()`. b is not needed afterwards.
-  /// Uses at most num_threads threads, if that is not 0. Throws std::invalid_argument as gemm does; std::bad_alloc.
+  /// Uses at most num_threads threads, if that is not 0. Throws std::invalid_argument as gemm does, and if the
+  /// copy would not fit into memory (b may be broadcast by strides of 0); std::bad_alloc.
   explicit PackedMatrix(View<const float, 2> b, int num_threads = 0);
 
   [[nodiscard]] Index rows() const { return rows_; }
@@ -31,7 +55,7 @@ class HEADLANE_API PackedMatrix {
   struct Free {
     void operator()(float* p) const;
   };
-  Index rows_ = 0, columns_ = 0;
+  detail::Size rows_, columns_;
   std::unique_ptr<float, Free> data_;
 };
 

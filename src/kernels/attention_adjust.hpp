@@ -27,7 +27,9 @@ HEADLANE_INLINE bool adjusts_in_registers(const AttentionBlock& block) {
 template <class Arch>
 __attribute__((noinline)) void cap_scores(float softcap, float* scores, Index n) {
   using V = Lanes<Arch>;
-  const V factor = V::broadcast(1.0f / softcap), cap = V::broadcast(softcap);
+  // Of the least caps the reciprocal is infinite, and infinity times 0 is NaN.
+  const float reciprocal = 1.0f / softcap;
+  const V factor = V::broadcast(reciprocal < __FLT_MAX__ ? reciprocal : __FLT_MAX__), cap = V::broadcast(softcap);
   for_each_group<Arch>(n, [&](Index i, auto vectors, Index) {
     V x[vectors.value];
 #pragma GCC unroll 4

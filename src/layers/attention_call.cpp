@@ -17,6 +17,10 @@ namespace {
 using kernels::panel_columns;
 using Kind = KeySource::Kind;
 
+void check_made(const char* function, const MultiHeadAttention& layer) {
+  require(layer.heads() > 0, function, ": the attention has no weights: it was default-constructed or moved from");
+}
+
 void check_cache(const char* function, const MultiHeadAttention& layer, const KvCache& cache,
                  std::span<const Index> sequences, Index wanted) {
   require(cache.kv_heads() == layer.kv_heads() && cache.head_dim() == layer.head_dim() &&
@@ -67,6 +71,7 @@ void LayerCalls::check(const char* function, const MultiHeadAttention& layer, co
                        const KeySource& source, const View<float, 3>& y, bool in_place,
                        const AttentionOptions& options) {
   check_forward(function, x, layer.x_width_, y, layer.d_model(), in_place, options.num_threads);
+  check_made(function, layer);
   const Operand of_y = operand(function, "y", y);
   check_layer_options(function, options, operand(function, "x", x), of_y);
   if (source.kind == Kind::x || source.kind == Kind::grown)
@@ -95,6 +100,13 @@ void LayerCalls::check_keys(const char* function, const MultiHeadAttention& laye
     checked_attention(function, q, keys_of(function, *source.cache, source.sequences), out, options, Look::all);
     return;
   }
+  if (source.kind == Kind::grown) {
+    const View<const Index, 1>& own = options.query_lengths;
+    check_token_lengths(function, "query_lengths", own, x.shape[0], "x", x.shape[1], "rows a batch element");
+    checked_attention(function, q, keys_of(function, *source.cache, source.sequences, x.shape[1], own), out, options,
+                      Look::all);
+    return;
+  }
   const View<float, 3> kv = scratch_rows(Purpose::memory, source.memory.shape[0], source.memory.shape[1], c.end - c.k);
   checked_attention(function, q, {part_by_head(kv, 0, c.kv_width, dim), part_by_head(kv, c.v - c.k, c.kv_width, dim)},
                     out, options, Look::all);
@@ -105,23 +117,18 @@ void LayerCalls::check_remember(const char* function, const MultiHeadAttention& 
                                 std::span<const Index> sequences, const RememberOptions& options) {
   const Operand of_memory = operand(function, "memory", memory);
   check_operand(of_memory);
+  check_made(function, layer);
   require(memory.shape[2] == layer.memory_width_, function, ": memory is ", of_memory, ", the layer takes rows of ",
           layer.memory_width_);
   check_threads(function, options.num_threads);
   const View<const Index, 1>&lengths = options.key_lengths, &starts = options.key_starts;
   const auto count = static_cast<Index>(sequences.size());
-  for (const auto& [name, view] : {std::pair{"key_lengths", lengths}, std::pair{"key_starts", starts}})
-    if (view.data != nullptr) check_operand(operand(function, name, view));
   if (starts.data == nullptr) {
     check_cache(function, layer, cache, sequences, memory.shape[0]);
-    if (lengths.data == nullptr) return;
-    require(lengths.shape[0] == count, function, ": key_lengths has ", lengths.shape[0], " elements, sequences ",
-            count);
-    for (Index i = 0; i < count; ++i)
-      require(lengths(i) >= 0 && lengths(i) <= memory.shape[1], function, ": key_lengths[", i, "] is ", lengths(i),
-              ", memory has ", memory.shape[1], " rows a batch element");
-    return;
+    return check_token_lengths(function, "key_lengths", lengths, count, "memory", memory.shape[1],
+                               "rows a batch element");
   }
+  check_operand(operand(function, "key_starts", starts));
   check_cache(function, layer, cache, sequences, starts.shape[0] - 1);
   require(lengths.data == nullptr, function, ": key_lengths and key_starts are both given");
   require(memory.shape[0] == 1, function, ": memory has ", memory.shape[0],
@@ -176,7 +183,7 @@ void LayerCalls::attention(const char* function, const MultiHeadAttention& layer
     }
     case Kind::grown: {
       const KeysAndValues of_x = keys_and_values(wide, c.k, c.v);
-      source.grown->append(source.sequences, of_x.k, of_x.v);
+      source.grown->append(source.sequences, of_x.k, of_x.v, options.query_lengths);
       all.causal = true;
       [[fallthrough]];
     }

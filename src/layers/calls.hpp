@@ -64,7 +64,7 @@ class LayerCalls {
   /// Shapes, overlaps, and options that layers do not take; attention itself checks the rest. `in_place`: y may be x itself.
   static void check(const char* function, const MultiHeadAttention& layer, const View<const float, 3>& x,
                     const KeySource& source, const View<float, 3>& y, bool in_place, const AttentionOptions& options);
-  /// What attention to memory, or to what is remembered, checks: for a layer that has written something by then.
+  /// What attention to memory or a cache checks, a cache as it will have grown: for a layer that has written something by then.
   static void check_keys(const char* function, const MultiHeadAttention& layer, const View<const float, 3>& x,
                          const KeySource& source, const AttentionOptions& options);
   /// y = layer(x) + residual, if that is given.
@@ -77,6 +77,9 @@ class LayerCalls {
   static void remember(const MultiHeadAttention& layer, const View<const float, 3>& memory, KvCache& cache,
                        std::span<const Index> sequences, const RememberOptions& options);
 
+  /// All of it: nothing is written before.
+  static void check(const char* function, const DecoderLayer& layer, const View<const float, 3>& x,
+                    const DecoderSources& from, const View<float, 3>& y);
   static void decoder(const char* function, const DecoderLayer& layer, const View<const float, 3>& x,
                       const DecoderSources& from, const View<float, 3>& y);
 

@@ -41,6 +41,7 @@ Embedding::Embedding(const StateDict& state, std::string_view prefix, const Embe
     packed_ = PackedMatrix(table.transposed());
     return;
   }
+  if (columns_ == 0) return;
   table_.reserve(static_cast<std::size_t>(rows_) * static_cast<std::size_t>(columns_));
   for (Index i = 0; i < rows_; ++i)
     for (Index j = 0; j < columns_; ++j) table_.push_back(table(i, j));

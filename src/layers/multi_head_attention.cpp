@@ -5,6 +5,7 @@
 #include "round.hpp"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace headlane {
@@ -20,10 +21,13 @@ class Stack {
 
   void add(const View<const float, 2>& weight) {
     const Index first = round_up(rows_, panel_columns);
-    elements_.resize(static_cast<std::size_t>((first + weight.shape[0]) * width_));
+    Index size = 0;
+    if (__builtin_mul_overflow(first + weight.shape[0], width_, &size)) throw std::bad_alloc();
+    elements_.resize(static_cast<std::size_t>(size));
+    rows_ = first + weight.shape[0];
+    if (width_ == 0) return;
     for (Index i = 0; i < weight.shape[0]; ++i)
       for (Index j = 0; j < width_; ++j) elements_[static_cast<std::size_t>((first + i) * width_ + j)] = weight(i, j);
-    rows_ = first + weight.shape[0];
   }
   [[nodiscard]] PackedMatrix packed() const {
     return PackedMatrix(View<const float, 2>(elements_.data(), {rows_, width_}).transposed());
@@ -111,6 +115,7 @@ void MultiHeadAttention::forward(View<const float, 3> x, KvCache& cache, std::sp
   constexpr const char* function = "MultiHeadAttention::forward";
   const KeySource source{.kind = KeySource::Kind::grown, .grown = &cache, .cache = &cache, .sequences = sequences};
   LayerCalls::check(function, *this, x, source, y, true, options);
+  LayerCalls::check_keys(function, *this, x, source, options);
   Appended appended(cache, sequences);
   LayerCalls::attention(function, *this, x, source, y, {}, options);
   appended.keep();

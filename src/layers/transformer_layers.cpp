@@ -1,4 +1,5 @@
 // EncoderLayer and DecoderLayer: attention and feed-forward, each with what is added to its input and a norm.
+#include "attention_check.hpp"
 #include "layers/calls.hpp"
 #include "layers/weights.hpp"
 
@@ -57,16 +58,29 @@ DecoderLayer::DecoderLayer(const StateDict& state, std::string_view prefix, cons
           multihead_attn_.d_model(), ", self_attn gives rows of ", d_model());
 }
 
-void LayerCalls::decoder(const char* function, const DecoderLayer& layer, const View<const float, 3>& x,
-                         const DecoderSources& from, const View<float, 3>& y) {
-  check_keys(function, layer.multihead_attn_, x, from.cross, from.cross_options);
-  if (const View<float, 3>& lse = from.self_options.lse; lse.data != nullptr) {
-    const Operand of_self = operand(function, "self.lse", lse);
+void LayerCalls::check(const char* function, const DecoderLayer& layer, const View<const float, 3>& x,
+                       const DecoderSources& from, const View<float, 3>& y) {
+  const AttentionOptions &self = from.self_options, &cross = from.cross_options;
+  check(function, layer.self_attn_, x, from.self, y, true, self);
+  check(function, layer.multihead_attn_, x, from.cross, y, true, cross);
+  const auto check_apart = [&](const char* name, const View<float, 3>& lse, const AttentionOptions& other) {
+    if (lse.data == nullptr) return;
+    for_each_input(function, other, [&](const Operand& in) { check_no_overlap(operand(function, name, lse), in); });
+  };
+  check_apart("self.lse", self.lse, cross);
+  check_apart("cross.lse", cross.lse, self);
+  if (self.lse.data != nullptr) {
+    const Operand of_self = operand(function, "self.lse", self.lse);
     if (from.cross.kind == KeySource::Kind::memory)
       check_no_overlap(of_self, operand(function, "memory", from.cross.memory));
-    if (from.cross_options.lse.data != nullptr)
-      check_no_overlap(of_self, operand(function, "cross.lse", from.cross_options.lse));
+    if (cross.lse.data != nullptr) check_no_overlap(of_self, operand(function, "cross.lse", cross.lse));
   }
+  check_keys(function, layer.multihead_attn_, x, from.cross, cross);
+  if (from.self.kind == KeySource::Kind::grown) check_keys(function, layer.self_attn_, x, from.self, self);
+}
+
+void LayerCalls::decoder(const char* function, const DecoderLayer& layer, const View<const float, 3>& x,
+                         const DecoderSources& from, const View<float, 3>& y) {
   const View<float, 3> sum = like(Purpose::sum, x), second = like(Purpose::second_sum, x);
   const bool first = layer.norm_first_;
   const int threads = from.self_options.num_threads;
@@ -88,8 +102,7 @@ void DecoderLayer::forward(View<const float, 3> x, View<const float, 3> memory, 
                             .cross = {.kind = KeySource::Kind::memory, .memory = memory},
                             .self_options = self,
                             .cross_options = cross};
-  LayerCalls::check(function, self_attn_, x, from.self, y, true, self);
-  LayerCalls::check(function, multihead_attn_, x, from.cross, y, true, cross);
+  LayerCalls::check(function, *this, x, from, y);
   LayerCalls::decoder(function, *this, x, from, y);
 }
 
@@ -102,8 +115,7 @@ void DecoderLayer::forward(View<const float, 3> x, KvCache& cache, std::span<con
       .cross = {.kind = KeySource::Kind::remembered, .cache = &memory, .sequences = memory_sequences},
       .self_options = self,
       .cross_options = cross};
-  LayerCalls::check(function, self_attn_, x, from.self, y, true, self);
-  LayerCalls::check(function, multihead_attn_, x, from.cross, y, true, cross);
+  LayerCalls::check(function, *this, x, from, y);
   Appended appended(cache, sequences);
   LayerCalls::decoder(function, *this, x, from, y);
   appended.keep();

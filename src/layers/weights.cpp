@@ -1,6 +1,8 @@
 // Tensors of a state dict, and checks of forward().
 #include "layers/weights.hpp"
 
+#include "attention_check.hpp"
+
 #include <iterator>
 
 namespace headlane {
@@ -14,6 +16,8 @@ View<const float, Rank> Weights::tensor(std::string_view name, const std::array<
   require(found != state_.end(), layer_, ": the state dict has no ", whole);
   const AnyView<const float>& tensor = found->second;
   const Operand given = operand(layer_, whole.c_str(), tensor);
+  require(tensor.rank >= 0 && tensor.rank <= max_rank, layer_, ": ", whole, " has rank ", tensor.rank, ", it must be ",
+          Rank);
   bool fits = tensor.rank == Rank;
   std::string wanted;
   for (int axis = 0; axis < Rank; ++axis) {
@@ -64,6 +68,10 @@ void check_forward(const char* function, const View<const float, 3>& x, Index in
 }
 
 void check_layer_options(const char* function, const AttentionOptions& options, const Operand& x, const Operand& y) {
+  for_each_input(function, options, [&](const Operand& input) {
+    check_operand(input);
+    check_no_overlap(y, input);
+  });
   require(options.sum.data == nullptr, function, ": parts for merge() (sum) are not for layers");
   require(options.workspace.empty(), function, ": workspace has ", std::ssize(options.workspace),
           " bytes, a layer works in memory of its own");
