@@ -3,6 +3,7 @@
 
 #include "dispatch.hpp"
 #include "gemm_check.hpp"
+#include "overlap.hpp"
 #include "parallel.hpp"
 
 #include <algorithm>
@@ -107,25 +108,6 @@ struct Operands {
   }
 };
 
-/// The memory of an operand.
-struct Extent {
-  Range range;
-  bool written;
-};
-
-/// Whether some c may overlap an operand of another problem: only the outer bounds are compared, in the order of their addresses.
-bool may_overlap(std::vector<Extent>& extents) {
-  std::sort(extents.begin(), extents.end(),
-            [](const Extent& x, const Extent& y) { return x.range.first < y.range.first; });
-  std::uintptr_t written_end = 0, end = 0;
-  for (const Extent& extent : extents) {
-    if (extent.range.first < (extent.written ? end : written_end)) return true;
-    end = std::max(end, extent.range.end);
-    if (extent.written) written_end = std::max(written_end, extent.range.end);
-  }
-  return false;
-}
-
 /// f(), with the number of a problem in what it throws.
 template <class F>
 void numbered(std::size_t problem, const F& f) {
@@ -142,7 +124,7 @@ void check_problems(std::span<const GemmProblem> problems) {
   thread_local std::vector<Extent> extents;  // so that a call allocates nothing once warm
   extents.clear();
   const auto add = [&](const Operand& o, bool written) {
-    if (!is_empty(o)) extents.push_back({range_of(o), written});
+    if (!is_empty(o)) extents.push_back(extent_of(o, written));
   };
   for (std::size_t i = 0; i < problems.size(); ++i)
     numbered(i, [&] {
@@ -151,7 +133,7 @@ void check_problems(std::span<const GemmProblem> problems) {
       add(operands.c, true);
       operands.for_each_input(problems[i], [&](const Operand& input) { add(input, false); });
     });
-  if (!may_overlap(extents)) return;
+  if (surely_apart(extents)) return;
   for (std::size_t i = 0; i < problems.size(); ++i)
     for (std::size_t j = 0; j < problems.size(); ++j)
       if (i != j)

@@ -28,7 +28,7 @@ const char* function_of(const std::string& layer) {
   if (layer.starts_with("Decoder")) return "DecoderLayer::forward";
   if (layer.starts_with("Embedding")) return "Embedding::logits";
   if (layer.starts_with("Feed")) return "FeedForward::forward";
-  return layer.starts_with("Linear") ? "Linear::forward" : "norm";
+  return layer.starts_with("Linear") ? "Linear::forward" : "orm";  // Normalization::forward or layer_norm
 }
 
 TEST_CASE("illegal shapes, strides and overlaps of every layer") {
