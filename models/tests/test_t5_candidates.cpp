@@ -63,3 +63,33 @@ TEST_CASE("tokens that may not follow") {
   CHECK(forbidden({.no_repeat_ngram_size = 6}) == List{});
   CHECK(forbidden({.no_repeat_ngram_size = 1000}) == List{});
 }
+
+TEST_CASE("n-grams of outputs that are just as long, and shorter ones") {
+  const auto forbidden = [](const std::vector<Index>& tokens, Index n) {
+    std::vector<float> logits(8, 0.0f);
+    forbid(logits, tokens, {}, {.no_repeat_ngram_size = n});
+    std::vector<Index> result;
+    for (Index i = 0; i < 8; ++i)
+      if (logits[static_cast<std::size_t>(i)] == -infinity) result.push_back(i);
+    return result;
+  };
+  using List = std::vector<Index>;
+  for (Index n = 1; n < 6; ++n)
+    for (Index length = 1; length < 8; ++length)
+      CHECK(forbidden(List(static_cast<std::size_t>(length), 4), n) == (length < n ? List{} : List{4}));
+  CHECK(forbidden({3, 5}, 2) == List{});
+  CHECK(forbidden({3, 5, 3}, 2) == List{5});
+  CHECK(forbidden({3, 5, 6, 3, 5}, 3) == List{6});
+  CHECK(forbidden({3, 5, 6, 3}, 3) == List{});
+}
+
+TEST_CASE("no end before min_length, the start token counted") {
+  const std::vector<Index> ends{1, 2};
+  for (Index length = 1; length < 5; ++length)
+    for (Index least = 0; least < 6; ++least) {
+      std::vector<float> logits(4, 0.0f);
+      forbid(logits, std::vector<Index>(static_cast<std::size_t>(length), 3), ends, {.min_length = least});
+      const float wanted = length < least ? -infinity : 0.0f;
+      CHECK(logits == std::vector<float>{0, wanted, wanted, 0});
+    }
+}

@@ -171,3 +171,26 @@ TEST_CASE("calls that make no sense") {
   CHECK(t5.generate({}, {}).empty());
   CHECK(t5.generate(good, {.max_length = 2}).front().size() == 2);
 }
+
+TEST_CASE("options of a call at both ends of what they may be") {
+  // 61 tokens, of which 5 end: 61 / 6 beams. Without tokens that end, 61 / 2.
+  for (const auto& [ends, most] : {std::pair("[1,7,11,20,33]", Index{10}), {"[1,7]", 20}, {"1", 30}, {"[]", 30}}) {
+    const Folder folder;
+    write_t5(folder, {});
+    folder.write("config.json", config_with("eos_token_id", ends));
+    const T5 t5(folder.path());
+    const std::vector<std::vector<Index>> good{{60, 0}};
+    const auto generate = [&](const GenerateOptions& options) { return t5.generate(good, options).front(); };
+    CHECK(generate({.num_beams = most, .max_length = 4}).size() <= 4);
+    check_refused("num_beams", [&] { generate({.num_beams = most + 1, .max_length = 4}); });
+    for (const double penalty : {-100.0, 100.0})
+      CHECK(generate({.num_beams = 2, .max_length = 4, .length_penalty = penalty}).size() <= 4);
+    for (const double penalty : {-100.1, 100.1})
+      check_refused("length_penalty", [&] { generate({.length_penalty = penalty}); });
+    CHECK(generate({.max_length = 2}).size() == 2);
+    CHECK(generate({.max_length = 5, .min_length = 5}).size() == 5);
+    CHECK(generate({.max_length = 5, .min_length = 1000}).size() == 5);
+    CHECK(generate({.max_length = 5, .no_repeat_ngram_size = 1000}).size() <= 5);
+    if (std::string_view(ends) == "[]") CHECK(generate({.max_length = 9}).size() == 9);
+  }
+}
