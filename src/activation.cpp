@@ -1,6 +1,7 @@
 // Activations: checks, the walk over views of any strides, and what runs in parallel. The arithmetic is in kernels/activation.hpp.
 #include <headlane/activation.hpp>
 
+#include "call_scope.hpp"
 #include "check.hpp"
 #include "dispatch.hpp"
 #include "kernels/table.hpp"
@@ -74,6 +75,7 @@ void activate_piece(const kernels::KernelTable& kernel, const Walk& walk, Activa
 }  // namespace
 
 void activate(AnyView<const float> x, AnyView<float> y, Activation activation, const ActivateOptions& options) {
+  const CallScope scope;
   const Operand of_x = operand("activate", "x", x), of_y = operand("activate", "y", y);
   check_elementwise(of_x, of_y);
   require(activation > Activation::none && activation <= Activation::erf, "activate: activation is ",

@@ -1,3 +1,4 @@
+#include "call_scope.hpp"
 #include "check.hpp"
 #include "double_double.hpp"
 
@@ -6,6 +7,7 @@
 namespace headlane {
 
 void alibi_slopes(View<float, 1> slopes) {
+  const CallScope scope;
   check_output(operand("alibi_slopes", "slopes", slopes));
   const Index heads = slopes.size(0);
   if (heads < 1) return;

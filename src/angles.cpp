@@ -41,14 +41,15 @@ struct Memory {
   std::uint32_t *high, *low;
 };
 
-/// What the memory holds: steps_of_base() of these.
+/// The memory holds steps_of_base() of these, unless it was freed since.
 struct Kept {
   double base = 0;
   Index factor = 0, dim = 0;
+  unsigned epoch = 0;
   bool operator==(const Kept&) const = default;
 };
-thread_local Kept kept;
-thread_local const std::uint32_t *kept_high = nullptr, *kept_low = nullptr;
+constinit thread_local Kept kept{};
+constinit thread_local const std::uint32_t *kept_high = nullptr, *kept_low = nullptr;
 
 }  // namespace
 
@@ -65,7 +66,7 @@ void check_base(const char* function, double base) {
 
 Steps steps_of_base(double base, Index factor, Index dim) {
   const Index count = ceil_div(dim, 2);
-  const Kept wanted{base, factor, dim};
+  Kept wanted{base, factor, dim, scratch_epoch()};
   if (wanted == kept) return {count, kept_high, kept_low};
   kept = {};
   const Memory memory(count);
@@ -74,6 +75,7 @@ Steps steps_of_base(double base, Index factor, Index dim) {
   DoubleDouble frequency{1};
   for (Index j = 0; j < count; ++j, frequency = frequency * ratio)
     split(phase_of(frequency), memory.high[j], memory.low[j]);
+  wanted.epoch = scratch_epoch();  // the memory may have grown
   kept = wanted;
   kept_high = memory.high;
   kept_low = memory.low;

@@ -2,6 +2,7 @@
 #include "attention_check.hpp"
 
 #include "attention_cut.hpp"
+#include "call_scope.hpp"
 #include "dispatch.hpp"
 #include "kernels/table.hpp"
 #include "kv_pages.hpp"
@@ -202,6 +203,7 @@ AttentionProblem checked_scores(const char* function, const View<const float, 4>
 
 void attention_named(const char* function, const View<const float, 4>& q, const KeysAndValues& keys,
                      const View<float, 4>& out, const AttentionOptions& options) {
+  const CallScope scope;
   const AttentionProblem problem = checked_attention(function, q, keys, out, options, Look::all);
   if (has_rows(problem)) run_attention(function, problem);
 }
@@ -218,11 +220,13 @@ void attention(View<const float, 4> q, const KvCache& cache, std::span<const Ind
 
 AttentionPlan plan_attention(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v, View<float, 4> out,
                              const AttentionOptions& options) {
+  const CallScope scope;
   return plan_or_nothing(checked_attention("plan_attention", q, {k, v}, out, options, Look::shapes));
 }
 
 AttentionPlan plan_attention(View<const float, 4> q, const KvCache& cache, std::span<const Index> sequences,
                              View<float, 4> out, const AttentionOptions& options) {
+  const CallScope scope;
   return plan_or_nothing(
       checked_attention("plan_attention", q, keys_of("plan_attention", cache, sequences), out, options, Look::shapes));
 }

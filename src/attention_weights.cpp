@@ -2,6 +2,7 @@
 #include <headlane/attention_weights.hpp>
 
 #include "attention_task.hpp"
+#include "call_scope.hpp"
 #include "check.hpp"
 #include "parallel.hpp"
 #include "round.hpp"
@@ -145,12 +146,14 @@ AttentionProblem checked(const char* function, const View<const float, 4>& q, co
 
 void attention_weights(View<const float, 4> q, View<const float, 4> k, View<float, 4> weights,
                        const AttentionOptions& options) {
+  const CallScope scope;
   constexpr const char* function = "attention_weights";
   run(function, checked(function, q, k, "weights", weights, options), {.weights = weights, .sums = {}});
 }
 
 void attention_key_sums(View<const float, 4> q, View<const float, 4> k, View<float, 3> sums,
                         const AttentionOptions& options) {
+  const CallScope scope;
   constexpr const char* function = "attention_key_sums";
   run(function, checked(function, q, k, "sums", sums, options), {.weights = {}, .sums = sums});
 }

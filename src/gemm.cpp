@@ -4,11 +4,12 @@
 
 #include "parallel.hpp"
 #include "round.hpp"
+#include "scratch.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
+#include <span>
 
 namespace headlane {
 namespace {
@@ -112,12 +113,14 @@ void run_gemm(std::span<const Batch> batches, const KernelTable& kernel, int thr
   }
   double all = 0;
   for (const Batch& batch : batches) all += weight_of(batch);
-  thread_local std::vector<Tasks> kept;  // so that a call allocates nothing once warm
-  std::vector<Tasks>& list = kept;       // the caller's, in every thread
-  list.clear();
-  for (const Batch& batch : batches)
-    list.push_back(tasks_of(batch, weight_of(batch) / all, threads, list.empty() ? 0 : list.back().end));
-  parallel_for(list.empty() ? 0 : list.back().end, threads, [&](Index i) {
+  if (batches.empty()) return;
+  const std::span<Tasks> list(scratch_array<Tasks>(Purpose::tasks, std::ssize(batches)), batches.size());
+  Index end = 0;
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    list[i] = tasks_of(batches[i], weight_of(batches[i]) / all, threads, end);
+    end = list[i].end;
+  }
+  parallel_for(end, threads, [&](Index i) {
     const auto after = [](Index task, const Tasks& tasks) { return task < tasks.end; };
     const auto found = std::upper_bound(list.begin(), list.end(), i, after);
     run_task(*found, i - (found == list.begin() ? 0 : (found - 1)->end), kernel);

@@ -1,6 +1,7 @@
 // gemm_batch: checks, and what of a batch is one product.
 #include <headlane/gemm_batch.hpp>
 
+#include "call_scope.hpp"
 #include "dispatch.hpp"
 #include "gemm_check.hpp"
 #include "overlap.hpp"
@@ -38,6 +39,7 @@ bool stack(const View<const float, 3>& a, bool one_b, const View<float, 3>& c, c
 
 void batch_checked(const View<const float, 3>& a, const View<const float, 3>* b, const PackedMatrix* packed,
                    const View<float, 3>& c, const GemmBatchOptions& options) {
+  const CallScope scope;
   const Operand of_a = operand(function, "a", a), of_c = operand(function, "c", c);
   const View<const float, 2> packed_shape = packed != nullptr ? shape_of(*packed) : View<const float, 2>{};
   const Operand of_b = packed != nullptr ? operand(function, "b", packed_shape) : operand(function, "b", *b);
@@ -155,21 +157,22 @@ void gemm_batch(View<const float, 3> a, const PackedMatrix& b, View<float, 3> c,
 }
 
 void gemm_batch(std::span<const GemmProblem> problems, int num_threads) {
+  const CallScope scope;
   check_problems(problems);
   check_threads(function, num_threads);
   const kernels::KernelTable& kernel = active();
-  thread_local std::vector<Batch> batches;
-  batches.clear();
+  const auto batches = scratch_array<Batch>(Purpose::batches, std::ssize(problems));
+  std::size_t count = 0;
   double operations = 0, elements = 0;
   for (const GemmProblem& p : problems) {
     if (p.c.shape[0] == 0 || p.c.shape[1] == 0) continue;
     const View<const float, 2> b = p.packed != nullptr ? shape_of(*p.packed) : p.b;
-    batches.push_back({.first = product_of(p.a, b, p.packed, p.c, p.options)});
+    batches[count++] = {.first = product_of(p.a, b, p.packed, p.c, p.options)};
     const Work work = work_of(p.c.shape[0], p.c.shape[1], p.a.shape[1]);
     operations += work.operations;
     elements += work.elements;
   }
-  run_gemm(batches, kernel, useful_threads(operations, elements, num_threads));
+  run_gemm({batches, count}, kernel, useful_threads(operations, elements, num_threads));
 }
 
 }  // namespace headlane

@@ -1,6 +1,7 @@
 // gemm: checks of the arguments.
 #include "gemm_check.hpp"
 
+#include "call_scope.hpp"
 #include "dispatch.hpp"
 #include "parallel.hpp"
 
@@ -10,6 +11,7 @@ namespace headlane {
 namespace {
 
 void run(const Product& product, int num_threads) {
+  const CallScope scope;
   const kernels::KernelTable& kernel = active();
   const Index m = product.c.shape[0], n = product.c.shape[1];
   if (m == 0 || n == 0) return;

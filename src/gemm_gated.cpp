@@ -2,6 +2,7 @@
 // one ends with it as a factor.
 #include <headlane/gemm_gated.hpp>
 
+#include "call_scope.hpp"
 #include "dispatch.hpp"
 #include "gemm_check.hpp"
 #include "parallel.hpp"
@@ -47,6 +48,7 @@ struct Weights {
 
 void gated_checked(const View<const float, 2>& a, const Weights& gate, const Weights& up, const View<float, 2>& c,
                    const GemmGatedOptions& options) {
+  const CallScope scope;
   const Operand of_a = operand("gemm_gated", "a", a), of_c = operand("gemm_gated", "c", c);
   const View<const float, 2> nothing;
   const Operand none = operand("gemm_gated", "residual", nothing);

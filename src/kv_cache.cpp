@@ -1,6 +1,7 @@
 // KvCache: checks, and appending to all of the named sequences or to none.
 #include <headlane/kv_cache.hpp>
 
+#include "call_scope.hpp"
 #include "check.hpp"
 #include "dispatch.hpp"
 #include "kernels/table.hpp"
@@ -71,6 +72,7 @@ constexpr const char* append_name = "KvCache::append";
 /// Checked but for sequences that are named twice.
 void append_to(KvPages& pages, std::span<const Index> sequences, const View<const float, 4>& k,
                const View<const float, 4>& v, const View<const Index, 1>& lengths) {
+  const CallScope scope;
   const kernels::KernelTable& kernel = active();
   const auto tokens_of = [&](std::size_t i) {
     return lengths.data == nullptr ? k.shape[2] : lengths(static_cast<Index>(i));

@@ -1,6 +1,7 @@
 // merge: results over parts of the keys, put together as attention puts its blocks together.
 #include <headlane/merge.hpp>
 
+#include "call_scope.hpp"
 #include "check.hpp"
 #include "dispatch.hpp"
 #include "kernels/table.hpp"
@@ -121,6 +122,7 @@ void merge_rows(const kernels::KernelTable& kernel, std::span<const AttentionPar
 }  // namespace
 
 void merge(std::span<const AttentionPart> parts, View<float, 4> out, const MergeOptions& options) {
+  const CallScope scope;
   check(parts, out, options);
   const kernels::KernelTable& kernel = active();
   const auto [batch, heads, length, dim] = out.shape;

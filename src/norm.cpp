@@ -2,6 +2,7 @@
 // kernels/norm_row.hpp.
 #include <headlane/norm.hpp>
 
+#include "call_scope.hpp"
 #include "check.hpp"
 #include "dense_rows.hpp"
 #include "dispatch.hpp"
@@ -172,6 +173,7 @@ void make_dense(View<const float, 1>& vector, float* to) {
 }
 
 void run(Norm norm) {
+  const CallScope scope;
   check(norm);
   const KernelTable& kernel = active();
   if (is_empty(operand(norm.function, "x", norm.x))) return;

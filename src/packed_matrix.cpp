@@ -1,6 +1,7 @@
 // PackedMatrix: checks, and the order of its elements.
 #include <headlane/packed_matrix.hpp>
 
+#include "call_scope.hpp"
 #include "check.hpp"
 #include "dispatch.hpp"
 #include "kernels/table.hpp"
@@ -35,6 +36,7 @@ constexpr Index columns_of_task = 128;
 }  // namespace
 
 PackedMatrix::PackedMatrix(View<const float, 2> b, int num_threads) {
+  const CallScope scope;
   const Operand of_b = operand("PackedMatrix", "b", b);
   check_operand(of_b);
   const Index size = packed_size(of_b);

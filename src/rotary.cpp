@@ -1,6 +1,7 @@
 // Rotary embeddings: checks, and tiles of rows in parallel, whose sines and cosines all heads share. The arithmetic is in angles.cpp,
 // kernels/sin_cos.hpp and kernels/rotary.hpp.
 #include "angles.hpp"
+#include "call_scope.hpp"
 #include "check.hpp"
 #include "dense_rows.hpp"
 #include "parallel.hpp"
@@ -111,6 +112,7 @@ void rotate_tile(const Problem& p, Angles& angles, float* table, Index b, Index 
 }  // namespace
 
 void rotary_embedding(View<const float, 4> x, View<float, 4> y, const RotaryOptions& options) {
+  const CallScope scope;
   const Index dim = check(x, y, options);
   const KernelTable& kernel = active();
   if (is_empty(operand(function, "y", y))) return;

@@ -1,27 +1,34 @@
-// Version, instruction set and threads: see the header. The choice of the ISA is in dispatch.cpp.
+// Version, instruction set, threads and scratch memory: see the header. The choice of the ISA is in dispatch.cpp.
 #include <headlane/runtime.hpp>
 
 #include "check.hpp"
 #include "dispatch.hpp"
 #include "kernels/table.hpp"
 #include "parallel.hpp"
+#include "processors.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 namespace headlane {
 namespace {
 
 std::atomic<int> chosen_threads{0};  // 0: the environment's
 
-/// HEADLANE_NUM_THREADS, 0 if it is not set or not a positive number.
-int environment_threads() noexcept {
-  const char* text = std::getenv("HEADLANE_NUM_THREADS");
+constexpr int most_threads = 1 << 16;
+
+/// An environment variable, 0 if it is not set or no number from 1 to most_threads.
+int environment_threads(const char* name) noexcept {
+  const char* text = std::getenv(name);
   if (text == nullptr) return 0;
   char* end = nullptr;
   const long threads = std::strtol(text, &end, 10);
-  constexpr long most = 1 << 20;
-  return end != text && *end == '\0' && threads > 0 && threads <= most ? static_cast<int>(threads) : 0;
+  return end != text && *end == '\0' && threads > 0 && threads <= most_threads ? static_cast<int>(threads) : 0;
 }
 
 }  // namespace
@@ -38,16 +45,33 @@ std::string_view isa() { return active().name; }
 
 void set_isa(std::string_view name) { activate(name); }
 
+int max_threads() noexcept {
+#ifdef _OPENMP
+  static const int environment = environment_threads("HEADLANE_MAX_THREADS");
+  return environment > 0 ? environment : processors();
+#else
+  return 1;
+#endif
+}
+
 int num_threads() noexcept {
-  const int chosen = chosen_threads.load(std::memory_order_relaxed);
-  if (chosen > 0) return chosen;
-  static const int environment = environment_threads();
-  return environment > 0 ? environment : default_threads();
+#ifdef _OPENMP
+  if (is_serial_child()) return 1;
+  static const int environment = environment_threads("HEADLANE_NUM_THREADS");
+  const int chosen = chosen_threads.load(std::memory_order_relaxed), own = chosen > 0 ? chosen : environment;
+  return std::min(own > 0 ? own : omp_get_max_threads(), max_threads());
+#else
+  return 1;
+#endif
 }
 
 void set_num_threads(int threads) {
-  require(threads >= 0, "set_num_threads: threads is ", threads, ", the least is 0");
+  require(threads >= 0, "set_num_threads: threads is ", Index{threads}, ", the least is 0");
+  require(threads <= most_threads, "set_num_threads: threads is ", Index{threads}, ", the most is ",
+          Index{most_threads});
   chosen_threads.store(threads, std::memory_order_relaxed);
 }
+
+void release_scratch() { free_scratch_of_team(); }
 
 }  // namespace headlane

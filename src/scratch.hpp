@@ -1,11 +1,11 @@
-// Scratch memory: one growing buffer per thread and purpose, kept between calls, so that a call allocates nothing once warm.
+// Scratch memory: one growing buffer per thread and purpose, kept between calls, so that a warm call
+// allocates nothing. Buffers live as long as their thread; those above `keep_floats` as long as a call.
 #pragma once
 
 #include <headlane/index.hpp>
 
-#include <cstdlib>
-#include <memory>
-#include <new>
+#include <atomic>
+#include <type_traits>
 
 namespace headlane {
 
@@ -17,6 +17,8 @@ enum class Purpose {
   factor,
   shared,
   frequencies,
+  tasks,
+  batches,
   wide,
   heads,
   memory,
@@ -26,28 +28,51 @@ enum class Purpose {
   count
 };
 
-/// At least `floats` floats, aligned to a page, not initialised; valid until the same thread asks for the same purpose
-/// again. Throws std::bad_alloc.
-inline float* scratch(Purpose purpose, Index floats) {
-  struct Free {
-    void operator()(float* p) const { std::free(p); }
-  };
-  struct Buffer {
-    std::unique_ptr<float, Free> data;
-    Index size = 0;
-  };
-  thread_local Buffer buffers[static_cast<int>(Purpose::count)];
-  Buffer& buffer = buffers[static_cast<int>(purpose)];
-  if (buffer.size < floats) {
-    constexpr Index page = 1024;  // in floats
-    const Index size = (floats + page - 1) / page * page;
-    buffer.data.reset();
-    buffer.size = 0;
-    buffer.data.reset(static_cast<float*>(std::aligned_alloc(4096, static_cast<std::size_t>(size) * sizeof(float))));
-    if (!buffer.data) throw std::bad_alloc();
-    buffer.size = size;
-  }
-  return buffer.data.get();
+/// At least `floats` floats, aligned to a page, not initialised; valid until the same thread asks for
+/// the same purpose again or its outermost CallScope ends. Throws std::bad_alloc.
+float* scratch(Purpose purpose, Index floats);
+
+/// The same as an array of another type.
+template <class T>
+T* scratch_array(Purpose purpose, Index count) {
+  static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
+  constexpr Index floats = (sizeof(T) + sizeof(float) - 1) / sizeof(float);
+  return reinterpret_cast<T*>(scratch(purpose, count * floats));
 }
+
+/// Another number after buffers of the calling thread were freed: what was kept in them is gone.
+unsigned scratch_epoch() noexcept;
+
+/// Frees the buffers of the calling thread; not during a call.
+void free_scratch() noexcept;
+
+/// What the tasks of one caller have asked for. A dynamic schedule may give a thread its first task of
+/// a kind in any call; with this, all threads of the team get the same buffers after the first one.
+struct TaskScratch {
+  std::atomic<Index> floats[static_cast<int>(Purpose::count)];
+  std::atomic<bool> grown;  ///< since it was last reset
+};
+
+/// Buffers of these sizes in the calling thread, as far as there is memory.
+void reserve_scratch(const TaskScratch& sizes) noexcept;
+
+/// The same when the outermost call of the thread ends. `sizes` lives as long as the thread.
+void reserve_scratch_later(const TaskScratch& sizes) noexcept;
+
+/// A thread runs tasks of a caller, whose `sizes` it raises.
+class TaskScope {
+ public:
+  explicit TaskScope(TaskScratch& sizes) noexcept;
+  TaskScope(const TaskScope&) = delete;
+  TaskScope& operator=(const TaskScope&) = delete;
+  ~TaskScope();
+
+ private:
+  TaskScratch* outer_;
+};
+
+/// For CallScope: calls may nest, and the end of the outermost one frees large buffers.
+void enter_call() noexcept;
+void leave_call() noexcept;
 
 }  // namespace headlane

@@ -1,5 +1,6 @@
 // Sinusoidal encodings: checks, and tiles of rows in parallel. The arithmetic is in angles.cpp and kernels/sin_cos.hpp.
 #include "angles.hpp"
+#include "call_scope.hpp"
 #include "check.hpp"
 #include "dense_rows.hpp"
 #include "parallel.hpp"
@@ -42,6 +43,7 @@ void encode(const KernelTable& kernel, Angles& angles, const SinusoidalOptions& 
 }  // namespace
 
 void sinusoidal_encoding(View<float, 2> y, const SinusoidalOptions& options) {
+  const CallScope scope;
   const Operand of_y = operand("sinusoidal_encoding", "y", y);
   check_output(of_y);
   check_options("sinusoidal_encoding", options, y.size(0));
@@ -67,6 +69,7 @@ void sinusoidal_encoding(View<float, 2> y, const SinusoidalOptions& options) {
 }
 
 void add_sinusoidal_encoding(AnyView<const float> x, AnyView<float> y, const SinusoidalOptions& options) {
+  const CallScope scope;
   constexpr const char* function = "add_sinusoidal_encoding";
   require(x.rank >= 2, function, ": x has rank ", x.rank, ", the least is 2");
   const Operand of_x = operand(function, "x", x), of_y = operand(function, "y", y);

@@ -2,6 +2,7 @@
 // kernels/softmax_masked.hpp.
 #include <headlane/softmax.hpp>
 
+#include "call_scope.hpp"
 #include "dense_rows.hpp"
 #include "dispatch.hpp"
 #include "kernels/table.hpp"
@@ -151,6 +152,7 @@ void softmax_blocks(const KernelTable& kernel, const Problem& p, Index first, In
 }  // namespace
 
 void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& options) {
+  const CallScope scope;
   check_softmax(x, y, options);
   const KernelTable& kernel = active();
   const int axis = options.axis < 0 ? options.axis + x.rank : options.axis;

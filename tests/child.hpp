@@ -28,6 +28,8 @@ struct ChildResult {
 };
 
 inline constexpr int not_started = 99;
+/// A variable's value that is set and has no characters.
+inline constexpr const char* empty_value = "(empty)";
 
 /// Starts a child that does `task` with these environment variables set ("" unsets), and waits for it.
 inline ChildResult run_child(const std::string& task,
@@ -42,7 +44,7 @@ inline ChildResult run_child(const std::string& task,
     setenv(child_variable, task.c_str(), 1);
     for (const auto& [name, value] : environment) {
       if (value.empty()) unsetenv(name.c_str());
-      else setenv(name.c_str(), value.c_str(), 1);
+      else setenv(name.c_str(), value == empty_value ? "" : value.c_str(), 1);
     }
     execl("/proc/self/exe", "child", static_cast<char*>(nullptr));
     _exit(not_started);

@@ -23,10 +23,14 @@ void print_worst_ratios() {
     std::printf("attention, keys of %d digits: |error| at most %.2f eps * sum p|v|\n", digits, error);
 }
 
+/// Tests use more threads than the machine has processors.
+constexpr const char* most_threads = "64";
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (const char* task = std::getenv(headlane::test::child_variable)) return headlane::test::child_tasks().at(task)();
+  setenv("HEADLANE_MAX_THREADS", most_threads, 0);
   if (const char* wanted = std::getenv("HEADLANE_ISA")) {
     const auto available = headlane::available_isas();
     if (std::find(available.begin(), available.end(), wanted) == available.end()) {

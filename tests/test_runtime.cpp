@@ -188,7 +188,8 @@ TEST_CASE("HEADLANE_ISA is honoured, and an unknown one stops every function tha
   for (const auto name : available_isas()) {
     CHECK(run_child("isa", {{"HEADLANE_ISA", std::string(name)}}).output == name);
   }
-  CHECK(run_child("isa", {{"HEADLANE_ISA", ""}}).output == available_isas().front());
+  for (const char* none : {"", empty_value})
+    CHECK(run_child("isa", {{"HEADLANE_ISA", none}}).output == available_isas().front());
   for (const std::string task : {"isa message", "gemm message", "softmax message", "activate message",
                                  "attention message", "multi_head message"}) {
     const ChildResult child = run_child(task, {{"HEADLANE_ISA", "nonsense"}});
@@ -211,15 +212,20 @@ TEST_CASE("threads: HEADLANE_NUM_THREADS, OMP_NUM_THREADS, set_num_threads") {
     CHECK(threads("3", "5") == "3");
     CHECK(threads("", "5") == "5");
   }
-  for (const std::string wrong : {"0", "-2", "many", "3x", "99999999999999999999"}) {
-    CHECK_MESSAGE(std::atoi(threads(wrong.c_str(), "2").c_str()) >= 1, wrong);
+  for (const std::string wrong : {"0", "-2", "many", "3x", "65537", "99999999999999999999"}) {
+    CHECK_MESSAGE(threads(wrong.c_str(), "2") == (serial ? "1" : "2"), wrong);
   }
+  if (!serial) CHECK(threads(empty_value, "2") == "2");
   const int before = num_threads();
   CHECK(before >= 1);
   set_num_threads(3);
   if (!serial) CHECK(num_threads() == 3);
   CHECK(contains(message_of([] { set_num_threads(-1); }), "-1"));
   if (!serial) CHECK(num_threads() == 3);
+  CHECK(contains(message_of([] { set_num_threads(65537); }), "65537"));
+  if (!serial) CHECK(num_threads() == 3);
+  set_num_threads(65536);
+  CHECK(num_threads() == max_threads());
   set_num_threads(0);
   CHECK(num_threads() == before);
 }

@@ -1,4 +1,5 @@
 // Embedding: rows of a table, or columns of a packed matrix where the table is the output layer's weight too.
+#include "call_scope.hpp"
 #include "gemm_check.hpp"
 #include "kernels/table.hpp"
 #include "layers/weights.hpp"
@@ -48,6 +49,7 @@ Embedding::Embedding(const StateDict& state, std::string_view prefix, const Embe
 }
 
 void Embedding::forward(View<const Index, 2> ids, View<float, 3> y, const EmbeddingForwardOptions& options) const {
+  const CallScope scope;
   constexpr const char* function = "Embedding::forward";
   const Operand of_ids = operand(function, "ids", ids), of_y = operand(function, "y", y);
   check_operand(of_ids);
@@ -79,6 +81,7 @@ void Embedding::forward(View<const Index, 2> ids, View<float, 3> y, const Embedd
 }
 
 void Embedding::logits(View<const float, 3> x, View<float, 3> y, int num_threads) const {
+  const CallScope scope;
   constexpr const char* function = "Embedding::logits";
   require(options_.tied, function, ": the embedding was not made with EmbeddingOptions::tied");
   check_forward(function, x, columns_, y, rows_, false, num_threads);

@@ -1,4 +1,5 @@
 // FeedForward: some rows of the hidden layer at a time.
+#include "call_scope.hpp"
 #include "gemm_check.hpp"
 #include "layers/calls.hpp"
 #include "layers/weights.hpp"
@@ -37,6 +38,7 @@ FeedForward::FeedForward(const StateDict& state, std::string_view prefix, const 
 }
 
 void FeedForward::forward(View<const float, 3> x, View<float, 3> y, int num_threads) const {
+  const CallScope scope;
   check_forward("FeedForward::forward", x, d_model(), y, d_model(), true, num_threads);
   LayerCalls::feed_forward(*this, x, y, {}, num_threads);
 }

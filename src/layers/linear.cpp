@@ -1,4 +1,5 @@
 // Linear, Normalization, Embedding.
+#include "call_scope.hpp"
 #include "gemm_check.hpp"
 #include "layers/weights.hpp"
 
@@ -15,6 +16,7 @@ Linear::Linear(const StateDict& state, std::string_view prefix) {
 }
 
 void Linear::forward(View<const float, 3> x, View<float, 3> y, const LinearOptions& options) const {
+  const CallScope scope;
   constexpr const char* function = "Linear::forward";
   check_forward(function, x, in_features(), y, out_features(), false, options.num_threads);
   check_finish(operand(function, "y", y), operand(function, "bias", View<const float, 1>{}), options.activation,

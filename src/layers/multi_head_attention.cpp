@@ -1,4 +1,5 @@
 // MultiHeadAttention: its weights, and the functions that users call. What they compute is in attention_call.cpp.
+#include "call_scope.hpp"
 #include "kernels/table.hpp"
 #include "layers/calls.hpp"
 #include "layers/weights.hpp"
@@ -97,6 +98,7 @@ MultiHeadAttention::MultiHeadAttention(const StateDict& state, std::string_view 
 }
 
 void MultiHeadAttention::forward(View<const float, 3> x, View<float, 3> y, const AttentionOptions& options) const {
+  const CallScope scope;
   constexpr const char* function = "MultiHeadAttention::forward";
   LayerCalls::check(function, *this, x, {}, y, true, options);
   LayerCalls::attention(function, *this, x, {}, y, {}, options);
@@ -104,6 +106,7 @@ void MultiHeadAttention::forward(View<const float, 3> x, View<float, 3> y, const
 
 void MultiHeadAttention::forward(View<const float, 3> x, View<const float, 3> memory, View<float, 3> y,
                                  const AttentionOptions& options) const {
+  const CallScope scope;
   constexpr const char* function = "MultiHeadAttention::forward";
   const KeySource source{.kind = KeySource::Kind::memory, .memory = memory};
   LayerCalls::check(function, *this, x, source, y, true, options);
@@ -112,6 +115,7 @@ void MultiHeadAttention::forward(View<const float, 3> x, View<const float, 3> me
 
 void MultiHeadAttention::forward(View<const float, 3> x, KvCache& cache, std::span<const Index> sequences,
                                  View<float, 3> y, const AttentionOptions& options) const {
+  const CallScope scope;
   constexpr const char* function = "MultiHeadAttention::forward";
   const KeySource source{.kind = KeySource::Kind::grown, .grown = &cache, .cache = &cache, .sequences = sequences};
   LayerCalls::check(function, *this, x, source, y, true, options);
@@ -124,6 +128,7 @@ void MultiHeadAttention::forward(View<const float, 3> x, KvCache& cache, std::sp
 void MultiHeadAttention::forward_remembered(View<const float, 3> x, const KvCache& cache,
                                             std::span<const Index> sequences, View<float, 3> y,
                                             const AttentionOptions& options) const {
+  const CallScope scope;
   constexpr const char* function = "MultiHeadAttention::forward_remembered";
   const KeySource source{.kind = KeySource::Kind::remembered, .cache = &cache, .sequences = sequences};
   LayerCalls::check(function, *this, x, source, y, true, options);
@@ -132,6 +137,7 @@ void MultiHeadAttention::forward_remembered(View<const float, 3> x, const KvCach
 
 void MultiHeadAttention::remember(View<const float, 3> memory, KvCache& cache, std::span<const Index> sequences,
                                   const RememberOptions& options) const {
+  const CallScope scope;
   LayerCalls::check_remember("MultiHeadAttention::remember", *this, memory, cache, sequences, options);
   Appended appended(cache, sequences);
   LayerCalls::remember(*this, memory, cache, sequences, options);

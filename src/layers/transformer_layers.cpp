@@ -1,5 +1,6 @@
 // EncoderLayer and DecoderLayer: attention and feed-forward, each with what is added to its input and a norm.
 #include "attention_check.hpp"
+#include "call_scope.hpp"
 #include "layers/calls.hpp"
 #include "layers/weights.hpp"
 
@@ -33,6 +34,7 @@ EncoderLayer::EncoderLayer(const StateDict& state, std::string_view prefix, cons
 }
 
 void EncoderLayer::forward(View<const float, 3> x, View<float, 3> y, const AttentionOptions& options) const {
+  const CallScope scope;
   constexpr const char* function = "EncoderLayer::forward";
   LayerCalls::check(function, self_attn_, x, {}, y, true, options);
   const View<float, 3> sum = like(Purpose::sum, x);
@@ -97,6 +99,7 @@ void LayerCalls::decoder(const char* function, const DecoderLayer& layer, const 
 
 void DecoderLayer::forward(View<const float, 3> x, View<const float, 3> memory, View<float, 3> y,
                            const AttentionOptions& self, const AttentionOptions& cross) const {
+  const CallScope scope;
   constexpr const char* function = "DecoderLayer::forward";
   const DecoderSources from{.self = {},
                             .cross = {.kind = KeySource::Kind::memory, .memory = memory},
@@ -109,6 +112,7 @@ void DecoderLayer::forward(View<const float, 3> x, View<const float, 3> memory, 
 void DecoderLayer::forward(View<const float, 3> x, KvCache& cache, std::span<const Index> sequences,
                            const KvCache& memory, std::span<const Index> memory_sequences, View<float, 3> y,
                            const AttentionOptions& self, const AttentionOptions& cross) const {
+  const CallScope scope;
   constexpr const char* function = "DecoderLayer::forward";
   const DecoderSources from{
       .self = {.kind = KeySource::Kind::grown, .grown = &cache, .cache = &cache, .sequences = sequences},
