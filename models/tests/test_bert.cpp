@@ -139,6 +139,76 @@ TEST_CASE("strides of the result") {
   }
 }
 
+TEST_CASE("what config.json need not say") {
+  BertCase given;
+  given.make(3);
+  const Loaded loaded(given);
+  const Sentences ids = given.sentences(lengths, 6);
+  const std::vector<float> wanted = embedded(*loaded.bert, ids);
+  loaded.folder.write("config.json", R"({"model_type": "bert", "vocab_size": 50, "hidden_size": 24,
+    "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40, "max_position_embeddings": 36})");
+  const Bert bert(loaded.folder.path());
+  CHECK(same_bits(embedded(bert, ids), wanted));
+  const models::BertConfig& config = bert.config();
+  CHECK(config.type_vocab_size == 2);
+  CHECK(config.hidden_act == Activation::gelu);
+  CHECK(config.layer_norm_eps == 1e-12f);
+  CHECK(config.pooling == Poolings{Pooling::mean});
+  CHECK_FALSE(config.normalize);
+  CHECK(config.max_seq_length == 36);
+  CHECK(config.truncate_dim == 0);
+  CHECK(config.include_prompt);
+  CHECK(config.prompts.size() == 2);
+  CHECK(config.prompts.contains("query"));
+  CHECK(config.prompts.contains("document"));
+  CHECK(config.default_prompt_name.empty());
+  CHECK_FALSE(config.do_lower_case);
+}
+
+TEST_CASE("activations by their names") {
+  BertCase given;
+  given.make(3);
+  const Folder folder;
+  const std::pair<const char*, Activation> names[]{
+      {"gelu", Activation::gelu},           {"gelu_new", Activation::gelu_tanh},
+      {"gelu_fast", Activation::gelu_tanh}, {"gelu_pytorch_tanh", Activation::gelu_tanh},
+      {"relu", Activation::relu},           {"silu", Activation::silu},
+      {"swish", Activation::silu}};
+  for (const auto& [name, activation] : names) {
+    given.activation = name;
+    given.write(folder);
+    CHECK(Bert(folder.path()).config().hidden_act == activation);
+  }
+}
+
+TEST_CASE("a sentence of more tokens than a round of the model takes") {
+  BertCase given;
+  given.d = 8;
+  given.heads = 1;
+  given.inner = 8;
+  given.layers = 1;
+  given.positions = 4200;
+  given.make(4);
+  const Loaded loaded(given);
+  const Sentences ids = given.sentences({4200, 3, 4100, 5}, 6);
+  const std::vector<float> all = embedded(*loaded.bert, ids);
+  for (std::size_t s = 0; s < ids.size(); ++s) {
+    const auto at = all.begin() + static_cast<Index>(s) * 8;
+    CHECK(same_bits(embedded(*loaded.bert, Sentences{ids[s]}), {at, at + 8}));
+  }
+}
+
+TEST_CASE("heads of 512 are the largest") {
+  BertCase given;
+  given.d = 512;
+  given.heads = 1;
+  given.layers = 1;
+  given.make(4);
+  const Loaded loaded(given);
+  const Sentences ids = given.sentences({3}, 6);
+  check_close(embedded(*loaded.bert, ids), BertCase::pooled(given.states(ids[0]), Pooling::mean, false), 0);
+}
+
 TEST_CASE("truncation") {
   BertCase given;
   given.make(3);

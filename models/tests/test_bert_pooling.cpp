@@ -64,6 +64,72 @@ TEST_CASE("a row for each token, normalised") {
   }
 }
 
+TEST_CASE("an embedding of zeros stays one when it is normalised") {
+  BertCase given;
+  given.make(5);
+  for (const char* name : {"encoder.layer.1.output.LayerNorm.weight", "encoder.layer.1.output.LayerNorm.bias"})
+    for (float& x : given.weights.at(name).values) x = 0;
+  const Loaded loaded(given);
+  const Sentences ids = given.sentences({4, 1}, 6);
+  for (const Pooling pooling : all_poolings)
+    for (const float x : embedded(*loaded.bert, ids, {.pooling = pooling, .normalize = true})) CHECK(x == 0.0f);
+}
+
+TEST_CASE("how poolings are said: a name, a list, the flags of older versions, or nothing") {
+  BertCase given;
+  given.make(5);
+  const Loaded loaded(given);
+  std::filesystem::create_directory(loaded.folder.path() / "1_Pooling");
+  loaded.folder.write("modules.json", R"([{"type": "sentence_transformers.models.Transformer", "path": ""},
+    {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}])");
+  const auto read = [&](const std::string& text) {
+    loaded.folder.write("1_Pooling/config.json", text);
+    const Bert bert(loaded.folder.path());
+    CHECK(bert.config().include_prompt);
+    CHECK(bert.embedding_size() == 24 * std::ssize(bert.config().pooling));
+    return bert.config().pooling;
+  };
+  for (const auto& [name, pooling] : models::pooling_names) {
+    if (pooling == Pooling::none) continue;
+    CHECK(read(std::string(R"({"pooling_mode": ")").append(name).append(R"("})")) == Poolings{pooling});
+    CHECK(read(std::string(R"({"pooling_mode": ["max", ")").append(name).append(R"("]})")) ==
+          Poolings{Pooling::max, pooling});
+  }
+  CHECK(read("{}") == Poolings{Pooling::mean});
+  CHECK(read(R"({"pooling_mode": null})") == Poolings{Pooling::mean});
+  CHECK(read(R"({"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": false})") == Poolings{Pooling::mean});
+  CHECK(read(R"({"pooling_mode": "cls", "pooling_mode_max_tokens": true})") == Poolings{Pooling::cls});
+  CHECK(read(R"({"pooling_mode_lasttoken": true, "pooling_mode_weightedmean_tokens": true,
+    "pooling_mode_mean_sqrt_len_tokens": true, "pooling_mode_mean_tokens": true, "pooling_mode_max_tokens": true,
+    "pooling_mode_cls_token": true})") == Poolings{Pooling::cls, Pooling::max, Pooling::mean,
+                                                   Pooling::mean_sqrt_len_tokens, Pooling::weightedmean,
+                                                   Pooling::lasttoken});
+  std::string many = R"("cls")";
+  for (int i = 1; i < 64; ++i) many += R"(,"cls")";
+  CHECK(read(std::string(R"({"pooling_mode": [)").append(many).append("]}")).size() == 64);
+  check_says(message_of([&] { read(std::string(R"({"pooling_mode": ["max",)").append(many).append("]}")); }),
+             {"'pooling_mode' has 65 kinds"});
+}
+
+TEST_CASE("rows that are cut to any length") {
+  BertCase given;
+  given.make(5);
+  const Loaded loaded(given);
+  loaded.folder.write("modules.json", R"([{"type": "sentence_transformers.models.Transformer", "path": ""},
+    {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}])");
+  std::filesystem::create_directory(loaded.folder.path() / "1_Pooling");
+  loaded.folder.write("1_Pooling/config.json", "{}");
+  const Sentences ids = given.sentences({4}, 6);
+  const std::vector<float> whole = embedded(*loaded.bert, ids);
+  for (const Index size : {1, 23, 24, 25}) {
+    loaded.folder.write("config_sentence_transformers.json",
+                        std::string(R"({"truncate_dim": )").append(std::to_string(size)).append("}"));
+    const Bert bert(loaded.folder.path());
+    CHECK(bert.config().truncate_dim == size);
+    CHECK(same_bits(embedded(bert, ids), {whole.begin(), whole.begin() + std::min<Index>(size, 24)}));
+  }
+}
+
 TEST_CASE("several poolings side by side, a prompt that is not pooled, rows that are cut") {
   BertCase given;
   given.make(5);

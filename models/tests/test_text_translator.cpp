@@ -1,4 +1,6 @@
 // Text in, text out: the small model that comes along, its task, prefixes, and texts that say nothing.
+#include "files.hpp"
+
 #include <doctest/doctest.h>
 #include <headlane/models/text.hpp>
 
@@ -50,4 +52,84 @@ TEST_CASE("texts of which nothing is left have an empty translation, among other
           Texts{"", "Le chat est petit.", ""});
   }
   CHECK(translator.translate(Texts{}, translator.defaults()).empty());
+}
+
+namespace {
+
+/// The model with these tasks.
+void write_with_tasks(const headlane::test::Folder& to, const std::string& tasks) {
+  std::ifstream in(folder / "config.json");
+  std::string config(std::istreambuf_iterator<char>(in), {});
+  const std::size_t begin = config.find("\"task_specific_params\""), end = config.find("\"tie_word_embeddings\"");
+  to.write("config.json",
+           config.replace(begin, end - begin, std::string("\"task_specific_params\": ").append(tasks).append(", ")));
+  for (const char* name : {"generation_config.json", "model.safetensors", "spiece.model", "words.txt"})
+    std::filesystem::copy_file(folder / name, to.path() / name);
+}
+
+std::string refusal(const std::filesystem::path& from, const headlane::models::TranslatorOptions& options = {}) {
+  try {
+    const Translator translator(from, options);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("which task is meant, if none is named") {
+  const struct {
+    const char *tasks, *task;
+  } cases[]{{"{}", ""},
+            {R"({"summarization": {"prefix": "s"}})", "summarization"},
+            {R"({"summarization": {}, "other": {}})", ""},
+            {R"({"summarization": {}, "translation_en_to_fr": {"prefix": "f"}})", "translation_en_to_fr"}};
+  for (const auto& [tasks, task] : cases) {
+    const headlane::test::Folder to;
+    write_with_tasks(to, tasks);
+    CHECK(Translator(to.path()).task() == task);
+    CHECK(Translator(to.path(), {.prefix = "x"}).task() == task);
+    CHECK(Translator(to.path(), {.prefix = "x"}).prefix() == "x");
+  }
+  const headlane::test::Folder several;
+  write_with_tasks(several, R"({"translation_a": {"prefix": "a", "num_beams": 2}, "translation_b": {}, "c": {}})");
+  headlane::test::check_says(refusal(several.path()), {"several tasks", "translation_a", "translation_b"});
+  headlane::test::check_says(refusal(several.path(), {.task = "d"}), {"no task 'd'", "translation_a"});
+  CHECK(Translator(several.path(), {.prefix = "x"}).task().empty());
+  CHECK(Translator(several.path(), {.prefix = "x"}).defaults().num_beams == 1);
+  const Translator named(several.path(), {.task = "translation_a"});
+  CHECK(named.prefix() == "a");
+  CHECK(named.defaults().num_beams == 2);
+}
+
+TEST_CASE("tokens that mean no text are left out") {
+  const Translator translator(folder);
+  const auto tokens = translator.tokenize("The cat");
+  CHECK(tokens.back() == 1);
+  CHECK(translator.detokenize(tokens) == "translate English to French: The cat");
+  std::vector<headlane::Index> more{0, -1, 1 << 30, 1600, 2};
+  more.insert(more.end(), tokens.begin(), tokens.end());
+  more.insert(more.end(), {0, 2, 1});
+  CHECK(translator.detokenize(more) == "translate English to French: The cat");
+  CHECK(translator.detokenize({}).empty());
+}
+
+TEST_CASE("words that the model does not know, each once") {
+  const Translator translator(folder);
+  CHECK(translator.unknown("The cat isn't small.").empty());
+  CHECK(translator.unknown("The quetzal, the Quetzal and the cat") == Texts{"quetzal"});
+  CHECK(translator.unknown("The quetzal's zyx") == Texts{"quetzal's", "zyx"});
+  CHECK(translator.unknown("A cat \xe2\x98\x83") == Texts{"\xe2\x98\x83"});
+  CHECK(translator.unknown("").empty());
+}
+
+TEST_CASE("a vocabulary that is just as large as SentencePiece's, and one that is too small") {
+  const headlane::test::Folder to;
+  write_with_tasks(to, "{}");
+  std::filesystem::remove(to.path() / "spiece.model");
+  CHECK(headlane::test::message_of([&] { const Translator t(to.path()); }).find("spiece.model: is missing") !=
+        std::string::npos);
+  to.write("spiece.model", "nothing");
+  headlane::test::check_says(headlane::test::message_of([&] { const Translator t(to.path()); }), {"spiece.model"});
 }

@@ -134,6 +134,7 @@ FOLDERS = {
     "T5 1.1, version 4": (GATED, VERSIONS_4),
     "T5 1.1, both said": (GATED, {"tie_word_embeddings": False, "scale_decoder_outputs": True}),
     "T5, null": ({}, {"tie_word_embeddings": None, "scale_decoder_outputs": False}),
+    "T5, a large epsilon": ({"layer_norm_epsilon": 0.5}, {}),
     "mT5": ({"family": "MT5"}, {}),
     "mT5, tied": ({"family": "MT5", "own_head": False}, {}),
     "mT5, version 4": ({"family": "MT5"}, VERSIONS_4),
