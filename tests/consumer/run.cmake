@@ -1,11 +1,13 @@
-# One way to use headlane, from nothing to a run of main.cpp and main.c. MODE is
+# One way to use headlane, from nothing to a run of main.cpp, main.c and bits.cpp. MODE is
 #   installed     this build installed, the folder moved, find_package
 #   models        the same with the component models
 #   pkg_config    this build installed, the folder moved, pkg-config and the compiler alone
-#   subdirectory  add_subdirectory, without a build type
-#   shared        built as a shared library, installed, moved, find_package
-#   serial        built without OpenMP, through FetchContent
-# The last three build the library again, with the portable kernels alone to save time.
+#   subdirectory  add_subdirectory, without a build type, in a C++23 project whose flags and settings would ruin the kernels
+#   shared        built with the preset `release` as a shared library, where nothing for developers can be found; installed, moved,
+#                 find_package
+#   serial        built without OpenMP, for debugging, through FetchContent
+#   libcxx        add_subdirectory, clang with libc++
+# The last four build the library again, with few kernels and little optimisation to save time.
 set(work ${WORK}/${MODE})
 file(REMOVE_RECURSE ${work})
 separate_arguments(emulator UNIX_COMMAND "${EMULATOR}")
@@ -36,6 +38,7 @@ function(build_consumer)
 endfunction()
 
 set(programs consumer consumer_c)
+set(plugins default hidden)
 if(MODE STREQUAL "installed")
   install_and_move(${BUILD})
   build_consumer(-DHEADLANE_AS=package -DCMAKE_BUILD_TYPE=${TYPE} -DCMAKE_PREFIX_PATH=${work}/prefix
@@ -55,22 +58,65 @@ elseif(MODE STREQUAL "pkg_config")
   separate_arguments(flags_of_c UNIX_COMMAND "${output}")
   file(MAKE_DIRECTORY ${work}/consumer)
   run(${CXX} -std=c++20 ${SOURCE}/tests/consumer/main.cpp -o ${work}/consumer/consumer ${flags})
+  run(${CXX} -std=c++20 ${SOURCE}/tests/consumer/bits.cpp -o ${work}/consumer/consumer_bits ${flags})
+  set(plugins "")
   run(${CC} -std=c99 -Wall -Wextra -Wpedantic -Werror ${SOURCE}/tests/consumer/main.c -o ${work}/consumer/consumer_c
       ${flags_of_c})
 elseif(MODE STREQUAL "subdirectory")
-  build_consumer(-DHEADLANE_AS=subdirectory -DHEADLANE_SOURCE=${SOURCE} ${small})
+  set(flags -Ofast -ffast-math -funsafe-math-optimizations -ffinite-math-only -fno-signed-zeros)
+  if(NOT TOOLCHAIN)
+    list(APPEND flags -march=native)
+  endif()
+  if(PROCESSOR STREQUAL "x86_64")
+    list(APPEND flags -mfpmath=387)
+    file(WRITE ${work}/isas.cmake "set(HEADLANE_ISAS avx2 scalar portable CACHE STRING \"\")")
+    list(APPEND small -C ${work}/isas.cmake)
+    list(REMOVE_ITEM small -DHEADLANE_ISAS=portable)
+  endif()
+  list(JOIN flags " " flags)
+  build_consumer(-DHEADLANE_AS=subdirectory -DHEADLANE_SOURCE=${SOURCE} ${small}
+                 "-DCMAKE_CXX_FLAGS=${FLAGS} ${flags}" -DCMAKE_CXX_STANDARD=23 -DCMAKE_UNITY_BUILD=ON
+                 -DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON)
 elseif(MODE STREQUAL "shared")
-  run(${CMAKE_COMMAND} -S ${SOURCE} -B ${work}/headlane ${common} ${small} -DCMAKE_BUILD_TYPE=${TYPE} -DBUILD_SHARED_LIBS=ON
-      -DHEADLANE_BUILD_TESTS=OFF -DHEADLANE_BUILD_BENCH=OFF -DHEADLANE_BUILD_EXAMPLES=OFF)
-  run(${CMAKE_COMMAND} --build ${work}/headlane --config ${TYPE})
+  run(${CMAKE_COMMAND} --preset release -S ${SOURCE} -B ${work}/headlane ${common} ${small} -DBUILD_SHARED_LIBS=ON
+      -DCMAKE_DISABLE_FIND_PACKAGE_benchmark=ON -DCMAKE_IGNORE_PATH=/usr/include)
+  run(${CMAKE_COMMAND} --build ${work}/headlane)
   install_and_move(${work}/headlane)
   build_consumer(-DHEADLANE_AS=package -DCMAKE_BUILD_TYPE=${TYPE} -DCMAKE_PREFIX_PATH=${work}/prefix
                  -DCMAKE_FIND_ROOT_PATH=${work}/prefix)
+  file(GLOB_RECURSE library ${work}/prefix/libheadlane.so)
+  run(${CMAKE_COMMAND} -DNM=${NM} -DLIBRARY=${library} -DHEADERS=${SOURCE}/include/headlane
+      -P ${SOURCE}/tests/check_exports.cmake)
 elseif(MODE STREQUAL "serial")
-  build_consumer(-DHEADLANE_AS=fetch -DHEADLANE_SOURCE=${SOURCE} -DCMAKE_BUILD_TYPE=${TYPE} ${small} -DHEADLANE_OPENMP=OFF)
+  build_consumer(-DHEADLANE_AS=fetch -DHEADLANE_SOURCE=${SOURCE} -DCMAKE_BUILD_TYPE=Debug ${small} -DHEADLANE_OPENMP=OFF)
+  list(REMOVE_ITEM plugins default)  # members that the compiler makes of public classes are functions then
+elseif(MODE STREQUAL "libcxx")
+  build_consumer(-DHEADLANE_AS=subdirectory -DHEADLANE_SOURCE=${SOURCE} ${small} -DCMAKE_BUILD_TYPE=Debug
+                 -DCMAKE_C_COMPILER=${CLANG} -DCMAKE_CXX_COMPILER=${CLANGXX} "-DCMAKE_CXX_FLAGS=-stdlib=libc++")
+  list(REMOVE_ITEM plugins default)
 endif()
 
-foreach(program IN LISTS programs)
+# What uses the static or the shared library shows no symbol of it; by default those that its own file made.
+foreach(visibility IN LISTS plugins)
+  run(${NM} -DC --defined-only ${work}/consumer/consumer_plugin_${visibility}.so)
+  if(NOT output MATCHES "plugin_run")
+    message(SEND_ERROR "consumer_plugin_${visibility} does not export its function:\n${output}")
+  endif()
+  set(stray "[^\n]* [A-Za-z] ([^.\n][^\n]*)?headlane[^\n]*")
+  if(visibility STREQUAL "default")
+    set(stray "[^\n]* [^WV] (headlane|typeinfo[a-z ]* headlane|std::[^\n]*headlane)[^\n]*")
+  endif()
+  if(output MATCHES "${stray}")
+    message(SEND_ERROR "consumer_plugin_${visibility} exports headlane's: ${CMAKE_MATCH_0}")
+  endif()
+endforeach()
+
+run(${emulator} ${BITS})
+string(REGEX MATCH "^[0-9a-f]+" expected "${output}")
+foreach(program IN LISTS programs ITEMS consumer_bits)
   run(${emulator} ${work}/consumer/${program})
   message("${output}")
 endforeach()
+if(NOT output MATCHES "^${expected}( ${expected})*\n$")  # a hash for each instruction set
+  message(FATAL_ERROR "the bits are not those of the usual build, ${expected}")
+endif()

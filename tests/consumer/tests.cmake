@@ -8,15 +8,30 @@ string(REPLACE "g++" "gcc" c_compiler ${c_compiler})
 string(REPLACE "c++" "cc" c_compiler ${c_compiler})
 find_program(HEADLANE_C_COMPILER NAMES ${c_compiler} cc HINTS ${c_compiler_folder})
 mark_as_advanced(HEADLANE_C_COMPILER)
+# The usual build's bits.
+add_executable(consumer_bits consumer/bits.cpp)
+target_link_libraries(consumer_bits PRIVATE headlane)
+# clang with its own standard library, where it is installed.
+find_program(HEADLANE_CLANG clang-19)
+find_program(HEADLANE_CLANGXX clang++-19)
+mark_as_advanced(HEADLANE_CLANG HEADLANE_CLANGXX)
 set(settings
   -DSOURCE=${PROJECT_SOURCE_DIR} -DBUILD=${PROJECT_BINARY_DIR} -DWORK=${CMAKE_CURRENT_BINARY_DIR}/consumer
   -DGENERATOR=${CMAKE_GENERATOR} -DTYPE=$<CONFIG> -DCC=${HEADLANE_C_COMPILER} -DCXX=${CMAKE_CXX_COMPILER}
   -DTOOLCHAIN=${CMAKE_TOOLCHAIN_FILE}
   "-DEMULATOR=${emulator}" "-DFLAGS=${CMAKE_CXX_FLAGS}" -DOPENMP=${HEADLANE_OPENMP}
-  -DXSIMD=${headlane_xsimd_dir})
+  -DXSIMD=${headlane_xsimd_dir} -DPROCESSOR=${CMAKE_SYSTEM_PROCESSOR} -DNM=${CMAKE_NM}
+  -DBITS=$<TARGET_FILE:consumer_bits> -DCLANG=${HEADLANE_CLANG} -DCLANGXX=${HEADLANE_CLANGXX})
 set(modes installed pkg_config subdirectory shared serial)
 if(HEADLANE_BUILD_MODELS)
   list(APPEND modes models)
+endif()
+if(HEADLANE_CLANGXX AND NOT CMAKE_CROSSCOMPILING)
+  execute_process(COMMAND ${CMAKE_COMMAND} -E echo "#include <vector>" COMMAND ${HEADLANE_CLANGXX} -stdlib=libc++ -fopenmp -E -x c++ -
+                  RESULT_VARIABLE libcxx OUTPUT_QUIET ERROR_QUIET)
+  if(libcxx EQUAL 0)
+    list(APPEND modes libcxx)
+  endif()
 endif()
 foreach(mode IN LISTS modes)
   add_test(NAME consumer.${mode} COMMAND ${CMAKE_COMMAND} ${settings} -DMODE=${mode}
