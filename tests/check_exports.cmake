@@ -5,6 +5,7 @@ set(functions "")
 set(classes "")
 foreach(header IN LISTS headers)
   file(READ ${header} text)
+  string(REGEX REPLACE "\nnamespace detail {.*\n}  // namespace detail\n" "\n" text "${text}")  # inline, all of it
   string(REGEX REPLACE "/\\*([^*]|\\*+[^*/])*\\*+/" "" text "${text}")
   string(REGEX REPLACE "//[^\n]*" "" text "${text}")
   string(REPLACE ";" "," text "${text}")
