@@ -1,0 +1,94 @@
+// Fault injection: each allocation of the models' functions fails in turn. std::bad_alloc is thrown, nothing
+// leaks, and the next call returns the right bits. Functions that read JSON are left out: the destructor of
+// nlohmann's values allocates, and terminates the process if it cannot.
+#include "bert_case.hpp"
+#include "failing_allocation.hpp"
+#include "scope.hpp"
+#include "t5_case.hpp"
+
+#include <doctest/doctest.h>
+#include <headlane/models/bert.hpp>
+#include <headlane/models/checkpoint.hpp>
+#include <headlane/models/t5.hpp>
+
+#include <optional>
+
+namespace headlane::test {
+namespace {
+
+std::uint64_t bits_of_all(const std::vector<float>& values) {
+  Hash hash;
+  for (const float value : values) hash.add(value);
+  return hash.value();
+}
+
+std::uint64_t bits_of_all(const std::vector<std::vector<Index>>& outputs) {
+  Hash hash;
+  for (const std::vector<Index>& output : outputs) {
+    hash.add(static_cast<std::uint64_t>(output.size()));
+    for (const Index token : output) hash.add(static_cast<std::uint64_t>(token));
+  }
+  return hash.value();
+}
+
+TEST_CASE("Checkpoint::load: each allocation fails") {
+  const Folder folder;
+  write_t5(folder, {.dtype = "BF16", .shards = 2});
+  const models::Checkpoint checkpoint(folder.path());
+  std::optional<models::Tensor> tensor;
+  const auto bits = [&] {
+    Hash hash;
+    for (Index i = 0; tensor && i < 61 * 24; ++i) hash.add(tensor->view().data[i]);
+    return hash.value();
+  };
+  check_failing({"Checkpoint::load", [&] { tensor.reset(); },
+                 [&] { tensor = checkpoint.load("shared.weight", {61, 24}); }, bits, true},
+                1);
+}
+
+TEST_CASE("T5: each allocation fails") {
+  const Folder folder;
+  write_t5(folder, {});
+  const models::T5 model(folder.path());
+  const std::vector<std::vector<Index>> inputs = t5_inputs();
+  std::vector<std::vector<Index>> outputs;
+  std::vector<float> numbers;
+  const auto clear = [&] { outputs.clear(), outputs.shrink_to_fit(), numbers = {}; };
+  const auto bits = [&] { return bits_of_all(outputs) ^ bits_of_all(numbers); };
+  for (const int threads : {1, 2}) {
+    const ThreadsScope team(threads);
+    check_failing({"T5::encode", clear, [&] { numbers = model.encode(inputs[3]); }, bits, true}, 3);
+    check_failing({"T5::logits", clear, [&] { numbers = model.logits(inputs[3], inputs[1]); }, bits, true}, 3);
+    for (const Index beams : {1, 3}) {
+      const models::GenerateOptions options{.num_beams = beams, .max_length = 7, .no_repeat_ngram_size = 2};
+      check_failing({"T5::generate", clear, [&] { outputs = model.generate(inputs, options); }, bits, true}, 20, 5);
+    }
+  }
+}
+
+TEST_CASE("Bert: each allocation fails") {
+  const Folder folder;
+  BertCase bert;
+  bert.make(3);
+  bert.write(folder);
+  const models::Bert model(folder.path());
+  const Sentences sentences = bert.sentences({3, 9, 1, 20}, 4);
+  const Tensor<2> out({4, bert.d}), states({33, bert.d});
+  const auto clear = [&] {
+    for_each(out.view, [](float& x) { x = 0; });
+    for_each(states.view, [](float& x) { x = 0; });
+  };
+  const auto bits = [&] {
+    Hash hash;
+    hash.add(out.view), hash.add(states.view);
+    return hash.value();
+  };
+  for (const int threads : {1, 2}) {
+    const ThreadsScope team(threads);
+    check_failing({"Bert::embed", clear, [&] { model.embed(sentences, out.view); }, bits}, 3);
+    check_failing({"Bert::encode", clear, [&] { model.encode(sentences, states.view); }, bits}, 3);
+  }
+}
+
+}  // namespace
+}  // namespace headlane::test
