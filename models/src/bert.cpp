@@ -120,6 +120,7 @@ struct Bert::Call {
   bool truncate;
   int num_threads;
   Index prompt_tokens;
+  const std::function<void(const EncodeProgress&)>& progress;
 
   [[nodiscard]] bool pools() const { return pooling.front() != Pooling::none; }
 };
@@ -192,8 +193,11 @@ View<const float, 2> Bert::states(const Call& call, std::size_t first, std::size
   positions_.forward(row_of(work.positions), x, {.add = true});
   norm_.forward(x, x, call.num_threads);
   const View<const Index, 1> starts(work.starts.data(), {static_cast<Index>(work.starts.size())});
-  for (const EncoderLayer& layer : layers_)
+  for (const EncoderLayer& layer : layers_) {
     layer.forward(x, x, {.num_threads = call.num_threads, .query_starts = starts, .key_starts = starts});
+    if (call.progress)
+      call.progress({.finished_sentences = static_cast<Index>(first), .sentences = std::ssize(call.ids)});
+  }
   return View<const float, 3>(x).select(0, 0);
 }
 
@@ -239,12 +243,21 @@ void Bert::embed(std::span<const std::vector<Index>> ids, View<float, 2> out, co
   const std::span<const Pooling> pooling =
       options.pooling ? std::span(&*options.pooling, 1) : std::span<const Pooling>(config_.pooling);
   run({"embed", ids, options.token_type_ids, out, pooling, options.normalize, options.truncate, options.num_threads,
-       options.prompt_tokens});
+       options.prompt_tokens, options.progress});
 }
 
 void Bert::encode(std::span<const std::vector<Index>> ids, View<float, 2> out, const EncodeOptions& options) const {
   constexpr Pooling none = Pooling::none;
-  run({"encode", ids, options.token_type_ids, out, {&none, 1}, false, options.truncate, options.num_threads, 0});
+  run({"encode",
+       ids,
+       options.token_type_ids,
+       out,
+       {&none, 1},
+       false,
+       options.truncate,
+       options.num_threads,
+       0,
+       options.progress});
 }
 
 }  // namespace headlane::models

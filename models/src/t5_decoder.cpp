@@ -14,8 +14,8 @@ constexpr KvCacheOptions pages{.page_size = 32};
 }  // namespace
 
 T5Decoder::T5Decoder(const T5Model& model, const T5Config& config, View<const float, 3> memory,
-                     std::span<const Index> starts, int num_threads)
-    : model_(model), rows_(std::ssize(starts) - 1), d_model_(config.d_model), num_threads_(num_threads) {
+                     std::span<const Index> starts, int num_threads, const std::function<void()>& poll)
+    : model_(model), rows_(std::ssize(starts) - 1), d_model_(config.d_model), num_threads_(num_threads), poll_(poll) {
   layers_.reserve(model.decoder().size());
   for (const DecoderLayer& layer : model.decoder()) {
     Layer& made = layers_.emplace_back(Layer{.self = KvCache(config.num_heads, config.d_kv, config.d_kv, pages),
@@ -29,6 +29,7 @@ T5Decoder::T5Decoder(const T5Model& model, const T5Config& config, View<const fl
     RememberOptions options{.num_threads = num_threads};
     options.key_starts = {starts.data(), {std::ssize(starts)}};
     layer.multihead_attn().remember(memory, made.memory, made.memory_sequences, options);
+    poll_();
   }
 }
 
@@ -41,6 +42,7 @@ View<const float, 3> T5Decoder::step(std::span<const Index> ids) {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     Layer& layer = layers_[i];
     model_.decoder()[i].forward(x, layer.self, layer.sequences, layer.memory, layer.memory_sequences, x, self, cross);
+    poll_();
   }
   model_.finish_decoder(x, num_threads_);
   return x;

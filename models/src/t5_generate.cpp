@@ -44,11 +44,14 @@ void check_options(const GenerateOptions& o, const T5Config& config) {
 /// One call: the sentences that are not finished, each with its rows of the decoder.
 class Generation {
  public:
+  /// Keeps `progress` up to date, which poll() tells.
   Generation(const T5Model& model, const T5Config& config, std::span<const std::vector<Index>> inputs,
-             const GenerateOptions& options)
+             const GenerateOptions& options, GenerateProgress& progress, const std::function<void()>& poll)
       : model_(model),
         config_(config),
         options_(options),
+        progress_(progress),
+        poll_(poll),
         results_(inputs.size()),
         best_(BeamSearch::candidates(options, config.eos_token_ids)) {
     for (Index i = 0; i < std::ssize(inputs); ++i)
@@ -60,7 +63,7 @@ class Generation {
   std::vector<std::vector<Index>> run(T5Decoder& decoder) {
     for (beams_ = 1; !active_.empty(); beams_ = options_.num_beams) {
       step(decoder);
-      if (options_.progress) report();
+      poll_();
     }
     return std::move(results_);
   }
@@ -81,6 +84,7 @@ class Generation {
     for (Index first = 0; first < sentences; first += group_) {
       const Index last = std::min(first + group_, sentences);
       choose(hidden.slice(0, first * beams_, last * beams_), first, last);
+      if (last < sentences) poll_();
     }
     std::erase_if(active_, [](const Sentence& sentence) { return sentence.number < 0; });
     if (!active_.empty()) decoder.reorder(parents_);
@@ -109,7 +113,7 @@ class Generation {
   }
 
   void advance(Sentence& sentence, Index row) {
-    ++generated_;
+    ++progress_.tokens;
     if (sentence.search.advance(best_.best())) {
       for (Index beam = 0; beam < options_.num_beams; ++beam)
         parents_.push_back(row + (beams_ == 1 ? 0 : sentence.search.parent(beam)));
@@ -117,24 +121,20 @@ class Generation {
     }
     results_[at(sentence.number)] = sentence.search.result();
     sentence.number = -1;
-  }
-
-  void report() const {
-    const Index sentences = std::ssize(results_);
-    options_.progress(
-        {.tokens = generated_, .finished_sentences = sentences - std::ssize(active_), .sentences = sentences});
+    ++progress_.finished_sentences;
   }
 
   const T5Model& model_;
   const T5Config& config_;
   const GenerateOptions& options_;
+  GenerateProgress& progress_;
+  const std::function<void()>& poll_;
   std::vector<Sentence> active_;
   std::vector<std::vector<Index>> results_;
   std::vector<Index> ids_, parents_;
   Candidates best_;
   Index group_ = 1;  // sentences whose logits are held at a time
   Index beams_ = 1;  // rows of a sentence
-  Index generated_ = 0;
   std::unique_ptr<float[]> logits_;
 };
 
@@ -163,9 +163,13 @@ std::vector<std::vector<Index>> generate(const T5Model& model, const T5Config& c
   if (inputs.empty()) return {};
   std::vector<float> memory(ids.size() * at(config.d_model));
   const View<float, 3> states(memory.data(), {1, std::ssize(ids), config.d_model});
-  model.encode(ids, starts, states, options.num_threads);
-  T5Decoder decoder(model, config, states, starts, options.num_threads);
-  return Generation(model, config, inputs, options).run(decoder);
+  GenerateProgress progress{.sentences = std::ssize(inputs)};
+  const std::function<void()> poll = [&] {
+    if (options.progress) options.progress(progress);
+  };
+  model.encode(ids, starts, states, options.num_threads, poll);
+  T5Decoder decoder(model, config, states, starts, options.num_threads, poll);
+  return Generation(model, config, inputs, options, progress, poll).run(decoder);
 }
 
 }  // namespace headlane::models

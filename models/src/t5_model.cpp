@@ -67,13 +67,16 @@ T5Model::T5Model(const Checkpoint& checkpoint, const T5Config& config) {
     output_scale_ = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.d_model)));
 }
 
-void T5Model::encode(std::span<const Index> ids, std::span<const Index> starts, View<float, 3> y,
-                     int num_threads) const {
+void T5Model::encode(std::span<const Index> ids, std::span<const Index> starts, View<float, 3> y, int num_threads,
+                     const std::function<void()>& poll) const {
   const View<const Index, 1> bounds(starts.data(), {std::ssize(starts)});
   AttentionOptions options{.num_threads = num_threads, .relative_bias = encoder_bias_.relative_bias()};
   options.query_starts = options.key_starts = bounds;
   embedding_.forward({ids.data(), {1, std::ssize(ids)}}, y);
-  for (const EncoderLayer& layer : encoder_) layer.forward(y, y, options);
+  for (const EncoderLayer& layer : encoder_) {
+    layer.forward(y, y, options);
+    if (poll) poll();
+  }
   encoder_norm_.forward(y, y, num_threads);
 }
 

@@ -5,6 +5,7 @@
 #include <headlane/models/checkpoint.hpp>
 #include <headlane/models/t5.hpp>
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -30,7 +31,9 @@ class T5Model {
   T5Model(const Checkpoint& checkpoint, const T5Config& config);
 
   /// Sequences one behind the other: ids and y's rows starts[s] … starts[s+1]-1 are sequence s. y [1, tokens, d_model].
-  void encode(std::span<const Index> ids, std::span<const Index> starts, View<float, 3> y, int num_threads) const;
+  /// Calls poll, if it is set, after each layer.
+  void encode(std::span<const Index> ids, std::span<const Index> starts, View<float, 3> y, int num_threads,
+              const std::function<void()>& poll = {}) const;
 
   void embed(View<const Index, 2> ids, View<float, 3> y) const { embedding_.forward(ids, y); }
   [[nodiscard]] std::span<const DecoderLayer> decoder() const { return decoder_; }

@@ -233,6 +233,37 @@ TEST_CASE("truncation") {
   CHECK(same_bits(embedded(shorter, longest), embedded(*loaded.bert, longest)));
 }
 
+TEST_CASE("progress: told after each layer of each round, and what it throws reaches the caller") {
+  BertCase given;
+  given.make(3);
+  const Loaded loaded(given);
+  const Sentences ids = given.sentences(std::vector<Index>(300, 36), 6);  // three rounds of 113 sentences
+  const std::vector<float> expected = embedded(*loaded.bert, ids);
+  std::vector<Index> told;
+  models::EmbedOptions options{.progress = [&](const models::EncodeProgress& progress) {
+    CHECK(progress.sentences == 300);
+    told.push_back(progress.finished_sentences);
+  }};
+  CHECK(same_bits(embedded(*loaded.bert, ids, options), expected));
+  const auto layers = static_cast<std::size_t>(loaded.bert->config().num_hidden_layers);
+  std::vector<Index> wanted;
+  for (const Index finished : {0, 113, 226}) wanted.insert(wanted.end(), layers, finished);
+  CHECK(told == wanted);
+  const Index width = loaded.bert->config().hidden_size;
+  for (std::size_t last = 1; last <= wanted.size(); ++last) {
+    std::size_t calls = 0;
+    const auto stop = [&](const models::EncodeProgress&) {
+      if (++calls == last) throw std::runtime_error("enough");
+    };
+    std::vector<float> out(300 * static_cast<std::size_t>(width), nan);
+    CHECK_THROWS_WITH(loaded.bert->embed(ids, {out.data(), {300, width}}, {.progress = stop}), "enough");
+    const auto done = static_cast<std::size_t>(wanted[last - 1] * width);
+    CHECK(std::memcmp(out.data(), expected.data(), done * sizeof(float)) == 0);
+    CHECK(std::all_of(out.begin() + static_cast<std::ptrdiff_t>(done), out.end(), [](float y) { return y != y; }));
+    CHECK_THROWS_WITH(loaded.bert->encode(ids, {nullptr, {0, width}}, {.progress = stop}), doctest::Contains("out"));
+  }
+}
+
 #if !defined(HEADLANE_TEST_SANITIZED)
 TEST_CASE("nothing is allocated once warm") {
   BertCase given;

@@ -7,6 +7,7 @@
 #include <headlane/models/t5.hpp>
 #include <headlane/runtime.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
@@ -102,7 +103,8 @@ TEST_CASE("token by token, forked and reordered: the bits of all positions at on
     std::vector<float> memory(ids.size() * static_cast<std::size_t>(c.d));
     const View<float, 3> states(memory.data(), {1, std::ssize(ids), c.d});
     model.encode(ids, starts, states, 0);
-    T5Decoder decoder(model, t5.config(), states, starts, 0);
+    const std::function<void()> nothing = [] {};
+    T5Decoder decoder(model, t5.config(), states, starts, 0, nothing);
     // Which input a row belongs to, and its tokens.
     std::vector<std::size_t> input_of{0, 1, 2, 3, 4};
     std::vector<std::vector<Index>> tokens(5);
@@ -144,7 +146,7 @@ TEST_CASE("an output layer that is the embedding is found so") {
       same_bits(T5(tied.path()).logits(t5_inputs()[1], output), T5(untied.path()).logits(t5_inputs()[1], output)));
 }
 
-TEST_CASE("progress: told after each step, and what it throws reaches the caller") {
+TEST_CASE("progress: told after each layer and step, and what it throws reaches the caller") {
   const Folder folder;
   write_t5(folder, {});
   const T5 t5(folder.path());
@@ -154,13 +156,25 @@ TEST_CASE("progress: told after each step, and what it throws reaches the caller
                           .progress = [&](const GenerateProgress& progress) { told.push_back(progress); }};
   const auto outputs = t5.generate(inputs, options);
   REQUIRE(!told.empty());
-  CHECK(told.front().tokens == 5);
+  // Two layers of the encoder and one of the decoder, which reads memory first, before there is a token; then one a step.
+  const auto of_encoder = std::ranges::count(told, Index{0}, &GenerateProgress::tokens);
+  CHECK(of_encoder == 4);
+  CHECK(told[4].tokens == 5);
+  for (const GenerateProgress& one : told) CHECK(one.sentences == 5);
+  for (std::size_t i = 1; i < told.size(); ++i) {
+    CHECK(told[i].tokens >= told[i - 1].tokens);
+    CHECK(told[i].finished_sentences >= told[i - 1].finished_sentences);
+  }
   CHECK(told.back().finished_sentences == 5);
   CHECK(told.back().sentences == 5);
-  options.progress = [](const GenerateProgress& progress) {
-    if (progress.tokens > 12) throw std::runtime_error("enough");
-  };
-  CHECK_THROWS_WITH(static_cast<void>(t5.generate(inputs, options)), "enough");
+  for (std::size_t last = 1; last <= told.size(); ++last) {  // wherever it is
+    std::size_t calls = 0;
+    options.progress = [&](const GenerateProgress&) {
+      if (++calls == last) throw std::runtime_error("enough");
+    };
+    CHECK_THROWS_WITH(static_cast<void>(t5.generate(inputs, options)), "enough");
+    CHECK(calls == last);
+  }
   options.progress = {};
   CHECK(t5.generate(inputs, options) == outputs);
 }

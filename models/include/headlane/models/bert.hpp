@@ -60,12 +60,20 @@ struct BertConfig {
   bool do_lower_case = false;
 };
 
+struct EncodeProgress {
+  Index finished_sentences = 0;  ///< of `sentences`, whose rows are written
+  Index sentences = 0;
+};
+
 struct EncodeOptions {
   /// If not empty: for each sentence, for each of its tokens, 0 … type_vocab_size-1; otherwise all are 0.
   std::span<const std::vector<Index>> token_type_ids = {};
   /// Of sentences of more than max_seq_length tokens the first so many count. Otherwise more than max_position_embeddings are an error.
   bool truncate = false;
   int num_threads = 0;  ///< that this call may use; 0: num_threads() (runtime.hpp)
+  /// If set: called by the calling thread after each layer of each round of some thousand tokens. What it throws ends the call and
+  /// reaches the caller; the rows of finished sentences are written, those of others are not.
+  std::function<void(const EncodeProgress&)> progress = {};
 };
 
 struct EmbedOptions {
@@ -77,6 +85,7 @@ struct EmbedOptions {
   int num_threads = 0;
   /// The first so many tokens of each sentence are a prompt: not pooled unless include_prompt.
   Index prompt_tokens = 0;
+  std::function<void(const EncodeProgress&)> progress = {};
 };
 
 /// The encoder of transformers' BertModel, without its pooler. It does not change once it is made: any number of threads
