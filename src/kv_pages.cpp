@@ -160,6 +160,18 @@ void KvPages::write(const kernels::KernelTable& kernel, Index sequence, Index fi
   }
 }
 
+void KvPages::read(Index sequence, Index first, const View<float, 3>& k, const View<float, 3>& v) const noexcept {
+  for (Index head = 0; head < kv_heads; ++head)
+    for (Index i = 0; i < k.shape[1]; ++i) {
+      const Index page = (first + i) / page_size, at_key = (first + i) % page_size, column = at_key % panel_columns;
+      const float* from = keys(sequence, head, page) + (at_key - column) * head_dim + column;
+      for (Index d = 0; d < head_dim; ++d) k(head, i, d) = from[d * panel_columns];
+      from = values(sequence, head, page) + at_key * panel_columns;
+      for (Index d = 0; d < value_dim; ++d)
+        v(head, i, d) = from[d / panel_columns * panel_columns * page_size + d % panel_columns];
+    }
+}
+
 void KvPages::truncate(Index sequence, Index length) noexcept {
   Sequence& kept = at(sequence);
   const auto size = static_cast<std::size_t>(pages_of(length));

@@ -74,6 +74,8 @@ struct KvPages {
   /// Keeps the first keys; gives back the pages behind them.
   void truncate(Index sequence, Index length) noexcept;
   void remove(Index sequence) noexcept;
+  /// What write() has written.
+  void read(Index sequence, Index first, const View<float, 3>& k, const View<float, 3>& v) const noexcept;
 
  private:
   void make_page();

@@ -65,6 +65,19 @@ std::size_t PackedMatrix::bytes() const {
   return data_ == nullptr ? 0 : static_cast<std::size_t>(rows_ * round_up(columns_, panel_columns)) * sizeof(float);
 }
 
+void PackedMatrix::unpack(View<float, 2> out) const {
+  const Operand to = operand("PackedMatrix::unpack", "out", out);
+  check_output(to);
+  require(out.shape[0] == rows_ && out.shape[1] == columns_, "PackedMatrix::unpack: out is ", to, ", the matrix is ",
+          rows_, " x ", columns_);
+  const Index width = round_up(columns_, panel_columns);
+  for (Index i = 0; i < rows_; ++i) {
+    const Index first = i / block_size * block_size, k = std::min(block_size, rows_ - first);
+    const float* row = data_.get() + first * width + (i - first) * panel_columns;
+    for (Index j = 0; j < columns_; ++j) out(i, j) = row[j / panel_columns * panel_columns * k + j % panel_columns];
+  }
+}
+
 void PackedMatrix::Free::operator()(float* p) const { std::free(p); }
 
 }  // namespace headlane

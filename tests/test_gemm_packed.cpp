@@ -220,6 +220,27 @@ TEST_CASE("PackedMatrix: moves, empty ones, size") {
   for_each(zeros.view, [](float x) { CHECK(bits_of(x) == 0); });
 }
 
+TEST_CASE("PackedMatrix: unpack gives back the matrix, in any strides") {
+  for (const auto& [k, n] :
+       std::vector<std::array<Index, 2>>{{0, 0}, {3, 0}, {0, 5}, {1, 1}, {7, 33}, {513, 31}, {1100, 70}}) {
+    std::vector<float> b(static_cast<std::size_t>(k * n));
+    for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i);
+    const PackedMatrix packed(View<const float, 2>(b.data(), {k, n}));
+    std::vector<float> dense(b.size(), nan), turned(b.size(), nan);
+    packed.unpack({dense.data(), {k, n}});
+    CHECK(dense == b);
+    packed.unpack(View<float, 2>(turned.data(), {n, k}).transposed());
+    for (Index i = 0; i < k; ++i)
+      for (Index j = 0; j < n; ++j)
+        CHECK(turned[static_cast<std::size_t>(j * k + i)] == b[static_cast<std::size_t>(i * n + j)]);
+    CHECK_THROWS_WITH_AS(packed.unpack({dense.data(), {k + 1, n}}), doctest::Contains("PackedMatrix::unpack: out"),
+                         std::invalid_argument);
+  }
+  std::vector<float> one(1);
+  CHECK_THROWS_AS(PackedMatrix(View<const float, 2>(one.data(), {1, 1})).unpack({one.data(), {1, 2}, {0, 0}}),
+                  std::invalid_argument);
+}
+
 TEST_CASE("gemm: NaN in an unread c, and what a bias, residual or row with NaN reaches") {
   const Inputs t(20, 50, 30);
   for_each(t.c.view, [](float& x) { x = nan; });

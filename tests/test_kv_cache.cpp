@@ -165,6 +165,46 @@ TEST_CASE("KvCache: broadcast k and v, values that are not numbers, nothing outs
     }
 }
 
+TEST_CASE("KvCache: read gives back what was appended, from any key on") {
+  for (const Index page_size : {32, 128, 512}) {
+    KvCache cache(2, 5, 35, {.page_size = page_size});
+    const Index sequence = cache.add(), tokens = 150;
+    std::vector<float> k(static_cast<std::size_t>(2 * tokens * 5)), v(static_cast<std::size_t>(2 * tokens * 35));
+    std::iota(k.begin(), k.end(), 0.0f);
+    std::iota(v.begin(), v.end(), 0.5f);
+    const View<float, 3> all_k(k.data(), {2, tokens, 5}), all_v(v.data(), {2, tokens, 35});
+    cache.append(sequence, all_k, all_v);
+    for (const Index first : {0, 1, 31, 32, 127, 149, 150})
+      for (const Index count : std::vector<Index>{0, 1, 33, 150}) {
+        if (first + count > tokens) continue;
+        std::vector<float> k2(static_cast<std::size_t>(2 * count * 5), -1),
+            v2(static_cast<std::size_t>(2 * count * 35), -1);
+        // [tokens, heads, columns] in memory
+        const View<float, 3> to_k(k2.data(), {2, count, 5}, {5, 10, 1}), to_v(v2.data(), {2, count, 35}, {35, 70, 1});
+        cache.read(sequence, first, to_k, to_v);
+        Index wrong = 0;
+        for (Index head = 0; head < 2; ++head)
+          for (Index i = 0; i < count; ++i) {
+            for (Index d = 0; d < 5; ++d) wrong += to_k(head, i, d) != all_k(head, first + i, d);
+            for (Index d = 0; d < 35; ++d) wrong += to_v(head, i, d) != all_v(head, first + i, d);
+          }
+        CHECK(wrong == 0);
+      }
+    const auto refused = [&](Index number, Index first, Index count, const char* words) {
+      CHECK_THROWS_WITH_AS(cache.read(number, first, {k.data(), {2, count, 5}}, {v.data(), {2, count, 35}}),
+                           doctest::Contains(words), std::invalid_argument);
+    };
+    refused(1, 0, 1, "KvCache::read: sequence 1 is not there");
+    refused(0, -1, 1, "KvCache::read: first is -1");
+    refused(0, 1, 150, "KvCache::read: first is 1 and k has 150 tokens, sequence 0 has 150 keys");
+    refused(0, 151, 0, "KvCache::read: first is 151");
+    CHECK_THROWS_WITH_AS(cache.read(0, 0, {k.data(), {1, 2, 5}}, {v.data(), {2, 2, 35}}), doctest::Contains("1 heads"),
+                         std::invalid_argument);
+    CHECK_THROWS_WITH_AS(cache.read(0, 0, {k.data(), {2, 2, 5}}, {k.data(), {2, 2, 35}}), doctest::Contains("overlaps"),
+                         std::invalid_argument);
+  }
+}
+
 TEST_CASE("KvCache: forks are apart, pages are shared until one of them is appended to") {
   Pair pair(2, 8, 8, {.page_size = 32, .max_pages = 7});
   const Index a = pair.add();

@@ -160,6 +160,51 @@ TEST_CASE("MultiHeadAttention, EncoderLayer, DecoderLayer against the formulas")
   }
 }
 
+/// state_dict() is what the layer was made of, but that projections from rows of one width come as one.
+template <class Layer, class... Options>
+void check_state(const StateDict& state, const std::string& prefix, const Options&... options) {
+  const Layer layer(state, prefix, options...);
+  const OwnedStateDict own = layer.state_dict(prefix);
+  CHECK(!own.empty());
+  for (const auto& [name, tensor] : own) {
+    std::vector<float> wanted;
+    Index rows = 0;
+    const auto append = [&](const std::string& part) {
+      REQUIRE_MESSAGE(state.contains(part), part);
+      const AnyView<const float>& view = state.at(part);
+      const Index columns = view.rank == 1 ? 1 : view.shape[1];
+      for (Index i = 0; i < view.shape[0]; ++i)
+        for (Index j = 0; j < columns; ++j) wanted.push_back(view.data[i * view.strides[0] + j * view.strides[1]]);
+      rows += view.shape[0];
+    };
+    const std::string joint = "in_proj_weight";
+    if (state.contains(name) || !name.ends_with(joint)) append(name);
+    else
+      for (const char* which : {"q", "k", "v"})
+        append(name.substr(0, name.size() - joint.size()) + which + "_proj_weight");
+    CHECK_MESSAGE(tensor.shape[0] == rows, name);
+    CHECK_MESSAGE(tensor.data == wanted, name);
+  }
+  const Layer again(views_of(own), prefix, options...);  // nothing is missing
+  CHECK(again.state_dict() == layer.state_dict());
+}
+
+TEST_CASE("state_dict: what a layer was made of") {
+  for (std::uint64_t seed = 1; seed <= rounds(60); ++seed) {
+    Random random(seed);
+    const LayerSizes s = random_sizes(random);
+    const RandomState state = random_layer(s, seed, true, "layers.0.", 0.2f);
+    check_state<MultiHeadAttention>(state.dict, "layers.0.self_attn.", s.attention());
+    check_state<MultiHeadAttention>(state.dict, "layers.0.multihead_attn.", s.attention());
+    check_state<FeedForward>(state.dict, "layers.0.", FeedForwardOptions{.activation = s.layer.activation});
+    check_state<Linear>(state.dict, "layers.0.linear2.");
+    check_state<Embedding>(state.dict, "layers.0.linear1.", EmbeddingOptions{.tied = seed % 2 == 0});
+    check_state<Normalization>(state.dict, "layers.0.norm1.", s.layer.norm, s.layer.eps);
+    check_state<EncoderLayer>(state.dict, "layers.0.", s.options());
+    check_state<DecoderLayer>(state.dict, "layers.0.", s.options());
+  }
+}
+
 // The bounds of a whole layer grow with each step: here they still tell, and the defaults are what they say.
 TEST_CASE("layers of ordinary sizes: bounds far below the data; defaults") {
   const LayerSizes s{.d_model = 32, .heads = 4, .kv_heads = 4, .head_dim = 8, .memory_width = 32, .d_ff = 64};

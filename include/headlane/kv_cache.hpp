@@ -48,6 +48,9 @@ class HEADLANE_API KvCache {
   /// null: [sequences]; of each sequence only the first lengths[s] tokens are appended, the others are padding, which is not read.
   void append(std::span<const Index> sequences, View<const float, 4> k, View<const float, 4> v,
               View<const Index, 1> lengths = {});
+  /// Copies k.shape[1] keys and values of a sequence from its key `first` on: what append() was given, to k [kv_heads, tokens, head_dim]
+  /// and v [kv_heads, tokens, value_dim], any strides.
+  void read(Index sequence, Index first, View<float, 3> k, View<float, 3> v) const;
   /// Keeps the first `length` keys.
   void truncate(Index sequence, Index length);
   /// Forgets a sequence; pages that no other one shares are free again.

@@ -4,6 +4,8 @@
 //   prefix + name ("encoder.layers.0." + "linear1.weight"), and copies what it needs. A bias that is not there is none. Numbers of heads and the like,
 //   which no tensor tells, are options. Errors: std::invalid_argument, which names the tensor and the shapes; std::bad_alloc.
 //   A layer that was default-constructed or moved from takes rows of 0 elements, which means that it refuses all others.
+//   state_dict() returns these tensors again, bit by bit, each name behind the prefix: from them and the same options a layer
+//   is made that computes the same bits.
 // Forward. x and y are [batch, length, d_model] with any strides; y may be x itself (the same data and strides), other overlaps are an error.
 //   Padding is given as lengths, masks or a ragged batch in AttentionOptions (attention.hpp), whose options all work: shapes of the layer's heads.
 //   forward() is const, and any number of threads may call it at the same time. It allocates nothing once warm: scratch is kept per thread.
@@ -41,6 +43,7 @@ class HEADLANE_API Linear {
 
   [[nodiscard]] Index in_features() const { return weight_.rows(); }
   [[nodiscard]] Index out_features() const { return weight_.columns(); }
+  [[nodiscard]] OwnedStateDict state_dict(std::string_view prefix = {}) const;
 
   /// y = activation(x · weightᵀ + bias) + residual: x [batch, length, in_features], y [batch, length, out_features]. y overlaps nothing.
   void forward(View<const float, 3> x, View<float, 3> y, const LinearOptions& options = {}) const;
@@ -60,6 +63,7 @@ class HEADLANE_API Normalization {
   Normalization(const StateDict& state, std::string_view prefix, NormKind kind, float eps);
 
   [[nodiscard]] Index size() const { return static_cast<Index>(weight_.size()); }
+  [[nodiscard]] OwnedStateDict state_dict(std::string_view prefix = {}) const;
 
   /// y = norm(x), of any rank.
   void forward(AnyView<const float> x, AnyView<float> y, int num_threads = 0) const;
@@ -91,6 +95,7 @@ class HEADLANE_API Embedding {
 
   [[nodiscard]] Index num_embeddings() const { return rows_; }
   [[nodiscard]] Index embedding_dim() const { return columns_; }
+  [[nodiscard]] OwnedStateDict state_dict(std::string_view prefix = {}) const;
 
   /// ids [batch, length], y [batch, length, embedding_dim]; with truncate, for longer sequences, [batch, max_length, embedding_dim].
   /// An id that is not 0 … num_embeddings-1 is an error, which names its place.
@@ -134,6 +139,7 @@ class HEADLANE_API MultiHeadAttention {
   [[nodiscard]] Index heads() const { return heads_; }
   [[nodiscard]] Index kv_heads() const { return kv_heads_; }
   [[nodiscard]] Index head_dim() const { return head_dim_; }
+  [[nodiscard]] OwnedStateDict state_dict(std::string_view prefix = {}) const;
 
   /// Self-attention: queries, keys and values of x in one product.
   void forward(View<const float, 3> x, View<float, 3> y, const AttentionOptions& options = {}) const;
@@ -177,6 +183,7 @@ class HEADLANE_API FeedForward {
 
   [[nodiscard]] Index d_model() const { return linear2_.columns(); }
   [[nodiscard]] Index d_ff() const { return linear2_.rows(); }
+  [[nodiscard]] OwnedStateDict state_dict(std::string_view prefix = {}) const;
 
   /// Of the hidden layer at most 4 MiB are stored at a time, or 96 rows where those are more.
   void forward(View<const float, 3> x, View<float, 3> y, int num_threads = 0) const;
@@ -206,6 +213,7 @@ class HEADLANE_API EncoderLayer {
   EncoderLayer(const StateDict& state, std::string_view prefix, const TransformerLayerOptions& options);
 
   [[nodiscard]] Index d_model() const { return self_attn_.d_model(); }
+  [[nodiscard]] OwnedStateDict state_dict(std::string_view prefix = {}) const;
 
   void forward(View<const float, 3> x, View<float, 3> y, const AttentionOptions& options = {}) const;
 
@@ -226,6 +234,7 @@ class HEADLANE_API DecoderLayer {
   [[nodiscard]] Index d_model() const { return self_attn_.d_model(); }
   [[nodiscard]] const MultiHeadAttention& self_attn() const { return self_attn_; }
   [[nodiscard]] const MultiHeadAttention& multihead_attn() const { return multihead_attn_; }
+  [[nodiscard]] OwnedStateDict state_dict(std::string_view prefix = {}) const;
 
   /// All positions at once, each seeing those before it unless `self` says otherwise.
   void forward(View<const float, 3> x, View<const float, 3> memory, View<float, 3> y,

@@ -48,6 +48,8 @@ class HEADLANE_API PackedMatrix {
   [[nodiscard]] Index columns() const { return columns_; }
   /// Memory that it holds: 4 · rows · columns, columns rounded up to a multiple of 32.
   [[nodiscard]] std::size_t bytes() const;
+  /// Writes the matrix that it was made from to out [rows, columns], any strides. Throws std::invalid_argument for another shape.
+  void unpack(View<float, 2> out) const;
   /// For each block of 512 rows all panels of 32 columns, each row by row. The order may change in later versions.
   [[nodiscard]] const float* data() const { return data_.get(); }
 
