@@ -152,16 +152,17 @@ void KvCache::append(std::span<const Index> sequences, View<const float, 4> k, V
 
 void KvCache::read(Index sequence, Index first, View<float, 3> k, View<float, 3> v) const {
   constexpr const char* f = "KvCache::read";
-  check_sequence(*pages_, f, sequence);
+  const KvPages& p = pages(f);
+  check_sequence(p, f, sequence);
   const Operand of_k = operand(f, "k", k), of_v = operand(f, "v", v);
   check_output(of_k);
   check_output(of_v);
   check_no_overlap(of_k, of_v);
-  check_pair(*pages_, of_k, of_v);
-  const Index all = pages_->length(sequence);
+  check_pair(p, of_k, of_v);
+  const Index all = p.length(sequence);
   require(first >= 0 && first <= all && k.shape[1] <= all - first, f, ": first is ", first, " and k has ", k.shape[1],
           " tokens, sequence ", sequence, " has ", all, " keys");
-  pages_->read(sequence, first, k, v);
+  p.read(sequence, first, k, v);
 }
 
 void KvCache::truncate(Index sequence, Index length) {

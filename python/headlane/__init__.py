@@ -2,11 +2,16 @@
 
 Every function takes NumPy arrays, PyTorch CPU tensors and whatever else has DLPack, with any strides, without copying, and gives
 back the kind that its first argument is. Nothing here records gradients. Computations release the GIL.
+
+Refused in words: masked arrays; tensors that are sparse, quantised, nested, complex or on another device; tensors that require a
+gradient while one is recorded, have a tangent, are traced by torch.jit, or are wrapped by torch.func or by a subclass that computes by
+itself. Of another subclass of an array the elements are read; the result is a plain array. A number, flag or name of another type is
+a TypeError that names the argument: an integer is whatever has __index__, a flag True or False.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -21,16 +26,10 @@ from ._attention import (
     scaled_dot_product_attention,
     t5_bucket,
 )
-from ._core import (
-    DecoderLayer,
-    Embedding,
-    EncoderLayer,
-    FeedForward,
-    KvCache,
-    Linear,
-    MultiHeadAttention,
-    PackedMatrix,
-)
+from ._kv_cache import KvCache
+from ._layers import DecoderLayer, Embedding, EncoderLayer, FeedForward, Linear, MultiHeadAttention
+from ._packed import PackedMatrix
+from ._types import Array
 
 __version__: str = _core.version()
 _layers = (DecoderLayer, Embedding, EncoderLayer, FeedForward, Linear, MultiHeadAttention)
@@ -78,18 +77,6 @@ __all__ = [
     "tanh",
 ]
 
-Array = TypeVar("Array")
-
-
-def _lengths(function: str, name: str, lengths: Any) -> np.ndarray | None:
-    """As int64, which is what the library reads."""
-    if lengths is None:
-        return None
-    given = np.asarray(lengths)
-    if given.dtype.kind not in "iu" and given.size > 0:
-        raise TypeError(f"{function}: {name} has dtype {given.dtype}; wanted: integers")
-    return given.astype(np.int64, copy=False)
-
 
 def softmax(
     x: Array,
@@ -113,7 +100,6 @@ def softmax(
 
     Elements that do not take part give 0 and have no influence, even if NaN; a row of them gives 0.
     """
-    lengths = _lengths("softmax", "lengths", lengths)
     return _core.softmax(False, x, axis, scale, mask, bias, lengths, causal, causal_offset, out, num_threads)
 
 
@@ -134,8 +120,35 @@ def log_softmax(
 
     mask, bias, lengths and causal as in softmax; elements that do not take part give -inf.
     """
-    lengths = _lengths("log_softmax", "lengths", lengths)
     return _core.softmax(True, x, axis, scale, mask, bias, lengths, causal, causal_offset, out, num_threads)
+
+
+@overload
+def layer_norm(
+    x: Array,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    *,
+    residual: Any = None,
+    return_sum: Literal[False] = False,
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> Array: ...
+
+
+@overload
+def layer_norm(
+    x: Array,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    *,
+    residual: Any = None,
+    return_sum: Literal[True] | Array,
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> tuple[Array, Array]: ...
 
 
 def layer_norm(
@@ -160,6 +173,32 @@ def layer_norm(
     A mean far from 0 costs no digits. A row with a NaN or an infinity is NaN, and so is one whose squares overflow.
     """
     return _core.norm(True, x, weight, bias, eps, residual, return_sum, out, num_threads)
+
+
+@overload
+def rms_norm(
+    x: Array,
+    weight: Any = None,
+    eps: float = 1e-6,
+    *,
+    residual: Any = None,
+    return_sum: Literal[False] = False,
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> Array: ...
+
+
+@overload
+def rms_norm(
+    x: Array,
+    weight: Any = None,
+    eps: float = 1e-6,
+    *,
+    residual: Any = None,
+    return_sum: Literal[True] | Array,
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> tuple[Array, Array]: ...
 
 
 def rms_norm(
@@ -225,7 +264,7 @@ def linear(
     activation: "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf" or None.
     residual: of the result's shape.
     out: where to write the result; must overlap no argument.
-    num_threads: for this call; num_threads() if None.
+    num_threads: for this call; num_threads() if None or 0.
 
     The axes before the last are rows of one product if the strides of x, out and residual allow, else of several.
     """
@@ -249,7 +288,7 @@ def gemm_gated(
     gate_bias, up_bias: [n].
     activation: of the gate; "silu" is SwiGLU, "gelu" GEGLU, "relu" ReGLU, "sigmoid" GLU; for others see linear.
     out: where to write the result; must overlap no argument.
-    num_threads: for this call; num_threads() if None.
+    num_threads: for this call; num_threads() if None or 0.
 
     Neither product is ever stored whole. The axes before the last are rows, as for linear.
     """
@@ -270,6 +309,8 @@ def gelu(
     5 + 4 * max(-z, 0) ULP off. A result below 2^-119 in magnitude far from x = 0 may be 0.
     """
     names = {"none": "gelu", "tanh": "gelu_tanh"}
+    if not isinstance(approximate, str):
+        raise TypeError(f"gelu: approximate is {approximate!r}; wanted: 'none' or 'tanh'")
     if approximate not in names:
         raise ValueError(f"gelu: approximate is {approximate!r}; there are 'none' and 'tanh'")
     return _core.activate("gelu", names[approximate], x, out, num_threads)
@@ -303,7 +344,7 @@ def sinusoidal_encoding(
     base: float = 10000.0,
     doubled_exponent: bool = False,
     interleaved: bool = True,
-    out: Any = None,
+    out: Array | None = None,
     num_threads: int | None = None,
 ) -> Any:
     """[length, d_model]: column 2j of row i is sin((offset + i) * base ** (-2j / d_model)), column 2j + 1 its cosine.
@@ -314,13 +355,9 @@ def sinusoidal_encoding(
 
     Values are at most 1.4 ULP off, also for large positions.
     """
-    if out is None:
-        out = np.empty((length, d_model), np.float32)
-    elif tuple(out.shape) != (length, d_model):
-        raise ValueError(
-            f"sinusoidal_encoding: out has shape {list(out.shape)}, the result {[length, d_model]}"
-        )
-    return _core.sinusoidal_encoding(out, offset, base, doubled_exponent, interleaved, num_threads)
+    return _core.sinusoidal_encoding(
+        length, d_model, offset, base, doubled_exponent, interleaved, out, num_threads
+    )
 
 
 def add_sinusoidal_encoding(
@@ -365,7 +402,6 @@ def rotary_embedding(
     frequencies: float32 [rotary_dim / 2], in place of the base.
     out: where to write the result; may be x itself.
     """
-    positions = _lengths("rotary_embedding", "positions", positions)
     return _core.rotary_embedding(
         x, base, rotary_dim, interleaved, offset, positions, frequencies, out, num_threads
     )
@@ -373,7 +409,7 @@ def rotary_embedding(
 
 def alibi_slopes(heads: int) -> np.ndarray:
     """The slopes of ALiBi (Press et al. 2022) for any number of heads, correctly rounded."""
-    return _core.alibi_slopes(np.empty(heads, np.float32))
+    return _core.alibi_slopes(heads)
 
 
 def isa() -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, overload
 
 from . import _core
-from ._core import KvCache
-
-Array = TypeVar("Array")
+from ._kv_cache import KvCache
+from ._types import Array, InnerOptions, ScoreOptions, Sequences, Unpack
 
 
 class AttentionPlan(NamedTuple):
@@ -47,12 +46,88 @@ _DEFAULTS = {
 }
 
 
-def _packed(function: str, attn_mask: Any, options: dict[str, Any]) -> tuple[Any, ...]:
+def _packed(function: str, attn_mask: Any, options: Any) -> tuple[Any, ...]:
     """Options that a function takes as **options."""
     for name in options:
         if name not in _DEFAULTS:
             raise TypeError(f"{function}: there is no option {name!r}")
     return tuple({**_DEFAULTS, "attn_mask": attn_mask, **options}.values())
+
+
+@overload
+def scaled_dot_product_attention(
+    query: Array,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    return_lse: Literal[False] = False,
+    return_sum: Literal[False] = False,
+    out: Array | None = None,
+    num_threads: int | None = None,
+    **options: Unpack[InnerOptions],
+) -> Array: ...
+
+
+@overload
+def scaled_dot_product_attention(
+    query: Array,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    return_lse: Literal[True],
+    return_sum: Literal[False] = False,
+    out: Array | None = None,
+    num_threads: int | None = None,
+    **options: Unpack[InnerOptions],
+) -> tuple[Array, Array]: ...
+
+
+@overload
+def scaled_dot_product_attention(
+    query: Array,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    return_lse: bool = False,
+    return_sum: Literal[True],
+    out: Array | None = None,
+    num_threads: int | None = None,
+    **options: Unpack[InnerOptions],
+) -> tuple[Array, Array, Array]: ...
+
+
+@overload
+def scaled_dot_product_attention(
+    query: Array,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    return_lse: bool = False,
+    return_sum: bool = False,
+    out: Array | None = None,
+    num_threads: int | None = None,
+    **options: Unpack[InnerOptions],
+) -> Array | tuple[Array, ...]: ...
 
 
 def scaled_dot_product_attention(
@@ -116,7 +191,7 @@ def scaled_dot_product_attention(
     return_sum: gives (out, max, sum), a part for merge(): the largest score of each row, the sum of exp(score - max),
         and out not divided by it. Without sinks, which belong to merge.
     out: where to write the result; must overlap no argument.
-    num_threads: for this call; num_threads() if None.
+    num_threads: for this call; num_threads() if None or 0.
 
     A query that sees no key gives 0, and a log-sum-exp of -inf. A key that is not seen has no influence, even if NaN.
     """
@@ -143,17 +218,77 @@ def scaled_dot_product_attention(
     )
 
 
+@overload
 def attention_over_cache(
     query: Array,
     cache: KvCache,
-    sequences: int | Iterable[int],
+    sequences: Sequences,
+    attn_mask: Any = None,
+    *,
+    return_lse: Literal[False] = False,
+    return_sum: Literal[False] = False,
+    out: Array | None = None,
+    num_threads: int | None = None,
+    **options: Unpack[ScoreOptions],
+) -> Array: ...
+
+
+@overload
+def attention_over_cache(
+    query: Array,
+    cache: KvCache,
+    sequences: Sequences,
+    attn_mask: Any = None,
+    *,
+    return_lse: Literal[True],
+    return_sum: Literal[False] = False,
+    out: Array | None = None,
+    num_threads: int | None = None,
+    **options: Unpack[ScoreOptions],
+) -> tuple[Array, Array]: ...
+
+
+@overload
+def attention_over_cache(
+    query: Array,
+    cache: KvCache,
+    sequences: Sequences,
+    attn_mask: Any = None,
+    *,
+    return_lse: bool = False,
+    return_sum: Literal[True],
+    out: Array | None = None,
+    num_threads: int | None = None,
+    **options: Unpack[ScoreOptions],
+) -> tuple[Array, Array, Array]: ...
+
+
+@overload
+def attention_over_cache(
+    query: Array,
+    cache: KvCache,
+    sequences: Sequences,
     attn_mask: Any = None,
     *,
     return_lse: bool = False,
     return_sum: bool = False,
     out: Array | None = None,
     num_threads: int | None = None,
-    **options: Any,
+    **options: Unpack[ScoreOptions],
+) -> Array | tuple[Array, ...]: ...
+
+
+def attention_over_cache(
+    query: Array,
+    cache: KvCache,
+    sequences: Sequences,
+    attn_mask: Any = None,
+    *,
+    return_lse: bool = False,
+    return_sum: bool = False,
+    out: Array | None = None,
+    num_threads: int | None = None,
+    **options: Unpack[ScoreOptions],
 ) -> Array | tuple[Array, ...]:
     """The same over keys and values in a KvCache: query [sequences, heads, q_length, dim]; for one, also [heads, q_length, dim].
 
@@ -167,6 +302,54 @@ def attention_over_cache(
     return _core.attention_over_cache(
         query, cache, sequences, packed, return_lse, return_sum, out, num_threads
     )
+
+
+@overload
+def merge(
+    parts: Sequence[tuple[Array, ...]],
+    *,
+    sinks: Any = None,
+    return_lse: Literal[False] = False,
+    return_sum: Literal[False] = False,
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> Array: ...
+
+
+@overload
+def merge(
+    parts: Sequence[tuple[Array, ...]],
+    *,
+    sinks: Any = None,
+    return_lse: Literal[True],
+    return_sum: Literal[False] = False,
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> tuple[Array, Array]: ...
+
+
+@overload
+def merge(
+    parts: Sequence[tuple[Array, ...]],
+    *,
+    sinks: Any = None,
+    return_lse: bool = False,
+    return_sum: Literal[True],
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> tuple[Array, Array, Array]: ...
+
+
+@overload
+def merge(
+    parts: Sequence[tuple[Array, ...]],
+    *,
+    sinks: Any = None,
+    return_lse: bool = False,
+    return_sum: bool = False,
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> Array | tuple[Array, ...]: ...
 
 
 def merge(
@@ -192,6 +375,35 @@ def merge(
     return _core.merge(parts, sinks, return_lse, return_sum, out, num_threads)
 
 
+@overload
+def attention_weights(
+    query: Array,
+    key: Any,
+    attn_mask: Any = None,
+    *,
+    enable_gqa: bool = False,
+    return_lse: Literal[False] = False,
+    out: Array | None = None,
+    num_threads: int | None = None,
+    **options: Unpack[ScoreOptions],
+) -> Array: ...
+
+
+@overload
+def attention_weights(
+    query: Array,
+    key: Any,
+    attn_mask: Any = None,
+    *,
+    enable_gqa: bool = False,
+    return_lse: Literal[True],
+    out: Array | None = None,
+    num_threads: int | None = None,
+    **options: Unpack[ScoreOptions],
+) -> tuple[Array, Array]: ...
+
+
+@overload
 def attention_weights(
     query: Array,
     key: Any,
@@ -201,7 +413,20 @@ def attention_weights(
     return_lse: bool = False,
     out: Array | None = None,
     num_threads: int | None = None,
-    **options: Any,
+    **options: Unpack[ScoreOptions],
+) -> Array | tuple[Array, Array]: ...
+
+
+def attention_weights(
+    query: Array,
+    key: Any,
+    attn_mask: Any = None,
+    *,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    out: Array | None = None,
+    num_threads: int | None = None,
+    **options: Unpack[ScoreOptions],
 ) -> Array | tuple[Array, Array]:
     """softmax(scale * query @ key.T): the weights [..., q_length, kv_length] themselves, 0 for a key that a query does not see.
 
@@ -220,7 +445,7 @@ def attention_key_sums(
     enable_gqa: bool = False,
     out: Array | None = None,
     num_threads: int | None = None,
-    **options: Any,
+    **options: Unpack[ScoreOptions],
 ) -> Array:
     """attention_weights summed over the queries, [..., kv_length]: how much a key was looked at. Stores no weights."""
     packed = _packed("attention_key_sums", attn_mask, options)
@@ -235,7 +460,7 @@ def plan_attention(
     *,
     enable_gqa: bool = False,
     num_threads: int | None = None,
-    **options: Any,
+    **options: Unpack[ScoreOptions],
 ) -> AttentionPlan:
     """How scaled_dot_product_attention computes this; attention_over_cache, if key is a KvCache and value its sequences.
 

@@ -23,19 +23,20 @@ constexpr Named activations[] = {
 
 }  // namespace
 
-Activation activation_named(const char* function, std::optional<std::string_view> name) {
-  if (!name) return Activation::none;
+Activation activation_named(const char* function, nb::handle given) {
+  if (given.is_none()) return Activation::none;
+  const std::string name = text_of(function, "activation", given);
   const auto* found =
-      std::find_if(std::begin(activations), std::end(activations), [&](const Named& one) { return one.name == *name; });
+      std::find_if(std::begin(activations), std::end(activations), [&](const Named& one) { return one.name == name; });
   if (found != std::end(activations)) return found->activation;
   std::string names;
   for (const Named& one : activations) names += std::string(one.name) + ", ";
-  throw std::invalid_argument(std::string(function) + ": activation is '" + std::string(*name) + "'; there are " +
-                              names + "and None");
+  throw std::invalid_argument(std::string(function) + ": activation is '" + name + "'; there are " + names +
+                              "and None");
 }
 
-nb::object activate_by(const char* function, std::string_view activation, nb::handle x, nb::handle out,
-                       std::optional<int> num_threads) {
+nb::object activate_by(const char* function, nb::handle activation, nb::handle x, nb::handle out,
+                       nb::handle num_threads) {
   const Array from(function, "x", x);
   from.require_float();
   const Result result(function, x, out, from.shape());

@@ -1,57 +1,15 @@
 // How arrays come in (see the header) and how results are made.
-#include "array.hpp"
-
+#include "array_kinds.hpp"
 #include "check.hpp"  // the library's own
 #include "dlpack_exchange.hpp"
 
-#include <atomic>
 #include <bit>
 #include <cstring>
 
 namespace headlane::python {
 namespace {
 
-// Looked up once; kept for the life of the process.
-nb::handle cached(std::atomic<PyObject*>& cache, const char* module, const char* name) {
-  PyObject* object = cache.load(std::memory_order_acquire);
-  if (object == nullptr) {
-    object = nb::object(nb::module_::import_(module).attr(name)).release().ptr();
-    cache.store(object, std::memory_order_release);
-  }
-  return object;
-}
-
-std::atomic<PyObject*> numpy_ndarray, numpy_empty, numpy_float32, torch_tensor, torch_empty, torch_float32;
-
-bool is_a(nb::handle object, nb::handle type) {
-  return PyType_IsSubtype(Py_TYPE(object.ptr()), reinterpret_cast<PyTypeObject*>(type.ptr())) != 0;
-}
-
-bool is_numpy(nb::handle object) { return is_a(object, cached(numpy_ndarray, "numpy", "ndarray")); }
-
-/// An object can only be a tensor if PyTorch has been imported, which is not for us to do.
-bool is_torch(nb::handle object) {
-  if (torch_tensor.load(std::memory_order_acquire) == nullptr) {
-    PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
-    if (torch == nullptr || !nb::hasattr(torch, "Tensor")) return false;
-  }
-  return is_a(object, cached(torch_tensor, "torch", "Tensor"));
-}
-
-/// A type's name and, where there is one, the array's dtype: "has type ndarray, dtype float64".
-std::string described(nb::handle object) {
-  std::string text = std::string("has type ") + nb::type_name(object.type()).c_str();
-  const nb::object dtype = nb::getattr(object, "dtype", nb::none());
-  if (!dtype.is_none()) text += std::string(", dtype ") + nb::str(nb::handle(dtype)).c_str();
-  return text;
-}
-
-/// The message of the Python error that is set, which this clears; without the stack that PyTorch puts behind it.
-std::string first_line_of_error() {
-  const nb::python_error error;
-  const std::string text = nb::str(nb::handle(error.value())).c_str();
-  return text.substr(0, text.find('\n'));
-}
+std::atomic<PyObject*> numpy_empty, numpy_float32, torch_empty, torch_float32;
 
 /// One element of the machine's own byte order; NumPy marks arrays that are not aligned with '=' or '^'.
 char format_of(const char* format) {
@@ -71,25 +29,22 @@ nb::tuple tuple_of(const Index* shape, int rank) {
 
 Array::Array(const char* function, const char* name, nb::handle object, Access access)
     : function_(function), name_(name), object_(object) {
-  if (is_numpy(object)) {
-    from_buffer(access);
-  } else {
-    if (is_torch(object)) check_tensor();
-    if (!from_exchange_interface()) from_dlpack(access);
-  }
+  refuse_special(function, name, object);
+  if (is_numpy(object)) from_buffer(access);
+  else if (!from_exchange_interface()) from_dlpack(access);
 }
 
 Array::~Array() {
   if (buffer_.obj != nullptr) PyBuffer_Release(&buffer_);
 }
 
-void Array::fail_as_type(const std::string& text) const {
-  throw nb::type_error((std::string(function_) + ": " + name_ + " " + text).c_str());
-}
+void Array::fail_as_type(const std::string& text) const { refuse(function_, name_, text); }
 
 /// With the reason of the exporter, which is the Python error that is set, if it gave one.
 void Array::fail_to_export() const {
-  const std::string reason = PyErr_Occurred() != nullptr ? " (" + first_line_of_error() + ")" : "";
+  const std::string reason = PyErr_Occurred() != nullptr ? " (" + first_line(nb::python_error()) + ")" : "";
+  if (is_torch(object_))
+    if (const std::string own = reason_of(object_, name_); !own.empty()) fail_as_type(own);
   fail_as_type(described(object_) +
                "; wanted: a float32 array in the CPU's memory, of NumPy, of PyTorch or with DLPack" + reason);
 }
@@ -140,11 +95,14 @@ void Array::set_tensor(const nb::dlpack::dltensor& tensor) {
   if (tensor.dtype == nb::dtype<Index>()) type_ = Type::int64;
   data_ = static_cast<char*>(tensor.data) + tensor.byte_offset;
   Index dense = 1;
+  bool empty = false;
   for (std::size_t axis = static_cast<std::size_t>(rank_); axis-- > 0;) {
     shape_[axis] = tensor.shape[axis];
     strides_[axis] = tensor.strides != nullptr ? tensor.strides[axis] : dense;
     dense *= tensor.shape[axis];
+    empty = empty || tensor.shape[axis] == 0;
   }
+  if (tensor.data == nullptr && !empty) fail_as_type(described(object_) + ", which has no values in memory");
 }
 
 /// DLPack's table of C functions: some tens of nanoseconds, where __dlpack__ of a PyTorch tensor takes microseconds.
@@ -176,22 +134,14 @@ void Array::from_dlpack(Access access) {
   set_tensor(tensor);
 }
 
-void Array::check_tensor() const {
-  // Such a tensor's memory holds the negative of its values, which DLPack does not say.
-  if (nb::cast<bool>(object_.attr("is_neg")()))
-    fail_as_type(std::string("is a negative view of other memory: pass ") + name_ + ".resolve_neg()");
-  if (!nb::cast<bool>(object_.attr("requires_grad"))) return;
-  if (!nb::cast<bool>(nb::module_::import_("torch").attr("is_grad_enabled")())) return;
-  throw std::runtime_error(
-      std::string(function_) + ": " + name_ +
-      " requires a gradient, and headlane computes none: call it within torch.no_grad(), or pass " + name_ +
-      ".detach()");
-}
-
 void Array::require_float() const {
   if (type_ == Type::float32) return;
   const char* remedy = is_torch(object_) ? ".float()" : ".astype(np.float32)";
-  fail_as_type(described(object_) + "; headlane computes in float32: pass " + name_ + remedy);
+  const std::string text = described(object_);
+  if (text.find("complex") != std::string::npos)
+    fail_as_type(text + "; headlane computes with real numbers: pass " + name_ + ".real and " + name_ +
+                 ".imag, in float32");
+  fail_as_type(text + "; headlane computes in float32: pass " + name_ + remedy);
 }
 
 void Array::require_bool() const {
@@ -221,6 +171,12 @@ nb::object new_array(nb::handle like, const Index* shape, int rank) {
   if (!is_torch(like)) return cached(numpy_empty, "numpy", "empty")(sizes, cached(numpy_float32, "numpy", "float32"));
   return cached(torch_empty, "torch", "empty")(sizes, nb::arg("dtype") = cached(torch_float32, "torch", "float32"),
                                                nb::arg("device") = "cpu");
+}
+
+nb::object array_of(const std::vector<float>& elements, const std::vector<Index>& shape) {
+  nb::object result = new_array(nb::none(), shape.data(), static_cast<int>(shape.size()));
+  std::copy(elements.begin(), elements.end(), Array("array_of", "result", result, Access::write).floats());
+  return result;
 }
 
 void announce_write(nb::handle object) {

@@ -23,8 +23,9 @@ enum class Access { read, write };
 /// Borrows from construction to destruction, both with the GIL held. Neither copied nor moved: Py_buffer must stay where it is.
 class Array {
  public:
-  /// Throws TypeError if `object` is no array, or one in other memory than the CPU's; ValueError if it is to be written and
-  /// read-only, or has too many axes; RuntimeError if it wants a gradient.
+  /// Throws TypeError if `object` is no array, or one whose values are not all in the CPU's memory (masked, sparse, quantised,
+  /// fake …); ValueError if it is to be written and read-only, or has too many axes; RuntimeError where PyTorch would record
+  /// the call: for a gradient, a tangent of forward mode, a trace of torch.jit.
   Array(const char* function, const char* name, nb::handle object, Access access = Access::read);
   ~Array();
   Array(const Array&) = delete;
@@ -64,8 +65,6 @@ class Array {
   void from_buffer(Access access);
   bool from_exchange_interface();
   void from_dlpack(Access access);
-  void check_tensor() const;
-
   const char* function_;
   const char* name_;
   nb::handle object_;
@@ -99,6 +98,9 @@ void require_apart(const char* function, const Array& out, std::initializer_list
 /// A new dense array of the kind that `like` is: the result of a call. What cannot be written into (JAX), or is unknown, is
 /// computed in a NumPy array, which finished() hands over.
 nb::object new_array(nb::handle like, const Index* shape, int rank);
+
+/// A new NumPy array with these elements.
+nb::object array_of(const std::vector<float>& elements, const std::vector<Index>& shape);
 
 /// Tells PyTorch that a tensor was written to, so that a backward pass that needs its old values fails instead of being wrong.
 void announce_write(nb::handle object);

@@ -20,13 +20,8 @@ class CachedCall {
  public:
   CachedCall(const char* function, nb::handle query, nb::handle cache, nb::handle sequences)
       : operands(function, query, {}, {}, true), function_(function) {
-    require_type(cache);
-    cache_ = nb::inst_ptr<LockedKvCache>(cache);
-    if (!nb::hasattr(sequences, "__iter__")) {  // as KvCache.append has it
-      sequences_.push_back(integer_of(sequences));
-    } else {
-      for (const nb::handle sequence : nb::borrow<nb::object>(sequences)) sequences_.push_back(integer_of(sequence));
-    }
+    cache_ = &cache_of(function, "cache", cache);
+    sequences_ = integers_of(function, "sequences", sequences);
     require(operands.batch.rank() <= 1, function, ": query has shape ", operands.query,
             ", the most is [sequences, heads, length, dim]");
   }
@@ -49,13 +44,6 @@ class CachedCall {
   }
 
  private:
-  void require_type(nb::handle cache) const {
-    if (nb::isinstance<LockedKvCache>(cache)) return;
-    throw nb::type_error(
-        (std::string(function_) + ": cache has type " + nb::type_name(cache.type()).c_str() + "; wanted: KvCache")
-            .c_str());
-  }
-
   const char* function_;
   const LockedKvCache* cache_ = nullptr;
   std::vector<Index> sequences_;
@@ -63,16 +51,18 @@ class CachedCall {
 
 }  // namespace
 
-nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::handle value, double dropout_p,
-                                        bool enable_gqa, nb::handle options, bool return_lse, bool return_sum,
-                                        nb::handle out, std::optional<int> num_threads) {
+nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::handle value, nb::handle dropout_p,
+                                        nb::handle enable_gqa, nb::handle options, nb::handle return_lse,
+                                        nb::handle return_sum, nb::handle out, nb::handle num_threads) {
   constexpr const char* function = "scaled_dot_product_attention";
-  require(dropout_p == 0, function, ": dropout_p is ", dropout_p, "; headlane has no dropout, pass 0");
-  const ScoreOperands of(function, query, key, value, enable_gqa);
+  const double dropout = double_of(function, "dropout_p", dropout_p);
+  require(dropout == 0, function, ": dropout_p is ", dropout, "; headlane has no dropout, pass 0");
+  const ScoreOperands of(function, query, key, value, flag_of(function, "enable_gqa", enable_gqa));
   const ScoreOptions given(function, options, num_threads);
   const Index keys = given.keys_of_mask(of.key->size(-2));
   of.check_masks(given, keys);
-  const RowResults results(function, query, out, of.shape(), of.value->size(-1), return_lse, return_sum);
+  const RowResults results(function, query, out, of.shape(), of.value->size(-1),
+                           flag_of(function, "return_lse", return_lse), flag_of(function, "return_sum", return_sum));
   of.require_result_apart(results.out(), given);
   compute(function, [&] {
     of.for_each([&](const Batch::Position& at) {
@@ -86,12 +76,13 @@ nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::ha
 }
 
 nb::object attention_over_cache(nb::handle query, nb::handle cache, nb::handle sequences, nb::handle options,
-                                bool return_lse, bool return_sum, nb::handle out, std::optional<int> num_threads) {
+                                nb::handle return_lse, nb::handle return_sum, nb::handle out, nb::handle num_threads) {
   constexpr const char* function = "attention_over_cache";
   const CachedCall call(function, query, cache, sequences);
   const ScoreOperands& of = call.operands;
   const ScoreOptions given(function, options, num_threads);
-  const RowResults results(function, query, out, of.shape(), call.value_dim(), return_lse, return_sum);
+  const RowResults results(function, query, out, of.shape(), call.value_dim(),
+                           flag_of(function, "return_lse", return_lse), flag_of(function, "return_sum", return_sum));
   call.with_cache(given, [&](const KvCache& keys, std::span<const Index> numbers, AttentionOptions here) {
     here.lse = results.lse_at(of.batch, {}, of.has_heads);
     here.sum = results.sum_at(of.batch, {}, of.has_heads);
@@ -100,14 +91,15 @@ nb::object attention_over_cache(nb::handle query, nb::handle cache, nb::handle s
   return results.object();
 }
 
-nb::object plan_attention_of(nb::handle query, nb::handle key, nb::handle value, bool enable_gqa, nb::handle options,
-                             std::optional<int> num_threads) {
+nb::object plan_attention_of(nb::handle query, nb::handle key, nb::handle value, nb::handle enable_gqa,
+                             nb::handle options, nb::handle num_threads) {
   constexpr const char* function = "plan_attention";
   AttentionPlan plan;
   const auto out_of = [](const View<float, 4>& q, Index columns) {
     return View<float, 4>(nullptr, {q.shape[0], q.shape[1], q.shape[2], columns});
   };
   const ScoreOptions given(function, options, num_threads);
+  const bool grouped = flag_of(function, "enable_gqa", enable_gqa);
   if (nb::isinstance<LockedKvCache>(key)) {
     const CachedCall call(function, query, key, value);
     const View<float, 4> q = call.operands.query_at({});
@@ -116,7 +108,7 @@ nb::object plan_attention_of(nb::handle query, nb::handle key, nb::handle value,
     });
     return tuple_of(plan);
   }
-  const ScoreOperands of(function, query, key, value, enable_gqa);
+  const ScoreOperands of(function, query, key, value, grouped);
   const Index keys = given.keys_of_mask(of.key->size(-2));
   of.check_masks(given, keys);
   const View<float, 4> q = of.query_at({});

@@ -10,7 +10,7 @@ namespace headlane::python {
 
 /// The options of one call, borrowed from the tuple that headlane/_attention.py makes. What needs the GIL is done when it is made.
 struct ScoreOptions {
-  ScoreOptions(const char* function, nb::handle options, std::optional<int> num_threads);
+  ScoreOptions(const char* function, nb::handle options, nb::handle num_threads);
 
   std::optional<Array> mask, mask_bits, key_lengths, query_lengths, causal_offsets, query_starts, key_starts,
       alibi_slopes, sinks, relative_bias;

@@ -6,14 +6,14 @@
 
 namespace headlane::python {
 
-nb::object attention_weights_of(nb::handle query, nb::handle key, bool enable_gqa, nb::handle options, bool return_lse,
-                                nb::handle out, std::optional<int> num_threads) {
+nb::object attention_weights_of(nb::handle query, nb::handle key, nb::handle enable_gqa, nb::handle options,
+                                nb::handle return_lse, nb::handle out, nb::handle num_threads) {
   constexpr const char* function = "attention_weights";
-  const ScoreOperands of(function, query, key, {}, enable_gqa);
+  const ScoreOperands of(function, query, key, {}, flag_of(function, "enable_gqa", enable_gqa));
   const ScoreOptions given(function, options, num_threads);
   const Index keys = of.key->size(-2);
   of.check_masks(given, keys);
-  const RowResults results(function, query, out, of.shape(), keys, return_lse, false);
+  const RowResults results(function, query, out, of.shape(), keys, flag_of(function, "return_lse", return_lse), false);
   of.require_result_apart(results.out(), given);
   compute(function, [&] {
     of.for_each([&](const Batch::Position& at) {
@@ -25,10 +25,10 @@ nb::object attention_weights_of(nb::handle query, nb::handle key, bool enable_gq
   return results.object();
 }
 
-nb::object attention_key_sums_of(nb::handle query, nb::handle key, bool enable_gqa, nb::handle options, nb::handle out,
-                                 std::optional<int> num_threads) {
+nb::object attention_key_sums_of(nb::handle query, nb::handle key, nb::handle enable_gqa, nb::handle options,
+                                 nb::handle out, nb::handle num_threads) {
   constexpr const char* function = "attention_key_sums";
-  const ScoreOperands of(function, query, key, {}, enable_gqa);
+  const ScoreOperands of(function, query, key, {}, flag_of(function, "enable_gqa", enable_gqa));
   const ScoreOptions given(function, options, num_threads);
   const Index keys = of.key->size(-2);
   of.check_masks(given, keys);

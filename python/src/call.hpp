@@ -2,7 +2,9 @@
 #pragma once
 
 #include "array.hpp"
+#include "scalars.hpp"
 
+#include <chrono>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -68,6 +70,32 @@ class Result {
   std::optional<Array> array_;
 };
 
+/// The C++ object; null if the object has another type. Throws TypeError for one whose __init__() was not called.
+template <class T>
+T* instance_of(const char* function, const char* name, nb::handle object) {
+  if (!nb::isinstance<T>(object)) return nullptr;
+  if (!nb::inst_ready(object))
+    throw nb::type_error(
+        (std::string(function) + ": " + name + " was not initialised: its __init__() was not called").c_str());
+  return nb::inst_ptr<T>(object);
+}
+
+/// Lets a signal (Ctrl-C) end a long call: to be called now and then without the GIL, by the thread that Python called. Throws what
+/// the signal's handler raised. It asks Python at most every 10 ms: other threads may hold the GIL.
+class Signals {
+ public:
+  void operator()() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - asked_ < std::chrono::milliseconds(10)) return;
+    const nb::gil_scoped_acquire acquire;
+    asked_ = std::chrono::steady_clock::now();
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point asked_ = std::chrono::steady_clock::now();
+};
+
 /// Runs `f` without the GIL. A message of the library that names its own function is put behind the name of ours.
 template <class F>
 void compute(const char* function, F f) {
@@ -79,20 +107,6 @@ void compute(const char* function, F f) {
     if (message.starts_with(prefix)) throw;
     throw std::invalid_argument(prefix + message);
   }
-}
-
-/// A Python integer; other types, and integers beyond 64 bits, are Python's own errors.
-inline Index integer_of(nb::handle object) {
-  const nb::object number = nb::steal(PyNumber_Index(object.ptr()));
-  if (!number.is_valid()) throw nb::python_error();
-  const long long value = PyLong_AsLongLong(number.ptr());
-  if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-  return static_cast<Index>(value);
-}
-
-inline int threads_of(const char* function, std::optional<int> num_threads) {
-  require(!num_threads || *num_threads > 0, function, ": num_threads is ", num_threads.value_or(0), ", the least is 1");
-  return num_threads.value_or(0);
 }
 
 }  // namespace headlane::python

@@ -43,7 +43,7 @@ void multiply(const Array& a, const Right& gate, const Right& up, const Array& o
 }  // namespace
 
 nb::object gemm_gated_of(nb::handle a, nb::handle gate, nb::handle up, nb::handle gate_bias, nb::handle up_bias,
-                         std::optional<std::string_view> activation, nb::handle out, std::optional<int> num_threads) {
+                         nb::handle activation, nb::handle out, nb::handle num_threads) {
   const Array x(function, "a", a);
   require_rows(function, x);
   const Branch of_gate("gate", gate, "gate_bias", gate_bias), of_up("up", up, "up_bias", up_bias);

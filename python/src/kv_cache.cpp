@@ -3,26 +3,19 @@
 
 #include "call.hpp"
 #include "functions.hpp"
+#include "kv_pages.hpp"  // the library's own
 
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
 #include <mutex>
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
 #include <new>
 #include <string>
 #include <vector>
 
 namespace headlane::python {
 namespace {
-
-constexpr const char* documentation =
-    R"(Keys and values of any number of sequences, which grow by some tokens at a time, in the order in which attention reads them.
-
-kv_heads, head_dim: of the keys; value_dim: of the values, head_dim if None. Both dims are 1 to 512.
-page_size: keys of a page: 32, 64, 128, 256 or a multiple of 512. Short pages waste less at the end of a sequence.
-max_pages: that it may hold at a time; 0: as many as memory has.
-
-A sequence is named by the number that add() or fork() gave, which is used again after remove(). Sequences that were forked
-share pages until one of them is appended to. A call that raises leaves the cache as it was. Any number of threads may use it.)";
 
 /// The library's messages name KvCache::append; here it is KvCache.append.
 std::string translated(const char* message) {
@@ -73,25 +66,67 @@ View<const float, Rank> view_of(const Array& x, const char* axes) {
 
 void append_to(LockedKvCache& self, nb::handle sequences, nb::handle key, nb::handle value) {
   const Array k(append_name, "k", key), v(append_name, "v", value);
-  if (!nb::hasattr(sequences, "__iter__")) {  // an array of one element would be an integer as well
-    const Index sequence = integer_of(sequences);
+  const std::vector<Index> numbers = integers_of(append_name, "sequence", sequences);
+  if (!nb::hasattr(sequences, "__iter__")) {
     const auto view_k = view_of<3>(k, "[kv_heads, tokens, head_dim]");
     const auto view_v = view_of<3>(v, "[kv_heads, tokens, value_dim]");
-    return change(self, [&](KvCache& cache) { cache.append(sequence, view_k, view_v); });
+    return change(self, [&](KvCache& cache) { cache.append(numbers[0], view_k, view_v); });
   }
-  std::vector<Index> numbers;
-  for (const nb::handle sequence : nb::borrow<nb::object>(sequences)) numbers.push_back(integer_of(sequence));
   const auto view_k = view_of<4>(k, "[sequences, kv_heads, tokens, head_dim]");
   const auto view_v = view_of<4>(v, "[sequences, kv_heads, tokens, value_dim]");
   change(self, [&](KvCache& cache) { cache.append(numbers, view_k, view_v); });
 }
 
-std::string text_of(const LockedKvCache& self) {
-  return read(self, [](const KvCache& cache) {
-    return "KvCache(kv_heads=" + std::to_string(cache.kv_heads()) + ", head_dim=" + std::to_string(cache.head_dim()) +
-           ", value_dim=" + std::to_string(cache.value_dim()) + ", page_size=" + std::to_string(cache.page_size()) +
-           ", pages_in_use=" + std::to_string(cache.pages_in_use()) + ")";
+/// What a sequence is made of again: the first `shared` keys of another one, which is made before it, and keys of its own.
+struct SavedSequence {
+  Index number, length, source = -1, shared = 0;
+  std::vector<float> k{}, v{};
+};
+
+/// The sequences in the order in which they can be made, the longest first: so that pages are shared again.
+std::vector<SavedSequence> saved_sequences(const KvCache& cache) {
+  const KvPages& pages = cache.pages();
+  std::vector<SavedSequence> saved;
+  for (Index number = 0; number < std::ssize(pages.sequences); ++number)
+    if (pages.has(number)) saved.push_back({.number = number, .length = pages.length(number)});
+  std::ranges::stable_sort(saved, std::greater(), &SavedSequence::length);
+  std::map<const KvPages::Page*, Index> holders;
+  for (SavedSequence& one : saved) {
+    const auto& own = pages.at(one.number).pages;
+    for (std::size_t i = own.size(); i-- > 0 && one.source < 0;)
+      if (const auto found = holders.find(own[i]); found != holders.end()) {
+        one.source = found->second;
+        one.shared = std::min(static_cast<Index>(i + 1) * pages.page_size, one.length);
+      }
+    for (const KvPages::Page* page : own) holders.emplace(page, one.number);
+    const Index heads = pages.kv_heads, count = one.length - one.shared;
+    one.k.resize(static_cast<std::size_t>(heads * count * pages.head_dim));
+    one.v.resize(static_cast<std::size_t>(heads * count * pages.value_dim));
+    cache.read(one.number, one.shared, {one.k.data(), {heads, count, pages.head_dim}},
+               {one.v.data(), {heads, count, pages.value_dim}});
+  }
+  return saved;
+}
+
+/// What headlane/_kv_cache.py makes a cache of again: sizes, how many numbers there are, those that are free in the order in which they
+/// are given, and the sequences.
+nb::tuple state_of(const LockedKvCache& self) {
+  std::vector<SavedSequence> saved;
+  std::vector<Index> free;
+  const auto sizes = read(self, [&](const KvCache& cache) {
+    const KvPages& pages = cache.pages();
+    saved = saved_sequences(cache);
+    for (Index number = pages.free_number; number >= 0; number = pages.at(number).next_free) free.push_back(number);
+    return std::array{pages.kv_heads, pages.head_dim, pages.value_dim, pages.page_size, pages.max_pages};
   });
+  nb::list sequences, numbers;
+  for (const SavedSequence& one : saved) {
+    const Index count = one.length - one.shared;
+    sequences.append(nb::make_tuple(one.number, one.source, one.shared, array_of(one.k, {sizes[0], count, sizes[1]}),
+                                    array_of(one.v, {sizes[0], count, sizes[2]})));
+  }
+  for (const Index number : free) numbers.append(number);
+  return nb::make_tuple(nb::make_tuple(sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]), numbers, sequences);
 }
 
 /// A property that a member function of KvCache gives.
@@ -102,59 +137,72 @@ auto property() {
 
 }  // namespace
 
+LockedKvCache& cache_of(const char* function, const char* name, nb::handle object) {
+  if (auto* cache = instance_of<LockedKvCache>(function, name, object)) return *cache;
+  throw nb::type_error(
+      (std::string(function) + ": " + name + " has type " + nb::type_name(object.type()).c_str() + "; wanted: KvCache")
+          .c_str());
+}
+
 void add_kv_cache(nb::module_& module) {
-  nb::class_<LockedKvCache>(module, "KvCache", nb::is_final(), documentation)
-      .def(
-          "__init__",
-          [](LockedKvCache* self, Index kv_heads, Index head_dim, std::optional<Index> value_dim, Index page_size,
-             Index max_pages) {
-            const KvCacheOptions options{.page_size = page_size, .max_pages = max_pages};
-            new (self) LockedKvCache{KvCache(kv_heads, head_dim, value_dim.value_or(head_dim), options)};
-          },
-          nb::arg("kv_heads"), nb::arg("head_dim"), nb::arg("value_dim").none() = nb::none(), nb::kw_only(),
-          nb::arg("page_size") = KvCacheOptions{}.page_size, nb::arg("max_pages") = 0)
-      .def(
-          "add", [](LockedKvCache& self) { return change(self, [](KvCache& cache) { return cache.add(); }); },
-          "A new sequence without keys; gives its number.")
-      .def(
-          "fork",
-          [](LockedKvCache& self, Index sequence, std::optional<Index> length) {
-            // In C++ -1 is all.
-            require(!length || *length >= 0, "KvCache.fork: length is ", length.value_or(0), ", the least is 0");
-            return change(self, [&](KvCache& cache) { return cache.fork(sequence, length.value_or(-1)); });
-          },
-          nb::arg("sequence"), nb::arg("length").none() = nb::none(),
-          "A new sequence of the first `length` keys of another one, all of them if None; copies nothing.")
-      .def("append", &append_to, nb::arg("sequence"), nb::arg("k").none(), nb::arg("v").none(),
-           "Copies keys k [kv_heads, tokens, head_dim] and values v [kv_heads, tokens, value_dim], float32 with any "
-           "strides, to the\nend of a sequence. For several sequences, each named once, both have one more axis in "
-           "front. Raises ValueError if\nmax_pages would be exceeded.")
-      .def(
-          "truncate",
-          [](LockedKvCache& self, Index sequence, Index length) {
-            change(self, [&](KvCache& cache) { cache.truncate(sequence, length); });
-          },
-          nb::arg("sequence"), nb::arg("length"), "Keeps the first `length` keys.")
-      .def(
-          "remove",
-          [](LockedKvCache& self, Index sequence) { change(self, [&](KvCache& cache) { cache.remove(sequence); }); },
-          nb::arg("sequence"), "Forgets a sequence; pages that no other one shares are free again.")
-      .def(
-          "length",
-          [](const LockedKvCache& self, Index sequence) {
-            return read(self, [&](const KvCache& cache) { return cache.length(sequence); });
-          },
-          nb::arg("sequence"), "Keys of a sequence.")
-      .def_prop_ro("kv_heads", property<&KvCache::kv_heads>())
+  nb::class_<LockedKvCache> cache(module, "KvCache");
+  const auto def = [&](const char* name, auto function, auto... names) {
+    cache.def(name, function, nb::arg(names).none()...);
+  };
+  def(
+      "__init__",
+      [](LockedKvCache* self, nb::handle kv_heads, nb::handle head_dim, nb::handle value_dim, nb::handle page_size,
+         nb::handle max_pages) {
+        const auto size = [](const char* name, nb::handle given) { return integer_of("KvCache", name, given); };
+        const KvCacheOptions options{.page_size = size("page_size", page_size),
+                                     .max_pages = size("max_pages", max_pages)};
+        const Index heads = size("kv_heads", kv_heads), dim = size("head_dim", head_dim);
+        const Index columns = value_dim.is_none() ? dim : size("value_dim", value_dim);
+        new (self) LockedKvCache{KvCache(heads, dim, columns, options)};
+      },
+      "kv_heads", "head_dim", "value_dim", "page_size", "max_pages");
+  def("add", [](LockedKvCache& self) { return change(self, [](KvCache& keys) { return keys.add(); }); });
+  def(
+      "fork",
+      [](LockedKvCache& self, nb::handle given_sequence, nb::handle given_length) {
+        constexpr const char* function = "KvCache.fork";
+        const Index sequence = integer_of(function, "sequence", given_sequence);
+        const Index length = given_length.is_none() ? 0 : integer_of(function, "length", given_length);
+        require(length >= 0, function, ": length is ", length, ", the least is 0");  // in C++ -1 is all
+        return change(self, [&](KvCache& keys) { return keys.fork(sequence, given_length.is_none() ? -1 : length); });
+      },
+      "sequence", "length");
+  def("append", &append_to, "sequence", "k", "v");
+  def(
+      "truncate",
+      [](LockedKvCache& self, nb::handle given_sequence, nb::handle given_length) {
+        const Index sequence = integer_of("KvCache.truncate", "sequence", given_sequence);
+        const Index length = integer_of("KvCache.truncate", "length", given_length);
+        change(self, [&](KvCache& keys) { keys.truncate(sequence, length); });
+      },
+      "sequence", "length");
+  def(
+      "remove",
+      [](LockedKvCache& self, nb::handle given_sequence) {
+        const Index sequence = integer_of("KvCache.remove", "sequence", given_sequence);
+        change(self, [&](KvCache& keys) { keys.remove(sequence); });
+      },
+      "sequence");
+  def(
+      "length",
+      [](const LockedKvCache& self, nb::handle given_sequence) {
+        const Index sequence = integer_of("KvCache.length", "sequence", given_sequence);
+        return read(self, [&](const KvCache& keys) { return keys.length(sequence); });
+      },
+      "sequence");
+  def("state", &state_of);
+  cache.def_prop_ro("kv_heads", property<&KvCache::kv_heads>())
       .def_prop_ro("head_dim", property<&KvCache::head_dim>())
       .def_prop_ro("value_dim", property<&KvCache::value_dim>())
       .def_prop_ro("page_size", property<&KvCache::page_size>())
-      .def_prop_ro("pages_in_use", property<&KvCache::pages_in_use>(),
-                   "Pages that sequences hold, each counted once however many share it.")
-      .def_prop_ro("page_nbytes", property<&KvCache::page_bytes>(), "The memory of one page.")
-      .def_prop_ro("nbytes", property<&KvCache::bytes>(),
-                   "The memory that it holds, free pages that are kept for later included.")
-      .def("__repr__", &text_of);
+      .def_prop_ro("pages_in_use", property<&KvCache::pages_in_use>())
+      .def_prop_ro("page_nbytes", property<&KvCache::page_bytes>())
+      .def_prop_ro("nbytes", property<&KvCache::bytes>());
 }
 
 }  // namespace headlane::python

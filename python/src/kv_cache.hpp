@@ -3,6 +3,7 @@
 
 #include <headlane/kv_cache.hpp>
 
+#include <nanobind/nanobind.h>
 #include <shared_mutex>
 
 namespace headlane::python {
@@ -13,5 +14,8 @@ struct LockedKvCache {
   KvCache cache;
   mutable std::shared_mutex mutex{};
 };
+
+/// Throws TypeError if the object is none, or one whose __init__() was not called.
+LockedKvCache& cache_of(const char* function, const char* name, nanobind::handle object);
 
 }  // namespace headlane::python

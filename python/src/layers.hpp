@@ -10,9 +10,6 @@
 #include <deque>
 #include <initializer_list>
 #include <mutex>
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/string_view.h>
 #include <new>
 #include <string>
 #include <utility>
@@ -89,9 +86,6 @@ class Rows {
   Result result_;
 };
 
-/// As int64, which is what the library reads.
-nb::object integers_of(const char* function, const char* name, nb::handle given);
-
 /// [n] or none.
 class Integers {
  public:
@@ -102,10 +96,11 @@ class Integers {
   std::optional<Array> array_;
 };
 
-/// The options of attention that a call was given by name, with a mask.
+/// The options of attention of a call, a mask among them: the tuple of attention_options.cpp.
 class LayerScores {
  public:
-  LayerScores(const char* function, nb::handle mask, const nb::dict& options, std::optional<int> num_threads);
+  LayerScores(const char* function, nb::handle options, nb::handle num_threads)
+      : function_(function), given_(function, options, num_threads) {}
   /// For scores [batch, heads, rows, keys]; may be called without the GIL.
   [[nodiscard]] AttentionOptions at(Index batch, Index heads, Index rows, Index keys) const;
 
@@ -128,9 +123,23 @@ struct CacheArgument {
   std::vector<Index> sequences;
 };
 
-/// Of EncoderLayer and DecoderLayer, by the names that Python has for them.
-TransformerLayerOptions options_of(const char* layer, Index heads, std::optional<Index> kv_heads,
-                                   std::optional<float> scale, std::optional<std::string_view> activation,
-                                   std::string_view norm, bool norm_first, float eps);
+/// The options of MultiHeadAttention, EncoderLayer and DecoderLayer, by the names that Python has for them.
+MultiHeadAttentionOptions attention_options_of(const char* layer, nb::handle heads, nb::handle kv_heads,
+                                               nb::handle scale);
+
+struct LayerArguments {
+  nb::handle heads, kv_heads, scale, activation, norm, norm_first, eps;
+};
+TransformerLayerOptions options_of(const char* layer, const LayerArguments& given);
+
+/// A dict of NumPy arrays.
+nb::dict dict_of(const OwnedStateDict& state);
+
+template <class Layer>
+nb::dict state_of(const Layer& layer) {
+  OwnedStateDict state;
+  compute_layer("state_dict", [&] { state = layer.state_dict(); });
+  return dict_of(state);
+}
 
 }  // namespace headlane::python

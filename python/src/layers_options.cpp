@@ -6,17 +6,6 @@
 #include <algorithm>
 
 namespace headlane::python {
-namespace {
-
-nb::object tuple_of(const char* function, nb::handle mask, const nb::dict& options) {
-  return nb::module_::import_("headlane._attention").attr("_packed")(function, nb::borrow(mask), options);
-}
-
-}  // namespace
-
-LayerScores::LayerScores(const char* function, nb::handle mask, const nb::dict& options, std::optional<int> num_threads)
-    : function_(function), given_(function, tuple_of(function, mask, options), num_threads) {}
-
 template <class T>
 View<T, 4> LayerScores::view_of_scores(const Array& x, T* data, const std::array<Index, 4>& shape) const {
   View<T, 4> view;
@@ -65,16 +54,8 @@ AttentionOptions LayerScores::at(Index batch, Index heads, Index rows, Index key
 CacheArgument::CacheArgument(const char* function, const char* name, nb::handle cache, nb::handle numbers) {
   require(cache.is_none() == numbers.is_none(), function, ": of ", name, " and its sequences only one is given");
   if (cache.is_none()) return;
-  if (!nb::isinstance<LockedKvCache>(cache))
-    throw nb::type_error(
-        (std::string(function) + ": " + name + " has type " + nb::type_name(cache.type()).c_str() + "; wanted: KvCache")
-            .c_str());
-  locked = nb::inst_ptr<LockedKvCache>(cache);
-  if (!nb::hasattr(numbers, "__iter__")) {
-    sequences.push_back(integer_of(numbers));
-    return;
-  }
-  for (const nb::handle number : nb::borrow<nb::object>(numbers)) sequences.push_back(integer_of(number));
+  locked = &cache_of(function, name, cache);
+  sequences = integers_of(function, std::string_view(name) == "cache" ? "sequences" : "memory_sequences", numbers);
 }
 
 Index CacheArgument::longest() const {
@@ -84,15 +65,28 @@ Index CacheArgument::longest() const {
   return keys;
 }
 
-TransformerLayerOptions options_of(const char* layer, Index heads, std::optional<Index> kv_heads,
-                                   std::optional<float> scale, std::optional<std::string_view> activation,
-                                   std::string_view norm, bool norm_first, float eps) {
+MultiHeadAttentionOptions attention_options_of(const char* layer, nb::handle heads, nb::handle kv_heads,
+                                               nb::handle scale) {
+  MultiHeadAttentionOptions options{.heads = integer_of(layer, "num_heads", heads)};
+  if (!kv_heads.is_none()) options.kv_heads = integer_of(layer, "num_kv_heads", kv_heads);
+  if (!scale.is_none()) options.scale = float_of(layer, "scale", scale);
+  return options;
+}
+
+TransformerLayerOptions options_of(const char* layer, const LayerArguments& given) {
+  const std::string norm = text_of(layer, "norm", given.norm);
   require(norm == "layer" || norm == "rms", layer, ": norm is '", norm, "'; there are 'layer' and 'rms'");
-  return {.attention = {.heads = heads, .kv_heads = kv_heads.value_or(0), .scale = scale},
-          .activation = activation_named(layer, activation),
+  return {.attention = attention_options_of(layer, given.heads, given.kv_heads, given.scale),
+          .activation = activation_named(layer, given.activation),
           .norm = norm == "layer" ? NormKind::layer : NormKind::rms,
-          .norm_first = norm_first,
-          .eps = eps};
+          .norm_first = flag_of(layer, "norm_first", given.norm_first),
+          .eps = float_of(layer, "layer_norm_eps", given.eps)};
+}
+
+nb::dict dict_of(const OwnedStateDict& state) {
+  nb::dict result;
+  for (const auto& [name, tensor] : state) result[name.c_str()] = array_of(tensor.data, tensor.shape);
+  return result;
 }
 
 }  // namespace headlane::python

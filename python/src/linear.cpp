@@ -28,7 +28,7 @@ void multiply(const Array& x, const Right& right, const Array& out, const Ending
 }  // namespace
 
 nb::object rows_times(const char* function, const char* left, nb::handle a, const char* right, nb::handle b,
-                      nb::handle out, const EndingArguments& given, std::optional<int> num_threads) {
+                      nb::handle out, const EndingArguments& given, nb::handle num_threads) {
   const Array x(function, left, a);
   require_rows(function, x);
   const Right weights(function, right, b);
@@ -44,8 +44,8 @@ nb::object rows_times(const char* function, const char* left, nb::handle a, cons
   return result.object();
 }
 
-nb::object linear(nb::handle x, nb::handle packed, nb::handle bias, std::optional<std::string_view> activation,
-                  nb::handle residual, nb::handle out, std::optional<int> num_threads) {
+nb::object linear(nb::handle x, nb::handle packed, nb::handle bias, nb::handle activation, nb::handle residual,
+                  nb::handle out, nb::handle num_threads) {
   return rows_times("linear", "x", x, "packed", packed, out, {bias, residual, activation}, num_threads);
 }
 

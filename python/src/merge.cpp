@@ -15,6 +15,7 @@ constexpr const char* function = "merge";
 class Parts {
  public:
   explicit Parts(nb::handle parts) {
+    if (!nb::hasattr(parts, "__iter__")) fail_as_type(function, "parts", parts, "a sequence of tuples");
     for (const nb::handle part : nb::borrow<nb::object>(parts)) add(nb::borrow<nb::object>(part));
     require(!parts_.empty(), function, ": there are no parts, the least is 1");
     require(parts_[0].out->rank() >= 2, function, ": parts[0].out has shape ", *parts_[0].out,
@@ -82,15 +83,16 @@ class Parts {
 
 }  // namespace
 
-nb::object merge_of(nb::handle parts, nb::handle sinks, bool return_lse, bool return_sum, nb::handle out,
-                    std::optional<int> num_threads) {
+nb::object merge_of(nb::handle parts, nb::handle sinks, nb::handle return_lse, nb::handle return_sum, nb::handle out,
+                    nb::handle num_threads) {
   const Parts of(parts);
   std::optional<Array> of_sinks;
   if (!sinks.is_none()) of_sinks.emplace(function, "sinks", sinks).require_float();
   std::vector<Index> rows = of.shape();
   const Index columns = rows.back();
   rows.pop_back();
-  const RowResults results(function, of.first(), out, rows, columns, return_lse, return_sum);
+  const RowResults results(function, of.first(), out, rows, columns, flag_of(function, "return_lse", return_lse),
+                           flag_of(function, "return_sum", return_sum));
   const Array& result = results.out();
   const bool has_heads = result.rank() >= 3;
   const Index heads = has_heads ? result.size(-3) : 1;

@@ -24,26 +24,27 @@ nb::object elements_of(const char* function, const std::string& place, nb::handl
 
 }  // namespace
 
+std::vector<Index> sentence_of(const char* function, const std::string& name, nb::handle object) {
+  const nb::object elements = elements_of(function, name, object, "a sequence of integers");
+  std::vector<Index> sentence;
+  sentence.reserve(nb::len(elements));
+  for (const nb::handle element : nb::borrow<nb::list>(elements))
+    sentence.push_back(integer_of(function, name, sentence.size(), element));
+  return sentence;
+}
+
 std::vector<std::vector<Index>> sentences_of(const char* function, const char* name, nb::handle object) {
   const nb::object outer = elements_of(function, name, object, "a sequence of sequences of integers");
   std::vector<std::vector<Index>> sentences;
   sentences.reserve(nb::len(outer));
   for (const nb::handle given : nb::borrow<nb::list>(outer)) {
-    const auto place = [&] { return std::string(name) + "[" + std::to_string(sentences.size()) + "]"; };
-    const nb::object inner = elements_of(function, place(), given, "a sequence of integers");
-    std::vector<Index> sentence;
-    sentence.reserve(nb::len(inner));
-    for (const nb::handle element : nb::borrow<nb::list>(inner)) {
-      if (PyIndex_Check(element.ptr()) == 0)
-        throw nb::type_error((std::string(function) + ": " + place() + "[" + std::to_string(sentence.size()) +
-                              "] has type " + nb::type_name(element.type()).c_str() + "; wanted: an integer")
-                                 .c_str());
-      sentence.push_back(integer_of(element));
-    }
-    sentences.push_back(std::move(sentence));
+    const std::string place = std::string(name) + "[" + std::to_string(sentences.size()) + "]";
+    sentences.push_back(sentence_of(function, place, given));
   }
   return sentences;
 }
+
+std::filesystem::path folder_of(const nb::bytes& name) { return std::string(name.c_str(), name.size()); }
 
 void add_models(nb::module_& module) {
   const nb::exception<models::CheckpointError> error(module, "CheckpointError", PyExc_RuntimeError);

@@ -5,19 +5,20 @@
 
 #include <headlane/models/bert.hpp>
 
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/string_view.h>
 #include <new>
-#include <string_view>
+#include <optional>
+#include <string>
 
 namespace headlane::python {
 namespace {
 
 using models::Bert;
+using models::EncodeProgress;
 using models::Pooling;
 
-Pooling pooling_named(const char* function, std::string_view name) {
+Pooling pooling_named(const char* function, nb::handle given) {
+  const std::string name = text_of(function, "pooling", given);
   std::string names;
   for (const auto& [known, pooling] : models::pooling_names) {
     if (name == known) return pooling;
@@ -56,18 +57,24 @@ std::vector<std::vector<Index>> types_of(const char* function, nb::handle types)
   return types.is_none() ? std::vector<std::vector<Index>>() : sentences_of(function, "token_type_ids", types);
 }
 
-nb::object embed(const Bert& bert, nb::handle given, nb::handle given_types, std::optional<std::string_view> pooling,
-                 std::optional<bool> normalize, bool truncate, nb::handle out, std::optional<int> num_threads,
-                 Index prompt_tokens) {
+nb::object embed(const Bert& bert, nb::handle given, nb::handle given_types, nb::handle pooling,
+                 nb::handle given_normalize, nb::handle given_truncate, nb::handle out, nb::handle num_threads,
+                 nb::handle given_prompt_tokens) {
   constexpr const char* function = "embed";
   const auto ids = sentences_of(function, "ids", given), types = types_of(function, given_types);
   std::optional<Pooling> how;
-  if (pooling) how = pooling_named(function, *pooling);
+  if (!pooling.is_none()) how = pooling_named(function, pooling);
+  const bool truncate = flag_of(function, "truncate", given_truncate);
+  std::optional<bool> normalize;
+  if (!given_normalize.is_none()) normalize = flag_of(function, "normalize", given_normalize);
+  const Index prompt_tokens = integer_of(function, "prompt_tokens", given_prompt_tokens);
   const bool pools = how.value_or(bert.config().pooling.front()) != Pooling::none;
   const Index rows = pools ? static_cast<Index>(ids.size()) : sum_of(lengths_of(bert, ids, truncate));
   const int threads = threads_of(function, num_threads);
   const Result result(function, nb::none(), out, {rows, bert.embedding_size(how)});
   const View<float, 2> y = matrix_of<float>(result.array());
+  if (ids.empty()) return result.object();
+  Signals signals;
   compute(function, [&] {
     bert.embed(ids, y,
                {.pooling = how,
@@ -75,22 +82,31 @@ nb::object embed(const Bert& bert, nb::handle given, nb::handle given_types, std
                 .token_type_ids = types,
                 .truncate = truncate,
                 .num_threads = threads,
-                .prompt_tokens = prompt_tokens});
+                .prompt_tokens = prompt_tokens,
+                .progress = [&](const EncodeProgress&) { signals(); }});
   });
   return result.object();
 }
 
 /// The states, and for each sentence how many rows are its.
-nb::tuple encode(const Bert& bert, nb::handle given, nb::handle given_types, bool truncate, nb::handle out,
-                 std::optional<int> num_threads) {
+nb::tuple encode(const Bert& bert, nb::handle given, nb::handle given_types, nb::handle given_truncate,
+                 nb::handle num_threads) {
   constexpr const char* function = "encode";
   const auto ids = sentences_of(function, "ids", given), types = types_of(function, given_types);
+  const bool truncate = flag_of(function, "truncate", given_truncate);
   const std::vector<Index> lengths = lengths_of(bert, ids, truncate);
   const int threads = threads_of(function, num_threads);
-  const Result result(function, nb::none(), out, {sum_of(lengths), bert.config().hidden_size});
+  const Result result(function, nb::none(), nb::none(), {sum_of(lengths), bert.config().hidden_size});
   const View<float, 2> y = matrix_of<float>(result.array());
-  compute(function,
-          [&] { bert.encode(ids, y, {.token_type_ids = types, .truncate = truncate, .num_threads = threads}); });
+  Signals signals;
+  if (!ids.empty())
+    compute(function, [&] {
+      bert.encode(ids, y,
+                  {.token_type_ids = types,
+                   .truncate = truncate,
+                   .num_threads = threads,
+                   .progress = [&](const EncodeProgress&) { signals(); }});
+    });
   nb::list rows;
   for (const Index length : lengths) rows.append(length);
   return nb::make_tuple(result.object(), rows);
@@ -128,22 +144,27 @@ void add_bert(nb::module_& module) {
   nb::class_<Bert>(module, "Bert", nb::is_final())
       .def(
           "__init__",
-          [](Bert* self, const std::string& folder) {
-            compute("Bert", [&] { new (self) Bert(std::filesystem::path(folder)); });
+          [](Bert* self, const nb::bytes& folder) {
+            const std::filesystem::path path = folder_of(folder);
+            compute("Bert", [&] { new (self) Bert(path); });
           },
           arg("folder"))
       .def("embed", &embed, arg("ids"), arg("token_type_ids").none(), arg("pooling").none(), arg("normalize").none(),
-           arg("truncate"), arg("out").none(), arg("num_threads").none(), arg("prompt_tokens"))
-      .def("encode", &encode, arg("ids"), arg("token_type_ids").none(), arg("truncate"), arg("out").none(),
+           arg("truncate").none(), arg("out").none(), arg("num_threads").none(), arg("prompt_tokens").none())
+      .def("encode", &encode, arg("ids"), arg("token_type_ids").none(), arg("truncate").none(),
            arg("num_threads").none())
       .def(
           "embedding_size",
-          [](const Bert& bert, std::optional<std::string_view> pooling) {
-            return pooling ? bert.embedding_size(pooling_named("embedding_size", *pooling)) : bert.embedding_size();
+          [](const Bert& bert, nb::handle pooling) {
+            return pooling.is_none() ? bert.embedding_size()
+                                     : bert.embedding_size(pooling_named("embedding_size", pooling));
           },
           arg("pooling").none())
       .def_prop_ro("config", &config_of)
-      .def_prop_ro("folder", [](const Bert& bert) { return bert.folder().string(); });
+      .def_prop_ro("folder", [](const Bert& bert) {
+        const std::string name = bert.folder().string();
+        return nb::bytes(name.data(), name.size());
+      });
 }
 
 }  // namespace headlane::python

@@ -5,13 +5,9 @@
 
 #include <headlane/models/t5.hpp>
 
-#include <algorithm>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 #include <new>
-#include <string_view>
 
 namespace headlane::python {
 namespace {
@@ -23,7 +19,8 @@ using models::T5;
 /// False, True or "never".
 EarlyStopping early_stopping_of(const char* function, nb::handle object) {
   if (PyBool_Check(object.ptr())) return object.ptr() == Py_True ? EarlyStopping::yes : EarlyStopping::no;
-  require(nb::isinstance<nb::str>(object) && nb::cast<std::string>(object) == "never", function,
+  if (!nb::isinstance<nb::str>(object)) fail_as_type(function, "early_stopping", object, "False, True or 'never'");
+  require(text_of(function, "early_stopping", object) == "never", function,
           ": early_stopping is neither False, True nor 'never'");
   return EarlyStopping::never;
 }
@@ -44,18 +41,21 @@ nb::dict options_dict(const GenerateOptions& options) {
   return result;
 }
 
-nb::list generate(const T5& t5, nb::handle given, Index num_beams, Index max_length, Index min_length,
-                  double length_penalty, nb::handle early_stopping, Index no_repeat_ngram_size,
-                  std::optional<int> num_threads) {
+nb::list generate(const T5& t5, nb::handle given, nb::handle num_beams, nb::handle max_length, nb::handle min_length,
+                  nb::handle length_penalty, nb::handle early_stopping, nb::handle no_repeat_ngram_size,
+                  nb::handle num_threads) {
   constexpr const char* function = "generate";
   const auto ids = sentences_of(function, "ids", given);
-  const GenerateOptions options{.num_beams = num_beams,
-                                .max_length = max_length,
-                                .min_length = min_length,
-                                .length_penalty = length_penalty,
-                                .early_stopping = early_stopping_of(function, early_stopping),
-                                .no_repeat_ngram_size = no_repeat_ngram_size,
-                                .num_threads = threads_of(function, num_threads)};
+  Signals signals;
+  const GenerateOptions options{
+      .num_beams = integer_of(function, "num_beams", num_beams),
+      .max_length = integer_of(function, "max_length", max_length),
+      .min_length = integer_of(function, "min_length", min_length),
+      .length_penalty = double_of(function, "length_penalty", length_penalty),
+      .early_stopping = early_stopping_of(function, early_stopping),
+      .no_repeat_ngram_size = integer_of(function, "no_repeat_ngram_size", no_repeat_ngram_size),
+      .num_threads = threads_of(function, num_threads),
+      .progress = [&](const models::GenerateProgress&) { signals(); }};
   std::vector<std::vector<Index>> outputs;
   compute(function, [&] { outputs = t5.generate(ids, options); });
   nb::list result;
@@ -63,26 +63,21 @@ nb::list generate(const T5& t5, nb::handle given, Index num_beams, Index max_len
   return result;
 }
 
-/// A new array [rows of `values`, columns].
-nb::object array_of(const char* function, const std::vector<float>& values, Index columns) {
-  const Result result(function, nb::none(), nb::none(), {static_cast<Index>(values.size()) / columns, columns});
-  std::ranges::copy(values, matrix_of<float>(result.array()).data);
-  return result.object();
-}
-
-nb::object encode(const T5& t5, const std::vector<Index>& ids, std::optional<int> num_threads) {
+nb::object encode(const T5& t5, nb::handle given, nb::handle num_threads) {
+  const std::vector<Index> ids = sentence_of("encode", "ids", given);
   const int threads = threads_of("encode", num_threads);
   std::vector<float> states;
   compute("encode", [&] { states = t5.encode(ids, threads); });
-  return array_of("encode", states, t5.config().d_model);
+  return array_of(states, {std::ssize(ids), t5.config().d_model});
 }
 
-nb::object logits(const T5& t5, const std::vector<Index>& ids, const std::vector<Index>& output,
-                  std::optional<int> num_threads) {
+nb::object logits(const T5& t5, nb::handle given, nb::handle given_output, nb::handle num_threads) {
+  const std::vector<Index> ids = sentence_of("logits", "ids", given),
+                           output = sentence_of("logits", "output", given_output);
   const int threads = threads_of("logits", num_threads);
   std::vector<float> values;
   compute("logits", [&] { values = t5.logits(ids, output, threads); });
-  return array_of("logits", values, t5.config().vocab_size);
+  return array_of(values, {std::ssize(output), t5.config().vocab_size});
 }
 
 nb::dict config_of(const T5& t5) {
@@ -111,16 +106,20 @@ void add_t5(nb::module_& module) {
   nb::class_<T5>(module, "T5", nb::is_final())
       .def(
           "__init__",
-          [](T5* self, const std::string& folder) {
-            compute("T5", [&] { new (self) T5(std::filesystem::path(folder)); });
+          [](T5* self, const nb::bytes& folder) {
+            const std::filesystem::path path = folder_of(folder);
+            compute("T5", [&] { new (self) T5(path); });
           },
           arg("folder"))
-      .def("generate", &generate, arg("ids"), arg("num_beams"), arg("max_length"), arg("min_length"),
-           arg("length_penalty"), arg("early_stopping"), arg("no_repeat_ngram_size"), arg("num_threads").none())
-      .def("encode", &encode, arg("ids"), arg("num_threads").none())
-      .def("logits", &logits, arg("ids"), arg("output"), arg("num_threads").none())
+      .def("generate", &generate, arg("ids").none(), arg("num_beams").none(), arg("max_length").none(),
+           arg("min_length").none(), arg("length_penalty").none(), arg("early_stopping").none(),
+           arg("no_repeat_ngram_size").none(), arg("num_threads").none())
+      .def("encode", &encode, arg("ids").none(), arg("num_threads").none())
+      .def("logits", &logits, arg("ids").none(), arg("output").none(), arg("num_threads").none())
       .def(
-          "defaults", [](const T5& t5, std::string_view task) { return options_dict(t5.defaults(task)); }, arg("task"))
+          "defaults",
+          [](const T5& t5, nb::handle task) { return options_dict(t5.defaults(text_of("defaults", "task", task))); },
+          arg("task").none())
       .def_prop_ro("config", &config_of);
 }
 

@@ -1,12 +1,11 @@
 // The extension module headlane._core. Its functions take everything by position; headlane/__init__.py gives them names,
 // defaults and documentation.
 #include "functions.hpp"
+#include "scalars.hpp"
 
-#include <headlane/position.hpp>
 #include <headlane/runtime.hpp>
 
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
@@ -16,47 +15,37 @@ NB_MODULE(_core, module) {
   namespace nb = nanobind;
   using nb::arg;
 
-  // None for an array is refused by name, like everything else that is none.
-  module.def("scaled_dot_product_attention", &python::scaled_dot_product_attention, arg("query").none(),
-             arg("key").none(), arg("value").none(), arg("dropout_p"), arg("enable_gqa"), arg("options"),
-             arg("return_lse"), arg("return_sum"), arg("out").none(), arg("num_threads").none());
-  module.def("attention_over_cache", &python::attention_over_cache, arg("query").none(), arg("cache").none(),
-             arg("sequences"), arg("options"), arg("return_lse"), arg("return_sum"), arg("out").none(),
-             arg("num_threads").none());
-  module.def("plan_attention", &python::plan_attention_of, arg("query").none(), arg("key").none(), arg("value").none(),
-             arg("enable_gqa"), arg("options"), arg("num_threads").none());
-  module.def("attention_weights", &python::attention_weights_of, arg("query").none(), arg("key").none(),
-             arg("enable_gqa"), arg("options"), arg("return_lse"), arg("out").none(), arg("num_threads").none());
-  module.def("attention_key_sums", &python::attention_key_sums_of, arg("query").none(), arg("key").none(),
-             arg("enable_gqa"), arg("options"), arg("out").none(), arg("num_threads").none());
-  module.def("merge", &python::merge_of, arg("parts"), arg("sinks").none(), arg("return_lse"), arg("return_sum"),
-             arg("out").none(), arg("num_threads").none());
-  module.def("t5_bucket", &t5_bucket, arg("distance"), arg("buckets"), arg("max_distance"), arg("bidirectional"));
-  module.def("softmax", &python::softmax_over, arg("log"), arg("x").none(), arg("axis"), arg("scale"),
-             arg("mask").none(), arg("bias").none(), arg("lengths").none(), arg("causal"), arg("causal_offset"),
-             arg("out").none(), arg("num_threads").none());
-  module.def("norm", &python::norm_over, arg("centred"), arg("x").none(), arg("weight").none(), arg("bias").none(),
-             arg("eps"), arg("residual").none(), arg("sum").none(), arg("out").none(), arg("num_threads").none());
-  module.def("gemm", &python::gemm_of, arg("a").none(), arg("b").none(), arg("out").none(), arg("alpha"), arg("beta"),
-             arg("bias").none(), arg("activation").none(), arg("residual").none(), arg("num_threads").none());
-  module.def("matmul", &python::matmul, arg("a").none(), arg("b").none(), arg("out").none(), arg("num_threads").none());
-
-  module.def("linear", &python::linear, arg("x").none(), arg("packed").none(), arg("bias").none(),
-             arg("activation").none(), arg("residual").none(), arg("out").none(), arg("num_threads").none());
-  module.def("gemm_gated", &python::gemm_gated_of, arg("a").none(), arg("gate").none(), arg("up").none(),
-             arg("gate_bias").none(), arg("up_bias").none(), arg("activation").none(), arg("out").none(),
-             arg("num_threads").none());
-  module.def("activate", &python::activate_by, arg("function"), arg("activation"), arg("x").none(), arg("out").none(),
-             arg("num_threads").none());
-  module.def("sinusoidal_encoding", &python::sinusoidal_encoding_of, arg("out").none(), arg("offset"), arg("base"),
-             arg("doubled"), arg("interleaved"), arg("num_threads").none());
-  module.def("add_sinusoidal_encoding", &python::add_sinusoidal_encoding_of, arg("x").none(), arg("scale"),
-             arg("offset"), arg("base"), arg("doubled"), arg("interleaved"), arg("out").none(),
-             arg("num_threads").none());
-  module.def("rotary_embedding", &python::rotary_embedding_of, arg("x").none(), arg("base"), arg("rotary_dim"),
-             arg("interleaved"), arg("offset"), arg("positions").none(), arg("frequencies").none(), arg("out").none(),
-             arg("num_threads").none());
-  module.def("alibi_slopes", &python::alibi_slopes_of, arg("out").none());
+  // Anything is accepted here, None too: what is wrong is refused by name.
+  const auto def = [&](const char* name, auto function, auto... names) {
+    module.def(name, function, arg(names).none()...);
+  };
+  def("scaled_dot_product_attention", &python::scaled_dot_product_attention, "query", "key", "value", "dropout_p",
+      "enable_gqa", "options", "return_lse", "return_sum", "out", "num_threads");
+  def("attention_over_cache", &python::attention_over_cache, "query", "cache", "sequences", "options", "return_lse",
+      "return_sum", "out", "num_threads");
+  def("plan_attention", &python::plan_attention_of, "query", "key", "value", "enable_gqa", "options", "num_threads");
+  def("attention_weights", &python::attention_weights_of, "query", "key", "enable_gqa", "options", "return_lse", "out",
+      "num_threads");
+  def("attention_key_sums", &python::attention_key_sums_of, "query", "key", "enable_gqa", "options", "out",
+      "num_threads");
+  def("merge", &python::merge_of, "parts", "sinks", "return_lse", "return_sum", "out", "num_threads");
+  def("t5_bucket", &python::t5_bucket_of, "distance", "buckets", "max_distance", "bidirectional");
+  def("softmax", &python::softmax_over, "log", "x", "axis", "scale", "mask", "bias", "lengths", "causal",
+      "causal_offset", "out", "num_threads");
+  def("norm", &python::norm_over, "centred", "x", "weight", "bias", "eps", "residual", "sum", "out", "num_threads");
+  def("gemm", &python::gemm_of, "a", "b", "out", "alpha", "beta", "bias", "activation", "residual", "num_threads");
+  def("matmul", &python::matmul, "a", "b", "out", "num_threads");
+  def("linear", &python::linear, "x", "packed", "bias", "activation", "residual", "out", "num_threads");
+  def("gemm_gated", &python::gemm_gated_of, "a", "gate", "up", "gate_bias", "up_bias", "activation", "out",
+      "num_threads");
+  def("activate", &python::activate_by, "function", "activation", "x", "out", "num_threads");
+  def("sinusoidal_encoding", &python::sinusoidal_encoding_of, "length", "d_model", "offset", "base", "doubled",
+      "interleaved", "out", "num_threads");
+  def("add_sinusoidal_encoding", &python::add_sinusoidal_encoding_of, "x", "scale", "offset", "base", "doubled",
+      "interleaved", "out", "num_threads");
+  def("rotary_embedding", &python::rotary_embedding_of, "x", "base", "rotary_dim", "interleaved", "offset", "positions",
+      "frequencies", "out", "num_threads");
+  def("alibi_slopes", &python::alibi_slopes_of, "heads");
   python::add_kv_cache(module);
   python::add_packed_matrix(module);
   python::add_layers(module);
@@ -68,7 +57,13 @@ NB_MODULE(_core, module) {
   module.def("version", &version);
   module.def("available_isas", &available_isas);
   module.def("isa", &isa);
-  module.def("set_isa", &set_isa, arg("name"));
+  def("set_isa", [](nb::handle name) { set_isa(python::text_of("set_isa", "name", name)); }, "name");
   module.def("num_threads", &num_threads);
-  module.def("set_num_threads", &set_num_threads, arg("threads"));
+  def(
+      "set_num_threads",
+      [](nb::handle threads) {
+        if (threads.is_none()) python::fail_as_type("set_num_threads", "threads", threads, "an integer");
+        set_num_threads(python::threads_of("set_num_threads", threads, "threads"));
+      },
+      "threads");
 }

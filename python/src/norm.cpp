@@ -20,8 +20,8 @@ View<const float, 1> vector_of(const char* function, const std::optional<Array>&
 
 }  // namespace
 
-nb::object norm_over(bool centred, nb::handle x, nb::handle weight, nb::handle bias, float eps, nb::handle residual,
-                     nb::handle sum, nb::handle out, std::optional<int> num_threads) {
+nb::object norm_over(bool centred, nb::handle x, nb::handle weight, nb::handle bias, nb::handle given_eps,
+                     nb::handle residual, nb::handle sum, nb::handle out, nb::handle num_threads) {
   const char* function = centred ? "layer_norm" : "rms_norm";
   const Array from(function, "x", x);
   from.require_float();
@@ -30,6 +30,7 @@ nb::object norm_over(bool centred, nb::handle x, nb::handle weight, nb::handle b
   std::optional<Array> of_weight, of_bias, of_residual;
   if (!weight.is_none()) of_weight.emplace(function, "weight", weight);
   if (!bias.is_none()) of_bias.emplace(function, "bias", bias);
+  const float eps = float_of(function, "eps", given_eps);
   LayerNormOptions options{.eps = eps, .num_threads = threads_of(function, num_threads)};
   options.weight = vector_of(function, of_weight, n);
   options.bias = vector_of(function, of_bias, n);
@@ -42,6 +43,8 @@ nb::object norm_over(bool centred, nb::handle x, nb::handle weight, nb::handle b
   std::optional<Result> of_sum;
   const bool new_sum = sum.is(nb::bool_(true));
   if (new_sum || !sum.is(nb::bool_(false))) {
+    if (sum.is_none() || PyLong_Check(sum.ptr()) || PyFloat_Check(sum.ptr()) || PyUnicode_Check(sum.ptr()))
+      fail_as_type(function, "return_sum", sum, "True, False or an array");
     of_sum.emplace(function, x, new_sum ? nb::none() : nb::borrow(sum), from.shape());
     options.sum = any_view<float>(of_sum->array());
   }

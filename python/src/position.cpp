@@ -1,18 +1,23 @@
 // Sinusoidal and rotary embeddings, ALiBi's slopes.
 #include <headlane/position.hpp>
 
+#include "array_kinds.hpp"
 #include "call.hpp"
 #include "functions.hpp"
+
+#include <initializer_list>
+#include <utility>
 
 namespace headlane::python {
 namespace {
 
-SinusoidalOptions sinusoidal_options(const char* function, Index offset, double base, bool doubled, bool interleaved,
-                                     float scale, std::optional<int> num_threads) {
-  return {.offset = offset,
-          .base = base,
-          .exponent = doubled ? SinusoidalExponent::doubled : SinusoidalExponent::paper,
-          .interleaved = interleaved,
+SinusoidalOptions sinusoidal_options(const char* function, nb::handle offset, nb::handle base, nb::handle doubled,
+                                     nb::handle interleaved, float scale, nb::handle num_threads) {
+  return {.offset = integer_of(function, "offset", offset),
+          .base = double_of(function, "base", base),
+          .exponent =
+              flag_of(function, "doubled_exponent", doubled) ? SinusoidalExponent::doubled : SinusoidalExponent::paper,
+          .interleaved = flag_of(function, "interleaved", interleaved),
           .scale = scale,
           .num_threads = threads_of(function, num_threads)};
 }
@@ -30,50 +35,60 @@ View<T, N> view_of_last(T* data, const Array& array) {
   return view;
 }
 
-}  // namespace
-
-nb::object sinusoidal_encoding_of(nb::handle out, Index offset, double base, bool doubled, bool interleaved,
-                                  std::optional<int> num_threads) {
-  constexpr const char* function = "sinusoidal_encoding";
-  const Array y(function, "out", out, Access::write);
-  y.require_float();
-  require(y.rank() == 2, function, ": out has shape ", y, ", wanted [length, d_model]");
-  const SinusoidalOptions options = sinusoidal_options(function, offset, base, doubled, interleaved, 1.0f, num_threads);
-  compute(function, [&] { sinusoidal_encoding(view_of_last<float, 2>(y.floats(), y), options); });
-  announce_write(out);
-  return nb::borrow(out);
+/// Sizes of a new array, by the names that messages give them.
+std::vector<Index> sizes(const char* function, std::initializer_list<std::pair<const char*, nb::handle>> given) {
+  std::vector<Index> result;
+  for (const auto& [name, object] : given) {
+    result.push_back(integer_of(function, name, object));
+    require(result.back() >= 0, function, ": ", name, " is ", result.back(), ", the least is 0");
+  }
+  return result;
 }
 
-nb::object add_sinusoidal_encoding_of(nb::handle x, float scale, Index offset, double base, bool doubled,
-                                      bool interleaved, nb::handle out, std::optional<int> num_threads) {
+}  // namespace
+
+nb::object sinusoidal_encoding_of(nb::handle length, nb::handle d_model, nb::handle offset, nb::handle base,
+                                  nb::handle doubled, nb::handle interleaved, nb::handle out, nb::handle num_threads) {
+  constexpr const char* function = "sinusoidal_encoding";
+  const std::vector<Index> shape = sizes(function, {{"length", length}, {"d_model", d_model}});
+  const SinusoidalOptions options = sinusoidal_options(function, offset, base, doubled, interleaved, 1.0f, num_threads);
+  const Result result(function, nb::none(), out, shape);
+  compute(function,
+          [&] { sinusoidal_encoding(view_of_last<float, 2>(result.array().floats(), result.array()), options); });
+  return result.object();
+}
+
+nb::object add_sinusoidal_encoding_of(nb::handle x, nb::handle scale, nb::handle offset, nb::handle base,
+                                      nb::handle doubled, nb::handle interleaved, nb::handle out,
+                                      nb::handle num_threads) {
   constexpr const char* function = "add_sinusoidal_encoding";
   const Array from(function, "x", x);
   from.require_float();
   require(from.rank() >= 2, function, ": x has shape ", from, ", the least is [length, d_model]");
   const SinusoidalOptions options =
-      sinusoidal_options(function, offset, base, doubled, interleaved, scale, num_threads);
+      sinusoidal_options(function, offset, base, doubled, interleaved, float_of(function, "scale", scale), num_threads);
   const Result result(function, x, out, from.shape());
   compute(function,
           [&] { add_sinusoidal_encoding(any_view<const float>(from), any_view<float>(result.array()), options); });
   return result.object();
 }
 
-nb::object rotary_embedding_of(nb::handle x, double base, Index rotary_dim, bool interleaved, Index offset,
-                               nb::handle positions, nb::handle frequencies, nb::handle out,
-                               std::optional<int> num_threads) {
+nb::object rotary_embedding_of(nb::handle x, nb::handle base, nb::handle rotary_dim, nb::handle interleaved,
+                               nb::handle offset, nb::handle positions, nb::handle frequencies, nb::handle out,
+                               nb::handle num_threads) {
   constexpr const char* function = "rotary_embedding";
   const Array from(function, "x", x);
   from.require_float();
   require(2 <= from.rank() && from.rank() <= 4, function, ": x has shape ", from,
           ", wanted [batch, heads, length, head_dim], the first two or one of them at will");
-  RotaryOptions options{.base = base,
-                        .rotary_dim = rotary_dim,
-                        .interleaved = interleaved,
-                        .offset = offset,
+  RotaryOptions options{.base = double_of(function, "base", base),
+                        .rotary_dim = integer_of(function, "rotary_dim", rotary_dim),
+                        .interleaved = flag_of(function, "interleaved", interleaved),
+                        .offset = integer_of(function, "offset", offset),
                         .num_threads = threads_of(function, num_threads)};
   std::optional<Array> of_positions, of_frequencies;
   if (!positions.is_none()) {
-    of_positions.emplace(function, "positions", positions).require_int64();
+    of_positions.emplace(function, "positions", int64_array(function, "positions", positions));
     static constexpr Index nothing = 0;  // empty arrays may have no address, which would mean that there are none
     const Index* data = of_positions->integers() != nullptr ? of_positions->integers() : &nothing;
     require(of_positions->rank() == 1 || of_positions->rank() == 2, function, ": positions has shape ", *of_positions,
@@ -96,13 +111,18 @@ nb::object rotary_embedding_of(nb::handle x, double base, Index rotary_dim, bool
   return result.object();
 }
 
-nb::object alibi_slopes_of(nb::handle out) {
+nb::object alibi_slopes_of(nb::handle heads) {
   constexpr const char* function = "alibi_slopes";
-  const Array slopes(function, "out", out, Access::write);
-  slopes.require_float();
-  require(slopes.rank() == 1, function, ": out has shape ", slopes, ", wanted [heads]");
-  compute(function, [&] { alibi_slopes(view_of_last<float, 1>(slopes.floats(), slopes)); });
-  return nb::borrow(out);
+  const Result result(function, nb::none(), nb::none(), sizes(function, {{"heads", heads}}));
+  compute(function, [&] { alibi_slopes(view_of_last<float, 1>(result.array().floats(), result.array())); });
+  return result.object();
+}
+
+nb::object t5_bucket_of(nb::handle distance, nb::handle buckets, nb::handle max_distance, nb::handle bidirectional) {
+  constexpr const char* function = "t5_bucket";
+  return nb::int_(t5_bucket(integer_of(function, "distance", distance), integer_of(function, "buckets", buckets),
+                            integer_of(function, "max_distance", max_distance),
+                            flag_of(function, "bidirectional", bidirectional)));
 }
 
 }  // namespace headlane::python

@@ -50,7 +50,7 @@ void require_bias(const char* function, const Array& bias, const std::vector<Ind
 }
 
 Right::Right(const char* function, const char* name, nb::handle object)
-    : name_(name), packed_(packed_matrix_of(object)) {
+    : name_(name), packed_(packed_matrix_of(function, name, object)) {
   if (packed_ != nullptr) return;
   array_.emplace(function, name, object);
   require_matrix(function, *array_);
@@ -74,12 +74,13 @@ GemmOptions Ending::options() const {
   return options;
 }
 
-nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, float alpha, float beta, nb::handle bias,
-                   std::optional<std::string_view> activation, nb::handle residual, std::optional<int> num_threads) {
+nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, nb::handle alpha, nb::handle given_beta, nb::handle bias,
+                   nb::handle activation, nb::handle residual, nb::handle num_threads) {
   constexpr const char* function = "gemm";
   const Array left(function, "a", a);
   require_matrix(function, left);
   const Right right(function, "b", b);
+  const float beta = float_of(function, "beta", given_beta);
   require(beta == 0 || !out.is_none(), function, ": beta is ", beta,
           ", which needs out: the c of alpha * a @ b + beta * c");
   const Ending ending(function, {bias, residual, activation});
@@ -87,7 +88,7 @@ nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, float alpha, floa
   ending.check(shape);
   const Result result(function, a, out, shape);
   GemmOptions options = ending.options();
-  options.alpha = alpha;
+  options.alpha = float_of(function, "alpha", alpha);
   options.beta = beta;
   options.num_threads = threads_of(function, num_threads);
   if (ending.residual() != nullptr) options.residual = matrix_of<const float>(*ending.residual());
@@ -95,9 +96,9 @@ nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, float alpha, floa
   return result.object();
 }
 
-nb::object matmul(nb::handle a, nb::handle b, nb::handle out, std::optional<int> num_threads) {
+nb::object matmul(nb::handle a, nb::handle b, nb::handle out, nb::handle num_threads) {
   constexpr const char* function = "matmul";
-  if (packed_matrix_of(b) != nullptr) return rows_times(function, "a", a, "b", b, out, {}, num_threads);
+  if (packed_matrix_of(function, "b", b) != nullptr) return rows_times(function, "a", a, "b", b, out, {}, num_threads);
   const Array left(function, "a", a), right(function, "b", b);
   Batch batch(function, 2);
   for (const Array* array : {&left, &right}) {

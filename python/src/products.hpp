@@ -7,8 +7,8 @@
 
 namespace headlane::python {
 
-/// Throws ValueError, with a list, for a name that no activation has; none without a name.
-Activation activation_named(const char* function, std::optional<std::string_view> name);
+/// Throws ValueError, with a list, for a name that no activation has; TypeError for what is no name. None is none.
+Activation activation_named(const char* function, nb::handle given);
 
 /// Throws ValueError for another rank, TypeError for another type.
 void require_matrix(const char* function, const Array& array);
@@ -23,8 +23,8 @@ View<T, 2> matrix_of(const Array& x) {
 
 inline View<const float, 1> vector_of(const Array& x) { return {x.floats(), {x.size(0)}, {x.stride(0)}}; }
 
-/// Null if the object is none.
-const PackedMatrix* packed_matrix_of(nb::handle object);
+/// Null if the object is none. Throws TypeError for one whose __init__() was not called.
+const PackedMatrix* packed_matrix_of(const char* function, const char* name, nb::handle object);
 
 /// The right operand: a PackedMatrix, which the caller's reference keeps, or a matrix that is read where it stands.
 class Right {
@@ -63,8 +63,7 @@ void require_bias(const char* function, const Array& bias, const std::vector<Ind
 
 /// What a caller gave for an Ending.
 struct EndingArguments {
-  nb::handle bias = nb::none(), residual = nb::none();
-  std::optional<std::string_view> activation;
+  nb::handle bias = nb::none(), residual = nb::none(), activation = nb::none();
 };
 
 /// activation(product + bias) + residual.
@@ -88,6 +87,6 @@ class Ending {
 
 /// left [..., k] times right [k, n], with the names that messages give them.
 nb::object rows_times(const char* function, const char* left, nb::handle a, const char* right, nb::handle b,
-                      nb::handle out, const EndingArguments& given, std::optional<int> num_threads);
+                      nb::handle out, const EndingArguments& given, nb::handle num_threads);
 
 }  // namespace headlane::python

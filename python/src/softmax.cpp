@@ -1,6 +1,7 @@
 // softmax and log_softmax: NumPy's broadcasting of mask, bias and lengths.
 #include <headlane/softmax.hpp>
 
+#include "array_kinds.hpp"
 #include "call.hpp"
 #include "functions.hpp"
 
@@ -31,28 +32,28 @@ AnyView<const T> broadcast(const char* function, const std::optional<Array>& arr
 
 }  // namespace
 
-nb::object softmax_over(bool log, nb::handle x, int axis, float scale, nb::handle mask, nb::handle bias,
-                        nb::handle lengths, bool causal, Index causal_offset, nb::handle out,
-                        std::optional<int> num_threads) {
+nb::object softmax_over(bool log, nb::handle x, nb::handle given_axis, nb::handle scale, nb::handle mask,
+                        nb::handle bias, nb::handle lengths, nb::handle causal, nb::handle causal_offset,
+                        nb::handle out, nb::handle num_threads) {
   const char* function = log ? "log_softmax" : "softmax";
   const Array from(function, "x", x);
   from.require_float();
   const int rank = from.rank();
   require(rank >= 1, function, ": x has no axis");
+  const Index axis = integer_of(function, "axis", given_axis);
   require(-rank <= axis && axis < rank, function, ": axis is ", axis, ", x has shape ", from);
   std::optional<Array> of_mask, of_bias, of_lengths;
   if (!mask.is_none()) of_mask.emplace(function, "mask", mask);
   if (!bias.is_none()) of_bias.emplace(function, "bias", bias);
-  if (!lengths.is_none()) of_lengths.emplace(function, "lengths", lengths);
+  if (!lengths.is_none()) of_lengths.emplace(function, "lengths", int64_array(function, "lengths", lengths));
   if (of_mask) of_mask->require_bool();
   if (of_bias) of_bias->require_float();
-  if (of_lengths) of_lengths->require_int64();
-  SoftmaxOptions options{.scale = scale,
+  SoftmaxOptions options{.scale = float_of(function, "scale", scale),
                          .log = log,
                          .num_threads = threads_of(function, num_threads),
-                         .axis = axis,
-                         .causal = causal,
-                         .causal_offset = causal_offset};
+                         .axis = static_cast<int>(axis),
+                         .causal = flag_of(function, "causal", causal),
+                         .causal_offset = integer_of(function, "causal_offset", causal_offset)};
   std::vector<Index> shape = from.shape();
   options.mask = broadcast<bool>(function, of_mask, of_mask ? of_mask->bools() : nullptr, shape);
   options.bias = broadcast<float>(function, of_bias, of_bias ? of_bias->floats() : nullptr, shape);

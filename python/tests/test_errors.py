@@ -96,8 +96,8 @@ CASES = {
     "softcap NaN": (lambda o: SDPA(X, X, X, softcap=np.nan, out=o), ValueError, "softcap must be a finite"),
     "window left": (lambda o: SDPA(X, X, X, window=(-2, 3), out=o), ValueError, "window_left is -2"),
     "window right": (lambda o: SDPA(X, X, X, window=(None, -9), out=o), ValueError, "window_right is -9"),
-    "window number": (lambda o: SDPA(X, X, X, window=3, out=o), ValueError, r"window is 3; wanted: a pair"),
-    "window triple": (lambda o: SDPA(X, X, X, window=(1, 2, 3), out=o), ValueError, r"window is \(1, 2, 3\)"),
+    "window number": (lambda o: SDPA(X, X, X, window=3, out=o), TypeError, r"window is 3; wanted: a pair"),
+    "window triple": (lambda o: SDPA(X, X, X, window=(1, 2, 3), out=o), TypeError, r"window is \(1, 2, 3\)"),
     "window float": (lambda o: SDPA(X, X, X, window=(1.5, 2), out=o), TypeError, "window_left"),
     "key length": (
         lambda o: SDPA(X, X, X, key_lengths=[5], out=o),
@@ -178,7 +178,7 @@ CASES = {
     ),
     "offset float": (lambda o: SDPA(X, X, X, causal_offset=1.5, out=o), TypeError, "causal_offset .*float64"),
     "offset None": (lambda o: SDPA(X, X, X, causal_offset=None, out=o), TypeError, "causal_offset is None"),
-    "offset 2^63": (lambda o: SDPA(X, X, X, causal_offset=2**63, out=o), TypeError, "causal_offset is 9223"),
+    "offset 2^63": (lambda o: SDPA(X, X, X, causal_offset=2**63, out=o), ValueError, "causal_offset is 9223"),
     "bits bool": (
         lambda o: SDPA(X, X, X, mask_bits=np.ones((4, 1), bool), out=o),
         TypeError,
@@ -276,7 +276,7 @@ CASES = {
         TypeError,
         r"b .*float64.*b\.astype",
     ),
-    "packed threads": (lambda o: headlane.PackedMatrix(X, num_threads=0), ValueError, "num_threads is 0"),
+    "packed threads": (lambda o: headlane.PackedMatrix(X, num_threads=-1), ValueError, "num_threads is -1"),
     "packed misaligned": (
         lambda o: headlane.PackedMatrix(MISALIGNED),
         ValueError,
@@ -417,9 +417,9 @@ CASES = {
         "gemm_gated: activation is 'swiglu'; there are relu",
     ),
     "gated threads": (
-        lambda o: headlane.gemm_gated(X[:, :4], X, X, out=o, num_threads=0),
+        lambda o: headlane.gemm_gated(X[:, :4], X, X, out=o, num_threads=-1),
         ValueError,
-        "gemm_gated: num_threads is 0",
+        "gemm_gated: num_threads is -1, the least is 0",
     ),
     "batch misaligned": (
         lambda o: headlane.matmul(X4[..., :4], MISALIGNED, np.full((2, 6, 4, 8), np.nan, np.float32)),
@@ -451,8 +451,16 @@ CASES = {
     ),
     "gelu": (lambda o: headlane.gelu(X, "fast", out=o), ValueError, "gelu: approximate is 'fast'"),
     "gelu list": (lambda o: headlane.gelu([1.0], "tanh", out=o), TypeError, "gelu: x has type list"),
-    "tanh threads": (lambda o: headlane.tanh(X, num_threads=0, out=o), ValueError, "tanh: num_threads is 0"),
-    "no threads": (lambda o: headlane.softmax(X, num_threads=0, out=o), ValueError, "num_threads is 0"),
+    "tanh threads": (
+        lambda o: headlane.tanh(X, num_threads=-1, out=o),
+        ValueError,
+        "tanh: num_threads is -1",
+    ),
+    "too many threads": (
+        lambda o: headlane.softmax(X, num_threads=2**40, out=o),
+        ValueError,
+        "num_threads is 1099511627776, the most is 2147483647",
+    ),
     "minus threads": (lambda o: SDPA(X, X, X, num_threads=-2, out=o), ValueError, "num_threads is -2"),
     "set_num_threads": (lambda o: headlane.set_num_threads(-1), ValueError, "threads is -1"),
     "set_isa": (lambda o: headlane.set_isa("mmx"), ValueError, "mmx.*portable"),

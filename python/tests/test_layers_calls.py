@@ -100,7 +100,11 @@ CASES = {
     "missing": (lambda: headlane.Linear({}, "a."), ValueError, r"Linear: the state dict has no a\.weight"),
     "float64": (lambda: headlane.Linear({"weight": np.ones((2, 2))}), TypeError, "weight .*float64"),
     "heads": (lambda: headlane.EncoderLayer(STATE, num_heads=5), ValueError, "in_proj_weight has 96 rows"),
-    "no heads": (lambda: headlane.EncoderLayer(STATE), TypeError, "incompatible function arguments"),
+    "no heads": (
+        lambda: headlane.EncoderLayer(STATE),
+        TypeError,
+        "required keyword-only argument: 'num_heads'",
+    ),
     "activation": (
         lambda: headlane.FeedForward(STATE, activation="swish"),
         ValueError,
@@ -123,7 +127,7 @@ CASES = {
     "out": (lambda: ENCODER(X, out=X[:1]), ValueError, r"out has shape \[1, 3, 32\]"),
     "overlap": (lambda: LINEAR(X, out=X[..., :4]), ValueError, r"^Linear\.forward: .*overlap"),
     "residual": (lambda: LINEAR(X, residual=X), ValueError, r"^Linear\.forward: residual"),
-    "threads": (lambda: ENCODER(X, num_threads=0), ValueError, "num_threads is 0"),
+    "threads": (lambda: ENCODER(X, num_threads=-1), ValueError, "num_threads is -1"),
     "id": (lambda: headlane.Embedding({"weight": X[0]})([7]), ValueError, r"ids\[0, 0\] is 7"),
     "ids": (lambda: headlane.Embedding({"weight": X[0]})([0.5]), TypeError, "ids has dtype float64"),
     "not tied": (

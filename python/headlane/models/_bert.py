@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import _core
-from ._text import text_package
+from ._text import checked_count, checked_text, checked_texts, folder_path, text_package
 from ._tokenizer import tokenizer_of
 
 
@@ -41,13 +41,15 @@ class Bert:
     folder: config.json with model_type "bert", and weights in safetensors; with the files of sentence-transformers, if there are
       some, for the defaults of pooling, normalisation and the longest sentence.
 
-    Raises CheckpointError, which names the file, the key or tensor, and the reason.
+    Raises CheckpointError, which names the file, the key or tensor, and the reason. A copy of a model is itself; it is pickled as the
+    path of its folder. A signal (Ctrl-C) ends a call within a layer's time.
     """
 
-    __slots__ = ("_bert", "_config")
+    __slots__ = ("_bert", "_config", "_given")
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._bert = _core.Bert(os.fspath(folder))
+        self._given = folder_path("Bert", folder)
+        self._bert = _core.Bert(os.fsencode(self._given))
         self._config = BertConfig(**self._bert.config)
 
     @property
@@ -62,7 +64,7 @@ class Bert:
     @property
     def folder(self) -> str:
         """Where config.json and the tokenizer's files are: the folder given, or one in it that modules.json names."""
-        return self._bert.folder
+        return os.fsdecode(self._bert.folder)
 
     def embed(
         self,
@@ -87,7 +89,7 @@ class Bert:
         truncate: of longer sentences the first config.max_seq_length tokens; otherwise more than max_position_embeddings
           are an error.
         out: where to write the result, a float32 array.
-        num_threads: for this call; num_threads() if None.
+        num_threads: for this call; num_threads() if None or 0.
         prompt_tokens: the first so many tokens of each sentence are a prompt, not pooled unless config.include_prompt.
 
         pooling and normalize are those of the config if None.
@@ -105,8 +107,17 @@ class Bert:
         num_threads: int | None = None,
     ) -> list[np.ndarray]:
         """The states of the last layer: for each sentence [tokens, hidden_size]. Parameters as in embed()."""
-        states, lengths = self._bert.encode(ids, token_type_ids, truncate, None, num_threads)
-        return np.split(states, np.cumsum(lengths)[:-1])
+        states, lengths = self._bert.encode(ids, token_type_ids, truncate, num_threads)
+        return np.split(states, np.cumsum(lengths)[:-1]) if lengths else []
+
+    def __copy__(self) -> Bert:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Bert:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Bert, (self._given,)
 
     def __repr__(self) -> str:
         c = self._config
@@ -131,6 +142,7 @@ class SentenceEncoder:
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids, with those that begin and end a sentence, at most max_seq_length."""
+        texts = checked_texts("tokenize", texts)
         return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
 
     def encode(
@@ -154,7 +166,9 @@ class SentenceEncoder:
 
         Longer texts count up to max_seq_length tokens.
         """
+        checked_count("encode", "batch_size", batch_size)
         if isinstance(texts, str):
+            checked_text("encode", "texts", texts)
             return self.encode(
                 [texts],
                 pooling=pooling,
@@ -163,16 +177,14 @@ class SentenceEncoder:
                 prompt=prompt,
                 prompt_name=prompt_name,
             )[0]
-        texts = list(texts)
-        if batch_size < 1:
-            raise ValueError(f"encode: batch_size is {batch_size}, the least is 1")
+        texts = checked_texts("encode", texts)
+        for name, given in (("prompt", prompt), ("prompt_name", prompt_name)):
+            if given is not None:
+                checked_text("encode", name, given)
         if (pooling or self.bert.config.pooling) == "none":
             raise ValueError(
                 "encode: pooling is 'none', which gives no embedding; bert.encode gives the states of tokens"
             )
-        for i, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise TypeError(f"encode: texts[{i}] has type {type(text).__name__}; wanted: str")
         prompt = self._prompt(prompt, prompt_name)
         prompt_tokens = self._tokens_of_prompt(prompt)
         out = np.empty((len(texts), self.bert.embedding_size(pooling)), np.float32)
@@ -209,6 +221,9 @@ class SentenceEncoder:
         ids = self.tokenize([prompt])[0]
         special = {i for i, token in self._tokenizer.get_added_tokens_decoder().items() if token.special}
         return len(ids) - bool(ids and ids[-1] in special)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SentenceEncoder, self.bert.__reduce__()[1]
 
     def __repr__(self) -> str:
         return f"SentenceEncoder({self.bert!r})"

@@ -1,14 +1,75 @@
-"""Packages that turn text into tokens: imported when the first text comes, for models on token ids need none."""
+"""What the models check before they compute: folders, texts and counts; and the packages that turn text into tokens."""
 
 from __future__ import annotations
 
 import importlib
+import operator
+import os
+from collections.abc import Iterable
 from typing import Any
+
+from .. import _core
 
 
 def text_package(name: str, what: str) -> Any:
-    """The module, or ImportError that says how to get it; `what` needs it."""
+    """The module, or ImportError that says how to get it; `what` needs it.
+
+    Imported when the first text comes, for models on token ids need none.
+    """
     try:
         return importlib.import_module(name)
     except ImportError as error:
         raise ImportError(f"{what} needs the package {name} for text: pip install {name}") from error
+
+
+def folder_path(what: str, folder: str | os.PathLike[str]) -> str:
+    """The absolute path of a model's folder. `what`, for messages: who was given it."""
+    try:
+        path = os.fsdecode(folder)
+    except TypeError:
+        raise TypeError(
+            f"{what}: folder has type {type(folder).__name__}; wanted: str or os.PathLike"
+        ) from None
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError:
+        raise ValueError(f"{what}: folder is {path!r}, which can be no file's name") from None
+    if b"\0" in encoded:
+        raise ValueError(f"{what}: folder is {path!r}, which has a NUL")
+    if not os.path.isdir(path):
+        raise _core.CheckpointError(
+            f"{what}: there is no folder {path!r}. headlane downloads nothing: pass a folder of this machine, such as "
+            "huggingface_hub.snapshot_download(name) returns"
+        )
+    return os.path.abspath(path)
+
+
+def checked_text(function: str, name: str, text: Any) -> str:
+    """The text, if it is Unicode text."""
+    if not isinstance(text, str):
+        raise TypeError(f"{function}: {name} has type {type(text).__name__}; wanted: str")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{function}: {name} is no Unicode text: it has the surrogate {text[error.start]!r} at {error.start}"
+        ) from None
+    return text
+
+
+def checked_texts(function: str, texts: Iterable[str]) -> list[str]:
+    """All of them, if each is Unicode text."""
+    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+        raise TypeError(f"{function}: texts has type {type(texts).__name__}; wanted: an iterable of str")
+    return [checked_text(function, f"texts[{i}]", text) for i, text in enumerate(texts)]
+
+
+def checked_count(function: str, name: str, value: Any, least: int = 1) -> int:
+    """The integer, if there are so many."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{function}: {name} is {value!r}; wanted: an integer") from None
+    if count < least:
+        raise ValueError(f"{function}: {name} is {count}, the least is {least}")
+    return count
