@@ -69,7 +69,7 @@ void check_apart(const AttentionOperands& o, bool cached, const AttentionOptions
 
 /// ALiBi multiplies distances, as floats.
 void check_distances(const char* function, const AttentionProblem& p) {
-  if (p.given.alibi_slopes.data == nullptr) return;
+  if (p.given.alibi_slopes.data == nullptr || p.q.shape[2] == 0) return;
   constexpr Index max = Index{1} << 24;
   for (Index i = 0; i < p.batch; ++i) {
     const Element e = element(p, i);
@@ -95,15 +95,19 @@ AttentionProblem problem_of(const AttentionOperands& o, const View<const float, 
     return window < 0 ? beyond : std::min(window, beyond);
   };
   const View<const float, 4>&k = keys.k, &v = keys.v;
-  const double rows = static_cast<double>(q.shape[0] * q.shape[1] * q.shape[2]);
+  const double rows =
+      static_cast<double>(q.shape[0]) * static_cast<double>(q.shape[1]) * static_cast<double>(q.shape[2]);
   const double keys_of_row =
                    static_cast<double>(k.shape[2]) /
                    (options.query_starts.data == nullptr ? 1.0 : static_cast<double>(std::max<Index>(batch, 1))),
                dims = static_cast<double>(q.shape[3] + v.shape[3]);
-  const double all_keys = static_cast<double>(k.shape[0] * k.shape[1]) * keys_of_row;
+  const double all_keys = static_cast<double>(k.shape[0]) * static_cast<double>(k.shape[1]) * keys_of_row;
+  KeysAndValues safe_keys = keys;
+  safe_keys.k = with_safe_strides(k);
+  if (k.shape[2] == 0) safe_keys.v.strides = {};
   const AttentionProblem problem{
       .q = q,
-      .keys = keys,
+      .keys = safe_keys,
       .out = out,
       .given = options,
       .batch = batch,

@@ -107,9 +107,10 @@ void run_task(const Call& call, const RowFactors& factors, const Wanted& wanted,
 
 void run(const char* function, const AttentionProblem& p, const Wanted& wanted) {
   const Index batch = p.q.shape[0], heads = p.q.shape[1], length = p.q.shape[2], keys = p.keys.k.shape[2];
-  if (batch * heads == 0) return;
+  if (batch == 0 || heads == 0) return;
   if (length == 0) {  // no rows: nothing to cut into tasks
-    for (Index i = 0; i < batch * heads && wanted.sums.data != nullptr && keys > 0; ++i)
+    if (wanted.sums.data == nullptr || keys == 0) return;
+    for (Index i = 0; i < batch * heads; ++i)
       std::fill_n(&wanted.sums(i / heads, i % heads, 0), keys, 0.0f);
     return;
   }

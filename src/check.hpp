@@ -62,6 +62,12 @@ void require(bool condition, const Parts&... parts) {
 /// It has no elements.
 bool is_empty(const Operand& operand);
 
+/// The view; if it has no elements, with strides of 0: its own are not checked, and multiples of them might overflow.
+template <class T, int Rank>
+View<T, Rank> with_safe_strides(const View<T, Rank>& view) {
+  return is_empty(operand("", "", view)) ? View<T, Rank>(view.data, view.shape, {}) : view;
+}
+
 /// Addresses in units of bytes, as integers: pointers into different arrays may not be compared.
 struct Range {
   std::uintptr_t first, end;

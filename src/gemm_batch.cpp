@@ -37,9 +37,12 @@ bool stack(const View<const float, 3>& a, bool one_b, const View<float, 3>& c, c
          (options.residual.data == nullptr || stack(options.residual, stacked.residual));
 }
 
-void batch_checked(const View<const float, 3>& a, const View<const float, 3>* b, const PackedMatrix* packed,
+void batch_checked(const View<const float, 3>& given_a, const View<const float, 3>* given_b, const PackedMatrix* packed,
                    const View<float, 3>& c, const GemmBatchOptions& options) {
   const CallScope scope;
+  const View<const float, 3> a = with_safe_strides(given_a),
+                             safe_b = given_b != nullptr ? with_safe_strides(*given_b) : View<const float, 3>{};
+  const View<const float, 3>* const b = given_b != nullptr ? &safe_b : nullptr;
   const Operand of_a = operand(function, "a", a), of_c = operand(function, "c", c);
   const View<const float, 2> packed_shape = packed != nullptr ? shape_of(*packed) : View<const float, 2>{};
   const Operand of_b = packed != nullptr ? operand(function, "b", packed_shape) : operand(function, "b", *b);

@@ -69,7 +69,13 @@ Product product_of(const View<const float, 2>& a, const View<const float, 2>& b,
                    const View<float, 2>& c, const GemmOptions& options) {
   const View<const float, 1>& bias = options.bias;
   const View<const float, 2>& residual = options.residual;
-  Product p{.a = a, .b = b, .packed = {}, .c = c, .alpha = options.alpha, .beta = options.beta, .finish = {}};
+  Product p{.a = with_safe_strides(a),
+            .b = with_safe_strides(b),
+            .packed = {},
+            .c = c,
+            .alpha = options.alpha,
+            .beta = options.beta,
+            .finish = {}};
   if (packed != nullptr) p.packed = packed_columns(*packed);
   p.finish = {.bias = bias.data,
               .bias_step = bias.strides[0],
@@ -80,8 +86,9 @@ Product product_of(const View<const float, 2>& a, const View<const float, 2>& b,
               .row_step = residual.strides[0],
               .column_step = residual.strides[1]};
   if (is_turned(c, packed, options)) {
-    p.a = b.transposed();
-    p.b = a.transposed();
+    std::swap(p.a, p.b);
+    p.a = p.a.transposed();
+    p.b = p.b.transposed();
     p.c = c.transposed();
     std::swap(p.finish.row_step, p.finish.column_step);
   }

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -53,11 +54,29 @@ inline Index& comparisons_by_bits() {
   return count;
 }
 
+/// Checks at the end of a block that there were as many comparisons in it.
+class ExpectComparisons {
+ public:
+  explicit ExpectComparisons(Index count) : end_(comparisons_by_bits() + count) {}
+  ExpectComparisons(const ExpectComparisons&) = delete;
+  ExpectComparisons& operator=(const ExpectComparisons&) = delete;
+  ~ExpectComparisons() { CHECK(comparisons_by_bits() == end_); }
+
+ private:
+  Index end_;
+};
+
+/// Forms whose keys and values are no broadcast.
+inline Index plain_forms() {
+  return std::count_if(forms().begin(), forms().end(), [](const Form& form) { return form.broadcast < 0; });
+}
+
 template <class A, class B, int Rank>
 void check_bits(const View<A, Rank>& actual, const View<B, Rank>& expected, const std::string& text,
                 std::uint64_t seed) {
   ++comparisons_by_bits();
   const Index different = different_bits(actual, expected);
+  CHECK(different == 0);  // an assertion for each comparison, so that a test that compares nothing has none
   if (different == 0) return;
   std::ostringstream where;
   bool found = false;

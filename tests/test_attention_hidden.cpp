@@ -24,6 +24,7 @@ void spoil(const FormTensors& t, const Form& form, const std::function<bool(Inde
 }
 
 TEST_CASE("attention: what mask bits hide has no influence") {
+  const ExpectComparisons expected(std::ssize(forms()) * 2 * 2);
   for (const Form& form : forms()) {
     const AttentionSizes& s = form.sizes;
     const FormTensors clean(form, s, seed), dirty(form, s, seed);
@@ -128,6 +129,7 @@ TEST_CASE("attention: a NaN or infinity in the table of relative biases reaches 
 }
 
 TEST_CASE("attention: other sequences of a ragged batch have no influence") {
+  const ExpectComparisons expected(plain_forms() * 2 * 3 * 2 * 2);
   for (const Form& form : forms()) {
     if (form.broadcast >= 0) continue;
     AttentionSizes s = form.sizes;

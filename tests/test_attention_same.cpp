@@ -36,6 +36,7 @@ Mask uneven_mask(const std::array<Index, 4>& shape, Random& random) {
 }
 
 TEST_CASE("attention: mask bits give the bits of a mask that says the same") {
+  const ExpectComparisons expected(std::ssize(forms()) * 2 * 6 * (slow_isa() ? 1 : 4) * 2);
   for_each_form([](const Form& form, AttentionOptions options, const std::string& text) {
     Random random(seed);
     const AttentionSizes& s = form.sizes;
@@ -72,6 +73,7 @@ struct Relative {
 };
 
 TEST_CASE("attention: a relative bias gives the bits of a bias that says the same") {
+  const ExpectComparisons expected(std::ssize(forms()) * 2 * (slow_isa() ? 2 : 7) * 4 * 2);
   for_each_form([](const Form& form, AttentionOptions options, const std::string& text) {
     Random random(seed);
     const AttentionSizes& s = form.sizes;

@@ -62,6 +62,7 @@ void Embedding::forward(View<const Index, 2> ids, View<float, 3> y, const Embedd
   check_same(of_ids, 0, "batch elements", of_y, 0, "batch elements");
   require(y.shape[1] == length && y.shape[2] == columns_, function, ": y is ", of_y, ", it must be ", length,
           " rows a batch element, of ", columns_);
+  if (length == 0) return;
   for (Index b = 0; b < ids.shape[0]; ++b)
     for (Index i = 0; i < length; ++i)
       require(ids(b, i) >= 0 && ids(b, i) < rows_, function, ": ids[", b, ", ", i, "] is ", ids(b, i),

@@ -60,12 +60,14 @@ bool all_rows(const View<T, 3>& x, View<T, 2>& rows) {
 template <class F>
 void for_each_matrix(const View<const float, 3>& x, const View<float, 3>& y, const View<const float, 3>& residual,
                      const F& f) {
+  if (is_empty(operand("", "", y))) return;
+  const View<const float, 3> from = with_safe_strides(x);
   const bool with = residual.data != nullptr;
   View<const float, 2> x2, residual2;
   View<float, 2> y2;
-  if (all_rows(x, x2) && all_rows(y, y2) && (!with || all_rows(residual, residual2))) return f(x2, y2, residual2);
+  if (all_rows(from, x2) && all_rows(y, y2) && (!with || all_rows(residual, residual2))) return f(x2, y2, residual2);
   for (Index b = 0; b < x.shape[0]; ++b)
-    f(x.select(0, b), y.select(0, b), with ? residual.select(0, b) : View<const float, 2>{});
+    f(from.select(0, b), y.select(0, b), with ? residual.select(0, b) : View<const float, 2>{});
 }
 
 }  // namespace headlane
