@@ -43,6 +43,20 @@ TEST_CASE("the best candidates are those of a stable sort, with ties, infinities
       }
 }
 
+TEST_CASE("the best token is found wherever it stands") {
+  for (const std::size_t vocabulary : {1u, 127u, 128u, 129u, 255u, 256u, 257u, 400u})
+    for (std::size_t token = 0; token < vocabulary; ++token) {
+      std::vector<float> logits(vocabulary, 1.0f);
+      logits[token] = 2;
+      Candidates candidates(1);
+      candidates.offer(0, 0.0f, std::vector<float>(3, 1.5f));  // so that whole blocks may be passed over
+      candidates.offer(1, 0.0f, logits);
+      REQUIRE(candidates.best().size() == 1);
+      CHECK(candidates.best()[0].token == static_cast<Index>(token));
+      CHECK(candidates.best()[0].beam == 1);
+    }
+}
+
 TEST_CASE("tokens that may not follow") {
   const std::vector<Index> tokens{0, 3, 4, 3, 5, 3}, ends{1, 2};
   const auto forbidden = [&](const GenerateOptions& options) {
