@@ -1,0 +1,278 @@
+"""One model type: built small, run with "eager" and with "headlane", compared."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import re
+import warnings
+from typing import Any
+
+import headlane
+import headlane.transformers
+import torch
+import transformers
+from transformers import GenerationMixin, PreTrainedModel
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from . import tiny
+from .inputs import LEFT, MASKS, Inputs, inputs_of, padded
+
+# A result may be this far from eager's, in units of the largest element: two orders of summation in float32, a few layers.
+TOLERANCE = 2e-5
+GENERATIONS = {
+    "dynamic cache": {"cache_implementation": "dynamic"},
+    "static cache": {"cache_implementation": "static", "disable_compile": True},
+    "beams": {"num_beams": 3},
+    "prompt lookup": {"prompt_lookup_num_tokens": 3},
+}
+
+
+class NotBuilt(Exception):
+    pass
+
+
+def classes_of(model_type: str) -> list[type[PreTrainedModel]]:
+    config_class = CONFIG_MAPPING[model_type]
+    found = []
+    for name in tiny.model_classes(model_type):
+        try:
+            found.append(getattr(transformers, name))
+        except Exception:
+            pass
+    try:
+        module = importlib.import_module(config_class.__module__.replace("configuration_", "modeling_"))
+    except ModuleNotFoundError:  # another type's model
+        return found
+    for name, member in vars(module).items():
+        if (
+            inspect.isclass(member)
+            and issubclass(member, PreTrainedModel)
+            and member.config_class is config_class
+            and not name.endswith("PreTrainedModel")
+            and member not in found
+        ):
+            found.append(member)
+    return found
+
+
+def build(cls, make_config, implementation: str, way: str = "tiny") -> PreTrainedModel:
+    torch.manual_seed(0)
+    config = make_config()
+    try:
+        with torch.device("meta"):
+            size = sum(
+                p.numel()
+                for p in cls._from_config(copy.deepcopy(config), attn_implementation="eager").parameters()
+            )
+    except Exception:
+        size = None
+    if size is None and way != "tiny":
+        raise NotBuilt("of unknown size")
+    if size and size > tiny.LARGEST:
+        raise NotBuilt(f"{size / 1e6:.0f} million parameters")
+    torch.manual_seed(0)
+    return cls._from_config(config, attn_implementation=implementation).eval()
+
+
+def tensors(output: Any, name: str = "") -> list[tuple[str, torch.Tensor]]:
+    """The floating-point tensors of an output, without caches."""
+    if isinstance(output, torch.Tensor):
+        return [(name, output)] if output.is_floating_point() else []
+    if isinstance(output, dict):
+        found = [
+            tensors(v, f"{name}.{k}") for k, v in output.items() if k not in ("past_key_values", "attentions")
+        ]
+    elif isinstance(output, (list, tuple)):
+        found = [tensors(v, f"{name}[{k}]") for k, v in enumerate(output)]
+    else:
+        found = []
+    return [one for part in found for one in part]
+
+
+def difference(got: Any, expected: Any, mask: torch.Tensor | None) -> float:
+    """The largest difference in units of the largest element; rows of padding are nobody's business."""
+    worst = 0.0
+    left, right = tensors(got), tensors(expected)
+    if [name for name, _ in left] != [name for name, _ in right]:
+        return float("inf")
+    for (name, x), (_, y) in zip(left, right):
+        if x.shape != y.shape:
+            return float("inf")
+        if mask is not None and x.dim() >= 2 and x.shape[:2] == mask.shape and "decoder" not in name:
+            x, y = x[mask.bool()], y[mask.bool()]
+        finite = torch.isfinite(y)
+        if not torch.equal(finite, torch.isfinite(x)):
+            return float("inf")
+        x, y = x[finite], y[finite]
+        if x.numel():
+            worst = max(worst, float((x - y).abs().max() / y.abs().max().clamp(min=1e-3)))
+    return worst
+
+
+class Calls:
+    """How often headlane computes an attention."""
+
+    def __enter__(self):
+        self.count, self.original = 0, headlane.scaled_dot_product_attention
+        headlane.scaled_dot_product_attention = self
+        return self
+
+    def __call__(self, *arguments, **options):
+        self.count += 1
+        return self.original(*arguments, **options)
+
+    def __exit__(self, *_):
+        headlane.scaled_dot_product_attention = self.original
+
+
+def is_refusal(error: Exception) -> bool:
+    return (
+        "headlane" in str(error)
+        and isinstance(error, (ValueError, TypeError, NotImplementedError))
+        and not isinstance(error, KeyError)
+    )
+
+
+def reason(error: Exception) -> str:
+    return re.sub(r"\s+", " ", f"{type(error).__name__}: {error}")[:160]
+
+
+def eager_model(model_type: str):
+    """(class, make_config, model, inputs) of the first class and configuration that run."""
+    config_class = CONFIG_MAPPING[model_type]
+    classes = classes_of(model_type)
+    if not classes:
+        raise NotBuilt("no model class")
+    problems = []
+    for way, make_config in tiny.configurations(config_class):
+        for cls in classes[:2]:
+            try:
+                model = build(cls, make_config, "eager", way)
+                tiny.randomize(model)
+            except Exception as error:
+                problems.append(f"{way}: {cls.__name__}: {reason(error)}")
+                continue
+            for inputs in inputs_of(model):
+                try:
+                    output = run(model, inputs, None)
+                    found = tensors(output)
+                    if not found:
+                        raise NotBuilt("no tensor in the output")
+                    if not any(torch.isfinite(x).all() for _, x in found):
+                        raise NotBuilt("the output is not finite")
+                    return cls, make_config, model, inputs
+                except Exception as error:
+                    problems.append(f"{way}: {cls.__name__}: {sorted(inputs)}: {reason(error)}")
+    raise NotBuilt(problems[0] if problems else "nothing to try")
+
+
+@torch.no_grad()
+def run(model, inputs, mask):
+    torch.manual_seed(0)
+    return model(**padded(model, inputs, mask))
+
+
+@torch.no_grad()
+def generate(model, inputs, mask, options):
+    torch.manual_seed(0)
+    inputs = {k: v for k, v in inputs.items() if not k.startswith("decoder_")}
+    if "prompt_lookup_num_tokens" in options:  # one sequence only
+        inputs = {k: v[1:] for k, v in inputs.items()}
+        mask = None
+    inputs = padded(model, inputs, mask)
+    model.generation_config.eos_token_id = model.generation_config.forced_eos_token_id = None
+    model.generation_config.forced_bos_token_id = None
+    model.generation_config.max_length = None
+    if model.config.is_encoder_decoder and model.generation_config.decoder_start_token_id is None:
+        model.generation_config.decoder_start_token_id = 1
+    found = model.generate(
+        **copy.deepcopy(inputs), max_new_tokens=10, do_sample=False, use_cache=True, pad_token_id=0, **options
+    )
+    return found if isinstance(found, torch.Tensor) else None
+
+
+def attempt(function, *arguments):
+    try:
+        return function(*arguments), None
+    except Exception as error:
+        return None, error
+
+
+class Comparison:
+    """A model with "eager" and the same one with "headlane"."""
+
+    def __init__(self, eager: PreTrainedModel, model: PreTrainedModel, inputs: Inputs) -> None:
+        self.eager, self.model, self.inputs = eager, model, inputs
+        self.cases: dict[str, str] = {}
+        takes = inspect.signature(eager.forward).parameters
+        self.masks = MASKS if "attention_mask" in takes and "input_ids" in inputs else {"no mask": None}
+
+    def judge(self, name: str, call, compare, *arguments) -> None:
+        expected, error = attempt(call, self.eager, *arguments)
+        if error is not None or expected is None:
+            self.cases[name] = f"n/a: {reason(error)}" if error else "n/a"
+            return
+        got, error = attempt(call, self.model, *arguments)
+        if error is None:
+            self.cases[name] = compare(got, expected)
+        else:
+            self.cases[name] = f"refused: {error}" if is_refusal(error) else f"fails: {reason(error)}"
+
+    def forward(self) -> None:
+        for name, mask in self.masks.items():
+
+            def compare(got, expected, mask=mask):
+                noise = difference(run(self.eager, self.inputs, mask), expected, mask)
+                found = difference(got, expected, mask)
+                return "equal" if found <= TOLERANCE + 2 * noise else f"differs: {found:.1e}"
+
+            self.judge(name, run, compare, self.inputs, mask)
+
+    def generate(self) -> None:
+        def compare(got, expected):
+            return "equal" if torch.equal(got, expected) else "differs: other tokens"
+
+        for name, options in GENERATIONS.items():
+            self.judge(name, generate, compare, self.inputs, LEFT if len(self.masks) > 1 else None, options)
+
+
+def make_pair(model_type: str, row: dict[str, Any]) -> Comparison:
+    """The two models; what is said while the second one is made goes to row["warnings"]."""
+    cls, make_config, eager, inputs = eager_model(model_type)
+    row["class"] = cls.__name__
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = build(cls, make_config, "headlane")
+    row["warnings"] = sorted({str(w.message) for w in caught if "headlane" in str(w.message)})
+    model.load_state_dict(copy.deepcopy(eager.state_dict()), strict=False)
+    for (_, x), (_, y) in zip(model.named_buffers(), eager.named_buffers()):
+        if x.shape == y.shape:
+            x.copy_(y)
+    return Comparison(eager, model, inputs)
+
+
+def sweep(model_type: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"type": model_type, "cases": {}, "calls": 0, "warnings": []}
+    try:
+        pair = make_pair(model_type, row)
+    except NotBuilt as error:
+        return {**row, "status": "not built", "why": str(error)}
+    except Exception as error:
+        refused = is_refusal(error)
+        return {
+            **row,
+            "status": "refused" if refused else "fails",
+            "why": str(error) if refused else reason(error),
+        }
+    with Calls() as calls:
+        pair.forward()
+        if isinstance(pair.eager, GenerationMixin) and pair.eager.can_generate():
+            pair.generate()
+    row.update(cases=pair.cases, calls=calls.count)
+    for status in ("fails", "differs", "refused"):
+        for name, found in pair.cases.items():
+            if found.startswith(status):
+                return {**row, "status": status, "why": f"{name}: {found}"}
+    return {**row, "status": "equal" if calls.count else "not used"}
