@@ -126,7 +126,7 @@ void numbered(std::size_t problem, const F& f) {
 }
 
 void check_problems(std::span<const GemmProblem> problems) {
-  thread_local std::vector<Extent> extents;  // so that a call allocates nothing once warm
+  auto& extents = kept_object<std::vector<Extent>>();
   extents.clear();
   const auto add = [&](const Operand& o, bool written) {
     if (!is_empty(o)) extents.push_back(extent_of(o, written));

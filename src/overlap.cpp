@@ -2,6 +2,8 @@
 // Fenwick trees (1994) by their part of the pitch.
 #include "overlap.hpp"
 
+#include "scratch.hpp"
+
 #include <algorithm>
 #include <numeric>
 #include <span>
@@ -76,7 +78,7 @@ struct Sweep {
 
 /// Operands that may overlap, of a common pitch. The two rectangles of one do not meet.
 bool sweep(std::span<const Extent> extents, Index pitch) {
-  thread_local Sweep s;
+  Sweep& s = kept_object<Sweep>();
   s.rectangles.clear();
   const Index size = extents.front().element_size;
   for (const Extent& e : extents) {

@@ -1,5 +1,6 @@
 #include "relative_bias.hpp"
 
+#include "call_scope.hpp"
 #include "check.hpp"
 #include "double_double.hpp"
 
@@ -75,6 +76,7 @@ void check_buckets(const char* function, Index buckets, Index max_distance, bool
 }
 
 Index t5_bucket(Index distance, Index buckets, Index max_distance, bool bidirectional) {
+  const CallScope scope;
   check_buckets("t5_bucket", buckets, max_distance, bidirectional);
   if (!bidirectional)
     return distance >= 0 ? 0 : bucket_of(distance < -max_distance ? max_distance : -distance, buckets, max_distance);

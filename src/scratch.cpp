@@ -11,6 +11,7 @@ namespace headlane {
 namespace {
 
 constexpr int purposes = static_cast<int>(Purpose::count);
+constexpr int max_kept = 8;
 constexpr Index page = 1024;  // in floats
 /// Larger buffers go back to the system when the call ends. To fault 64 MiB in again takes some 10 ms, the
 /// layers that need so much compute for more than a second.
@@ -25,6 +26,8 @@ struct Buffer {
 /// global objects, which may still compute, and would keep a plugin from being unmapped.
 struct ThreadScratch {
   Buffer buffers[purposes];
+  KeptObject kept[max_kept];
+  int kept_count;
   TaskScratch* tasks;          // those of the caller whose task this thread runs
   const TaskScratch* reserve;  // at the end of the outermost call
   ThreadScratch *next, *previous;
@@ -46,6 +49,11 @@ void free_buffer(Buffer& buffer) {
 
 void free_buffers(ThreadScratch& thread) {
   for (Buffer& buffer : thread.buffers) free_buffer(buffer);
+  for (; thread.kept_count > 0; --thread.kept_count) {
+    const KeptObject& object = thread.kept[thread.kept_count - 1];
+    object.destroy(*object.slot);
+    *object.slot = nullptr;
+  }
   ++thread.epoch;
 }
 
@@ -128,6 +136,12 @@ float* scratch(Purpose purpose, Index floats) {
   if (mine.tasks != nullptr) note(*mine.tasks, index, floats);
   if (buffer.size < floats) grow(buffer, floats);
   return buffer.data;
+}
+
+void add_kept(const KeptObject& object) {
+  assert(mine.kept_count < max_kept);
+  add_to_list(mine);
+  mine.kept[mine.kept_count++] = object;
 }
 
 unsigned scratch_epoch() noexcept { return mine.epoch; }

@@ -5,6 +5,7 @@
 #include <headlane/index.hpp>
 
 #include <atomic>
+#include <memory>
 #include <type_traits>
 
 namespace headlane {
@@ -40,10 +41,29 @@ T* scratch_array(Purpose purpose, Index count) {
   return reinterpret_cast<T*>(scratch(purpose, count * floats));
 }
 
+/// Something that a thread keeps beside its buffers: `*slot` is deleted and set to null with them.
+struct KeptObject {
+  void** slot;
+  void (*destroy)(void*);
+};
+void add_kept(const KeptObject& object);
+
+/// An object of the calling thread that is kept between calls, one for each type.
+template <class T>
+T& kept_object() {
+  constinit thread_local void* slot = nullptr;
+  if (slot == nullptr) {
+    auto made = std::make_unique<T>();
+    add_kept({&slot, [](void* object) { delete static_cast<T*>(object); }});
+    slot = made.release();
+  }
+  return *static_cast<T*>(slot);
+}
+
 /// Another number after buffers of the calling thread were freed: what was kept in them is gone.
 unsigned scratch_epoch() noexcept;
 
-/// Frees the buffers of the calling thread; not during a call.
+/// Frees the buffers and objects of the calling thread; not during a call.
 void free_scratch() noexcept;
 
 /// What the tasks of one caller have asked for. A dynamic schedule may give a thread its first task of

@@ -226,6 +226,13 @@ inline void EveryCall::add_positions() {
       turned);
   const auto slopes = output<1>({12});
   add("alibi_slopes", [=](int) { alibi_slopes(slopes); }, slopes);
+  const auto buckets = output<1>({400});
+  add(
+      "t5_bucket",
+      [=](int) {  // the thresholds are worked out anew each time
+        for (Index i = 0; i < 400; ++i) buckets(i) = static_cast<float>(t5_bucket(i - 200, 32, 128 + i % 2));
+      },
+      buckets);
 }
 
 inline void EveryCall::add_layers() {

@@ -20,7 +20,7 @@ inline constexpr State control_bits =
     0xffc0;  // DAZ, exception masks, rounding, FTZ; the rest are flags of what happened
 inline State state() { return _mm_getcsr() & control_bits; }
 inline void set_state(State s) { _mm_setcsr(s); }
-inline const std::vector<State> states{0x1f80, 0x9fc0, 0x3f80, 0x5f80, 0x7f80};  // default, FTZ + DAZ, three roundings
+inline const std::vector<State> all_states{0x1f80, 0x9fc0, 0x3f80, 0x5f80, 0x7f80};  // default, FTZ + DAZ, three roundings
 #elif defined(__aarch64__)
 using State = std::uint64_t;
 inline State state() {
@@ -29,7 +29,7 @@ inline State state() {
   return s;
 }
 inline void set_state(State s) { __asm__ volatile("msr fpcr, %0" : : "r"(s)); }
-inline const std::vector<State> states{0, State{1} << 24, State{1} << 22, State{2} << 22, State{3} << 22};
+inline const std::vector<State> all_states{0, State{1} << 24, State{1} << 22, State{2} << 22, State{3} << 22};
 #endif
 
 }  // namespace headlane::test

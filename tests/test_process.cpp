@@ -73,23 +73,23 @@ TEST_CASE("no floating-point state of the caller or of its threads changes a bit
         CHECK_MESSAGE(actual[i] == expected[i], work.calls()[i].name, ", ", what, ", state ", s, ", ", threads,
                       " threads, magnitude ", magnitude, ", isa ", isa());
     };
-    for (const State s : states)
+    for (const State s : all_states)
       for (const int threads : {1, 3}) {
         CHECK(in_state(s, [&] { work.run(threads); }));  // before the team exists
         check("set before", s, threads);
         bool kept = true;
-        in_state(states.front(), [&] {
+        in_state(all_states.front(), [&] {
           work.run(threads);
           set_state(s);  // the team keeps the one that it started in
           work.run(threads);
           kept = state() == s;
-          set_state(states.front());
+          set_state(all_states.front());
         });
         CHECK(kept);
         check("set behind", s, threads);
         in_state(s, [&] {
           work.run(threads);
-          set_state(states.front());  // and the other way round
+          set_state(all_states.front());  // and the other way round
           work.run(threads);
         });
         check("set in the team alone", s, threads);

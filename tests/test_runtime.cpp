@@ -246,7 +246,7 @@ TEST_CASE("the caller's floating-point state is the same after each call, whatev
   const Work work;
   for (const auto name : available_isas()) {
     const IsaScope scope(name);
-    for (const State wanted : states) {
+    for (const State wanted : all_states) {
       set_state(wanted);
       work.run_gemm();
       const State after_gemm = state();

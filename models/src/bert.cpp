@@ -2,28 +2,22 @@
 #include <headlane/models/bert.hpp>
 
 #include "error.hpp"
+#include "floating_point_scope.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace headlane::models {
 namespace {
 
 /// Tokens of a round: enough work for many threads, and a bound for scratch memory.
 constexpr std::size_t round_tokens = 4096;
-
-struct Workspace {
-  std::vector<Index> ids, types, positions, starts;
-  std::vector<float> states, row;  // row: an embedding before it is cut
-};
-
-Workspace& workspace() {
-  thread_local Workspace of_thread;
-  return of_thread;
-}
 
 View<const Index, 2> row_of(const std::vector<Index>& values) {
   return {values.data(), {1, static_cast<Index>(values.size())}};
@@ -111,6 +105,34 @@ void pool(Pooling pooling, const View<const float, 2>& x, Index before, const Vi
 
 }  // namespace
 
+/// The buffers of a call.
+struct Bert::Workspace {
+  std::vector<Index> ids, types, positions, starts;
+  std::vector<float> states, row;  // row: an embedding before it is cut
+};
+
+/// Buffers that no call uses. They belong to the model, not to threads, whose objects are gone behind main().
+class Bert::Workspaces {
+ public:
+  std::unique_ptr<Workspace> take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return std::make_unique<Workspace>();
+    std::unique_ptr<Workspace> last = std::move(free_.back());
+    free_.pop_back();
+    return last;
+  }
+  void give_back(std::unique_ptr<Workspace> workspace) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(workspace));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Workspace>> free_;
+};
+
+std::shared_ptr<Bert::Workspaces> Bert::make_workspaces() { return std::make_shared<Workspaces>(); }
+
 struct Bert::Call {
   const char* function;
   std::span<const std::vector<Index>> ids, types;
@@ -121,6 +143,7 @@ struct Bert::Call {
   int num_threads;
   Index prompt_tokens;
   const std::function<void(const EncodeProgress&)>& progress;
+  Workspace* work = nullptr;
 
   [[nodiscard]] bool pools() const { return pooling.front() != Pooling::none; }
 };
@@ -171,7 +194,7 @@ void Bert::check(const Call& call) const {
 }
 
 View<const float, 2> Bert::states(const Call& call, std::size_t first, std::size_t end) const {
-  Workspace& work = workspace();
+  Workspace& work = *call.work;
   work.ids.clear();
   work.types.clear();
   work.positions.clear();
@@ -201,8 +224,12 @@ View<const float, 2> Bert::states(const Call& call, std::size_t first, std::size
   return View<const float, 3>(x).select(0, 0);
 }
 
-void Bert::run(const Call& call) const {
+void Bert::run(Call call) const {
+  const FloatingPointScope scope;
+  if (!workspaces_) fail_call(call.function, "the model was moved from");
   check(call);
+  std::unique_ptr<Workspace> work = workspaces_->take();
+  call.work = work.get();
   Index row = 0;
   for (std::size_t first = 0, end = 0; first < call.ids.size(); first = end) {
     std::size_t tokens = 0;
@@ -224,11 +251,12 @@ void Bert::run(const Call& call) const {
       for (Index i = 0; i < length; ++i) copy_row(tokens_of_sentence.select(0, i), call.out.select(0, row++), counted);
     }
   }
+  workspaces_->give_back(std::move(work));
 }
 
 void Bert::embed_sentence(const Call& call, const View<const float, 2>& x, const View<float, 1>& y) const {
   const Index d = config_.hidden_size, size = std::ssize(call.pooling) * d, before = before_pooling(call);
-  std::vector<float>& memory = workspace().row;
+  std::vector<float>& memory = call.work->row;
   memory.resize(static_cast<std::size_t>(size));
   const View<float, 1> row(memory.data(), {size});
   for (Index i = 0; i < std::ssize(call.pooling); ++i)

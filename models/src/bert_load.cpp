@@ -1,6 +1,7 @@
 // Bert from a folder: its config, and its weights under the names that the layers have.
 #include "config.hpp"
 #include "error.hpp"
+#include "floating_point_scope.hpp"
 #include "sentence_folder.hpp"
 
 #include <headlane/models/bert.hpp>
@@ -144,6 +145,7 @@ EncoderLayer layer_of(const Checkpoint& checkpoint, const BertConfig& config, In
 }  // namespace
 
 Bert::Bert(const path& folder) {
+  const FloatingPointScope scope;
   SentenceFolder sentences = sentence_folder(folder);
   folder_ = sentences.transformer;
   config_ = config_of(folder_ / "config.json", std::move(sentences));
@@ -159,6 +161,7 @@ Bert::Bert(const path& folder) {
   positions_ = Embedding(tensors.state(), "positions.");
   norm_ = Normalization(tensors.state(), "norm.", NormKind::layer, config_.layer_norm_eps);
   for (Index i = 0; i < config_.num_hidden_layers; ++i) layers_.push_back(layer_of(checkpoint, config_, i));
+  workspaces_ = make_workspaces();
 }
 
 }  // namespace headlane::models

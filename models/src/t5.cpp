@@ -1,3 +1,4 @@
+#include "floating_point_scope.hpp"
 #include "t5_config.hpp"
 #include "t5_generate.hpp"
 #include "t5_model.hpp"
@@ -17,6 +18,7 @@ struct T5::Implementation {
 };
 
 T5::T5(const std::filesystem::path& folder) {
+  const FloatingPointScope scope;
   T5Config config = read_t5_config(folder);
   implementation_ = std::make_unique<const Implementation>(Checkpoint(folder), std::move(config));
 }
@@ -38,10 +40,12 @@ GenerateOptions T5::defaults(std::string_view task) const {
 
 std::vector<std::vector<Index>> T5::generate(std::span<const std::vector<Index>> inputs,
                                              const GenerateOptions& options) const {
+  const FloatingPointScope scope;
   return models::generate(implementation_->model, config(), inputs, options);
 }
 
 std::vector<float> T5::encode(std::span<const Index> input, int num_threads) const {
+  const FloatingPointScope scope;
   check_ids("T5::encode", "the input", input, config());
   const Index length = std::ssize(input), d = config().d_model;
   std::vector<float> states(static_cast<std::size_t>(length * d));
@@ -51,6 +55,7 @@ std::vector<float> T5::encode(std::span<const Index> input, int num_threads) con
 }
 
 std::vector<float> T5::logits(std::span<const Index> input, std::span<const Index> output, int num_threads) const {
+  const FloatingPointScope scope;
   check_ids("T5::logits", "the output", output, config());
   const T5Model& model = implementation_->model;
   const std::vector<float> memory = encode(input, num_threads);

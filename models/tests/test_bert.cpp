@@ -1,6 +1,7 @@
 // Bert against the whole model in double, and that its bits depend on nothing but the sentence.
 #include "allocation_count.hpp"
 #include "bert_calls.hpp"
+#include "floating_point_state.hpp"
 #include "scope.hpp"
 
 #include <cmath>
@@ -89,6 +90,26 @@ TEST_CASE("the same bits alone, among others, for any threads and instruction se
     CHECK_MESSAGE(same_bits(embedded(bert, ids), all), name);
   }
 }
+
+#if defined(HEADLANE_TEST_HAS_STATE)
+TEST_CASE("the same bits whatever the floating-point state of the caller, which stays") {
+  BertCase given;
+  given.make(2);
+  const Sentences ids = given.sentences(lengths, 6);
+  std::vector<float> expected;
+  const State before = state();
+  for (const State s : all_states) {
+    set_state(s);
+    const Loaded loaded(given);
+    const std::vector<float> actual = embedded(*loaded.bert, ids, {.normalize = true, .num_threads = 2});
+    const State after = state();
+    set_state(before);
+    CHECK(after == s);
+    if (expected.empty()) expected = actual;
+    CHECK_MESSAGE(same_bits(actual, expected), "state ", s);
+  }
+}
+#endif
 
 TEST_CASE("many threads at once") {
   BertCase given;

@@ -1,4 +1,5 @@
 // T5: the same bits however it is computed, cached decoding, files of all kinds, many callers.
+#include "floating_point_state.hpp"
 #include "scope.hpp"
 #include "t5_case.hpp"
 #include "t5_decoder.hpp"
@@ -178,6 +179,29 @@ TEST_CASE("progress: told after each layer and step, and what it throws reaches 
   options.progress = {};
   CHECK(t5.generate(inputs, options) == outputs);
 }
+
+#if defined(HEADLANE_TEST_HAS_STATE)
+TEST_CASE("the same logits and tokens whatever the floating-point state of the caller, which stays") {
+  const auto inputs = t5_inputs();
+  const Folder folder;
+  write_t5(folder, T5Case{});
+  std::vector<float> expected;
+  std::vector<std::vector<Index>> expected_tokens;
+  const State before = state();
+  for (const State s : all_states) {
+    set_state(s);
+    const T5 t5(folder.path());
+    const std::vector<float> logits = t5.logits(inputs[3], output, 2);
+    const auto tokens = t5.generate(inputs, {.num_beams = 4, .max_length = 12});
+    const State after = state();
+    set_state(before);
+    CHECK(after == s);
+    if (expected.empty()) expected = logits, expected_tokens = tokens;
+    CHECK_MESSAGE(same_bits(logits, expected), "state ", s);
+    CHECK_MESSAGE(tokens == expected_tokens, "state ", s);
+  }
+}
+#endif
 
 TEST_CASE("several threads use one model") {
   const Folder folder;

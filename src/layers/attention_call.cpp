@@ -5,6 +5,7 @@
 #include "layers/calls.hpp"
 #include "layers/weights.hpp"
 #include "round.hpp"
+#include "scratch.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -55,10 +56,7 @@ View<float, 3> scratch_rows(Purpose purpose, Index batch, Index length, Index wi
 }
 
 Appended::Appended(KvCache& cache, std::span<const Index> sequences)
-    : cache_(cache), sequences_(sequences), lengths_([]() -> std::vector<Index>& {
-        thread_local std::vector<Index> lengths;  // so that a call allocates nothing once warm
-        return lengths;
-      }()) {
+    : cache_(cache), sequences_(sequences), lengths_(kept_object<std::vector<Index>>()) {
   lengths_.clear();
   for (const Index s : sequences) lengths_.push_back(cache.length(s));
 }

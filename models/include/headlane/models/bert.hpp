@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -97,7 +98,8 @@ struct EmbedOptions {
 ///   rounded once. A normalised row is x / max(length, 1e-12), in binary64 and rounded once, the length the root of the
 ///   sum of squares in the order of elements.
 /// Memory: the weights once, packed; the checkpoint's files are not needed afterwards. A call works through some
-///   thousand tokens at a time and keeps their states as scratch per thread: it allocates nothing large once warm.
+///   thousand tokens at a time; their states stay with the model, once for each call at the same time: nothing is
+///   allocated once warm.
 class HEADLANE_API Bert {
  public:
   /// A folder of Hugging Face with config.json (model_type bert, absolute positions) and weights in safetensors,
@@ -127,8 +129,11 @@ class HEADLANE_API Bert {
   void encode(std::span<const std::vector<Index>> ids, View<float, 2> out, const EncodeOptions& options = {}) const;
 
  private:
+  struct Workspace;
+  class Workspaces;
+  HEADLANE_HIDDEN static std::shared_ptr<Workspaces> make_workspaces();
   struct Call;
-  HEADLANE_HIDDEN void run(const Call& call) const;
+  HEADLANE_HIDDEN void run(Call call) const;
   HEADLANE_HIDDEN void check(const Call& call) const;
   /// The length of a row that these give.
   [[nodiscard]] HEADLANE_HIDDEN Index size_of(std::span<const Pooling> pooling) const;
@@ -138,7 +143,7 @@ class HEADLANE_API Bert {
   HEADLANE_HIDDEN void embed_sentence(const Call& call, const View<const float, 2>& x, const View<float, 1>& y) const;
   /// Of sentence s those that count.
   [[nodiscard]] HEADLANE_HIDDEN std::size_t tokens_of(const Call& call, std::size_t s) const;
-  /// The states of the sentences first … end-1, in scratch of this thread.
+  /// The states of the sentences first … end-1, in call.work.
   [[nodiscard]] HEADLANE_HIDDEN View<const float, 2> states(const Call& call, std::size_t first, std::size_t end) const;
 
   BertConfig config_;
@@ -146,6 +151,7 @@ class HEADLANE_API Bert {
   Embedding words_, types_, positions_;
   Normalization norm_;
   std::vector<EncoderLayer> layers_;
+  std::shared_ptr<Workspaces> workspaces_;
 };
 
 }  // namespace headlane::models
