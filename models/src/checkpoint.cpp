@@ -2,15 +2,14 @@
 
 #include "convert.hpp"
 #include "error.hpp"
+#include "input_file.hpp"
 #include "json.hpp"
-#include "mapped_file.hpp"
 #include "safetensors.hpp"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <new>
 #include <system_error>
@@ -25,13 +24,13 @@ constexpr std::size_t most_index_bytes = 100'000'000;
 
 /// A file and what is in it.
 struct Shard {
-  std::shared_ptr<const MappedFile> file;
+  std::shared_ptr<const InputFile> file;
   StoredTensors tensors;
 };
 
 Shard open_shard(const std::filesystem::path& path) {
-  Shard shard{std::make_shared<MappedFile>(path), {}};
-  shard.tensors = parse_safetensors(shard.file->bytes(), path);
+  Shard shard{std::make_shared<InputFile>(path), {}};
+  shard.tensors = read_safetensors(*shard.file);
   return shard;
 }
 
@@ -47,20 +46,31 @@ std::shared_ptr<float> allocate(std::size_t n) {
   return {static_cast<float*>(operator new(n * sizeof(float), line)), [](float* p) { operator delete(p, line); }};
 }
 
-bool is_aligned(const std::byte* data) { return reinterpret_cast<std::uintptr_t>(data) % alignof(float) == 0; }
+/// Reads a part of a file and converts it to float32, in blocks that stay in the cache.
+void read_halves(const InputFile& file, const StoredTensor& stored, std::string_view subject, float* out) {
+  constexpr std::uint64_t block = std::uint64_t{1} << 18;
+  const std::uint64_t bytes = std::min(block, stored.size);
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  for (std::uint64_t done = 0; done < stored.size; done += bytes) {
+    const std::span<std::byte> part(buffer.get(), std::min(bytes, stored.size - done));
+    file.read(stored.offset + done, part, subject);
+    (stored.dtype == "F16" ? convert_float16 : convert_bfloat16)(part, out + done / sizeof(std::uint16_t));
+  }
+}
 
 }  // namespace
 
 struct Checkpoint::Contents {
   struct Entry {
-    std::shared_ptr<const MappedFile> file;
+    std::shared_ptr<const InputFile> file;
     StoredTensor stored;
   };
   std::filesystem::path folder;
   std::map<std::string, Entry, std::less<>> entries;
 
   void add_all(Shard shard) {
-    for (auto& [name, stored] : shard.tensors) entries.emplace(name, Entry{shard.file, std::move(stored)});
+    for (auto& [name, stored] : shard.tensors)
+      entries.emplace_hint(entries.end(), name, Entry{shard.file, std::move(stored)});
   }
 
   void add_indexed(const std::filesystem::path& index);
@@ -126,13 +136,13 @@ std::vector<std::string> Checkpoint::names() const {
 
 Tensor Checkpoint::load(std::string_view name) const {
   const auto& [file, stored] = contents_->at(name);
-  const bool is_float = stored.dtype == "F32", is_float16 = stored.dtype == "F16", is_bfloat16 = stored.dtype == "BF16";
-  if (!is_float && !is_float16 && !is_bfloat16) {
-    fail(file->path(), "tensor ", in_quotes(name), ": is of ", stored.dtype, ", only F32, F16 and BF16 can be loaded");
-  }
+  const std::string subject = "tensor " + in_quotes(name) + ": ";
+  const bool is_float = stored.dtype == "F32";
+  if (!is_float && stored.dtype != "F16" && stored.dtype != "BF16")
+    fail(file->path(), subject, "is of ", stored.dtype, ", only F32, F16 and BF16 can be loaded");
   const std::size_t rank = stored.shape.size();
   if (rank > static_cast<std::size_t>(max_rank))
-    fail(file->path(), "tensor ", in_quotes(name), ": has ", rank, " axes, ", max_rank, " are the most");
+    fail(file->path(), subject, "has ", rank, " axes, ", max_rank, " are the most");
 
   AnyView<const float> view;
   view.rank = static_cast<int>(rank);
@@ -143,16 +153,10 @@ Tensor Checkpoint::load(std::string_view name) const {
     stride = detail::wrapping_product(stride, stored.shape[axis]);  // of an empty tensor, any sizes are possible
   }
 
-  const auto bytes = stored.bytes;
-  file->fetch(bytes);
-  if (is_float && is_aligned(bytes.data())) {
-    view.data = reinterpret_cast<const float*>(bytes.data());
-    return {view, file};
-  }
-  std::shared_ptr<float> memory = allocate(bytes.size() / (is_float ? sizeof(float) : sizeof(std::uint16_t)));
-  if (is_float16) convert_float16(bytes, memory.get());
-  if (is_bfloat16) convert_bfloat16(bytes, memory.get());
-  if (is_float && !bytes.empty()) std::memcpy(memory.get(), bytes.data(), bytes.size());
+  const std::uint64_t elements = stored.size / (is_float ? sizeof(float) : sizeof(std::uint16_t));
+  std::shared_ptr<float> memory = allocate(elements);
+  if (is_float) file->read(stored.offset, std::as_writable_bytes(std::span(memory.get(), elements)), subject);
+  else read_halves(*file, stored, subject, memory.get());
   view.data = memory.get();
   return {view, std::move(memory)};
 }

@@ -9,7 +9,7 @@
 
 namespace headlane::models {
 
-/// Throws CheckpointError that names `file` unless `text` is a JSON object, nested moderately, without a name twice in an object.
+/// Throws CheckpointError that names `file` unless `text` is a JSON object within JsonLimits.
 nlohmann::json parse_json(std::string_view text, const std::filesystem::path& file);
 
 /// The same from a file of at most `limit` bytes.

@@ -1,13 +1,14 @@
 // The safetensors format: eight bytes with the length of a header, the header in JSON, the data of all tensors end to end.
 #pragma once
 
+#include "input_file.hpp"
+
 #include <headlane/index.hpp>
 
-#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,14 +18,21 @@ namespace headlane::models {
 struct StoredTensor {
   std::string_view dtype;  // as the file names it; the text is not the file's
   std::vector<Index> shape;
-  std::span<const std::byte> bytes;  // within the file, at any alignment
+  std::uint64_t offset = 0, size = 0;  // of its data, in bytes, from the start of the file
 };
 
 using StoredTensors = std::map<std::string, StoredTensor, std::less<>>;
 
-/// All tensors of a file that is in memory. Accepts what the format's reference implementation accepts, but for a name that occurs
-/// twice, a header that begins with a blank, an axis that Index cannot hold, and metadata that are null. Throws CheckpointError
-/// that names `path`.
-StoredTensors parse_safetensors(std::span<const std::byte> file, const std::filesystem::path& path);
+/// All tensors of a file, in time and memory linear in the length of the header. Accepts what the format's reference
+/// implementation accepts, except for
+///   - a name that occurs twice, metadata that are null, a header that begins with a blank;
+///   - an axis that Index cannot hold, and more than 64 axes, the limit of NumPy and PyTorch;
+///   - more than 65,536 values that describe no tensor, nested within 32 levels: the header's limit of 100 MB, which is the
+///     reference implementation's, would allow for 50 million of them, which take seconds and gigabytes.
+/// Throws CheckpointError.
+StoredTensors read_safetensors(const InputFile& file);
+
+/// The same of a header without its length, in front of so many bytes of data. Throws CheckpointError that names `path`.
+StoredTensors parse_header(std::string_view header, std::uint64_t data_bytes, const std::filesystem::path& path);
 
 }  // namespace headlane::models

@@ -2,8 +2,8 @@
 
 #include "config.hpp"
 #include "error.hpp"
+#include "input_file.hpp"
 #include "json.hpp"
-#include "mapped_file.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -24,11 +24,7 @@ constexpr std::size_t most_bytes = std::size_t{1} << 20;
 
 /// modules.json holds a list, where other settings are an object.
 json modules_of(const path& file) {
-  const MappedFile mapped(file);
-  const auto bytes = mapped.bytes();
-  if (bytes.size() > most_bytes) fail(file, bytes.size(), " bytes, more than ", most_bytes);
-  std::string text = R"({"modules":)";
-  text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size()).append("}");
+  const std::string text = R"({"modules":)" + read_text(file, most_bytes) + "}";
   json modules = std::move(parse_json(text, file)["modules"]);
   if (!modules.is_array()) fail(file, "is not a list of modules");
   return modules;

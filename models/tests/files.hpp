@@ -17,6 +17,9 @@
 #include <type_traits>
 #include <vector>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 namespace headlane::test {
 
 /// A new folder, removed with all that is in it.
@@ -37,7 +40,7 @@ class Folder {
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
   void write(const std::string& name, std::string_view content) const {
-    remove(name);  // a new file: it may be mapped, and some file systems wait for the disk when one is overwritten
+    remove(name);  // a new file: it may be open, and some file systems wait for the disk when one is overwritten
     std::ofstream out(path_ / name, std::ios::binary);
     out.write(content.data(), static_cast<std::streamsize>(content.size()));
     if (!out.flush()) throw std::runtime_error("cannot write " + name);
@@ -47,6 +50,28 @@ class Folder {
 
  private:
   std::filesystem::path path_;
+};
+
+/// A file without a name in any folder, for many short contents one after the other.
+class MemoryFile {
+ public:
+  MemoryFile() : descriptor_(memfd_create("headlane", MFD_CLOEXEC)) {
+    if (descriptor_ < 0) throw std::runtime_error("no file in memory");
+  }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  ~MemoryFile() { close(descriptor_); }
+
+  [[nodiscard]] std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+
+  void write(std::string_view content) const {
+    if (ftruncate(descriptor_, 0) != 0 ||
+        pwrite(descriptor_, content.data(), content.size(), 0) != static_cast<ssize_t>(content.size()))
+      throw std::runtime_error("cannot write to memory");
+  }
+
+ private:
+  int descriptor_;
 };
 
 /// The bytes of some numbers.

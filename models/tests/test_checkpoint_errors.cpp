@@ -74,10 +74,11 @@ TEST_CASE("Files that are not there, or too short") {
 }
 
 TEST_CASE("Headers that are no JSON object") {
-  std::string deep = R"({"x":)";
+  std::string deep = R"({"x":{"y":)";
   deep.append(10'000'000, '[');
-  std::string deep_objects = "{";
+  std::string deep_objects = R"({"x":{)";
   for (int i = 0; i < 1'000'000; ++i) deep_objects += R"("a":{)";
+  const std::string x = R"("x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
   const std::string long_name(10'000, 'n');
   check_headers({{"{", {"is not JSON"}},
                  {" {}", {"does not begin with '{'"}},
@@ -91,15 +92,17 @@ TEST_CASE("Headers that are no JSON object") {
                  {"{\"\xed\xa0\x80\":0}", {"is not JSON"}},
                  {R"({"\ud800":0})", {"is not JSON"}},
                  {"{'x':0}", {"is not JSON"}},
-                 {R"({"x":1e999})", {"is not JSON", "1e999"}},
+                 {R"({"x":{"y":1e999}})", {"is not JSON", "1e999"}},
                  {R"({"x":NaN})", {"is not JSON"}},
-                 {R"({"x":0,})", {"is not JSON"}},
+                 {"{" + x + ",}", {"is not JSON"}},
                  {"{/**/}", {"is not JSON"}},
                  {deep, {"nested too deeply", "32"}},
                  {deep_objects, {"nested too deeply", "32"}},
-                 {R"({"x":0,"x":0})", {"the name 'x' occurs twice"}},
-                 {R"({"x":0,"\u0078":0})", {"the name 'x' occurs twice"}},
-                 {R"({"a":{"y":1},"x":{"y":0,"z":{"y":1},"y":0}})", {"the name 'y' occurs twice"}},
+                 {"{" + x + "," + x + "}", {"the name 'x' occurs twice"}},
+                 {"{" + x + R"(,"\u0078":0})", {"the name 'x' occurs twice"}},
+                 {R"({"x":{"y":0,"z":{"y":1},"y":0}})", {"the name 'y' occurs twice"}},
+                 {R"({"x":{"y":[{"z":[{}],"w":0,"z":1}]}})", {"the name 'z' occurs twice"}},
+                 {R"({"__metadata__":{"a":"","b":"","a":""}})", {"the name 'a' occurs twice"}},
                  {R"({"__metadata__":{},"__metadata__":{}})", {"the name '__metadata__' occurs twice"}},
                  {R"({"a\u001b[31m":0})", {"tensor 'a?[31m'"}},
                  {R"({")" + long_name + R"(":0})", {"tensor '" + long_name.substr(0, 200) + "…'"}},
@@ -125,9 +128,17 @@ TEST_CASE("Entries of a tensor") {
        {R"({"dtype":"F32","shape":[-2],"data_offsets":[0,8]})", {"shape holds -2, not an integer"}},
        {R"({"dtype":"F32","shape":[2.0],"data_offsets":[0,8]})", {"shape holds 2.0, not an integer"}},
        {R"({"dtype":"F32","shape":["2"],"data_offsets":[0,8]})", {"shape holds \"2\", not an integer"}},
-       {R"({"dtype":"F32","shape":[[2]],"data_offsets":[0,8]})", {"shape holds [2], not an integer"}},
+       {R"({"dtype":"F32","shape":[[2]],"data_offsets":[0,8]})", {"shape holds an array, not an integer"}},
        {R"({"dtype":"F32","shape":[null],"data_offsets":[0,8]})", {"shape holds null, not an integer"}},
-       {R"({"dtype":"F32","shape":[18446744073709551616],"data_offsets":[0,8]})", {"not an integer from 0"}},
+       {R"({"dtype":"F32","shape":[18446744073709551616],"data_offsets":[0,8]})",
+        {"shape holds 18446744073709551616, not an integer from 0 to 2^64 - 1"}},
+       {R"({"dtype":"F32","shape":[{}],"data_offsets":[0,8]})", {"shape holds an object, not an integer"}},
+       {R"({"dtype":"F32","shape":[true],"data_offsets":[0,8]})", {"shape holds true, not an integer"}},
+       {R"({"dtype":"F32","shape":[2],"data_offsets":[0,[8]]})", {"data_offsets holds an array, not an integer"}},
+       {R"({"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]})", {"the name 'dtype' occurs twice"}},
+       {R"({"dtype":"F32","shape":[2],"shape":[2],"data_offsets":[0,8]})", {"the name 'shape' occurs twice"}},
+       {R"({"data_offsets":[0,8],"dtype":"F32","shape":[2],"data_offsets":[0,8]})",
+        {"the name 'data_offsets' occurs twice"}},
        {R"({"dtype":"F32","shape":[9223372036854775808,0],"data_offsets":[0,8]})",
         {"shape holds 9223372036854775808, too large"}},
        {R"({"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]})",
@@ -141,6 +152,7 @@ TEST_CASE("Entries of a tensor") {
        {R"({"dtype":"F32","shape":[1],"data_offsets":[0,8]})", {"has 8 bytes of data, shape [1] of F32 has 4"}},
        {R"({"dtype":"F32","shape":[],"data_offsets":[0,8]})", {"has 8 bytes of data, shape [] of F32 has 4"}},
        {R"({"dtype":"F32","shape":[0],"data_offsets":[0,8]})", {"has 8 bytes of data, shape [0] of F32 has 0"}},
+       {R"({"dtype":"F32","shape":[2],"data_offsets":[]})", {"data_offsets are not two numbers"}},
        {R"({"dtype":"F32","shape":[2],"data_offsets":8})", {"data_offsets are not two numbers"}},
        {R"({"dtype":"F32","shape":[2],"data_offsets":[8]})", {"data_offsets are not two numbers"}},
        {R"({"dtype":"F32","shape":[2],"data_offsets":[0,4,8]})", {"data_offsets are not two numbers"}},

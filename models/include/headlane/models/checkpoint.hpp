@@ -1,4 +1,4 @@
-// Checkpoint: the weights of a model in the safetensors format, as Hugging Face folders hold them, read where they stand.
+// Checkpoint: the weights of a model in the safetensors format, as Hugging Face folders hold them.
 #pragma once
 
 #include <headlane/export.h>
@@ -16,9 +16,8 @@
 
 namespace headlane::models {
 
-/// A tensor as float32: a view straight into the mapped file where that holds aligned float32, otherwise memory of its own,
-/// with float16 and bfloat16 converted exactly. Either lives as long as a Tensor refers to it, also without the Checkpoint.
-/// A copy refers to the same memory.
+/// A tensor as float32, in memory of its own; float16 and bfloat16 are converted exactly. It lives as long as a Tensor refers to
+/// it, also without the Checkpoint and its files. A copy refers to the same memory.
 class HEADLANE_API Tensor {
  public:
   /// An empty one, without data.
@@ -37,9 +36,10 @@ class HEADLANE_API Tensor {
 /// All tensors of a folder. Does not change once it is made: any number of threads may use it at the same time, and copies share
 /// what they refer to.
 ///
-/// Files are mapped into memory, not read: opening costs the headers alone, and what is loaded comes from the disk when it is first
-/// used. They must not change meanwhile. A file that is cut short while it is mapped cannot be guarded against: reading what is
-/// gone ends the process with SIGBUS. Replace a file (write another one, rename it) instead of writing to it.
+/// Opening reads the headers alone; load() reads its tensor, each time anew. Files stay open while the Checkpoint is there and must
+/// not change meanwhile: what is loaded from a file that was truncated or written to after it was opened is an error, as far as
+/// its size and time of modification tell. They are not mapped into memory: reading a mapped file that was truncated would end
+/// the process with SIGBUS. A file that was replaced (another one renamed to its name) is read as it was.
 ///
 /// Names of tensors, their sizes and places are checked when the folder is opened, as strictly as the format says: data without
 /// overlaps or gaps, no name twice. Errors are CheckpointError, or std::bad_alloc.

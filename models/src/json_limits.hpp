@@ -1,0 +1,38 @@
+// What JSON from files that are not trusted must keep to, as a parser goes through it.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+namespace headlane::models {
+
+/// Moderate nesting, no name twice in an object, at most `most_values` values. What is not is a CheckpointError.
+class JsonLimits {
+ public:
+  JsonLimits(const std::filesystem::path& file, std::size_t most_values) : file_(file), most_values_(most_values) {}
+
+  void value();  ///< of any kind
+  void open();   ///< of an object or array, after value()
+  void close();
+  void name(const std::string& name);
+
+  /// Of the objects and arrays that are open.
+  [[nodiscard]] std::size_t depth() const { return names_.size(); }
+
+ private:
+  const std::filesystem::path& file_;
+  std::size_t most_values_, values_ = 0;
+  std::vector<std::unordered_set<std::string>> names_;
+};
+
+/// Throws CheckpointError if the text has a NUL, which the parser would take for the end.
+void check_no_nul(std::string_view text, const std::filesystem::path& file);
+
+/// Throws CheckpointError with the parser's message.
+[[noreturn]] void fail_not_json(const std::filesystem::path& file, std::string reason);
+
+}  // namespace headlane::models
