@@ -36,8 +36,9 @@ Shard open_shard(const std::filesystem::path& path) {
 
 /// A name of a file in the same folder, nothing else.
 bool is_plain_name(std::string_view name) {
+  constexpr std::size_t most = 255;  // NAME_MAX
   const bool leaves = name.find_first_of(std::string_view("/\\\0", 3)) != std::string_view::npos;
-  return !name.empty() && name != "." && !leaves && name.find("..") == std::string_view::npos;
+  return !name.empty() && name.size() <= most && name != "." && !leaves && name.find("..") == std::string_view::npos;
 }
 
 /// Memory for n floats, aligned to cache lines.

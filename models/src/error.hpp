@@ -13,15 +13,20 @@
 
 namespace headlane::models {
 
-/// Text from a file as a message may show it: not endless, and no control characters, which could drive a terminal.
+/// Text from a file without control characters, which could drive a terminal.
+inline std::string without_controls(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
+
+/// Such a text as a message may show it: not endless.
 inline std::string shown(std::string_view text) {
   constexpr std::size_t most = 200;
   std::size_t length = text.size();
   if (length > most)  // not within a character of UTF-8
     for (length = most; length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0u) == 0x80u;) --length;
-  std::string result(text.substr(0, length));
-  for (char& c : result)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  const std::string result = without_controls(std::string(text.substr(0, length)));
   return length < text.size() ? result + "…" : result;
 }
 
@@ -41,7 +46,7 @@ void append(std::string& message, std::integral auto number) { message += std::t
 
 template <class... Parts>
 [[noreturn, gnu::cold, gnu::noinline]] void fail(const std::filesystem::path& file, const Parts&... parts) {
-  std::string message = file.string() + ": ";
+  std::string message = without_controls(file.string()) + ": ";  // an index names files, too
   (append(message, parts), ...);
   throw CheckpointError(message);
 }

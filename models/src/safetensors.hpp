@@ -26,6 +26,7 @@ using StoredTensors = std::map<std::string, StoredTensor, std::less<>>;
 /// All tensors of a file, in time and memory linear in the length of the header. Accepts what the format's reference
 /// implementation accepts, except for
 ///   - a name that occurs twice, metadata that are null, a header that begins with a blank;
+///   - an entry that is a list of its members' values, and a dtype that is an object;
 ///   - an axis that Index cannot hold, and more than 64 axes, the limit of NumPy and PyTorch;
 ///   - more than 65,536 values that describe no tensor, nested within 32 levels: the header's limit of 100 MB, which is the
 ///     reference implementation's, would allow for 50 million of them, which take seconds and gigabytes.
