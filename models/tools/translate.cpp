@@ -1,5 +1,6 @@
 // headlane-translate: sentences from the command line or standard input, translated by a T5 model, line by line.
 #include <headlane/models/text.hpp>
+#include <headlane/runtime.hpp>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -31,26 +32,37 @@ struct Wanted {
   std::optional<Index> beams, max_length, min_length, no_repeat_ngram_size;
   std::optional<double> length_penalty;
   std::optional<std::string> early_stopping;
-  Index batch = 16;
+  Index batch = 16, max_input = 4096;
   int threads = 0;
   bool quiet = false;
 };
 
 void declare(CLI::App& app, Wanted& wanted) {
-  const CLI::Range positive(Index{1}, Index{1} << 40, "POSITIVE");
+  constexpr Index most_tokens = 1'000'000;
+  app.set_version_flag("--version", std::string(headlane::version()), "Print the version and exit");
   app.add_option("model", wanted.folder, "Folder of the model: config.json, *.safetensors, spiece.model")->required();
   app.add_option("sentence", wanted.sentences, "What to translate; without it, each line of standard input");
   app.add_option("--task", wanted.translator.task, "Task of the model's config, such as translation_en_to_fr");
   app.add_option("--prefix", wanted.translator.prefix, "Stands before each sentence, in place of the task's");
-  app.add_option("--beams", wanted.beams, "Beams of the search; 1 is greedy")->check(positive);
-  app.add_option("--max-length", wanted.max_length, "Most tokens of a translation")->check(positive);
-  app.add_option("--min-length", wanted.min_length, "Least tokens of a translation");
-  app.add_option("--length-penalty", wanted.length_penalty, "Of beams: above 0 favours long translations");
+  app.add_option("--beams", wanted.beams, "Beams of the search; 1 is greedy")->check(CLI::Range(Index{1}, Index{1024}));
+  app.add_option("--max-length", wanted.max_length, "Most tokens of a translation")
+      ->check(CLI::Range(Index{1}, most_tokens));
+  app.add_option("--min-length", wanted.min_length, "Least tokens of a translation")
+      ->check(CLI::Range(Index{0}, most_tokens));
+  app.add_option("--length-penalty", wanted.length_penalty, "Of beams: above 0 favours long translations")
+      ->check(CLI::Range(-100.0, 100.0));
   app.add_option("--early-stopping", wanted.early_stopping, "Of beams: no, yes or never")
       ->check(CLI::IsMember({"no", "yes", "never"}));
-  app.add_option("--no-repeat-ngram", wanted.no_repeat_ngram_size, "No sequence of so many tokens comes twice");
+  app.add_option("--no-repeat-ngram", wanted.no_repeat_ngram_size, "No sequence of so many tokens comes twice")
+      ->check(CLI::Range(Index{0}, most_tokens));
   app.add_option("--batch", wanted.batch, "Sentences in work at a time; changes no translation")
       ->check(CLI::Range(Index{1}, Index{4096}))
+      ->capture_default_str();
+  app.add_option(
+         "--max-input", wanted.max_input,
+         "Most bytes of a sentence: a longer one ends the program with an error, for the time it takes grows with "
+         "the square of its length")
+      ->check(CLI::Range(Index{1}, Index{1} << 30))
       ->capture_default_str();
   app.add_option("--threads", wanted.threads, "0: as many as there are")
       ->check(CLI::Range(0, 1024))
@@ -75,6 +87,10 @@ GenerateOptions options_of(const Translator& translator, const Wanted& wanted) {
                                                                : EarlyStopping::never;
   if (wanted.no_repeat_ngram_size) options.no_repeat_ngram_size = *wanted.no_repeat_ngram_size;
   options.num_threads = wanted.threads;
+  if (options.min_length > options.max_length)
+    throw std::invalid_argument("the least tokens of a translation, " + std::to_string(options.min_length - 1) +
+                                ", are more than the most, " + std::to_string(options.max_length - 1) +
+                                " (--min-length, --max-length, or the model's)");
   return options;
 }
 
@@ -146,6 +162,15 @@ class Session {
   double seconds_ = 0;
 };
 
+/// The next line of standard input, or the beginning of one that is longer than `most` bytes, which may never end.
+bool next_line(std::string& line, Index most) {
+  line.clear();
+  int c = 0;
+  while (std::ssize(line) <= most && (c = std::getc(stdin)) != EOF && c != '\n') line += static_cast<char>(c);
+  if (std::ferror(stdin) != 0) throw std::runtime_error("cannot read standard input");
+  return c != EOF || !line.empty();
+}
+
 void run(const Wanted& wanted) {
   const Translator translator(wanted.folder, wanted.translator);
   if (!wanted.quiet)
@@ -153,7 +178,14 @@ void run(const Wanted& wanted) {
       std::fprintf(stderr, "notice: the model's setting %s is ignored\n", plain(name).c_str());
   Session session(translator, wanted);
   std::vector<std::string> waiting;
+  Index number = 0;
   const auto add = [&](std::string sentence) {
+    ++number;
+    if (std::ssize(sentence) > wanted.max_input) {
+      session.translate(waiting);  // those before it
+      throw std::runtime_error("sentence " + std::to_string(number) + " has more than " +
+                               std::to_string(wanted.max_input) + " bytes (--max-input): divide it");
+    }
     if (!sentence.empty() && sentence.back() == '\r') sentence.pop_back();
     for (char& c : sentence)
       if (c == '\n') c = ' ';  // a sentence is a line of the output
@@ -164,11 +196,10 @@ void run(const Wanted& wanted) {
   if (wanted.sentences.empty()) {
     // Who types wants each answer at once.
     const bool typed = isatty(STDIN_FILENO) == 1;
-    for (std::string line; std::getline(std::cin, line);) {
+    for (std::string line; next_line(line, wanted.max_input);) {
       add(line);
       if (typed) session.translate(waiting);
     }
-    if (std::cin.bad()) throw std::runtime_error("cannot read standard input");
   }
   session.translate(waiting);
   session.summary();
