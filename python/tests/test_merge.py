@@ -119,7 +119,7 @@ CASES = {
     "none": ([], {}, ValueError, "there are no parts"),
     "no tuple": ([7], {}, ValueError, r"parts\[0\] is no \(out, lse\)"),
     "one array": ([(OUT, LSE), (OUT,)], {}, ValueError, r"parts\[1\] is no \(out, lse\)"),
-    "no arrays": (7, {}, TypeError, "not iterable"),
+    "no arrays": (7, {}, TypeError, "merge: parts is 7; wanted: a sequence of tuples"),
     "float64": ([(OUT, LSE.astype(np.float64))], {}, TypeError, r"parts\[0\]\.lse .*float64"),
     "list": ([(OUT, LSE, [1])], {}, TypeError, r"parts\[0\]\.sum has type list"),
     "vector": ([(LSE[0], LSE[0, 0])], {}, ValueError, r"parts\[0\]\.out has shape \[4\]"),
@@ -144,7 +144,7 @@ CASES = {
         ValueError,
         r"out .*overlaps parts\[0\]\.out",
     ),
-    "threads": ([(OUT, LSE)], {"num_threads": 0}, ValueError, "num_threads is 0"),
+    "threads": ([(OUT, LSE)], {"num_threads": -1}, ValueError, "num_threads is -1"),
 }
 
 
