@@ -6,7 +6,7 @@
 #include "parallel.hpp"
 
 #include "call_scope.hpp"
-#include "processors.hpp"
+#include "cpu_limits.hpp"
 
 #include <headlane/runtime.hpp>
 

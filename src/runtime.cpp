@@ -2,10 +2,10 @@
 #include <headlane/runtime.hpp>
 
 #include "check.hpp"
+#include "cpu_limits.hpp"
 #include "dispatch.hpp"
 #include "kernels/table.hpp"
 #include "parallel.hpp"
-#include "processors.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -2,19 +2,13 @@
 // them fail. Included by one source file of a program only.
 #pragma once
 
+#include "sanitized.hpp"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
 #include <new>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HEADLANE_TEST_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define HEADLANE_TEST_SANITIZED 1
-#endif
-#endif
 
 namespace headlane::test {
 inline std::atomic<long> allocations{0};

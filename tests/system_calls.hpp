@@ -2,7 +2,11 @@
 // of the process. Included by one source file of a program only; not with sanitizers, which have their own.
 #pragma once
 
-#include "allocation_count.hpp"
+#include "sanitized.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
 
 #if !defined(HEADLANE_TEST_SANITIZED) && defined(__GLIBC__)
 #define HEADLANE_TEST_COUNTS_SYSTEM_CALLS 1

@@ -1,9 +1,10 @@
 // The library in the processes that it lives in: with foreign floating-point states, few processors and
 // little memory, in a child of fork(), behind the end of main(), and with its scratch memory given back.
 #include "child.hpp"
+#include "cpu_limits.hpp"
 #include "every_call.hpp"
 #include "floating_point_state.hpp"
-#include "processors.hpp"
+#include "sanitized.hpp"
 #include "scope.hpp"
 
 #include <doctest/doctest.h>
@@ -16,14 +17,6 @@
 #include <thread>
 
 #include <sys/resource.h>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HEADLANE_TEST_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define HEADLANE_TEST_SANITIZED 1
-#endif
-#endif
 
 namespace headlane::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "processors.hpp"
+#include "cpu_limits.hpp"
 
 #include <algorithm>
 #include <cstdio>
