@@ -183,7 +183,7 @@ TEST_CASE("All float16 and bfloat16 values, in any state of the floating-point u
   for (const State one : all_states) {
     set_state(one);
     const bool right = check();
-    set_state(states[0]);
+    set_state(all_states[0]);
     CHECK(right);
   }
 #else
