@@ -110,8 +110,7 @@ void run(const char* function, const AttentionProblem& p, const Wanted& wanted) 
   if (batch == 0 || heads == 0) return;
   if (length == 0) {  // no rows: nothing to cut into tasks
     if (wanted.sums.data == nullptr || keys == 0) return;
-    for (Index i = 0; i < batch * heads; ++i)
-      std::fill_n(&wanted.sums(i / heads, i % heads, 0), keys, 0.0f);
+    for (Index i = 0; i < batch * heads; ++i) std::fill_n(&wanted.sums(i / heads, i % heads, 0), keys, 0.0f);
     return;
   }
   float* memory = scratch(Purpose::factor, std::max<Index>(2 * batch * heads * length, 1));

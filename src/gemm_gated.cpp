@@ -61,7 +61,13 @@ void gated_checked(const View<const float, 2>& a, const Weights& gate, const Wei
   const Index m = c.shape[0], n = c.shape[1];
   if (m == 0 || n == 0) return;
   const auto product = [&](const Weights& w, Activation activation) {
-    Product p{.a = with_safe_strides(a), .b = with_safe_strides(w.view), .packed = {}, .c = c, .alpha = 1, .beta = 0, .finish = {}};
+    Product p{.a = with_safe_strides(a),
+              .b = with_safe_strides(w.view),
+              .packed = {},
+              .c = c,
+              .alpha = 1,
+              .beta = 0,
+              .finish = {}};
     if (w.packed != nullptr) p.packed = packed_columns(*w.packed);
     p.finish.bias = w.bias.data;
     p.finish.bias_step = w.bias.strides[0];

@@ -20,7 +20,8 @@ inline constexpr State control_bits =
     0xffc0;  // DAZ, exception masks, rounding, FTZ; the rest are flags of what happened
 inline State state() { return _mm_getcsr() & control_bits; }
 inline void set_state(State s) { _mm_setcsr(s); }
-inline const std::vector<State> all_states{0x1f80, 0x9fc0, 0x3f80, 0x5f80, 0x7f80};  // default, FTZ + DAZ, three roundings
+inline const std::vector<State> all_states{0x1f80, 0x9fc0, 0x3f80, 0x5f80,
+                                           0x7f80};  // default, FTZ + DAZ, three roundings
 #elif defined(__aarch64__)
 using State = std::uint64_t;
 inline State state() {

@@ -151,7 +151,10 @@ def test_transformers():
 
 
 @pytest.mark.parametrize("both", [True, False])
-@pytest.mark.parametrize("buckets, max_distance", [(32, 128), (64, 128), (64, 256), (16, 64), (128, 512), (320, 800), (6, 40), (48, 300)])
+@pytest.mark.parametrize(
+    ("buckets", "max_distance"),
+    [(32, 128), (64, 128), (64, 256), (16, 64), (128, 512), (320, 800), (6, 40), (48, 300)],
+)
 def test_t5_bucket_transformers(buckets, max_distance, both):
     """Every distance, with transformers' own function in float32."""
     torch = pytest.importorskip("torch")
