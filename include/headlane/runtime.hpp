@@ -1,6 +1,7 @@
 // Which instruction set and how many threads the library uses, neither of which changes a bit of any result; and its
 // scratch memory. The floating-point state of the caller (rounding mode, FTZ, DAZ, unmasked exceptions) changes no result
 // either: each call computes in the default state, and leaves the caller's, exception flags included, as it was.
+// "The same bits" leaves out sign and payload of a NaN, which differ between instruction sets; where NaNs are does not.
 #pragma once
 
 #include <headlane/export.h>

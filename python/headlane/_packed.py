@@ -23,6 +23,9 @@ class PackedMatrix(_core.PackedMatrix):
 
     __slots__ = ()
 
+    def __init_subclass__(cls) -> None:
+        raise TypeError("PackedMatrix: it cannot be a base class: what threads read must not change")
+
     def __init__(self, b: Any, *, num_threads: int | None = None) -> None:
         _core.PackedMatrix.__init__(self, b, num_threads)
 

@@ -8,6 +8,7 @@ os.environ.setdefault(
     "HYPOTHESIS_STORAGE_DIRECTORY", str(Path(__file__).parents[2] / "build/cache/hypothesis")
 )
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("HEADLANE_MAX_THREADS", "64")  # more than there are processors
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import headlane

@@ -126,7 +126,7 @@ X = np.ones((4, 8), np.float32)
         ({"residual": np.ones((4, 8))}, TypeError, "residual .*float64"),
         ({"return_sum": np.ones((4, 7), np.float32)}, ValueError, "out has shape"),
         ({"eps": -1.0}, ValueError, "eps is -1"),
-        ({"num_threads": 0}, ValueError, "num_threads is 0"),
+        ({"num_threads": -1}, ValueError, "num_threads is -1"),
     ],
 )
 def test_errors(name, options, error, message):

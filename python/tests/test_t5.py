@@ -269,7 +269,7 @@ def test_errors(saved, tmp_path):
         ([[1]], {"max_length": 1}, "max_length is 1"),
         ([[1]], {"early_stopping": "maybe"}, "early_stopping"),
         ([[1]], {"max_length": 5, "max_new_tokens": 5}, "max_new_tokens"),
-        ([[1]], {"num_threads": 0}, "num_threads"),
+        ([[1]], {"num_threads": -1}, "num_threads"),
     ]:
         with pytest.raises(ValueError, match=message):
             t5.generate(ids, **options)
