@@ -44,8 +44,7 @@ nb::object norm_over(bool centred, nb::handle x, nb::handle weight, nb::handle b
   const bool new_sum = sum.is(nb::bool_(true));
   if (new_sum || !sum.is(nb::bool_(false))) {
     const bool scalar = PyLong_Check(sum.ptr()) || PyFloat_Check(sum.ptr()) || PyUnicode_Check(sum.ptr());
-    if (!new_sum && (sum.is_none() || scalar))
-      fail_as_type(function, "return_sum", sum, "True, False or an array");
+    if (!new_sum && (sum.is_none() || scalar)) fail_as_type(function, "return_sum", sum, "True, False or an array");
     of_sum.emplace(function, x, new_sum ? nb::none() : nb::borrow(sum), from.shape());
     options.sum = any_view<float>(of_sum->array());
   }
