@@ -63,7 +63,12 @@ int least_quota(const std::string& mount, std::string path, int (*quota)(const s
 }
 
 /// Whether a list such as "cpu,cpuacct" has "cpu".
-bool has_cpu(const std::string& controllers) { return ("," + controllers + ",").find(",cpu,") != std::string::npos; }
+bool has_cpu(const std::string& controllers) {
+  std::string list = ",";
+  list += controllers;
+  list += ',';
+  return list.find(",cpu,") != std::string::npos;
+}
 
 int quota_below(const std::string& root) {
   const std::string mount = root + "/sys/fs/cgroup";

@@ -105,16 +105,18 @@ void add_to_list(ThreadScratch& thread) {
   list = nullptr;
 }
 
-void grow(Buffer& buffer, Index floats) {
+/// False if there is no memory for it.
+bool grow(Buffer& buffer, Index floats) {
   add_to_list(mine);
   const Index size = (floats + page - 1) / page * page;
   free_buffer(buffer);
   ++mine.epoch;
   const auto bytes = static_cast<std::size_t>(size) * sizeof(float);
   buffer.data = static_cast<float*>(std::aligned_alloc(page * sizeof(float), bytes));
-  if (buffer.data == nullptr) throw std::bad_alloc();
+  if (buffer.data == nullptr) return false;
   buffer.size = size;
   mine.large = mine.large || size > keep_floats;
+  return true;
 }
 
 /// A task asks for this. Also where its own thread has it already, from a call that was not divided into tasks.
@@ -134,7 +136,7 @@ float* scratch(Purpose purpose, Index floats) {
   const auto index = static_cast<std::size_t>(purpose);
   Buffer& buffer = mine.buffers[index];
   if (mine.tasks != nullptr) note(*mine.tasks, index, floats);
-  if (buffer.size < floats) grow(buffer, floats);
+  if (buffer.size < floats && !grow(buffer, floats)) throw std::bad_alloc();
   return buffer.data;
 }
 
@@ -149,12 +151,9 @@ unsigned scratch_epoch() noexcept { return mine.epoch; }
 void free_scratch() noexcept { free_buffers(mine); }
 
 void reserve_scratch(const TaskScratch& sizes) noexcept {
-  try {
-    for (std::size_t i = 0; i < purposes; ++i) {
-      const Index floats = sizes.floats[i].load(std::memory_order_relaxed);
-      if (mine.buffers[i].size < floats) grow(mine.buffers[i], floats);
-    }
-  } catch (const std::bad_alloc&) {  // the call that needs the memory says so
+  for (std::size_t i = 0; i < purposes; ++i) {
+    const Index floats = sizes.floats[i].load(std::memory_order_relaxed);
+    if (mine.buffers[i].size < floats && !grow(mine.buffers[i], floats)) return;  // the call that needs it says so
   }
 }
 
