@@ -83,7 +83,7 @@ int quota_below(const std::string& root) {
     const std::string names(controllers + 1, path);
     if (names.empty()) least = smaller(least, least_quota(mount, path + 1, quota_v2));
     else if (has_cpu(names)) {
-      least = smaller(least, least_quota(mount + "/" + names, path + 1, quota_v1));
+      least = smaller(least, least_quota(std::string(mount).append("/").append(names), path + 1, quota_v1));
       if (names != "cpu") least = smaller(least, least_quota(mount + "/cpu", path + 1, quota_v1));
     }
   }

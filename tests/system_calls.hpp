@@ -12,6 +12,7 @@
 #define HEADLANE_TEST_COUNTS_SYSTEM_CALLS 1
 
 #include <dlfcn.h>
+#include <malloc.h>
 #include <pthread.h>
 
 namespace headlane::test {
@@ -19,6 +20,7 @@ inline std::atomic<long> threads_started{0};
 inline std::atomic<long> blocks_asked_for{0};  ///< by malloc and its like
 }  // namespace headlane::test
 
+// NOLINTBEGIN(bugprone-reserved-identifier, readability-inconsistent-declaration-parameter-name)
 extern "C" {
 void* __libc_malloc(std::size_t);
 void* __libc_calloc(std::size_t, std::size_t);
@@ -50,4 +52,5 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
   return create(thread, attributes, start, argument);
 }
 }
+// NOLINTEND(bugprone-reserved-identifier, readability-inconsistent-declaration-parameter-name)
 #endif

@@ -13,10 +13,10 @@ namespace {
 constexpr Index huge = Index{1} << 62, most = std::numeric_limits<Index>::max(),
                 least = std::numeric_limits<Index>::min();
 
-/// Calls with sizes and strides drawn from extreme ones: what does not return says why. `calls` and `returned` are counted.
+/// Calls with sizes and strides drawn from extreme ones: what does not return says why. What was called, returned and refused is counted.
 struct Extremes {
   Random random{1};
-  Index calls = 0, returned = 0;
+  Index calls = 0, returned = 0, refused = 0;
 
   Index size() { return random.pick(std::vector<Index>{0, 0, 0, 1, 2, 3, huge, huge - 1, most}); }
   Index stride() { return random.pick(std::vector<Index>{0, 1, 3, -1, huge, -huge, most, least}); }
@@ -33,8 +33,11 @@ struct Extremes {
       f();
       ++returned;
     } catch (const std::invalid_argument&) {
+      ++refused;
     } catch (const std::bad_alloc&) {
+      ++refused;
     } catch (const std::length_error&) {
+      ++refused;
     }
   }
 };

@@ -78,6 +78,7 @@ TEST_CASE("KvCache that was moved from: every call is an error") {
     KvCache good(3, 8, 8);
     (void)good.add();
     push("decoder", [&] { decoder.forward(x.view, cache, one, good, one, y.view); });
+    // NOLINTNEXTLINE(readability-suspicious-call-argument)
     push("decoder", [&] { decoder.forward(x.view, good, one, cache, one, y.view); });
     CHECK(calls.size() == 23);
     check_refused(calls);
