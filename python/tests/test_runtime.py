@@ -1,6 +1,8 @@
 """Threads, instruction sets, the GIL, the version."""
 
 import re
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -95,3 +97,29 @@ def test_isas():
 def test_version():
     cmake = Path(__file__).parents[2] / "CMakeLists.txt"
     assert headlane.__version__ == re.search(r"headlane VERSION ([0-9.]+)", cmake.read_text())[1]
+
+
+FORKED = """
+import multiprocessing
+import headlane, numpy as np
+
+headlane.set_num_threads(3)
+a = np.random.default_rng(1).standard_normal((300, 300), np.float32)
+expected = headlane.matmul(a, a).tobytes()  # with a team
+
+def compute(_):
+    return headlane.matmul(a, a).tobytes() == expected and headlane.num_threads() == 1
+
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    assert all(pool.map(compute, range(8)))
+assert headlane.matmul(a, a).tobytes() == expected
+"""
+
+
+def test_children_of_fork_compute():
+    subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=120)
+
+
+def test_too_many_threads():
+    with pytest.raises(ValueError, match="set_num_threads: threads is 1000000"):
+        headlane.set_num_threads(10**6)
