@@ -70,6 +70,7 @@ void PackedMatrix::unpack(View<float, 2> out) const {
   check_output(to);
   require(out.shape[0] == rows_ && out.shape[1] == columns_, "PackedMatrix::unpack: out is ", to, ", the matrix is ",
           rows_, " x ", columns_);
+  if (data_ == nullptr) return;
   const Index width = round_up(columns_, panel_columns);
   for (Index i = 0; i < rows_; ++i) {
     const Index first = i / block_size * block_size, k = std::min(block_size, rows_ - first);
