@@ -13,6 +13,7 @@ lists the model types.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import sys
@@ -28,9 +29,10 @@ import headlane.torch_ops  # registers the operator used below
 
 # Keywords that reach attention from model.forward or generate and that no eager attention of transformers reads.
 _IGNORED = frozenset(
-    "cache_position cu_seq_lens_k cu_seq_lens_q deterministic grid_thw image_grid_thw image_sizes labels logits_to_keep "
-    "max_length_k max_length_q max_new_tokens mm_token_type_ids num_items_in_batch output_hidden_states "
-    "output_router_logits position_ids return_dict return_loss rope_deltas token_type_ids use_cache video_grid_thw".split()
+    "bos_token_id cache_implementation cache_position cu_seq_lens_k cu_seq_lens_q deterministic disable_compile do_sample "
+    "eos_token_id grid_thw image_grid_thw image_sizes labels logits_to_keep max_length_k max_length_q max_new_tokens "
+    "mm_token_type_ids num_beams num_items_in_batch output_hidden_states output_router_logits pad_token_id position_ids "
+    "prompt_lookup_num_tokens return_dict return_loss rope_deltas token_type_ids use_cache video_grid_thw".split()
 )
 
 # Models that add, cast or extend masks in code of their own beside the interface: they get the float masks of "eager".
@@ -206,18 +208,27 @@ def attention_forward(
     return result, None
 
 
+def _classes_with(pattern: str, code: str) -> set[str]:
+    """Names of the classes in whose code the pattern is found, or that make an instance of such a class."""
+    parts = re.split(r"^class (\w+)", code, flags=re.MULTILINE)
+    bodies, found = dict(zip(parts[1::2], parts[2::2])), set()
+    while new := {name for name, body in bodies.items() if name not in found and re.search(pattern, body)}:
+        found |= new
+        pattern = r"\b(" + "|".join(new) + r")\("
+    return found
+
+
+@functools.cache
 def _has_own_attention(model_class: type[PreTrainedModel]) -> bool:
     """Whether attention is computed in the model's own file, not by the function registered below."""
     try:
         code = inspect.getsource(sys.modules[model_class.__module__])
     except (KeyError, OSError, TypeError):
         return False
-    if re.search(r"_ATTENTION_CLASSES\[", code):  # a class for each implementation that transformers knows
-        return True
-    return (
-        bool(re.search(r"^class \w*Attention\w*\(", code, re.MULTILINE))
-        and "ALL_ATTENTION_FUNCTIONS" not in code
-    )
+    if "ALL_ATTENTION_FUNCTIONS" not in code:
+        return bool(re.search(r"^class \w*Attention\w*\(", code, re.MULTILINE))
+    # A class of attention for each implementation that transformers knows, for this model or for another one in its file.
+    return model_class.__name__ in _classes_with(r"_ATTENTION_CLASSES\[", code)
 
 
 def _keep_own_attention() -> None:

@@ -23,6 +23,7 @@ REPRESENTATIVE = [
     "deepseek_v4",  # masks that the model extends
     "falcon",  # a class of attention for each implementation
     "gemma3_text",  # sliding window
+    "git_vision_model",  # beside a model with attention of its own
     "gpt_oss",  # sinks
     "inkling2_text",  # a sink for each query, position bias
     "minimax_m3_vl_text",  # blocks of keys by index

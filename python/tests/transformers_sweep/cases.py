@@ -17,10 +17,11 @@ from transformers import GenerationMixin, PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from . import tiny
-from .inputs import LEFT, MASKS, Inputs, inputs_of, padded
+from .inputs import LEFT, LENGTH, MASKS, Inputs, inputs_of, padded
 
-# A result may be this far from eager's, in units of the largest element: two orders of summation in float32, a few layers.
-TOLERANCE = 2e-5
+# A result may be this far from eager's, in units of the largest element: float32 sums in another order differ by up to 6e-6
+# in most models, by 6e-5 in the deepest ones; the faults that this found by 0.2 and more.
+TOLERANCE = 1e-4
 GENERATIONS = {
     "dynamic cache": {"cache_implementation": "dynamic"},
     "static cache": {"cache_implementation": "static", "disable_compile": True},
@@ -100,8 +101,11 @@ def difference(got: Any, expected: Any, mask: torch.Tensor | None) -> float:
     for (name, x), (_, y) in zip(left, right):
         if x.shape != y.shape:
             return float("inf")
-        if mask is not None and x.dim() >= 2 and x.shape[:2] == mask.shape and "decoder" not in name:
-            x, y = x[mask.bool()], y[mask.bool()]
+        if mask is not None and x.dim() >= 2 and "decoder" not in name:
+            # A model may append a token of its own (VideoPrism's text).
+            there = torch.nn.functional.pad(mask, (0, max(0, min(1, x.shape[1] - LENGTH))), value=1).bool()
+            if x.shape[:2] == there.shape:
+                x, y = x[there], y[there]
         finite = torch.isfinite(y)
         if not torch.equal(finite, torch.isfinite(x)):
             return float("inf")
@@ -206,10 +210,12 @@ class Comparison:
     def __init__(self, eager: PreTrainedModel, model: PreTrainedModel, inputs: Inputs) -> None:
         self.eager, self.model, self.inputs = eager, model, inputs
         self.cases: dict[str, str] = {}
+        self.judged: dict[str, tuple] = {}
         takes = inspect.signature(eager.forward).parameters
         self.masks = MASKS if "attention_mask" in takes and "input_ids" in inputs else {"no mask": None}
 
     def judge(self, name: str, call, compare, *arguments) -> None:
+        self.judged[name] = call, compare, arguments
         expected, error = attempt(call, self.eager, *arguments)
         if error is not None or expected is None:
             self.cases[name] = f"n/a: {reason(error)}" if error else "n/a"
@@ -219,6 +225,20 @@ class Comparison:
             self.cases[name] = compare(got, expected)
         else:
             self.cases[name] = f"refused: {error}" if is_refusal(error) else f"fails: {reason(error)}"
+
+    def equals_sdpa(self) -> bool:
+        """Whether headlane computes what "sdpa" does wherever it does not compute what "eager" does."""
+        other = copy.deepcopy(self.eager)
+        try:
+            other.set_attn_implementation("sdpa")
+        except ValueError:
+            return False
+        for name in [name for name, case in self.cases.items() if case.startswith("differs")]:
+            call, compare, arguments = self.judged[name]
+            expected, error = attempt(call, other, *arguments)
+            if error is not None or compare(call(self.model, *arguments), expected) != "equal":
+                return False
+        return True
 
     def forward(self) -> None:
         for name, mask in self.masks.items():
@@ -271,6 +291,9 @@ def sweep(model_type: str) -> dict[str, Any]:
         if isinstance(pair.eager, GenerationMixin) and pair.eager.can_generate():
             pair.generate()
     row.update(cases=pair.cases, calls=calls.count)
+    found = {case.split(":")[0] for case in pair.cases.values()}
+    if "differs" in found and not found & {"fails", "refused"} and pair.equals_sdpa():
+        return {**row, "status": "as sdpa", "why": "its eager and sdpa attention differ from each other"}
     for status in ("fails", "differs", "refused"):
         for name, found in pair.cases.items():
             if found.startswith(status):

@@ -24,6 +24,11 @@ SECTIONS = {
         'An error says so before anything is computed; use `attn_implementation="eager"`.',
     ),
     "equal": ("Computed by headlane, equal to eager", ""),
+    "as sdpa": (
+        "Equal to sdpa, not to eager",
+        "transformers' own implementations differ from each other here: NVIDIA's streaming encoders invert the float mask of "
+        "`eager`; Unlimited-OCR generates other tokens with `sdpa` after left padding.",
+    ),
     "own attention": (
         "Attention of their own",
         "The model's file computes attention itself. Making the model warns, its configuration then says `eager`, and its "
