@@ -89,7 +89,7 @@ std::vector<SavedSequence> saved_sequences(const KvCache& cache) {
   std::vector<SavedSequence> saved;
   for (Index number = 0; number < std::ssize(pages.sequences); ++number)
     if (pages.has(number)) saved.push_back({.number = number, .length = pages.length(number)});
-  std::ranges::stable_sort(saved, std::greater(), &SavedSequence::length);
+  std::ranges::sort(saved, std::less(), [](const SavedSequence& one) { return std::pair(-one.length, one.number); });
   std::map<const KvPages::Page*, Index> holders;
   for (SavedSequence& one : saved) {
     const auto& own = pages.at(one.number).pages;
