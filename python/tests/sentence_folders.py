@@ -39,15 +39,16 @@ POOLINGS = [[mode] for mode in FLAGS] + [["cls", "max"], ["mean", "lasttoken", "
 
 def save_plain(folder):
     """A random BERT with a tokenizer of its own, that tells cases apart, as transformers saves them."""
-    words = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
-    words.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    trainer = tokenizers.trainers.WordPieceTrainer(
-        vocab_size=400, special_tokens=list(SPECIAL.values()), show_progress=False
-    )
+    splits = tokenizers.pre_tokenizers.BertPreTokenizer()
     prompts = ["query: ", "passage: ", "search for this"]
-    words.train_from_iterator([*TEXTS, *(text.lower() for text in TEXTS), *prompts], trainer)
+    pieces = set()
+    for text in [*TEXTS, *(text.lower() for text in TEXTS), *prompts]:
+        for word, _ in splits.pre_tokenize_str(text):
+            pieces.update(word, [word[:3]])
+            pieces.update("##" + word[i : i + n] for i in range(1, len(word)) for n in (1, 2))
+    known = [*SPECIAL.values(), *sorted(pieces - {"☃"})]
     tokenizer = transformers.BertTokenizer(
-        vocab=words.get_vocab(with_added_tokens=False), do_lower_case=False, model_max_length=POSITIONS
+        vocab={piece: i for i, piece in enumerate(known)}, do_lower_case=False, model_max_length=POSITIONS
     )
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)

@@ -50,12 +50,10 @@ def test_normalize(plain, tmp_path, version):
 def test_poolings_differ(plain, tmp_path):
     """So that one cannot stand for another above."""
     encoder = models.SentenceEncoder(make(tmp_path, plain, 6))
-    rows = [encoder.encode(TEXTS[:2], pooling=mode).ravel() for mode in FLAGS]
+    rows = [encoder.encode(TEXTS, pooling=mode).ravel() for mode in FLAGS]
     for i, one in enumerate(rows):
         for other in rows[:i]:
-            assert (
-                np.abs(one - other).max() > 0.01
-            )  # the vocabulary, and so the vectors, differ from run to run
+            assert np.abs(one - other).max() > 0.1
 
 
 def test_the_order_of_a_list_counts(plain, tmp_path):
