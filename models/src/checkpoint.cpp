@@ -6,8 +6,6 @@
 #include "json.hpp"
 #include "safetensors.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -17,8 +15,6 @@
 
 namespace headlane::models {
 namespace {
-
-using nlohmann::json;
 
 constexpr std::size_t most_index_bytes = 100'000'000;
 
@@ -85,23 +81,22 @@ struct Checkpoint::Contents {
 
 /// Tensors that a shard has beyond those that the index gives to it do not count.
 void Checkpoint::Contents::add_indexed(const std::filesystem::path& index) {
-  const json content = read_json(index, most_index_bytes);
-  const auto map = content.find("weight_map");
-  if (map == content.end()) fail(index, "has no weight_map");
-  if (!map->is_object()) fail(index, "weight_map is not an object but ", map->type_name());
+  const Json content = read_json_object(index, most_index_bytes);
+  const Json* map = content.find("weight_map");
+  if (map == nullptr) fail(index, "has no weight_map");
+  const auto* members = map->as<Json::Object>();
+  if (members == nullptr) fail(index, "weight_map is not an object but ", map->type());
   std::map<std::string, Shard, std::less<>> shards;
-  for (const auto& [name, value] : map->items()) {
-    if (!value.is_string()) {
-      fail(index, "tensor ", in_quotes(name), ": its file is not a string but ", value.type_name());
-    }
-    const auto& file = value.get_ref<const std::string&>();
-    if (!is_plain_name(file))
-      fail(index, "tensor ", in_quotes(name), ": ", in_quotes(file), " is no name of a file in this folder");
-    auto shard = shards.find(file);
-    if (shard == shards.end()) shard = shards.emplace(file, open_shard(folder / file)).first;
+  for (const auto& [name, value] : *members) {
+    const auto* file = value.as<std::string>();
+    if (file == nullptr) fail(index, "tensor ", in_quotes(name), ": its file is not a string but ", value.type());
+    if (!is_plain_name(*file))
+      fail(index, "tensor ", in_quotes(name), ": ", in_quotes(*file), " is no name of a file in this folder");
+    auto shard = shards.find(*file);
+    if (shard == shards.end()) shard = shards.emplace(*file, open_shard(folder / *file)).first;
     const auto stored = shard->second.tensors.find(name);
     if (stored == shard->second.tensors.end()) {
-      fail(folder / file, "there is no tensor ", in_quotes(name), ", which ", index.filename().string(),
+      fail(folder / *file, "there is no tensor ", in_quotes(name), ", which ", index.filename().string(),
            " says is here");
     }
     entries.emplace(name, Entry{shard->second.file, std::move(stored->second)});

@@ -1,8 +1,7 @@
 // Settings of a Hugging Face folder: config.json, generation_config.json and their like.
 #pragma once
 
-#include <headlane/index.hpp>
-#include <nlohmann/json_fwd.hpp>
+#include "json.hpp"
 
 #include <filesystem>
 #include <memory>
@@ -41,18 +40,17 @@ class Config {
   [[nodiscard]] std::vector<std::vector<Index>> integer_lists(std::string_view key, Index low, Index high) const;
 
  private:
-  Config(std::filesystem::path file, std::shared_ptr<const nlohmann::json> members);
+  Config(std::filesystem::path file, std::shared_ptr<const Json> members);
 
-  [[nodiscard]] const nlohmann::json* find(std::string_view key) const;
+  [[nodiscard]] const Json* find(std::string_view key) const;
   [[noreturn]] void fail_missing(std::string_view key) const;
-  [[noreturn]] void fail_value(std::string_view key, const nlohmann::json& value, const std::string& wanted) const;
-  [[nodiscard]] Index integer_in(std::string_view key, const nlohmann::json& value, Index low, Index high) const;
-  [[nodiscard]] std::vector<Index> integers_in(std::string_view key, const nlohmann::json& value, Index low,
-                                               Index high) const;
-  [[nodiscard]] std::string text_in(std::string_view key, const nlohmann::json& value) const;
+  [[noreturn]] void fail_value(std::string_view key, const Json& value, const std::string& wanted) const;
+  [[nodiscard]] Index integer_in(std::string_view key, const Json& value, Index low, Index high) const;
+  [[nodiscard]] std::vector<Index> integers_in(std::string_view key, const Json& value, Index low, Index high) const;
+  [[nodiscard]] std::string text_in(std::string_view key, const Json& value) const;
 
   std::filesystem::path file_;
-  std::shared_ptr<const nlohmann::json> members_;
+  std::shared_ptr<const Json> members_;
 };
 
 }  // namespace headlane::models

@@ -6,7 +6,7 @@
 
 namespace headlane::models {
 
-// nlohmann's parser and destructor do not recurse, but its copies and output do.
+// A value's destructor and its text recurse.
 constexpr std::size_t most_levels = 32;
 
 void JsonLimits::open() {

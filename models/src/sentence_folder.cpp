@@ -2,10 +2,7 @@
 
 #include "config.hpp"
 #include "error.hpp"
-#include "input_file.hpp"
 #include "json.hpp"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -17,26 +14,18 @@
 namespace headlane::models {
 namespace {
 
-using nlohmann::json;
 using std::filesystem::path;
 
 constexpr std::size_t most_bytes = std::size_t{1} << 20;
 
-/// modules.json holds a list, where other settings are an object.
-json modules_of(const path& file) {
-  const std::string text = R"({"modules":)" + read_text(file, most_bytes) + "}";
-  json modules = std::move(parse_json(text, file)["modules"]);
-  if (!modules.is_array()) fail(file, "is not a list of modules");
-  return modules;
-}
-
 /// A member that is text; empty if it is not there.
-std::string text_of(const path& file, const json& module, std::size_t number, const char* key) {
-  if (!module.is_object()) fail(file, "module ", number, " is not an object");
-  const auto found = module.find(key);
-  if (found == module.end()) return {};
-  if (!found->is_string()) fail(file, "module ", number, ": ", in_quotes(key), " is not a string");
-  return found->get<std::string>();
+std::string text_of(const path& file, const Json& module, std::size_t number, const char* key) {
+  if (module.as<Json::Object>() == nullptr) fail(file, "module ", number, " is not an object");
+  const Json* found = module.find(key);
+  if (found == nullptr) return {};
+  const auto* text = found->as<std::string>();
+  if (text == nullptr) fail(file, "module ", number, ": ", in_quotes(key), " is not a string");
+  return *text;
 }
 
 /// A folder within the other one.
@@ -164,7 +153,10 @@ void read_limit(const path& folder, BertConfig& result) {
 }
 
 void read_modules(const path& file, SentenceFolder& result) {
-  const json modules = modules_of(file);
+  const Json content = read_json(file, most_bytes);
+  const auto* list = content.as<Json::List>();  // where other settings are an object
+  if (list == nullptr) fail(file, "is not a list of modules but ", content.type());
+  const Json::List& modules = *list;
   constexpr std::array<std::string_view, 3> kinds{"Transformer", "Pooling", "Normalize"};
   if (modules.empty()) fail(file, "holds no modules");
   for (std::size_t i = 0; i < modules.size(); ++i) {

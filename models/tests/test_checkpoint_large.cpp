@@ -6,7 +6,6 @@
 
 #include <doctest/doctest.h>
 #include <headlane/models/checkpoint.hpp>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <ctime>

@@ -1,6 +1,5 @@
 // Fault injection: each allocation of the models' functions fails in turn. std::bad_alloc is thrown, nothing
-// leaks, and the next call returns the right bits. Functions that read JSON are left out: the destructor of
-// nlohmann's values allocates, and terminates the process if it cannot.
+// leaks, and the next call returns the right bits.
 #include "bert_case.hpp"
 #include "failing_allocation.hpp"
 #include "scope.hpp"
@@ -44,6 +43,58 @@ TEST_CASE("Checkpoint::load: each allocation fails") {
   check_failing({"Checkpoint::load", [&] { tensor.reset(); },
                  [&] { tensor = checkpoint.load("shared.weight", {61, 24}); }, bits, true},
                 1);
+}
+
+TEST_CASE("Checkpoint: each allocation fails while it is opened, in one file or two") {
+  for (const int shards : {1, 2}) {
+    const Folder folder;
+    write_t5(folder, {.shards = shards});
+    std::optional<models::Checkpoint> checkpoint;
+    const auto bits = [&] { return checkpoint ? checkpoint->names().size() : 0; };
+    check_failing({"Checkpoint", [&] { checkpoint.reset(); }, [&] { checkpoint.emplace(folder.path()); }, bits, true},
+                  shards == 1 ? 50 : 100);
+  }
+}
+
+TEST_CASE("T5: each allocation fails while it is read") {
+  const Folder folder;
+  write_t5(folder, {.shards = 2});
+  std::optional<models::T5> model;
+  const std::vector<std::vector<Index>> inputs = t5_inputs();
+  const auto bits = [&] { return model ? bits_of_all(model->encode(inputs[3])) : 0; };
+  check_failing({"T5", [&] { model.reset(); }, [&] { model.emplace(folder.path()); }, bits, true}, 100, 5);
+}
+
+TEST_CASE("Bert: each allocation fails while it is read, with sentence-transformers' files") {
+  const Folder folder;
+  BertCase bert;
+  bert.make(3);
+  bert.write(folder);
+  folder.write("modules.json", R"([{"type": "sentence_transformers.models.Transformer", "path": ""},
+                                   {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}])");
+  std::filesystem::create_directory(folder.path() / "1_Pooling");
+  folder.write("1_Pooling/config.json", R"({"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true})");
+  folder.write("config_sentence_transformers.json", R"({"prompts": {"query": "Q: "}, "truncate_dim": 8})");
+  std::optional<models::Bert> model;
+  const auto bits = [&]() -> std::uint64_t { return model ? model->config().prompts.size() + 1 : 0; };
+  check_failing({"Bert", [&] { model.reset(); }, [&] { model.emplace(folder.path()); }, bits, true}, 100, 5);
+}
+
+TEST_CASE("A refused file: each allocation of its message fails") {
+  const Folder folder;
+  for (const char* text : {R"({"vocab_size": [[1, "two"], {"three": [3.5, null, true]}]})", R"([{"a": [1, 2, {}]}, 3])",
+                           R"({"a": {"b": [1, 2, {"c": [}]}})", R"({"a": [1], "a": [2]})"}) {
+    folder.write("config.json", text);
+    bool refused = false;
+    const auto read = [&] {
+      try {
+        const models::T5 model(folder.path());
+      } catch (const models::CheckpointError&) {
+        refused = true;
+      }
+    };
+    check_failing({text, [&] { refused = false; }, read, [&]() -> std::uint64_t { return refused ? 1 : 0; }, true}, 10);
+  }
 }
 
 TEST_CASE("T5: each allocation fails") {
