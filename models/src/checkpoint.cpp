@@ -119,19 +119,28 @@ Checkpoint::Checkpoint(const std::filesystem::path& folder) {
   contents_ = std::move(contents);
 }
 
-bool Checkpoint::contains(std::string_view name) const { return contents_->entries.contains(name); }
+const Checkpoint::Contents& Checkpoint::contents(const char* function) const {
+  return unmoved(contents_, function, "checkpoint");
+}
 
-std::vector<Index> Checkpoint::shape(std::string_view name) const { return contents_->at(name).stored.shape; }
+bool Checkpoint::contains(std::string_view name) const {
+  return contents("Checkpoint::contains").entries.contains(name);
+}
+
+std::vector<Index> Checkpoint::shape(std::string_view name) const {
+  return contents("Checkpoint::shape").at(name).stored.shape;
+}
 
 std::vector<std::string> Checkpoint::names() const {
+  const auto& entries = contents("Checkpoint::names").entries;
   std::vector<std::string> result;
-  result.reserve(contents_->entries.size());
-  for (const auto& [name, entry] : contents_->entries) result.push_back(name);
+  result.reserve(entries.size());
+  for (const auto& [name, entry] : entries) result.push_back(name);
   return result;
 }
 
 Tensor Checkpoint::load(std::string_view name) const {
-  const auto& [file, stored] = contents_->at(name);
+  const auto& [file, stored] = contents("Checkpoint::load").at(name);
   const std::string subject = "tensor " + in_quotes(name) + ": ";
   const bool is_float = stored.dtype == "F32";
   if (!is_float && stored.dtype != "F16" && stored.dtype != "BF16")
@@ -158,7 +167,7 @@ Tensor Checkpoint::load(std::string_view name) const {
 }
 
 Tensor Checkpoint::load(std::string_view name, std::span<const Index> shape) const {
-  const auto& [file, stored] = contents_->at(name);
+  const auto& [file, stored] = contents("Checkpoint::load").at(name);
   if (!std::equal(shape.begin(), shape.end(), stored.shape.begin(), stored.shape.end())) {
     fail(file->path(), "tensor ", in_quotes(name), ": has the shape ", listed(stored.shape), ", ", listed(shape),
          " is expected");

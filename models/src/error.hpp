@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -49,6 +50,13 @@ template <class... Parts>
   std::string message = without_controls(file.string()) + ": ";  // an index names files, too
   (append(message, parts), ...);
   throw CheckpointError(message);
+}
+
+/// What an object has, or std::invalid_argument if that was moved from.
+template <class Pointer>
+const auto& unmoved(const Pointer& pointer, const char* function, const char* object) {
+  if (!pointer) throw std::invalid_argument(std::string(function) + ": the " + object + " was moved from");
+  return *pointer;
 }
 
 }  // namespace headlane::models

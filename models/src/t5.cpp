@@ -1,3 +1,4 @@
+#include "error.hpp"
 #include "floating_point_scope.hpp"
 #include "t5_config.hpp"
 #include "t5_generate.hpp"
@@ -26,14 +27,19 @@ T5::~T5() = default;
 T5::T5(T5&&) noexcept = default;
 T5& T5::operator=(T5&&) noexcept = default;
 
-const T5Config& T5::config() const { return implementation_->config; }
+const T5::Implementation& T5::implementation(const char* function) const {
+  return unmoved(implementation_, function, "model");
+}
+
+const T5Config& T5::config() const { return implementation("T5::config").config; }
 
 GenerateOptions T5::defaults(std::string_view task) const {
-  if (task.empty()) return config().options;
-  const auto found = config().tasks.find(task);
-  if (found != config().tasks.end()) return found->second.options;
+  const T5Config& config = implementation("T5::defaults").config;
+  if (task.empty()) return config.options;
+  const auto found = config.tasks.find(task);
+  if (found != config.tasks.end()) return found->second.options;
   std::string names;
-  for (const auto& [name, settings] : config().tasks) names += (names.empty() ? "" : ", ") + name;
+  for (const auto& [name, settings] : config.tasks) names += (names.empty() ? "" : ", ") + name;
   throw std::invalid_argument("T5::defaults: the model has no task '" + std::string(task) +
                               "'; it has: " + (names.empty() ? "none" : names));
 }
@@ -41,34 +47,36 @@ GenerateOptions T5::defaults(std::string_view task) const {
 std::vector<std::vector<Index>> T5::generate(std::span<const std::vector<Index>> inputs,
                                              const GenerateOptions& options) const {
   const FloatingPointScope scope;
-  return models::generate(implementation_->model, config(), inputs, options);
+  const Implementation& self = implementation("T5::generate");
+  return models::generate(self.model, self.config, inputs, options);
 }
 
 std::vector<float> T5::encode(std::span<const Index> input, int num_threads) const {
   const FloatingPointScope scope;
-  check_ids("T5::encode", "the input", input, config());
-  const Index length = std::ssize(input), d = config().d_model;
+  const auto& [config, model] = implementation("T5::encode");
+  check_ids("T5::encode", "the input", input, config);
+  const Index length = std::ssize(input), d = config.d_model;
   std::vector<float> states(static_cast<std::size_t>(length * d));
   const std::array<Index, 2> starts{0, length};
-  implementation_->model.encode(input, starts, {states.data(), {1, length, d}}, num_threads);
+  model.encode(input, starts, {states.data(), {1, length, d}}, num_threads);
   return states;
 }
 
 std::vector<float> T5::logits(std::span<const Index> input, std::span<const Index> output, int num_threads) const {
   const FloatingPointScope scope;
-  check_ids("T5::logits", "the output", output, config());
-  const T5Model& model = implementation_->model;
+  const auto& [config, model] = implementation("T5::logits");
+  check_ids("T5::logits", "the output", output, config);
   const std::vector<float> memory = encode(input, num_threads);
-  const Index length = std::ssize(output), d = config().d_model;
+  const Index length = std::ssize(output), d = config.d_model;
   std::vector<float> hidden(static_cast<std::size_t>(length * d));
-  std::vector<float> result(static_cast<std::size_t>(length * config().vocab_size));
+  std::vector<float> result(static_cast<std::size_t>(length * config.vocab_size));
   const View<float, 3> x(hidden.data(), {1, length, d});
   const View<const float, 3> states(memory.data(), {1, std::ssize(input), d});
   model.embed({output.data(), {1, length}}, x);
   const AttentionOptions self{.causal = true, .num_threads = num_threads, .relative_bias = model.decoder_bias()};
   for (const DecoderLayer& layer : model.decoder()) layer.forward(x, states, x, self, {.num_threads = num_threads});
   model.finish_decoder(x, num_threads);
-  model.logits(x, {result.data(), {1, length, config().vocab_size}}, num_threads);
+  model.logits(x, {result.data(), {1, length, config.vocab_size}}, num_threads);
   return result;
 }
 

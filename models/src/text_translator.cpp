@@ -67,22 +67,31 @@ Translator::~Translator() = default;
 Translator::Translator(Translator&&) noexcept = default;
 Translator& Translator::operator=(Translator&&) noexcept = default;
 
-const T5& Translator::model() const { return implementation_->model; }
-const std::string& Translator::task() const { return implementation_->task; }
-const std::string& Translator::prefix() const { return implementation_->prefix; }
-GenerateOptions Translator::defaults() const { return model().defaults(task()); }
+const Translator::Implementation& Translator::implementation(const char* function) const {
+  return unmoved(implementation_, function, "translator");
+}
+
+const T5& Translator::model() const { return implementation("Translator::model").model; }
+const std::string& Translator::task() const { return implementation("Translator::task").task; }
+const std::string& Translator::prefix() const { return implementation("Translator::prefix").prefix; }
+GenerateOptions Translator::defaults() const {
+  const Implementation& self = implementation("Translator::defaults");
+  return self.model.defaults(self.task);
+}
 
 std::vector<Index> Translator::tokenize(std::string_view text) const {
-  const std::vector<int> ids = implementation_->pieces.EncodeAsIds(prefix() + std::string(text));
+  const Implementation& self = implementation("Translator::tokenize");
+  const std::vector<int> ids = self.pieces.EncodeAsIds(self.prefix + std::string(text));
   std::vector<Index> tokens(ids.begin(), ids.end());
-  const std::vector<Index>& ends = model().config().eos_token_ids;
+  const std::vector<Index>& ends = self.model.config().eos_token_ids;
   if (!ends.empty()) tokens.push_back(ends.front());
   return tokens;
 }
 
 std::string Translator::detokenize(std::span<const Index> tokens) const {
-  const auto& pieces = implementation_->pieces;
-  const T5Config& config = model().config();
+  const Implementation& self = implementation("Translator::detokenize");
+  const auto& pieces = self.pieces;
+  const T5Config& config = self.model.config();
   std::vector<int> ids;
   for (const Index token : tokens) {
     // Models have more tokens than pieces: <extra_id_…> and padding of the vocabulary.
@@ -97,26 +106,28 @@ std::string Translator::detokenize(std::span<const Index> tokens) const {
 
 std::vector<std::string> Translator::translate(std::span<const std::string> sentences,
                                                const GenerateOptions& options) const {
+  const Implementation& self = implementation("Translator::translate");
   std::vector<std::vector<Index>> inputs;
   std::vector<std::size_t> places;  // of the sentences that are not blank
   for (std::size_t i = 0; i < sentences.size(); ++i) {
-    if (implementation_->pieces.EncodeAsIds(sentences[i]).empty()) continue;
+    if (self.pieces.EncodeAsIds(sentences[i]).empty()) continue;
     places.push_back(i);
     inputs.push_back(tokenize(sentences[i]));
   }
-  const std::vector<std::vector<Index>> outputs = model().generate(inputs, options);
+  const std::vector<std::vector<Index>> outputs = self.model.generate(inputs, options);
   std::vector<std::string> result(sentences.size());
   for (std::size_t i = 0; i < places.size(); ++i) result[places[i]] = detokenize(outputs[i]);
   return result;
 }
 
 std::vector<std::string> Translator::unknown(std::string_view text) const {
+  const Implementation& self = implementation("Translator::unknown");
   std::vector<std::string> result;
   const auto report = [&](std::string what) {
     if (std::ranges::find(result, what) == result.end()) result.push_back(std::move(what));
   };
-  const auto& pieces = implementation_->pieces;
-  if (const auto& words = implementation_->words)
+  const auto& pieces = self.pieces;
+  if (const auto& words = self.words)
     for (std::string& word : words_of(text)) {
       // Contractions: "isn't" is known if "isn" is.
       const std::string_view stem = std::string_view(word).substr(0, word.find('\''));

@@ -5,6 +5,8 @@
 #include <headlane/models/text.hpp>
 
 #include <filesystem>
+#include <functional>
+#include <utility>
 
 using headlane::models::Translator;
 using Texts = std::vector<std::string>;
@@ -23,6 +25,25 @@ TEST_CASE("a translation, and the task that it is of") {
   CHECK(translator.defaults().max_length == 64);
   CHECK(translator.translate(Texts{"The cat is small."}, translator.defaults()) == Texts{"Le chat est petit."});
   CHECK_THROWS_AS(Translator(folder, {.task = "translation_en_to_de"}), std::invalid_argument);
+}
+
+TEST_CASE("moved from: every call is an error, until it is assigned to") {
+  Translator from(folder);
+  Translator translator = std::move(from);
+  const std::vector<std::pair<const char*, std::function<void()>>> calls{
+      {"Translator::model", [&] { (void)from.model(); }},
+      {"Translator::task", [&] { (void)from.task(); }},
+      {"Translator::prefix", [&] { (void)from.prefix(); }},
+      {"Translator::defaults", [&] { (void)from.defaults(); }},
+      {"Translator::translate", [&] { (void)from.translate(Texts{"The cat is small."}, {}); }},
+      {"Translator::tokenize", [&] { (void)from.tokenize("The cat"); }},
+      {"Translator::detokenize", [&] { (void)from.detokenize({}); }},
+      {"Translator::unknown", [&] { (void)from.unknown("The cat"); }}};
+  for (const auto& [name, call] : calls)
+    CHECK_THROWS_WITH_AS(call(), (name + std::string(": the translator was moved from")).c_str(),
+                         std::invalid_argument);
+  from = std::move(translator);
+  CHECK(from.translate(Texts{"The cat is small."}, from.defaults()) == Texts{"Le chat est petit."});
 }
 
 TEST_CASE("a prefix stands in place of the task's, whose options stay") {

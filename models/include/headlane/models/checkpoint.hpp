@@ -42,7 +42,8 @@ class HEADLANE_API Tensor {
 /// the process with SIGBUS. A file that was replaced (another one renamed to its name) is read as it was.
 ///
 /// Names of tensors, their sizes and places are checked when the folder is opened, as strictly as the format says: data without
-/// overlaps or gaps, no name twice. Errors are CheckpointError, or std::bad_alloc.
+/// overlaps or gaps, no name twice. Errors are CheckpointError, or std::bad_alloc; of a Checkpoint that was moved
+/// from, which may be destroyed and assigned to, std::invalid_argument.
 class HEADLANE_API Checkpoint {
  public:
   /// Opens model.safetensors, or else model.safetensors.index.json and the files that it names.
@@ -64,6 +65,7 @@ class HEADLANE_API Checkpoint {
 
  private:
   struct HEADLANE_HIDDEN Contents;
+  [[nodiscard]] HEADLANE_HIDDEN const Contents& contents(const char* function) const;
   std::shared_ptr<const Contents> contents_;
 };
 

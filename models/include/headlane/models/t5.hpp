@@ -49,7 +49,8 @@ struct T5Config {
 /// Tokens are those of transformers' generate() on the same numbers in float32, but where rounding or an exact tie decides: of equal scores the
 ///   lower beam and token comes first. They and all floats have the same bits for every instruction set, number of threads and batch: a
 ///   sentence gives what it gives alone.
-/// Errors: CheckpointError for what is wrong with the files; std::invalid_argument for arguments; std::bad_alloc.
+/// Errors: CheckpointError for what is wrong with the files; std::invalid_argument for arguments, and for a model that was moved
+///   from, which may be destroyed and assigned to; std::bad_alloc.
 class HEADLANE_API T5 {
  public:
   /// config.json, generation_config.json if it is there, and the weights. The files are not needed afterwards.
@@ -76,6 +77,7 @@ class HEADLANE_API T5 {
 
  private:
   struct Implementation;
+  [[nodiscard]] HEADLANE_HIDDEN const Implementation& implementation(const char* function) const;
   std::unique_ptr<const Implementation> implementation_;
 };
 

@@ -22,7 +22,8 @@ struct TranslatorOptions {
   std::optional<std::string> prefix = std::nullopt;
 };
 
-/// Does not change once it is made: any number of threads may use it at the same time.
+/// Does not change once it is made: any number of threads may use it at the same time. One that was moved from may be destroyed and
+/// assigned to; all else throws std::invalid_argument.
 class HEADLANE_API Translator {
  public:
   /// What T5 reads, spiece.model, and words.txt if it is there: the words that the model knows, one in a line.
@@ -53,6 +54,7 @@ class HEADLANE_API Translator {
 
  private:
   struct Implementation;
+  [[nodiscard]] HEADLANE_HIDDEN const Implementation& implementation(const char* function) const;
   std::unique_ptr<const Implementation> implementation_;
 };
 
