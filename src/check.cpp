@@ -159,7 +159,7 @@ void check_elementwise(const Operand& x, const Operand& y) {
   for (int axis = 0; axis < x.rank; ++axis) {
     require(x.shape[axis] == y.shape[axis], x.function, ": ", x.name, " has ", x.shape[axis], " elements along axis ",
             axis, ", ", y.name, " has ", y.shape[axis]);
-    same = same && (x.strides[axis] == y.strides[axis] || x.shape[axis] <= 1);
+    same = same && (x.strides[axis] == y.strides[axis] || x.shape[axis] == 1);
   }
   if (!same) check_no_overlap(y, x);
 }

@@ -78,6 +78,9 @@ void check_limits() {
     CHECK(refused(2, sign * (limit - 5), 2, sign * 6));
     CHECK(!refused(2, sign * limit, 2, -sign * limit));
     CHECK(refused(3, sign * (Index{1} << 62)));  // whose double is less than it
+    const Index far = sign * (Index{1} << 62);   // four times that is 0 modulo 2^64
+    const View<const T, 4> corners(&one, {2, 2, 2, 2}, {far, far, far, far});
+    CHECK(throws([&] { check_operand(operand("f", "x", corners)); }));
   }
 }
 
