@@ -92,7 +92,8 @@ void note_unsupported(const Config& file, std::vector<std::string>& names) {
 void read_ids(const Config& file, T5Config& config) {
   const Index last = config.vocab_size - 1;
   config.pad_token_id = file.integer("pad_token_id", 0, last, config.pad_token_id);
-  config.decoder_start_token_id = file.integer("decoder_start_token_id", 0, last, config.decoder_start_token_id);
+  const char* start = file.contains("decoder_start_token_id") ? "decoder_start_token_id" : "bos_token_id";
+  config.decoder_start_token_id = file.integer(start, 0, last, config.decoder_start_token_id);
   if (file.contains("eos_token_id")) config.eos_token_ids = file.integers("eos_token_id", 0, last);
   std::ranges::sort(config.eos_token_ids);
   const auto repeated = std::ranges::unique(config.eos_token_ids);

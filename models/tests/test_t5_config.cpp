@@ -86,6 +86,8 @@ TEST_CASE("the start token: said, or the padding's, or 0") {
   CHECK(read({{"pad_token_id", "5"}}).pad_token_id == 5);
   CHECK(read({{"pad_token_id", "null"}}).decoder_start_token_id == 0);
   CHECK(read({{"pad_token_id", "5"}, {"decoder_start_token_id", "9"}}).decoder_start_token_id == 9);
+  CHECK(read({{"pad_token_id", "5"}, {"bos_token_id", "7"}}).decoder_start_token_id == 7);  // as in transformers
+  CHECK(read({{"bos_token_id", "-7"}, {"decoder_start_token_id", "9"}}).decoder_start_token_id == 9);
   const Members empty, said{{"decoder_start_token_id", "8"}, {"pad_token_id", "6"}, {"eos_token_id", "[4,3,4]"}};
   const Members members{{"pad_token_id", "5"}, {"decoder_start_token_id", "9"}, {"eos_token_id", "2"}};
   const T5Config one = read(members, &empty), other = read(members, &said);
@@ -146,6 +148,7 @@ TEST_CASE("numbers at both ends of what they may be") {
             {"layer_norm_epsilon", "-1e-9", "0", "1", "1.01"},
             {"pad_token_id", "-1", "0", "1", "100"},
             {"decoder_start_token_id", "-1", "0", "1", "100"},
+            {"bos_token_id", "-1", "0", "1", "100"},
             {"eos_token_id", "-1", "0", "1", "100"},
             {"num_beams", "0", "1", "1024", "1025"},
             {"max_length", "1", "2", "1099511627776", "1099511627777"},
