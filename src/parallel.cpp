@@ -62,7 +62,8 @@ int grown_team(Team& team, int threads) {
   static_cast<void>(prepared);
   const int can = startable(wanted);
   team.is_full = can < wanted;
-  team.more += team.is_full ? can / 2 : can;  // what is left is for the memory that they compute in
+  team.more += team.is_full ? can / 2 : can;                  // what is left is for the memory that they compute in
+  team.scratch.grown.store(true, std::memory_order_relaxed);  // the new threads have none yet
   return team.more + 1;
 }
 

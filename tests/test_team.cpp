@@ -79,6 +79,22 @@ TEST_CASE("a thread that gets its first long task late finds its memory there") 
   }
 }
 
+TEST_CASE("a team that grows: its new threads get the memory that the others have") {
+  for (int round = 0; round < (slow_isa() ? 2 : 30); ++round) {
+    std::thread([&] {
+      const EveryCall work(24);
+      work.run(2);
+      for (const EveryCall::Call& call : work.calls()) {
+        call.run(7);  // in the first of them the team grows
+        const Counts warm;
+        for (int i = 0; i < 3; ++i) call.run(7);
+        const long blocks = Counts().since(warm).blocks;
+        CHECK_MESSAGE(blocks == 0, call.name, ", round ", round);
+      }
+    }).join();
+  }
+}
+
 TEST_CASE("several callers: each has its team, and it stays whole") {
   constexpr int callers = 4;
   std::atomic<int> ready{0};
