@@ -53,23 +53,22 @@ void check_each(const AttentionOperands& o, bool cached) {
   if (plan) return;
   check_no_overlap(o.result, o.q);
   for (const Operand* keys : {&o.k, &o.v})
-    if (keys->rank != 0 && !cached) check_no_overlap(o.result, *keys);
+    if (!cached) check_no_overlap(o.result, *keys);
 }
 
 /// lse and sum against what is multiplied; options are compared with all that is written in check_options.
 void check_apart(const AttentionOperands& o, bool cached, const AttentionOptions& options) {
   if (o.look == Look::shapes) return;
   for (const Operand& written : {o.operand("lse", options.lse), o.operand("sum", options.sum)}) {
-    if (written.data == nullptr) continue;
     check_no_overlap(written, o.q);
     for (const Operand* keys : {&o.k, &o.v})
-      if (keys->rank != 0 && !cached) check_no_overlap(written, *keys);
+      if (!cached) check_no_overlap(written, *keys);
   }
 }
 
 /// ALiBi multiplies distances, as floats.
 void check_distances(const char* function, const AttentionProblem& p) {
-  if (p.given.alibi_slopes.data == nullptr || p.q.shape[2] == 0) return;
+  if (p.given.alibi_slopes.data == nullptr) return;
   constexpr Index max = Index{1} << 24;
   for (Index i = 0; i < p.batch; ++i) {
     const Element e = element(p, i);
@@ -120,9 +119,7 @@ AttentionProblem problem_of(const AttentionOperands& o, const View<const float, 
   return problem;
 }
 
-bool has_rows(const AttentionProblem& p) {
-  return p.batch != 0 && p.q.shape[0] != 0 && p.q.shape[1] != 0 && p.q.shape[2] != 0;
-}
+bool has_rows(const AttentionProblem& p) { return p.batch != 0 && p.q.shape[1] != 0 && p.q.shape[2] != 0; }
 
 AttentionPlan plan(const AttentionProblem& p) {
   const AttentionCut cut(p);
@@ -201,8 +198,7 @@ AttentionProblem checked_scores(const char* function, const View<const float, 4>
                                    .k = operand(function, "k", k),
                                    .result = result,
                                    .v = {}};
-  const KeysAndValues keys{.k = k, .v = {nullptr, {k.shape[0], k.shape[1], k.shape[2], 0}}};
-  return problem_of(operands, q, keys, {nullptr, {q.shape[0], q.shape[1], q.shape[2], 0}}, options);
+  return problem_of(operands, q, {.k = k, .v = {}}, {}, options);
 }
 
 void attention_named(const char* function, const View<const float, 4>& q, const KeysAndValues& keys,

@@ -46,7 +46,7 @@ bool interleave(const Operand& a, const Operand& b) {
   const Index bytes = static_cast<Index>(a.element_size);
   const Index distance =
       static_cast<Index>(reinterpret_cast<std::uintptr_t>(b.data) - reinterpret_cast<std::uintptr_t>(a.data));
-  if (common == 0 || distance % bytes != 0) return false;
+  if (common == 0) return false;
   const Index offset = (distance / bytes % common + common) % common;  // of b's runs behind a's
   return of_a.length <= offset && offset + of_b.length <= common;
 }

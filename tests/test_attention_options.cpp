@@ -240,6 +240,11 @@ TEST_CASE("attention: ALiBi's distances are exact or refused") {
   }
   CHECK(refused == 5);
   CHECK(computed == 14);
+  // A single row, as in decoding; none.
+  const AttentionTensors single({1, 1, 1, 1, 7, 4, 4}, 23), empty({1, 1, 1, 0, 7, 4, 4}, 23);
+  CHECK_NOTHROW(single.run(with(max)));
+  CHECK_THROWS_WITH_AS(single.run(with(max + 1)), doctest::Contains("16777217 positions"), std::invalid_argument);
+  CHECK_NOTHROW(empty.run(with(2 * max)));
 }
 
 TEST_CASE("attention: a sink takes its share") {

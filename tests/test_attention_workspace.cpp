@@ -181,7 +181,32 @@ TEST_CASE("plan_attention: what it says, without looking at data") {
   for (const Index count : {shared_keys, in_place, packed, only_keys}) CHECK(count > 0);
 }
 
+TEST_CASE("plan_attention: a thread for each 600,000 operations, of which an element counts as 16") {
+  const ThreadsScope most(64);
+  Index single = 0, some = 0, all = 0;
+  for (const Index batch : {1, 3})
+    for (const Index group : {1, 2})
+      for (const Index heads : {1, 4})
+        for (const Index rows : {1, 40, 300})
+          for (const Index keys : {50, 1000})
+            for (const Index dim : {16, 128}) {
+              const AttentionTensors t({batch, heads * group, heads, rows, keys, dim, 8}, seed);
+              const auto all_rows = static_cast<double>(batch * heads * group * rows);
+              const auto all_keys = static_cast<double>(batch * heads * keys);
+              const auto dims = static_cast<double>(dim + 8);
+              const double operations =
+                  2 * all_rows * static_cast<double>(keys) * dims + 16 * (all_rows + all_keys) * dims;
+              const auto fit = static_cast<int>(std::clamp(operations / 6e5, 1.0, 64.0));
+              const AttentionPlan plan = plan_of(t, {});
+              CHECK_MESSAGE(plan.threads == fit, "batch ", batch, ", heads ", heads, "*", group, ", rows ", rows,
+                            ", keys ", keys, ", dim ", dim);
+              ++(plan.threads == 1 ? single : plan.threads == 64 ? all : some);
+            }
+  for (const Index count : {single, some, all}) CHECK(count > 5);
+}
+
 TEST_CASE("plan_attention: nothing to do") {
+  const ThreadsScope most(64);
   for (const std::array<Index, 4> q : {std::array<Index, 4>{0, 2, 3, 8}, {2, 0, 3, 8}, {2, 2, 0, 8}}) {
     const AttentionTensors t({q[0], q[1], q[1], q[2], 5, 8, 8}, seed);
     const AttentionPlan plan = plan_of(t, {});
@@ -193,6 +218,11 @@ TEST_CASE("plan_attention: nothing to do") {
     options.workspace = {&none, 0};
     t.run(options);
   }
+  // A ragged batch without sequences.
+  const Index none = 0;
+  AttentionOptions ragged;
+  ragged.query_starts = ragged.key_starts = {&none, {1}};
+  CHECK(plan_of(AttentionTensors({1, 2, 2, 3, 5, 8, 8}, seed), ragged).threads == 1);
   // No keys: rows are written all the same.
   const AttentionTensors t({1, 2, 1, 3, 0, 8, 8}, seed);
   const AttentionPlan plan = plan_of(t, {});

@@ -164,6 +164,51 @@ TEST_CASE("attention: out or lse over an option") {
   check_illegal(calls, [&] { return std::all_of(memory.begin(), memory.end(), [](Index x) { return x == 0; }); });
 }
 
+TEST_CASE(
+    "attention: lse or sum over an operand or each other, at their first and last elements; a plan looks at no data") {
+  const AttentionTensors t({2, 4, 2, 5, 7, 8, 6}, 3);
+  const Tensor<1> memory({2000});
+  float* const p = memory.view.data + 500;
+  const std::array<Index, 3> rows = t.lse.view.shape;
+  const Index count = rows[0] * rows[1] * rows[2];
+  std::vector<Illegal> calls;
+  for (const bool of_sum : {false, true}) {
+    const std::string name = of_sum ? "sum" : "lse";
+    AttentionOptions options;
+    (of_sum ? options.sum : options.lse) = {p, rows};
+    if (of_sum) options.lse = {p + 1000, rows};
+    const auto push = [&](const std::string& other, const auto& attend) {
+      calls.push_back({"attention, " + name + " over " + other,
+                       attend,
+                       {"attention: " + name + " of shape", "overlaps " + other + " of shape"}});
+    };
+    // Elements of the other: all in front of p, from p on, from the last row's on.
+    const auto push_each = [&](const std::string& other, const std::array<Index, 4>& shape, const auto& attend) {
+      const Index size = shape[0] * shape[1] * shape[2] * shape[3];
+      for (const Index at : {1 - size, Index{0}, count - 1}) {
+        const View<float, 4> view(p + at, shape);
+        push(other, [=] { attend(view); });
+      }
+    };
+    const auto q = t.q.view, k = t.k.view, v = t.v.view, out = t.out.view;
+    push_each("q", q.shape, [=](const View<float, 4>& x) { attention(x, k, v, out, options); });
+    push_each("k", k.shape, [=](const View<float, 4>& x) { attention(q, x, v, out, options); });
+    push_each("v", v.shape, [=](const View<float, 4>& x) { attention(q, k, x, out, options); });
+    push_each("out", out.shape, [=](const View<float, 4>& x) { attention(q, k, v, x, options); });
+    if (of_sum) {
+      for (const Index at : {1 - count, Index{0}, count - 1}) {
+        AttentionOptions both = options;
+        both.lse.data = p + at;
+        push("lse", [=] { attention(q, k, v, out, both); });
+      }
+    }
+    const View<float, 4> over_q(p, q.shape), over_k(p, k.shape), over_v(p, v.shape), over_out(p, out.shape);
+    CHECK_NOTHROW(static_cast<void>(plan_attention(over_q, over_k, over_v, over_out, options)));
+  }
+  CHECK(calls.size() == 27);
+  check_illegal(calls, [&] { return all_sentinels(memory.view) && all_sentinels(t.out.view); });
+}
+
 TEST_CASE("attention: options at the edge of what is legal") {
   const AttentionTensors t({2, 4, 2, 5, 7, 8, 6}, 3);
   const std::vector<Index> keys{0, 7}, queries{5, 0};

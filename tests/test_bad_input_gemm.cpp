@@ -54,17 +54,21 @@ TEST_CASE("gemm_batch: illegal calls") {
   const View<float, 3> over(p, {3, 5, 9});
   for (const Index shift : {0, 1, 45, 134}) {
     const float* q = p + shift;
-    calls.push_back({"gemm_batch, c over a", [=] { gemm_batch({q, {3, 5, 7}}, vb, over); }, {f, "c", "a", "overlap"}});
-    calls.push_back({"gemm_batch, c over b", [=] { gemm_batch(va, {q, {3, 7, 9}}, over); }, {f, "c", "b", "overlap"}});
+    calls.push_back({"gemm_batch, c over a",
+                     [=] { gemm_batch({q, {3, 5, 7}}, vb, over); },
+                     {f, "c of shape", "overlaps a of shape"}});
+    calls.push_back({"gemm_batch, c over b",
+                     [=] { gemm_batch(va, {q, {3, 7, 9}}, over); },
+                     {f, "c of shape", "overlaps b of shape"}});
     calls.push_back({"gemm_batch, c over one b",
                      [=] { gemm_batch(va, {q, {3, 7, 9}, {0, 9, 1}}, over); },
-                     {f, "c", "b", "overlap"}});
+                     {f, "c of shape", "overlaps b of shape"}});
     calls.push_back({"gemm_batch, c over bias",
                      [=] { gemm_batch(va, vb, over, with_bias({q, {3, 9}})); },
-                     {f, "c", "bias", "overlap"}});
+                     {f, "c of shape", "overlaps bias of shape"}});
     calls.push_back({"gemm_batch, c over residual",
                      [=] { gemm_batch(va, vb, over, with_residual({q, {3, 5, 9}})); },
-                     {f, "c", "residual", "overlap"}});
+                     {f, "c of shape", "overlaps residual of shape"}});
   }
   for (const Index step : {0, 1, 9, 44})
     calls.push_back(
@@ -123,9 +127,10 @@ TEST_CASE("gemm_batch: illegal lists") {
     push("activation", [](GemmProblem& p) { p.options.activation = static_cast<Activation>(9); }, {"activation", "9"});
     push("packed sizes", [&](GemmProblem& p) { p.packed = &list.other; }, {"a", "b", "7", "5"});
     // With operands of its own.
-    push("c over its a", [&](GemmProblem& p) { p.a = {p.c.data + 44, {5, 7}}; }, {"c", "a", "overlap"});
-    push("c over its b", [&](GemmProblem& p) { p.b = {p.c.data, {7, 9}}; }, {"c", "b", "overlap"});
-    push("c over its bias", [&](GemmProblem& p) { p.options.bias = {p.c.data + 9, {9}}; }, {"c", "bias", "overlap"});
+    push("c over its a", [&](GemmProblem& p) { p.a = {p.c.data + 44, {5, 7}}; }, {"c of shape", "overlaps a of shape"});
+    push("c over its b", [&](GemmProblem& p) { p.b = {p.c.data, {7, 9}}; }, {"c of shape", "overlaps b of shape"});
+    push("c over its bias", [&](GemmProblem& p) { p.options.bias = {p.c.data + 9, {9}}; },
+         {"c of shape", "overlaps bias of shape"});
   }
   calls.push_back({"num_threads", [&] { gemm_batch(list.problems(), -1); }, {f, "num_threads", "-1"}});
   check_illegal(calls, [&] { return all_sentinels(list.c.view) && list.c.surroundings_untouched(); });
@@ -217,7 +222,8 @@ TEST_CASE("gemm_gated: illegal calls") {
   for (const Index shift : {0, 1, 44}) {
     const float* q = p + shift;
     const auto push = [&](const char* name, auto call) {
-      calls.push_back({std::string("gemm_gated, c over ") + name, call, {f, "c", name, "overlap"}});
+      calls.push_back(
+          {std::string("gemm_gated, c over ") + name, call, {f, "c of shape", std::string("overlaps ") + name}});
     };
     push("a", [=] { gemm_gated({q, {5, 7}}, vg, vu, over); });
     push("a", [=, &pg, &pu] { gemm_gated({q, {5, 7}}, pg, pu, over); });

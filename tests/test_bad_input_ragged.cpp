@@ -155,7 +155,7 @@ TEST_CASE("attention: illegal starts") {
         calls.add("starts", options,
                   {std::string(of_queries ? "query_starts[" : "key_starts[") + std::to_string(at) + "] is " +
                        std::to_string(wrong),
-                   std::to_string(size)});
+                   std::string(of_queries ? "for q has " : "for k has ") + std::to_string(size) + " rows"});
       }
     }
   }

@@ -54,6 +54,8 @@ TEST_CASE("softmax: illegal options") {
   for (const int axis : {0, 1, -2}) push("causal", {.axis = axis, .causal = true}, {"causal", "axis", "[3, 4, 5]"});
   options.mask = vmask.select(0, 0);
   push("rank of mask", options, {"mask", "2", "3"});
+  options.mask = View<const bool, 4>(vmask.data, {3, 4, 5, 1});
+  push("a larger rank of mask", options, {"mask has rank 4, x has rank 3"});
   options = {};
   options.bias = View<const float, 3>(bias.view).select(0, 0);
   push("rank of bias", options, {"bias", "2", "3"});
@@ -110,6 +112,43 @@ TEST_CASE("softmax: illegal options") {
            all_sentinels(row.view) && std::all_of(memory.begin(), memory.end(), [](Index i) { return i == 0; });
   });
   CHECK(illegal_calls() >= 90);
+}
+
+TEST_CASE("softmax: a wrong length is found wherever it is, if any row has it, whatever the strides") {
+  const Tensor<4> x({2, 3, 4, 5});
+  for_each(x.view, [](float& e) { e = 1; });
+  constexpr Index size = 200;
+  std::vector<Index> values(2 * size, 5);
+  for (const std::array<Index, 3> strides : {std::array<Index, 3>{12, 4, 1},
+                                             {-12, 4, 1},
+                                             {12, -4, 1},
+                                             {12, 4, -1},
+                                             {1, 2, 6},
+                                             {-3, 7, -50},
+                                             {0, 4, 1},
+                                             {12, 0, 1},
+                                             {12, 4, 0},
+                                             {0, 0, 1},
+                                             {0, -1, 0},
+                                             {7, 0, 0},
+                                             {0, 0, 0}}) {
+    const View<const Index, 3> lengths(values.data() + size, {2, 3, 4}, strides);
+    std::vector<bool> had(values.size());
+    for_each(lengths, [&](const Index& one) { had[static_cast<std::size_t>(&one - values.data())] = true; });
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = 6;
+      SoftmaxOptions options;
+      options.lengths = lengths;
+      bool refused = false;
+      try {
+        softmax(x.view, x.view, options);
+      } catch (const std::invalid_argument&) {
+        refused = true;
+      }
+      CHECK_MESSAGE(refused == had[i], "strides ", strides[0], ", ", strides[1], ", ", strides[2], ", element ", i);
+      values[i] = 5;
+    }
+  }
 }
 
 TEST_CASE("softmax: options that look odd but are legal") {

@@ -118,6 +118,15 @@ TEST_CASE("check_output: axes nest, or elements coincide") {
         }
 }
 
+TEST_CASE("check_output: the message says how far the axes within reach") {
+  const float one = 1;
+  const View<const float, 3> view(&one, {2, 3, 4}, {90, 6, 2});
+  CHECK_THROWS_WITH_AS(
+      check_output(of("y", view)),
+      "f: y of shape [2, 3, 4] overlaps itself: axis 1 has stride 6, the axes within it span 7 elements",
+      std::invalid_argument);
+}
+
 TEST_CASE("check_elementwise: the same elements whatever the strides of axes of one element") {
   std::vector<float> memory(64);
   const auto refused = [&](const View<const float, 3>& x, const View<const float, 3>& y) {
@@ -132,6 +141,28 @@ TEST_CASE("check_elementwise: the same elements whatever the strides of axes of 
   CHECK(!refused(x, {p + 10, {2, 1, 5}, {5, 5, 1}}));
   CHECK(refused(x, {p + 9, {2, 1, 5}, {5, 5, 1}}));
   CHECK(refused(x, {p + 10, {2, 1, 4}, {5, 5, 1}}));
+}
+
+TEST_CASE("check_elementwise: of 1 to 8 axes, both of as many") {
+  const float one = 1;
+  const auto message = [&](int rank_x, int rank_y) -> std::string {
+    AnyView<const float> x, y;
+    x.data = y.data = &one;
+    x.shape.fill(1), y.shape.fill(1);
+    x.rank = rank_x, y.rank = rank_y;
+    try {
+      check_elementwise(operand("f", "x", x), operand("f", "y", y));
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "";
+  };
+  for (int rank = 1; rank <= max_rank; ++rank) CHECK(message(rank, rank).empty());
+  for (const int rank : {-1, 0, max_rank + 1, 100})
+    CHECK(message(rank, rank) ==
+          "f: x has rank " + std::to_string(rank) + ", y has rank " + std::to_string(rank) + ", it may be 1 to 8");
+  CHECK(message(2, 3) == "f: x has rank 2, y has rank 3, it may be 1 to 8");
+  CHECK(message(3, 2) == "f: x has rank 3, y has rank 2, it may be 1 to 8");
 }
 
 TEST_CASE("check_threads: from 0 on") {
