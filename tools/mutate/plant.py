@@ -185,9 +185,11 @@ def closing(code, at):
 
 def blamed(code, line, column):
     """The mutant that an error at this place comes from, the innermost around it or else the last one before it, and
-    whether the error is in its own text."""
+    whether the error is in its own text. (None, False): the file has no switch, the fault is in a header."""
     offset = sum(len(each) for each in code.splitlines(keepends=True)[: line - 1]) + column - 1
     where = intervals(code)
+    if not where:
+        return None, False
     around = [(end - begin, number) for number, (begin, _, end) in where.items() if begin <= offset <= end]
     if around:
         number = min(around)[1]

@@ -11,7 +11,8 @@ from plant import blamed, planted
 FOLDERS = ["include", "src", "models", "python", "tests", "cmake", "examples"]
 FILES = ["CMakeLists.txt", "pyproject.toml", "README.md", "LICENSE"]
 TOOLS = pathlib.Path(__file__).parent
-ERROR = re.compile(r"^([^\s:]+):(\d+):(\d+): (?:fatal )?error: ", re.M)
+# GCC's: what an error in a template was needed for stands before it.
+PLACE = re.compile(r"^([^\s:]+):(\d+):(\d+): (?:(?:fatal )?(error): | +required (?:from|by))")
 # At the end of CMakeLists.txt.
 MORE = """
 target_sources(headlane PRIVATE {0})
@@ -101,25 +102,43 @@ class Tree:
             built, said = self.make()
             if built:
                 return live
-            names = {str(self.source / file): file for file in codes}
-            errors = [
-                (os.path.normpath(self.build / file), int(line), int(column))
-                for file, line, column in ERROR.findall(said)
-            ]
-            places = {(names[file], line, column) for file, line, column in errors if file in names}
-            if not places:
-                raise SystemExit(f"the build fails, and not for a planted fault:\n{said[-4000:]}")
+            chains = self.errors(said, {str(self.source / file): file for file in codes})
             dropped, raised = set(), set()
-            for file, line, column in places:
-                number, itself = blamed(codes[file], line, column)
-                (dropped if itself else raised).add(number)
+            for chain in chains:
+                blames = [blamed(codes[file], line, column) for file, line, column in chain]
+                own = {number for number, itself in blames if itself}
+                dropped |= own
+                raised |= set() if own else {number for number, _ in blames if number is not None}
+            raised -= dropped | {mutant.number for mutant in live if mutant.alone}
+            if not dropped | raised:  # nobody's fault: then that of all headers
+                raised = {
+                    mutant.number for mutant in live if mutant.file.endswith(".hpp") and not mutant.alone
+                }
+            if not dropped | raised:
+                raise SystemExit(f"the build fails, and not for a planted fault:\n{said[-4000:]}")
             live = [mutant for mutant in live if mutant.number not in dropped]
             for mutant in live:
                 mutant.level += mutant.number in raised
             print(
-                f"   {len(places)} errors: {len(dropped)} do not compile, {len(raised - dropped)} get another place",
+                f"   {len(chains)} errors: {len(dropped)} do not compile, {len(raised)} get another place",
                 flush=True,
             )
+
+    def errors(self, said, names):
+        """Each error once: its place, and those that it was needed for, in the files with these names."""
+        chains, needed = set(), []
+        for line in said.splitlines():
+            found = PLACE.match(line)
+            if not found:
+                needed = needed if line.startswith(" ") or "In instantiation" in line else []
+                continue
+            file, row, column, error = found.groups()
+            file = os.path.normpath(self.build / file)
+            needed += [(names[file], int(row), int(column))] if file in names else []
+            if error:
+                chains.add(tuple(needed))
+                needed = []
+        return chains - {()}
 
     def write(self, mutants):
         self.copy_files({mutant.file for mutant in mutants})
