@@ -171,6 +171,12 @@ TEST_CASE("attention over a cache: illegal calls") {
   option("half ragged", ragged, {"attention", "key_starts"});
   lengths.key_lengths = {long_lengths.data(), {2}};
   option("a length beyond its sequence, within the longest one", lengths, {"attention", "key_lengths[1]", "8", "7"});
+  const std::vector<Index> turned{8, 40};
+  AttentionOptions of_turned;
+  of_turned.key_lengths = {turned.data(), {2}};
+  calls.push_back({"likewise, of the first sequence",
+                   [&] { run(q.view, {sequences[1], sequences[0]}, out.view, of_turned); },
+                   {"attention", "key_lengths[0]", "8", "7"}});
   const Mask mask({2, 4, 3, 41});
   const Tensor<4> bias({2, 4, 3, 39});
   const std::vector<std::uint8_t> bits(2 * 4 * 3 * 6);

@@ -202,6 +202,7 @@ TEST_CASE(
         push("lse", [=] { attention(q, k, v, out, both); });
       }
     }
+    options.bias = {p, {2, 4, 5, 7}};
     const View<float, 4> over_q(p, q.shape), over_k(p, k.shape), over_v(p, v.shape), over_out(p, out.shape);
     CHECK_NOTHROW(static_cast<void>(plan_attention(over_q, over_k, over_v, over_out, options)));
   }

@@ -159,6 +159,9 @@ TEST_CASE("attention: illegal starts") {
       }
     }
   }
+  AttentionOptions fewer = calls.good;
+  fewer.key_starts = {calls.keys.data(), {3}};
+  calls.add("key_starts of fewer sequences", fewer, {"query_starts has 4 elements, key_starts has 3"});
   calls.check();
 
   Calls batch({2, 4, 2, 12, 21, 8, 6});
@@ -201,6 +204,8 @@ TEST_CASE("attention: illegal options of a ragged batch") {
   calls.add_views("mask_bits", bytes, calls.good, [](AttentionOptions& o, const auto& view) { o.mask_bits = view; });
   options.mask = with_size(flags, 3, 21);
   calls.add("mask of all keys", options, {"mask has 21 keys", "12 keys in its longest sequence"});
+  options.mask = with_size(flags, 1, 3);
+  calls.add("mask of fewer heads", options, {"mask has 3 heads, q has 4 heads"});
   calls.check();
 }
 

@@ -141,6 +141,9 @@ TEST_CASE("check_elementwise: the same elements whatever the strides of axes of 
   CHECK(!refused(x, {p + 10, {2, 1, 5}, {5, 5, 1}}));
   CHECK(refused(x, {p + 9, {2, 1, 5}, {5, 5, 1}}));
   CHECK(refused(x, {p + 10, {2, 1, 4}, {5, 5, 1}}));
+  const View<const float, 3> y(p + 1, {2, 1, 5});
+  CHECK_THROWS_WITH_AS(check_elementwise(of("x", x), of("y", y)),
+                       "f: y of shape [2, 1, 5] overlaps x of shape [2, 1, 5]", std::invalid_argument);
 }
 
 TEST_CASE("check_elementwise: of 1 to 8 axes, both of as many") {
