@@ -44,9 +44,9 @@ def save_plain(folder):
     pieces = set()
     for text in [*TEXTS, *(text.lower() for text in TEXTS), *prompts]:
         for word, _ in splits.pre_tokenize_str(text):
-            pieces.update(word, [word[:3]])
+            pieces.update(word, [word[:3]], ("##" + letter for letter in word))
             pieces.update("##" + word[i : i + n] for i in range(1, len(word)) for n in (1, 2))
-    known = [*SPECIAL.values(), *sorted(pieces - {"☃"})]
+    known = [*SPECIAL.values(), *sorted(pieces - {"☃", "##☃"})]
     tokenizer = transformers.BertTokenizer(
         vocab={piece: i for i, piece in enumerate(known)}, do_lower_case=False, model_max_length=POSITIONS
     )

@@ -8,7 +8,7 @@ import subprocess
 
 from plant import blamed, planted
 
-FOLDERS = ["include", "src", "models", "python", "tests", "cmake", "examples"]
+FOLDERS = ["include", "src", "models", "python", "tests", "cmake", "examples", "docs"]
 FILES = ["CMakeLists.txt", "pyproject.toml", "README.md", "LICENSE"]
 TOOLS = pathlib.Path(__file__).parent
 # GCC's: what an error in a template was needed for stands before it.
