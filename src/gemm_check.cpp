@@ -62,7 +62,8 @@ void check_finish(const Operand& c, const Operand& bias, Activation activation, 
 }
 
 bool is_turned(const View<float, 2>& c, const PackedMatrix* packed, const GemmOptions& options) {
-  return c.strides[1] != 1 && c.strides[0] == 1 && packed == nullptr && options.bias.data == nullptr;
+  if (packed != nullptr || options.bias.data != nullptr) return false;  // these are by columns
+  return c.strides[1] != 1 && c.strides[0] == 1;
 }
 
 Product product_of(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,

@@ -149,6 +149,13 @@ TEST_CASE("attention: out or lse over an option") {
     calls.push_back({std::string("attention, lse over ") + name,
                      [&, over] { attention(t.q.view, t.k.view, t.v.view, t.out.view, over); },
                      {"attention", "lse", name, "overlap"}});
+    if (options.sinks.data != nullptr) return;  // not with sum
+    AttentionOptions sum_over = options;
+    sum_over.lse = t.lse.view;
+    sum_over.sum = over.lse;
+    calls.push_back({std::string("attention, sum over ") + name,
+                     [&, sum_over] { attention(t.q.view, t.k.view, t.v.view, t.out.view, sum_over); },
+                     {"attention", "sum", name, "overlap"}});
   };
   for (const Index at : {0, 1, 19}) {  // within the 40 floats of lse and the 240 of out; the last one ends behind lse
     AttentionOptions keys, queries, slopes, sinks;
@@ -164,8 +171,30 @@ TEST_CASE("attention: out or lse over an option") {
   check_illegal(calls, [&] { return std::all_of(memory.begin(), memory.end(), [](Index x) { return x == 0; }); });
 }
 
-TEST_CASE(
-    "attention: lse or sum over an operand or each other, at their first and last elements; a plan looks at no data") {
+TEST_CASE("attention: lse and sum of another shape") {
+  const AttentionTensors t({2, 4, 2, 5, 7, 8, 6}, 3);
+  const char* what[]{"batch elements", "heads", "rows"};
+  for (const int axis : {0, 1, 2}) {
+    std::array<Index, 3> shape = t.lse.view.shape;
+    ++shape[static_cast<std::size_t>(axis)];
+    const Tensor<3> other(shape);
+    std::vector<Illegal> calls;
+    AttentionOptions lse, sum;
+    lse.lse = other.view;
+    sum.lse = t.lse.view;
+    sum.sum = other.view;
+    const auto size = [&](Index n) { return " has " + std::to_string(n) + " " + what[axis]; };
+    const Index n = t.q.view.size(axis);
+    for (const auto& [name, options] : {std::pair("lse", lse), std::pair("sum", sum)})
+      calls.push_back({name,
+                       [&t, options] { attention(t.q.view, t.k.view, t.v.view, t.out.view, options); },
+                       {std::string("attention: ") + name + size(n + 1) + ", q" + size(n)}});
+    check_illegal(calls,
+                  [&] { return all_sentinels(t.out.view) && all_sentinels(t.lse.view) && all_sentinels(other.view); });
+  }
+}
+
+TEST_CASE("attention: lse or sum over an operand or each other; a plan looks at no data") {
   const AttentionTensors t({2, 4, 2, 5, 7, 8, 6}, 3);
   const Tensor<1> memory({2000});
   float* const p = memory.view.data + 500;

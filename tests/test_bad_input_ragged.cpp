@@ -154,7 +154,8 @@ TEST_CASE("attention: illegal starts") {
         (of_queries ? options.query_starts : options.key_starts).data = memory.back().data();
         calls.add("starts", options,
                   {std::string(of_queries ? "query_starts[" : "key_starts[") + std::to_string(at) + "] is " +
-                       std::to_string(wrong),
+                       std::to_string(wrong) + ", it must be " + std::to_string(at == 0 ? 0 : good[at - 1]) + " to " +
+                       std::to_string(size),
                    std::string(of_queries ? "for q has " : "for k has ") + std::to_string(size) + " rows"});
       }
     }

@@ -55,6 +55,20 @@ TEST_CASE("check_no_overlap: columns of one buffer, every width and distance, ag
   CHECK(overlapping > 100);
 }
 
+TEST_CASE("check_no_overlap: elements of different sizes are apart only if the ranges are") {
+  std::vector<Index> memory(64);
+  const View<const float, 1> floats(reinterpret_cast<const float*>(memory.data()), {8}, {4});
+  const View<const Index, 1> between(memory.data() + 1, {8}, {2}), behind(memory.data() + 15, {8}, {2});
+  const auto refused = [&](const View<const Index, 1>& numbers) {
+    const Operand of_numbers = operand("f", "numbers", numbers);
+    const bool one_way = throws([&] { check_no_overlap(of("x", floats), of_numbers); });
+    CHECK(one_way == throws([&] { check_no_overlap(of_numbers, of("x", floats)); }));
+    return one_way;
+  };
+  CHECK(refused(between));
+  CHECK(!refused(behind));
+}
+
 /// Elements that can be addressed of a type: as many, and as far from the first one, but no more.
 template <class T>
 void check_limits() {
@@ -137,6 +151,7 @@ TEST_CASE("check_elementwise: the same elements whatever the strides of axes of 
   for (const Index stride : {Index{0}, Index{1}, Index{-3}, huge, std::numeric_limits<Index>::min()})
     CHECK(!refused(x, {p, {2, 1, 5}, {5, stride, 1}}));
   CHECK(refused(x, {p, {2, 1, 5}, {6, 5, 1}}));  // an axis of two
+  CHECK(refused({p, {2, 1, 5}, {6, 5, 1}}, x));
   CHECK(refused(x, {p + 1, {2, 1, 5}, {5, 5, 1}}));
   CHECK(!refused(x, {p + 10, {2, 1, 5}, {5, 5, 1}}));
   CHECK(refused(x, {p + 9, {2, 1, 5}, {5, 5, 1}}));

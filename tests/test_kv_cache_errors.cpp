@@ -75,6 +75,11 @@ TEST_CASE("KvCache: illegal calls") {
     calls.push_back(
         {"lengths", [&, wrong, size] { cache.append(both, ks, vs, {wrong.data(), {size}}); }, {f, "lengths", says}});
   }
+  const std::vector<Index> four(3, 4);
+  const auto* misaligned = reinterpret_cast<const Index*>(reinterpret_cast<const char*>(four.data()) + 1);
+  calls.push_back({"misaligned lengths",
+                   [&] { cache.append(both, ks, vs, {misaligned, {2}}); },
+                   {f, "lengths is misaligned: its address is 1 modulo 8"}});
   calls.push_back({"no tokens, heads",
                    [&] { cache.append(a, k.slice(0, 0, 2).slice(1, 0, 0), v.slice(1, 0, 0)); },
                    {f, "k", "2 heads", "3"}});

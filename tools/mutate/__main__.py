@@ -32,7 +32,7 @@ def arguments():
 
 
 def equivalents():
-    """The faults that change no result: blocks of `FILE: LINE  =>  LINE`, each line followed by its reason after #."""
+    """The faults that change no result: `FILE: LINE  =>  LINE`, or `=>  *` for every fault in the line."""
     lines = [
         line for line in EQUIVALENT.read_text().splitlines() if line.strip() and not line.startswith("#")
     ]
@@ -54,7 +54,7 @@ def chosen(root, options):
     mutants = [
         each for file in files for each in generate.mutants_of(root, str(file.resolve().relative_to(root)))
     ]
-    mutants = [mutant for mutant in mutants if mutant.key() not in known]
+    mutants = [mutant for mutant in mutants if not known & {mutant.key(), mutant.any_key()}]
     wanted = options.sample or len(mutants)
     if options.sample:
         random.Random(options.seed).shuffle(mutants)

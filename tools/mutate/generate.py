@@ -56,6 +56,9 @@ class Mutant:
     def key(self):
         return f"{self.file}: {self.text}  =>  {self.mutated}"
 
+    def any_key(self):
+        return f"{self.file}: {self.text}  =>  *"
+
     def describe(self):
         return f"{self.file}:{self.line}: {self.text}  =>  {self.mutated}"
 
