@@ -34,6 +34,8 @@ TEST_CASE("settings that make no BERT") {
       {R"("model_type")",
        R"("position_embedding_type": "relative_key", "model_type")",
        {"'position_embedding_type'", "'relative_key'", "'absolute'"}},
+      {R"("bert")", R"("albert")", {"'model_type'", "'albert'", "'bert'"}},
+      {R"("bert")", R"("roberta")", {"'model_type'", "'roberta'", "'bert'"}},
       {R"("gelu")", R"("mish")", {"'hidden_act'", "'mish'", "gelu_new"}},
       {R"("vocab_size": 50)", R"("vocab_size": 0)", {"'vocab_size'", "0"}},
       {R"("vocab_size": 50)", R"("vocab_size": 51)", {"word_embeddings", "51", "50"}},

@@ -123,6 +123,8 @@ def cpp_filter(source):
         kinds = {each.type for each in ancestors(node)}
         if kinds & (TEXTS | NOT_RUN) or '"' in mutant.original:
             return False
+        if "".join(mutant.original.split()) == "".join(mutant.replacement.split()):
+            return False
         if "return" in mutant.text.split() and "return" not in mutant.mutated:  # not an expression any more
             return False
         if "template_argument_list" in kinds or ("parameter_list" in kinds and "," in mutant.original):
