@@ -116,6 +116,7 @@ X = np.ones((4, 8), np.float32)
     [
         ({"weight": np.ones(7, np.float32)}, ValueError, r"weight has shape \[7\], wanted: \[8\]"),
         ({"weight": np.ones((1, 8), np.float32)}, ValueError, "weight has shape"),
+        ({"weight": np.ones((8, 1), np.float32)}, ValueError, r"weight has shape \[8, 1\], wanted: \[8\]"),
         ({"weight": np.ones(8)}, TypeError, "weight .*float64"),
         (
             {"residual": np.ones((4, 7), np.float32)},
