@@ -22,6 +22,7 @@ std::atomic<int> chosen_threads{0};  // 0: the environment's
 
 constexpr int most_threads = 1 << 16;
 
+#ifdef _OPENMP
 /// An environment variable, 0 if it is not set or no number from 1 to most_threads.
 int environment_threads(const char* name) noexcept {
   const char* text = std::getenv(name);
@@ -30,6 +31,7 @@ int environment_threads(const char* name) noexcept {
   const long threads = std::strtol(text, &end, 10);
   return end != text && *end == '\0' && threads > 0 && threads <= most_threads ? static_cast<int>(threads) : 0;
 }
+#endif
 
 }  // namespace
 

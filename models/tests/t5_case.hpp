@@ -53,7 +53,6 @@ class T5Writer {
   T5Writer(const Folder& folder, const T5Case& c) : c_(c), files_(static_cast<std::size_t>(c.shards)) {
     const Index inner = c.heads * c.kv;
     add("shared.weight", {c.vocabulary, c.d}, 32);
-    if (c.own_head) add("lm_head.weight", {c.vocabulary, c.d}, 32);
     for (const bool decoder : {false, true}) {
       const std::string stack = decoder ? "decoder." : "encoder.";
       for (Index i = 0; i < (decoder ? c.decoder_layers : c.layers); ++i) {
@@ -71,6 +70,7 @@ class T5Writer {
       }
       add(stack + "final_layer_norm.weight", {c.d}, 0);
     }
+    if (c.own_head) add("lm_head.weight", {c.vocabulary, c.d}, 32);  // last: all others are as without it
     folder.write("config.json", c.config());
     std::string index;
     for (int i = 0; i < c.shards; ++i) {

@@ -27,6 +27,13 @@ TEST_CASE("letters beyond ASCII") {
   CHECK(words_of("\xe6\x97\xa5\xe6\x9c\xac\xe3\x80\x82\xf0\x9f\x98\x80x") == Words{"\xe6\x97\xa5\xe6\x9c\xac", "x"});
 }
 
+TEST_CASE("each capital letter of Latin-1 has a small one; the multiplication sign is none") {
+  for (int second = 0x80; second <= 0x9e; ++second) {
+    const std::string capital{'\xc3', static_cast<char>(second)}, small{'\xc3', static_cast<char>(second + 0x20)};
+    CHECK(words_of("x" + capital + "y") == (second == 0x97 ? Words{"x", "y"} : Words{"x" + small + "y"}));
+  }
+}
+
 TEST_CASE("bytes that are no UTF-8 separate words, wherever they stand") {
   CHECK(words_of("a\xff"
                  "b\x80"

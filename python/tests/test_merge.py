@@ -115,6 +115,7 @@ def test_torch():
 
 
 OUT, LSE = normal(3, 4, 8), normal(3, 4)
+BATCHES = normal(3, 1, 3, 4, 8)
 CASES = {
     "none": ([], {}, ValueError, "there are no parts"),
     "no tuple": ([7], {}, ValueError, r"parts\[0\] is no \(out, lse\)"),
@@ -141,6 +142,12 @@ CASES = {
     "out, 5 axes": (
         [(OUT[None, None], LSE[None, None])],
         {"out": OUT[None, None]},
+        ValueError,
+        r"out .*overlaps parts\[0\]\.out",
+    ),
+    "out over the next batch element": (
+        [(BATCHES[:2], normal(2, 1, 3, 4))],
+        {"out": BATCHES[1:]},
         ValueError,
         r"out .*overlaps parts\[0\]\.out",
     ),

@@ -69,7 +69,7 @@ class Tree:
 
     def configure(self):
         options = {
-            "CMAKE_BUILD_TYPE": "Release", "HEADLANE_ISAS": "avx2;scalar" if self.kernels else "all", "HEADLANE_BUILD_TESTS": "ON", "HEADLANE_BUILD_MODELS": "ON",
+            "CMAKE_BUILD_TYPE": "Release", "HEADLANE_ISAS": "avx2;scalar;portable" if self.kernels else "all", "HEADLANE_BUILD_TESTS": "ON", "HEADLANE_BUILD_MODELS": "ON",
             "HEADLANE_BUILD_BENCH": "OFF", "HEADLANE_BUILD_EXAMPLES": "OFF", "HEADLANE_BUILD_PYTHON": "ON" if self.python else "OFF",
             "HEADLANE_XSIMD_INCLUDE_DIR": self.project / "build/deps/xsimd/include", "Python_EXECUTABLE": self.interpreter,
         }  # fmt: skip
@@ -89,7 +89,7 @@ class Tree:
             str(self.build),
             "-k",
             "0",
-            *(targets or self.targets or ["all"]),
+            *(targets or self.targets or ["all", *(["headlane_same_bits"] if self.python else [])]),
         ]
         done = subprocess.run(command, capture_output=True, text=True)
         return done.returncode == 0, done.stdout + done.stderr
