@@ -27,6 +27,7 @@ Reads reads;
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name)
 extern "C" ssize_t pread(int descriptor, void* to, std::size_t size, off_t from) {
   if (++reads.calls % 2 == 0 && reads.interrupted) {
     errno = EINTR;
