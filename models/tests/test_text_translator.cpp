@@ -138,6 +138,22 @@ TEST_CASE("tokens that mean no text are left out") {
   CHECK(translator.detokenize({}).empty());
 }
 
+TEST_CASE("a token that ends sentences means no text, also where it is an ordinary piece") {
+  const headlane::test::Folder to;
+  const headlane::Index piece = Translator(folder).tokenize("The cat")[0];
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::ifstream in(entry.path(), std::ios::binary);
+    std::string content(std::istreambuf_iterator<char>(in), {});
+    const std::string one = "\"eos_token_id\": 1";
+    if (const std::size_t at = content.find(one); entry.path().extension() == ".json" && at != std::string::npos)
+      content.replace(at, one.size(), "\"eos_token_id\": [1, " + std::to_string(piece) + "]");
+    to.write(entry.path().filename().string(), content);
+  }
+  const Translator translator(to.path());
+  CHECK(translator.model().config().eos_token_ids == std::vector<headlane::Index>{1, piece});
+  CHECK(translator.detokenize(std::vector{piece, piece}).empty());
+}
+
 TEST_CASE("words that the model does not know, each once") {
   const Translator translator(folder);
   CHECK(translator.unknown("The cat isn't small.").empty());
