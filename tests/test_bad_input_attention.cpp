@@ -207,9 +207,8 @@ TEST_CASE("attention: lse or sum over an operand or each other; a plan looks at 
     (of_sum ? options.sum : options.lse) = {p, rows};
     if (of_sum) options.lse = {p + 1000, rows};
     const auto push = [&](const std::string& other, const auto& attend) {
-      calls.push_back({"attention, " + name + " over " + other,
-                       attend,
-                       {"attention: " + name + " of shape", "overlaps " + other + " of shape"}});
+      const std::vector<std::string> words{"attention: " + name + " of shape", "overlaps " + other};
+      calls.push_back({other, attend, words});
     };
     // Elements of the other: all in front of p, from p on, from the last row's on.
     const auto push_each = [&](const std::string& other, const std::array<Index, 4>& shape, const auto& attend) {
