@@ -92,20 +92,26 @@ TEST_CASE("softmax: illegal options") {
   for (const Index shift : {-19, 0, 1, 59}) {
     options = {};
     options.bias = View<const float, 3>(floats(shared) + 20 + shift, {3, 4, 5});
-    calls.push_back({"softmax, y over bias", [=] { softmax(vx, out, options); }, {"softmax", "y", "bias", "overlap"}});
-    calls.push_back(
-        {"softmax in place, y over bias", [=] { softmax(out, out, options); }, {"softmax", "y", "bias", "overlap"}});
+    calls.push_back({"softmax, y over bias",
+                     [=] { softmax(vx, out, options); },
+                     {"softmax: y of shape", "overlaps bias of shape"}});
+    calls.push_back({"softmax in place, y over bias",
+                     [=] { softmax(out, out, options); },
+                     {"softmax: y of shape", "overlaps bias of shape"}});
     options = {};
     options.mask = View<const bool, 3>(reinterpret_cast<const bool*>(floats(shared) + 20) + shift, {3, 4, 5});
-    calls.push_back({"softmax, y over mask", [=] { softmax(vx, out, options); }, {"softmax", "y", "mask", "overlap"}});
+    calls.push_back({"softmax, y over mask",
+                     [=] { softmax(vx, out, options); },
+                     {"softmax: y of shape", "overlaps mask of shape"}});
   }
   std::vector<Index> memory(64, 0);
   const View<float, 3> on_lengths(reinterpret_cast<float*>(memory.data()), {3, 4, 5});
   for (const Index shift : {0, 1, 20, 29}) {
     options = {};
     options.lengths = View<const Index, 2>(memory.data() + shift, {3, 4}, {0, 0});
-    calls.push_back(
-        {"softmax, y over lengths", [=] { softmax(vx, on_lengths, options); }, {"softmax", "y", "lengths", "overlap"}});
+    calls.push_back({"softmax, y over lengths",
+                     [=] { softmax(vx, on_lengths, options); },
+                     {"softmax: y of shape", "overlaps lengths of shape"}});
   }
   check_illegal(calls, [&] {
     return all_sentinels(y.view) && y.surroundings_untouched() && all_sentinels(shared.view) &&

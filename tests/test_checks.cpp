@@ -90,6 +90,7 @@ void check_limits() {
     CHECK(refused(2, sign * (limit + 1)));
     CHECK(!refused(2, sign * (limit - 5), 2, sign * 5));
     CHECK(refused(2, sign * (limit - 5), 2, sign * 6));
+    CHECK(refused(2, sign * limit, 2, sign));
     CHECK(!refused(2, sign * limit, 2, -sign * limit));
     CHECK(refused(3, sign * (Index{1} << 62)));  // whose double is less than it
     const Index far = sign * (Index{1} << 62);   // four times that is 0 modulo 2^64
