@@ -118,11 +118,11 @@ std::string reason_of(nb::handle tensor, const char* name) {
 }
 
 void refuse_special(const char* function, const char* name, nb::handle object) {
+  if (is_torch(object)) return check_tensor(function, name, object);
   if (!object.type().is(cached(numpy_ndarray, "numpy", "ndarray")) && is_masked(object))
     refuse(function, name,
            std::string("is a masked array, whose mask headlane does not look at: pass ") + name +
                ".filled(value) and, where there is one, a mask");
-  if (is_torch(object)) check_tensor(function, name, object);
 }
 
 nb::object int64_array(const char* function, const char* name, nb::handle given) {
