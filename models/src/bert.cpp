@@ -226,9 +226,9 @@ View<const float, 2> Bert::states(const Call& call, std::size_t first, std::size
 
 void Bert::run(Call call) const {
   const FloatingPointScope scope;
-  if (!workspaces_) fail_call(call.function, "the model was moved from");
+  Workspaces& workspaces = unmoved(workspaces_, call.function, "model");
   check(call);
-  std::unique_ptr<Workspace> work = workspaces_->take();
+  std::unique_ptr<Workspace> work = workspaces.take();
   call.work = work.get();
   Index row = 0;
   for (std::size_t first = 0, end = 0; first < call.ids.size(); first = end) {
@@ -251,7 +251,7 @@ void Bert::run(Call call) const {
       for (Index i = 0; i < length; ++i) copy_row(tokens_of_sentence.select(0, i), call.out.select(0, row++), counted);
     }
   }
-  workspaces_->give_back(std::move(work));
+  workspaces.give_back(std::move(work));
 }
 
 void Bert::embed_sentence(const Call& call, const View<const float, 2>& x, const View<float, 1>& y) const {

@@ -52,9 +52,9 @@ template <class... Parts>
   throw CheckpointError(message);
 }
 
-/// What an object has, or std::invalid_argument if that was moved from.
+/// Dereferences a pointer that is null only if its owner was moved from, which throws std::invalid_argument.
 template <class Pointer>
-const auto& unmoved(const Pointer& pointer, const char* function, const char* object) {
+auto& unmoved(const Pointer& pointer, const char* function, const char* object) {
   if (!pointer) throw std::invalid_argument(std::string(function) + ": the " + object + " was moved from");
   return *pointer;
 }
