@@ -94,26 +94,14 @@ def places(tree, source, mutant):
             source[begin : mutant.begin] + mutant.replacement.encode() + source[mutant.end : end]
         )
         switch = b"headlane_mutant(%d)" % mutant.number
+        form = None
         if each.type in EXPRESSIONS and not is_called(each) and parses(b"x = (" + changed + b");"):
-            found.append(
-                Place(
-                    begin,
-                    end,
-                    lambda original, c=changed, s=switch: (
-                        b"(" + s + b" ? (" + c + b") : (" + original + b"))"
-                    ),
-                )
-            )
+            form = b"(%s ? (%s) : (%s))"
         elif each.type in STATEMENTS and parses(changed):
-            found.append(
-                Place(
-                    begin,
-                    end,
-                    lambda original, c=changed, s=switch: (
-                        b"{ if (" + s + b") { " + c + b" } else { " + original + b" } }"
-                    ),
-                )
-            )
+            form = b"{ if (%s) { %s } else { %s } }"
+        if form:
+            text = lambda original, form=form, s=switch, c=changed: form % (s, c, original)  # noqa: E731
+            found.append(Place(begin, end, text))
         if each.type in {"function_definition", "lambda_expression"}:
             break
     return found
