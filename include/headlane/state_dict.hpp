@@ -22,7 +22,7 @@ struct OwnedTensor {
   bool operator==(const OwnedTensor&) const = default;
 };
 
-/// What state_dict() of a layer gives (layers.hpp).
+/// The tensors that a layer's state_dict() returns (layers.hpp).
 using OwnedStateDict = std::map<std::string, OwnedTensor, std::less<>>;
 
 /// Views on its tensors, for the constructor of a layer; valid as long as they are.

@@ -1,4 +1,4 @@
-// What the fuzz targets share: a folder whose files are the parts of an input, and what an error must be like.
+// Code shared by the fuzz targets: writes the parts of an input to the files of a folder, and checks error messages.
 #pragma once
 
 #include "made_files.hpp"

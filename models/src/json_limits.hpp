@@ -1,4 +1,4 @@
-// What JSON from files that are not trusted must keep to, as a parser goes through it.
+// Limits on JSON from untrusted files, checked while it is parsed.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class JsonLimits {
   void close();
   void name(const std::string& name);
 
-  /// Of the objects and arrays that are open.
+  /// The number of objects and arrays that are open.
   [[nodiscard]] std::size_t depth() const { return names_.size(); }
 
  private:
