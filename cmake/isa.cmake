@@ -1,6 +1,6 @@
 # The instruction sets: src/kernels/table.cpp is compiled once for each. A line is a name, the kernels' Arch type and the
-# compiler flags, which must be no larger than what src/dispatch.cpp checks at run time.
-# To add one: a line here, a row in src/dispatch.cpp, a Lanes<Arch> if it is no xsimd arch, a Tile<Arch> if the default is not best.
+# compiler flags, which must be no larger than what src/core/dispatch.cpp checks at run time.
+# To add one: a line here, a row in src/core/dispatch.cpp, a Lanes<Arch> if it is no xsimd arch, a Tile<Arch> if the default is not best.
 
 # HEADLANE_BASELINE_FLAGS come before an ISA's own and undo what the surrounding project has set, -march=native say: a kernel
 # is compiled for its ISA and nothing else.
@@ -39,8 +39,8 @@ function(headlane_add_isas target)
                          ${quiet_gcc_12})
   headlane_isa(avx2     xsimd::fma3<xsimd::avx2>     -mavx2 -mfma)
   headlane_isa(neon     xsimd::neon64)
-  headlane_isa(scalar   headlane::kernels::Scalar    ${HEADLANE_SCALAR_FLAGS} ${no_vectors})
-  headlane_isa(portable headlane::kernels::Portable  ${no_vectors})
+  headlane_isa(scalar   headlane::internal::kernels::Scalar    ${HEADLANE_SCALAR_FLAGS} ${no_vectors})
+  headlane_isa(portable headlane::internal::kernels::Portable  ${no_vectors})
 endfunction()
 
 # One object per ISA, added to `target`; does nothing for an ISA that is not wanted.

@@ -1,7 +1,7 @@
 // Times headlane's C++ functions, with the argument "prepacked" gemm on a PackedMatrix, with "cache" attention over a KvCache, and
 // measures what the machine can do at most.
 // HEADLANE_ISA and HEADLANE_NUM_THREADS choose as ever.
-#include "../machine.hpp"
+#include "../native/machine.hpp"
 #include "worker.hpp"
 #include "worker_layers.hpp"
 

@@ -10,7 +10,9 @@
 
 namespace headlane {
 
+namespace internal {
 struct KvPages;
+}
 
 struct KvCacheOptions {
   /// Keys of a page: 32, 64, 128, 256 or a multiple of 512. Short pages waste less at the end of a sequence and share more between
@@ -69,12 +71,12 @@ class HEADLANE_API KvCache {
   /// Memory that it holds, pages that are free but kept for later included.
   [[nodiscard]] std::size_t bytes() const;
   /// For attention().
-  [[nodiscard]] const KvPages& pages() const;
+  [[nodiscard]] const internal::KvPages& pages() const;
 
  private:
-  [[nodiscard]] KvPages& pages(const char* function) const;
+  [[nodiscard]] internal::KvPages& pages(const char* function) const;
 
-  std::unique_ptr<KvPages> pages_;
+  std::unique_ptr<internal::KvPages> pages_;
 };
 
 }  // namespace headlane

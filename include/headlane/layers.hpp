@@ -28,6 +28,9 @@
 #include <vector>
 
 namespace headlane {
+namespace internal {
+class LayerCalls;
+}
 
 struct LinearOptions {
   Activation activation = Activation::none;  ///< applied after the bias
@@ -49,7 +52,7 @@ class HEADLANE_API Linear {
   void forward(View<const float, 3> x, View<float, 3> y, const LinearOptions& options = {}) const;
 
  private:
-  friend class LayerCalls;
+  friend class internal::LayerCalls;
   PackedMatrix weight_;
   std::vector<float> bias_;
 };
@@ -160,7 +163,7 @@ class HEADLANE_API MultiHeadAttention {
                 const RememberOptions& options = {}) const;
 
  private:
-  friend class LayerCalls;
+  friend class internal::LayerCalls;
   detail::Size heads_, kv_heads_, head_dim_, x_width_, memory_width_;
   std::optional<float> scale_;
   PackedMatrix in_proj_;        // columns of q, k and v, each from a multiple of 32 on; or, if widths differ, of q
@@ -189,7 +192,7 @@ class HEADLANE_API FeedForward {
   void forward(View<const float, 3> x, View<float, 3> y, int num_threads = 0) const;
 
  private:
-  friend class LayerCalls;
+  friend class internal::LayerCalls;
   Activation activation_ = Activation::none;
   bool gated_ = false;
   PackedMatrix linear1_, gate_, linear2_;
@@ -246,7 +249,7 @@ class HEADLANE_API DecoderLayer {
                const AttentionOptions& cross = {}) const;
 
  private:
-  friend class LayerCalls;
+  friend class internal::LayerCalls;
   bool norm_first_ = false;
   MultiHeadAttention self_attn_, multihead_attn_;
   FeedForward feed_forward_;

@@ -1,5 +1,5 @@
 // The input is config.json, asked for every member by every type.
-#include "config.hpp"
+#include "io/config.hpp"
 
 #include "fuzz.hpp"
 

@@ -1,7 +1,7 @@
 // The input is model.safetensors: places of its tensors, and all that can be loaded.
-#include "safetensors.hpp"
+#include "io/safetensors.hpp"
 
-#include "input_file.hpp"
+#include "io/input_file.hpp"
 #include "load_all.hpp"
 
 using namespace headlane;

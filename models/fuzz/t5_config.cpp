@@ -1,7 +1,6 @@
 // The input is config.json and generation_config.json of a T5 model.
-#include "t5_config.hpp"
-
 #include "fuzz.hpp"
+#include "t5/config.hpp"
 
 using namespace headlane;
 

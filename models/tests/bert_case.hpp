@@ -1,8 +1,8 @@
 // A small BERT of random weights: its folder, and the whole model once more in plain loops and double.
 #pragma once
 
-#include "data.hpp"
 #include "files.hpp"
+#include "support/data.hpp"
 
 #include <headlane/models/bert.hpp>
 

@@ -1,8 +1,8 @@
 // Small T5 models with random weights, written as Hugging Face folders.
 #pragma once
 
-#include "data.hpp"
 #include "files.hpp"
+#include "support/data.hpp"
 
 #include <headlane/index.hpp>
 

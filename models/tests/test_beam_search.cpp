@@ -1,5 +1,5 @@
 // The beam search on candidates made by hand: order, ties, what may finish, and when it is over.
-#include "beam_search.hpp"
+#include "generation/beam_search.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,8 +1,8 @@
 // Bert against the whole model in double, and that its bits depend on nothing but the sentence.
-#include "allocation_count.hpp"
 #include "bert_calls.hpp"
-#include "floating_point_state.hpp"
-#include "scope.hpp"
+#include "support/allocation_count.hpp"
+#include "support/floating_point_state.hpp"
+#include "support/scope.hpp"
 
 #include <cmath>
 #include <cstdio>

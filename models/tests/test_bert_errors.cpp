@@ -1,6 +1,6 @@
 // What Bert refuses, and in which words.
 #include "bert_case.hpp"
-#include "illegal.hpp"
+#include "support/illegal.hpp"
 
 namespace headlane::test {
 namespace {

@@ -1,8 +1,8 @@
 // What a Checkpoint reads is what was written.
-#include "convert.hpp"
-#include "data.hpp"
 #include "files.hpp"
-#include "floating_point_state.hpp"
+#include "io/convert.hpp"
+#include "support/data.hpp"
+#include "support/floating_point_state.hpp"
 
 #include <doctest/doctest.h>
 #include <headlane/models/checkpoint.hpp>

@@ -1,8 +1,8 @@
 // Files that change while they are read: an error that names file and tensor, never a signal, never other bytes.
-#include "data.hpp"
 #include "files.hpp"
-#include "input_file.hpp"
-#include "safetensors.hpp"
+#include "io/input_file.hpp"
+#include "io/safetensors.hpp"
+#include "support/data.hpp"
 
 #include <doctest/doctest.h>
 #include <headlane/models/checkpoint.hpp>

@@ -1,7 +1,7 @@
 // Files that are damaged in many ways either load or are an error, and nothing outside of the file is ever read.
-#include "data.hpp"
 #include "files.hpp"
-#include "safetensors.hpp"
+#include "io/safetensors.hpp"
+#include "support/data.hpp"
 
 #include <doctest/doctest.h>
 #include <headlane/models/checkpoint.hpp>

@@ -1,8 +1,8 @@
 // Headers of many tensors, and headers that are large for nothing: time and memory are bounded.
 #include "files.hpp"
-#include "input_file.hpp"
-#include "json.hpp"
-#include "safetensors.hpp"
+#include "io/input_file.hpp"
+#include "io/json.hpp"
+#include "io/safetensors.hpp"
 
 #include <doctest/doctest.h>
 #include <headlane/models/checkpoint.hpp>

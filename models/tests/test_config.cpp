@@ -1,6 +1,6 @@
 // Settings are read by type; what is wrong is named.
-#include "config.hpp"
 #include "files.hpp"
+#include "io/config.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // Models that were moved from: every call is an error, and they may be assigned to.
 #include "bert_case.hpp"
-#include "illegal.hpp"
+#include "support/illegal.hpp"
 #include "t5_case.hpp"
 
 #include <doctest/doctest.h>

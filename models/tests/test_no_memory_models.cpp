@@ -1,8 +1,8 @@
 // Fault injection: each allocation of the models' functions fails in turn. std::bad_alloc is thrown, nothing
 // leaks, and the next call returns the right bits.
 #include "bert_case.hpp"
-#include "failing_allocation.hpp"
-#include "scope.hpp"
+#include "support/failing_allocation.hpp"
+#include "support/scope.hpp"
 #include "t5_case.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 // The system may give fewer bytes than were asked for, and be interrupted: what is read is the same.
-#include "sanitized.hpp"
+#include "support/sanitized.hpp"
 #include "t5_case.hpp"
 
 #include <doctest/doctest.h>

@@ -1,8 +1,8 @@
 // T5: the same bits however it is computed, cached decoding, files of all kinds, many callers.
-#include "floating_point_state.hpp"
-#include "scope.hpp"
+#include "support/floating_point_state.hpp"
+#include "support/scope.hpp"
+#include "t5/decoder.hpp"
 #include "t5_case.hpp"
-#include "t5_decoder.hpp"
 
 #include <doctest/doctest.h>
 #include <headlane/models/t5.hpp>

@@ -1,7 +1,7 @@
 // The parts of the search: the best of many with ties, and what may not follow.
-#include "candidates.hpp"
-#include "data.hpp"
-#include "processors.hpp"
+#include "generation/candidates.hpp"
+#include "generation/processors.hpp"
+#include "support/data.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // Every default of T5's settings, every limit at both ends, and what each file says over the other.
 #include "files.hpp"
-#include "t5_config.hpp"
+#include "t5/config.hpp"
 
 #include <doctest/doctest.h>
 

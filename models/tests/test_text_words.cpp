@@ -1,5 +1,5 @@
 // The words of a text, and where they end.
-#include "text_words.hpp"
+#include "text/words.hpp"
 
 #include <doctest/doctest.h>
 

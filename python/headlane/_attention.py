@@ -25,7 +25,7 @@ class AttentionPlan(NamedTuple):
     workspace_bytes: int  # memory besides inputs and outputs
 
 
-# In the order that python/src/attention_options.cpp reads.
+# In the order that python/src/attention/options.cpp reads.
 _DEFAULTS = {
     "attn_mask": None,
     "is_causal": False,

@@ -1,7 +1,7 @@
 // The extension module headlane._core. Its functions take everything by position; headlane/__init__.py gives them names,
 // defaults and documentation.
-#include "functions.hpp"
-#include "scalars.hpp"
+#include "core/functions.hpp"
+#include "core/scalars.hpp"
 
 #include <headlane/runtime.hpp>
 

@@ -1,4 +1,4 @@
-"""KvCache: sequences, sharing, errors that change nothing, threads. What it holds is tested in tests/test_kv_cache.cpp."""
+"""KvCache: sequences, sharing, errors that change nothing, threads. What it holds is tested in tests/attention/test_kv_cache.cpp."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor

@@ -1,5 +1,5 @@
 """The reader of safetensors beside the reference implementation, in Rust: it accepts nothing that the reference refuses, and
-refuses what the reference accepts only for reasons that models/src/safetensors.hpp names."""
+refuses what the reference accepts only for reasons that models/src/io/safetensors.hpp names."""
 
 import json
 import random

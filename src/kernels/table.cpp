@@ -1,25 +1,25 @@
 // Compiled once per ISA, see cmake/isa.cmake: fills the table for the Arch that the build names.
 #include "kernels/table.hpp"
 
-#include "kernels/activation.hpp"
-#include "kernels/attention_block.hpp"
-#include "kernels/attention_weights.hpp"
-#include "kernels/copy_rows.hpp"
-#include "kernels/exp.hpp"
-#include "kernels/gemm_block.hpp"
-#include "kernels/norm_row.hpp"
-#include "kernels/pack.hpp"
-#include "kernels/rotary.hpp"
-#include "kernels/sin_cos.hpp"
-#include "kernels/softmax_masked.hpp"
-#include "kernels/softmax_row.hpp"
+#include "kernels/attention/block.hpp"
+#include "kernels/attention/weights.hpp"
+#include "kernels/gemm/block.hpp"
+#include "kernels/gemm/pack.hpp"
+#include "kernels/position/rotary.hpp"
+#include "kernels/position/sin_cos.hpp"
+#include "kernels/rowwise/copy_rows.hpp"
+#include "kernels/rowwise/norm_row.hpp"
+#include "kernels/rowwise/softmax_masked.hpp"
+#include "kernels/rowwise/softmax_row.hpp"
+#include "kernels/simd/activation.hpp"
+#include "kernels/simd/exp.hpp"
 
 #define HEADLANE_JOIN_(a, b) a##b
 #define HEADLANE_JOIN(a, b) HEADLANE_JOIN_(a, b)
 #define HEADLANE_TEXT_(a) #a
 #define HEADLANE_TEXT(a) HEADLANE_TEXT_(a)
 
-namespace headlane::kernels {
+namespace headlane::internal::kernels {
 namespace {
 
 using Arch = HEADLANE_ARCH;
@@ -63,4 +63,4 @@ const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA){
     .log = log_each,
 };
 
-}  // namespace headlane::kernels
+}  // namespace headlane::internal::kernels

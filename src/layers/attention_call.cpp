@@ -1,18 +1,18 @@
 // What a forward() of MultiHeadAttention computes: one product for queries, keys and values, attention on views of it, the output's product.
-#include "attention.hpp"
-#include "gemm_check.hpp"
-#include "kv_pages.hpp"
+#include "attention/kv_pages.hpp"
+#include "attention/problem.hpp"
+#include "core/round.hpp"
+#include "core/scratch.hpp"
+#include "gemm/check.hpp"
 #include "layers/calls.hpp"
-#include "layers/weights.hpp"
-#include "round.hpp"
-#include "scratch.hpp"
+#include "layers/state_dict_reader.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <new>
 #include <utility>
 
-namespace headlane {
+namespace headlane::internal {
 namespace {
 
 using kernels::panel_columns;
@@ -216,4 +216,4 @@ void LayerCalls::remember(const MultiHeadAttention& layer, const View<const floa
   }
 }
 
-}  // namespace headlane
+}  // namespace headlane::internal

@@ -1,15 +1,15 @@
 // What layers made of layers call: the work of a forward(), and its checks.
 #pragma once
 
-#include "check.hpp"
-#include "scratch.hpp"
+#include "core/check.hpp"
+#include "core/scratch.hpp"
 
 #include <headlane/layers.hpp>
 
 #include <span>
 #include <vector>
 
-namespace headlane {
+namespace headlane::internal {
 
 /// Where keys and values come from.
 struct KeySource {
@@ -109,4 +109,4 @@ void sublayer(const Normalization& norm, bool norm_first, const View<const float
   }
 }
 
-}  // namespace headlane
+}  // namespace headlane::internal

@@ -1,13 +1,16 @@
 // Embedding: rows of a table, or columns of a packed matrix where the table is the output layer's weight too.
-#include "call_scope.hpp"
-#include "gemm_check.hpp"
+#include "core/call_scope.hpp"
+#include "core/round.hpp"
+#include "gemm/check.hpp"
 #include "kernels/table.hpp"
-#include "layers/weights.hpp"
-#include "round.hpp"
+#include "layers/state_dict_reader.hpp"
 
 #include <algorithm>
 
 namespace headlane {
+
+using namespace internal;
+
 namespace {
 
 /// f(first, count, data, step) for the blocks of a column of a packed matrix: elements first … first + count-1, `step` apart.

@@ -1,15 +1,18 @@
 // FeedForward: some rows of the hidden layer at a time.
-#include "call_scope.hpp"
-#include "gemm_check.hpp"
+#include "core/call_scope.hpp"
+#include "core/round.hpp"
+#include "gemm/check.hpp"
 #include "layers/calls.hpp"
-#include "layers/weights.hpp"
-#include "round.hpp"
+#include "layers/state_dict_reader.hpp"
 
 #include <headlane/gemm_gated.hpp>
 
 #include <algorithm>
 
 namespace headlane {
+
+using namespace internal;
+
 namespace {
 
 /// Of the hidden layer at a time: 4 MiB, which stay in the L3.

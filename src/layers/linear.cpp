@@ -1,13 +1,15 @@
 // Linear, Normalization, Embedding.
-#include "call_scope.hpp"
-#include "gemm_check.hpp"
-#include "layers/weights.hpp"
+#include "core/call_scope.hpp"
+#include "gemm/check.hpp"
+#include "layers/state_dict_reader.hpp"
 
 #include <headlane/norm.hpp>
 
 #include <cmath>
 
 namespace headlane {
+
+using namespace internal;
 
 Linear::Linear(const StateDict& state, std::string_view prefix) {
   const Weights weights("Linear", state, prefix);

@@ -1,15 +1,17 @@
 // MultiHeadAttention: its weights, and the functions that users call. What they compute is in attention_call.cpp.
-#include "call_scope.hpp"
+#include "core/call_scope.hpp"
+#include "core/round.hpp"
 #include "kernels/table.hpp"
 #include "layers/calls.hpp"
-#include "layers/weights.hpp"
-#include "round.hpp"
+#include "layers/state_dict_reader.hpp"
 
 #include <algorithm>
 #include <new>
 #include <utility>
 
 namespace headlane {
+
+using namespace internal;
 
 namespace {
 

@@ -1,10 +1,13 @@
 // The tensors of layers, out of the order in which products read them.
 #include "layers/calls.hpp"
-#include "layers/weights.hpp"
+#include "layers/state_dict_reader.hpp"
 
 #include <algorithm>
 
 namespace headlane {
+
+using namespace internal;
+
 namespace {
 
 class Tensors {

@@ -1,10 +1,13 @@
 // EncoderLayer and DecoderLayer: attention and feed-forward, each with what is added to its input and a norm.
-#include "attention_check.hpp"
-#include "call_scope.hpp"
+#include "attention/check.hpp"
+#include "core/call_scope.hpp"
 #include "layers/calls.hpp"
-#include "layers/weights.hpp"
+#include "layers/state_dict_reader.hpp"
 
 namespace headlane {
+
+using namespace internal;
+
 namespace {
 
 std::string joined(std::string_view prefix, std::string_view name) { return std::string(prefix) + std::string(name); }

@@ -86,7 +86,7 @@ elseif(MODE STREQUAL "shared")
                  -DCMAKE_FIND_ROOT_PATH=${work}/prefix)
   file(GLOB_RECURSE library ${work}/prefix/libheadlane.so)
   run(${CMAKE_COMMAND} -DNM=${NM} -DLIBRARY=${library} -DHEADERS=${SOURCE}/include/headlane
-      -P ${SOURCE}/tests/check_exports.cmake)
+      -P ${SOURCE}/tests/objects/check_exports.cmake)
 elseif(MODE STREQUAL "serial")
   build_consumer(-DHEADLANE_AS=fetch -DHEADLANE_SOURCE=${SOURCE} -DCMAKE_BUILD_TYPE=Debug ${small} -DHEADLANE_OPENMP=OFF)
   list(REMOVE_ITEM plugins default)  # members that the compiler makes of public classes are functions then

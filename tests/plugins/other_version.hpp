@@ -2,5 +2,5 @@
 #pragma once
 
 #define rows rows_of_other, panels_of_other, rows
-#include "scratch.hpp"
+#include "core/scratch.hpp"
 #undef rows

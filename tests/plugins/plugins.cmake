@@ -17,7 +17,7 @@ foreach(version internals other)
   target_link_libraries(plugin_${version} PRIVATE headlane_${version} $<TARGET_NAME_IF_EXISTS:OpenMP::OpenMP_CXX>)
   set_target_properties(plugin_${version} PROPERTIES PREFIX "")
 endforeach()
-headlane_test(plugins)
+headlane_test(plugins runtime)
 target_compile_definitions(test_plugins PRIVATE HEADLANE_PLUGIN="$<TARGET_FILE:plugin_internals>"
                                                 HEADLANE_OTHER_PLUGIN="$<TARGET_FILE:plugin_other>")
 target_link_libraries(test_plugins PRIVATE ${CMAKE_DL_LIBS})

@@ -1,0 +1,291 @@
+// Bert: the model's computation (how it is read: load.cpp).
+#include <headlane/models/bert.hpp>
+
+#include "core/floating_point_scope.hpp"
+#include "io/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace headlane::models {
+namespace {
+
+/// Tokens of a round: enough work for many threads, and a bound for scratch memory.
+constexpr std::size_t round_tokens = 4096;
+
+View<const Index, 2> row_of(const std::vector<Index>& values) {
+  return {values.data(), {1, static_cast<Index>(values.size())}};
+}
+
+/// Throws std::invalid_argument; the parts are joined to the message.
+template <class... Parts>
+[[noreturn, gnu::cold, gnu::noinline]] void fail_call(const char* function, const Parts&... parts) {
+  std::string message = function;
+  message += ": ";
+  (append(message, parts), ...);
+  throw std::invalid_argument(message);
+}
+
+void check_ids(const char* function, const char* name, std::size_t s, std::span<const Index> ids, Index size) {
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    if (ids[i] < 0 || ids[i] >= size)
+      fail_call(function, name, "[", s, "][", i, "] is ", ids[i], ", it must be 0 … ", size - 1);
+}
+
+void check_out(const char* function, const View<float, 2>& out, Index rows, Index columns) {
+  if (out.size(0) != rows || out.size(1) != columns)
+    fail_call(function, "out has shape ", listed(out.shape), ", the result [", rows, ", ", columns, "]");
+  if (out.data == nullptr) fail_call(function, "out is null");
+  // Elements lie apart if one axis steps over all of the other. In double: products of strides may overflow.
+  const double row = std::abs(static_cast<double>(out.stride(0))),
+               column = std::abs(static_cast<double>(out.stride(1)));
+  const auto m = static_cast<double>(rows), n = static_cast<double>(columns);
+  const bool by_rows = (m == 1 || row > (n - 1) * column) && (n == 1 || column > 0);
+  const bool by_columns = (n == 1 || column > (m - 1) * row) && (m == 1 || row > 0);
+  if (!by_rows && !by_columns) fail_call(function, "elements of out overlap: its strides are ", listed(out.strides));
+}
+
+/// y = as much of x as it holds, divided by the length of x's first `counted` elements unless there are none.
+void copy_row(const View<const float, 1>& x, const View<float, 1>& y, Index counted) {
+  double length = 1;
+  if (counted > 0) {
+    double squares = 0;
+    for (Index j = 0; j < counted; ++j) squares += static_cast<double>(x(j)) * x(j);
+    length = std::sqrt(squares);
+    if (length < 1e-12) length = 1e-12;  // as torch.nn.functional.normalize; a NaN stays one
+  }
+  for (Index j = 0; j < y.size(0); ++j) y(j) = static_cast<float>(x(j) / length);
+}
+
+/// y = the sum of x's rows with the weights first, first + step, …, over the divisor.
+void sum_of_rows(const View<const float, 2>& x, const View<float, 1>& y, double first, double step, double divisor) {
+  constexpr Index block = 64;  // columns whose sums are in the L1, and mostly in registers
+  for (Index from = 0; from < x.size(1); from += block) {
+    const Index columns = std::min(block, x.size(1) - from);
+    std::array<double, block> sums{};
+    double weight = first;
+    for (Index i = 0; i < x.size(0); ++i, weight += step)
+      for (Index j = 0; j < columns; ++j) sums[static_cast<std::size_t>(j)] += weight * x(i, from + j);
+    for (Index j = 0; j < columns; ++j) y(from + j) = static_cast<float>(sums[static_cast<std::size_t>(j)] / divisor);
+  }
+}
+
+/// y = the largest of each column of x; NaN if there is one.
+void max_of_rows(const View<const float, 2>& x, const View<float, 1>& y) {
+  copy_row(x.select(0, 0), y, 0);
+  for (Index i = 1; i < x.size(0); ++i)
+    for (Index j = 0; j < x.size(1); ++j)
+      if (x(i, j) > y(j) || std::isnan(x(i, j))) y(j) = x(i, j);
+}
+
+/// y = x's rows, those of a sentence behind its first `before` tokens, as one.
+void pool(Pooling pooling, const View<const float, 2>& x, Index before, const View<float, 1>& y) {
+  const auto n = static_cast<double>(x.size(0)), first = static_cast<double>(before + 1);
+  switch (pooling) {
+    case Pooling::cls:
+      return copy_row(x.select(0, 0), y, 0);
+    case Pooling::lasttoken:
+      return copy_row(x.select(0, x.size(0) - 1), y, 0);
+    case Pooling::max:
+      return max_of_rows(x, y);
+    case Pooling::mean_sqrt_len_tokens:
+      return sum_of_rows(x, y, 1, 0, std::sqrt(n));
+    case Pooling::weightedmean:
+      return sum_of_rows(x, y, first, 1, n * (first + (n - 1) / 2));
+    default:
+      return sum_of_rows(x, y, 1, 0, n);
+  }
+}
+
+}  // namespace
+
+/// The buffers of a call.
+struct Bert::Workspace {
+  std::vector<Index> ids, types, positions, starts;
+  std::vector<float> states, row;  // row: an embedding before it is cut
+};
+
+/// Buffers that no call uses. They belong to the model, not to threads, whose objects are gone behind main().
+class Bert::Workspaces {
+ public:
+  std::unique_ptr<Workspace> take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return std::make_unique<Workspace>();
+    std::unique_ptr<Workspace> last = std::move(free_.back());
+    free_.pop_back();
+    return last;
+  }
+  void give_back(std::unique_ptr<Workspace> workspace) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(workspace));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Workspace>> free_;
+};
+
+std::shared_ptr<Bert::Workspaces> Bert::make_workspaces() { return std::make_shared<Workspaces>(); }
+
+struct Bert::Call {
+  const char* function;
+  std::span<const std::vector<Index>> ids, types;
+  View<float, 2> out;
+  std::span<const Pooling> pooling;
+  std::optional<bool> normalize;
+  bool truncate;
+  int num_threads;
+  Index prompt_tokens;
+  const std::function<void(const EncodeProgress&)>& progress;
+  Workspace* work = nullptr;
+
+  [[nodiscard]] bool pools() const { return pooling.front() != Pooling::none; }
+};
+
+std::size_t Bert::tokens_of(const Call& call, std::size_t s) const {
+  const std::size_t size = call.ids[s].size();
+  return call.truncate ? std::min(size, static_cast<std::size_t>(config_.max_seq_length)) : size;
+}
+
+Index Bert::before_pooling(const Call& call) const { return config_.include_prompt ? 0 : call.prompt_tokens; }
+
+Index Bert::size_of(std::span<const Pooling> pooling) const {
+  const Index size = std::ssize(pooling) * config_.hidden_size;
+  const bool cut = config_.truncate_dim > 0 && pooling.front() != Pooling::none;
+  return cut ? std::min(size, config_.truncate_dim) : size;
+}
+
+Index Bert::embedding_size(std::optional<Pooling> pooling) const {
+  return pooling ? size_of({&*pooling, 1}) : size_of(config_.pooling);
+}
+
+void Bert::check(const Call& call) const {
+  const char* function = call.function;
+  if (call.ids.empty()) fail_call(function, "there are no sentences");
+  if (!call.types.empty() && call.types.size() != call.ids.size())
+    fail_call(function, "token_type_ids has ", call.types.size(), " sentences, ids ", call.ids.size());
+  if (call.num_threads < 0) fail_call(function, "num_threads is ", call.num_threads);
+  if (call.prompt_tokens < 0) fail_call(function, "prompt_tokens is ", call.prompt_tokens);
+  std::size_t tokens = 0;
+  for (std::size_t s = 0; s < call.ids.size(); ++s) {
+    const std::size_t size = call.ids[s].size();
+    if (size == 0) fail_call(function, "ids[", s, "] is empty");
+    tokens += tokens_of(call, s);
+    if (tokens_of(call, s) > static_cast<std::size_t>(config_.max_position_embeddings))
+      fail_call(function, "ids[", s, "] has ", size, " tokens, the model at most ", config_.max_position_embeddings,
+                "; truncate cuts them to ", config_.max_seq_length);
+    if (call.pools() && before_pooling(call) >= static_cast<Index>(tokens_of(call, s)))
+      fail_call(function, "ids[", s, "] has ", tokens_of(call, s), " tokens, and prompt_tokens is ", call.prompt_tokens,
+                ": none is left to pool");
+    check_ids(function, "ids", s, call.ids[s], config_.vocab_size);
+    if (call.types.empty()) continue;
+    if (call.types[s].size() != size)
+      fail_call(function, "token_type_ids[", s, "] has ", call.types[s].size(), " tokens, ids[", s, "] ", size);
+    check_ids(function, "token_type_ids", s, call.types[s], config_.type_vocab_size);
+  }
+  const std::size_t rows = call.pools() ? call.ids.size() : tokens;
+  check_out(function, call.out, static_cast<Index>(rows), size_of(call.pooling));
+}
+
+View<const float, 2> Bert::states(const Call& call, std::size_t first, std::size_t end) const {
+  Workspace& work = *call.work;
+  work.ids.clear();
+  work.types.clear();
+  work.positions.clear();
+  work.starts.assign(1, 0);
+  for (std::size_t s = first; s < end; ++s) {
+    const auto tokens = static_cast<Index>(tokens_of(call, s));
+    work.ids.insert(work.ids.end(), call.ids[s].begin(), call.ids[s].begin() + tokens);
+    if (call.types.empty()) work.types.insert(work.types.end(), static_cast<std::size_t>(tokens), 0);
+    else work.types.insert(work.types.end(), call.types[s].begin(), call.types[s].begin() + tokens);
+    for (Index i = 0; i < tokens; ++i) work.positions.push_back(i);
+    work.starts.push_back(static_cast<Index>(work.ids.size()));
+  }
+  const auto total = static_cast<Index>(work.ids.size());
+  const auto floats = static_cast<std::size_t>(total * config_.hidden_size);
+  if (work.states.size() < floats) work.states.resize(floats);
+  const View<float, 3> x(work.states.data(), {1, total, config_.hidden_size});
+  words_.forward(row_of(work.ids), x);
+  types_.forward(row_of(work.types), x, {.add = true});
+  positions_.forward(row_of(work.positions), x, {.add = true});
+  norm_.forward(x, x, call.num_threads);
+  const View<const Index, 1> starts(work.starts.data(), {static_cast<Index>(work.starts.size())});
+  for (const EncoderLayer& layer : layers_) {
+    layer.forward(x, x, {.num_threads = call.num_threads, .query_starts = starts, .key_starts = starts});
+    if (call.progress)
+      call.progress({.finished_sentences = static_cast<Index>(first), .sentences = std::ssize(call.ids)});
+  }
+  return View<const float, 3>(x).select(0, 0);
+}
+
+void Bert::run(Call call) const {
+  const internal::FloatingPointScope scope;
+  Workspaces& workspaces = unmoved(workspaces_, call.function, "model");
+  check(call);
+  std::unique_ptr<Workspace> work = workspaces.take();
+  call.work = work.get();
+  Index row = 0;
+  for (std::size_t first = 0, end = 0; first < call.ids.size(); first = end) {
+    std::size_t tokens = 0;
+    for (end = first; end < call.ids.size(); ++end) {
+      if (end > first && tokens + tokens_of(call, end) > round_tokens) break;
+      tokens += tokens_of(call, end);
+    }
+    const View<const float, 2> x = states(call, first, end);
+    Index token = 0;
+    for (std::size_t s = first; s < end; ++s) {
+      const auto length = static_cast<Index>(tokens_of(call, s));
+      const View<const float, 2> tokens_of_sentence = x.slice(0, token, token + length);
+      token += length;
+      if (call.pools()) {
+        embed_sentence(call, tokens_of_sentence, call.out.select(0, row++));
+        continue;
+      }
+      const Index counted = call.normalize.value_or(config_.normalize) ? x.size(1) : 0;
+      for (Index i = 0; i < length; ++i) copy_row(tokens_of_sentence.select(0, i), call.out.select(0, row++), counted);
+    }
+  }
+  workspaces.give_back(std::move(work));
+}
+
+void Bert::embed_sentence(const Call& call, const View<const float, 2>& x, const View<float, 1>& y) const {
+  const Index d = config_.hidden_size, size = std::ssize(call.pooling) * d, before = before_pooling(call);
+  std::vector<float>& memory = call.work->row;
+  memory.resize(static_cast<std::size_t>(size));
+  const View<float, 1> row(memory.data(), {size});
+  for (Index i = 0; i < std::ssize(call.pooling); ++i)
+    pool(call.pooling[static_cast<std::size_t>(i)], x.slice(0, before, x.size(0)), before,
+         row.slice(0, i * d, (i + 1) * d));
+  // sentence-transformers normalises in a module, before it cuts, and when it is asked to, afterwards.
+  const Index counted = call.normalize ? (*call.normalize ? y.size(0) : 0) : (config_.normalize ? size : 0);
+  copy_row(row, y, counted);
+}
+
+void Bert::embed(std::span<const std::vector<Index>> ids, View<float, 2> out, const EmbedOptions& options) const {
+  const std::span<const Pooling> pooling =
+      options.pooling ? std::span(&*options.pooling, 1) : std::span<const Pooling>(config_.pooling);
+  run({"embed", ids, options.token_type_ids, out, pooling, options.normalize, options.truncate, options.num_threads,
+       options.prompt_tokens, options.progress});
+}
+
+void Bert::encode(std::span<const std::vector<Index>> ids, View<float, 2> out, const EncodeOptions& options) const {
+  constexpr Pooling none = Pooling::none;
+  run({"encode",
+       ids,
+       options.token_type_ids,
+       out,
+       {&none, 1},
+       false,
+       options.truncate,
+       options.num_threads,
+       0,
+       options.progress});
+}
+
+}  // namespace headlane::models

@@ -1,0 +1,167 @@
+// Bert from a folder: its config, and its weights under the names that the layers have.
+#include "bert/sentence_folder.hpp"
+#include "core/floating_point_scope.hpp"
+#include "io/config.hpp"
+#include "io/error.hpp"
+
+#include <headlane/models/bert.hpp>
+#include <headlane/models/checkpoint.hpp>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+namespace headlane::models {
+namespace {
+
+using std::filesystem::path;
+
+/// transformers' names.
+Activation activation_of(const path& file, const std::string& name) {
+  constexpr std::array<std::pair<std::string_view, Activation>, 7> names{{{"gelu", Activation::gelu},
+                                                                          {"gelu_new", Activation::gelu_tanh},
+                                                                          {"gelu_fast", Activation::gelu_tanh},
+                                                                          {"gelu_pytorch_tanh", Activation::gelu_tanh},
+                                                                          {"relu", Activation::relu},
+                                                                          {"silu", Activation::silu},
+                                                                          {"swish", Activation::silu}}};
+  const auto* found = std::find_if(names.begin(), names.end(), [&](const auto& one) { return one.first == name; });
+  if (found == names.end())
+    fail(file, "'hidden_act' is ", in_quotes(name),
+         "; supported: gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu, swish");
+  return found->second;
+}
+
+/// What would make another computation of it.
+void require_plain_bert(const path& file, const Config& config) {
+  const std::string type = config.text("model_type");
+  if (type != "bert") fail(file, "'model_type' is ", in_quotes(type), "; supported: 'bert'");
+  const std::string positions = config.text("position_embedding_type", "absolute");
+  if (positions != "absolute")
+    fail(file, "'position_embedding_type' is ", in_quotes(positions), "; supported: 'absolute'");
+  for (const char* key : {"is_decoder", "add_cross_attention", "is_encoder_decoder"})
+    if (config.flag(key, false)) fail(file, in_quotes(key), " is true; supported: false");
+}
+
+BertConfig config_of(const path& file, SentenceFolder sentences) {
+  const Config config(file);
+  require_plain_bert(file, config);
+  constexpr Index most = Index{1} << 31;  // of a single size; what they come to is known when tensors have them
+  BertConfig result = std::move(sentences.config);
+  result.vocab_size = config.integer("vocab_size", 1, most);
+  result.hidden_size = config.integer("hidden_size", 1, most);
+  result.num_hidden_layers = config.integer("num_hidden_layers", 1, 10'000);
+  result.num_attention_heads = config.integer("num_attention_heads", 1, most);
+  result.intermediate_size = config.integer("intermediate_size", 1, most);
+  result.max_position_embeddings = config.integer("max_position_embeddings", 1, most);
+  result.type_vocab_size = config.integer("type_vocab_size", 1, most, 2);
+  result.hidden_act = activation_of(file, config.text("hidden_act", "gelu"));
+  result.layer_norm_eps = static_cast<float>(config.number("layer_norm_eps", 0, 1, 1e-12));
+  if (result.hidden_size % result.num_attention_heads != 0)
+    fail(file, "'num_attention_heads' is ", result.num_attention_heads, ", which does not divide 'hidden_size', ",
+         result.hidden_size);
+  constexpr Index most_of_head = 512;
+  if (result.hidden_size / result.num_attention_heads > most_of_head)
+    fail(file, "'num_attention_heads' is ", result.num_attention_heads, ": heads of ",
+         result.hidden_size / result.num_attention_heads, ", at most ", most_of_head, " are supported");
+  const Index limit = result.max_seq_length > 0 ? result.max_seq_length : result.max_position_embeddings;
+  result.max_seq_length = std::min(limit, result.max_position_embeddings);
+  return result;
+}
+
+/// Tensors of the checkpoint under other names, kept while layers are made of them.
+class Renamed {
+ public:
+  explicit Renamed(const Checkpoint& checkpoint)
+      : checkpoint_(checkpoint),
+        prefix_(checkpoint.contains("bert.embeddings.word_embeddings.weight") ? "bert." : "") {}
+
+  void add(const std::string& name, const std::string& from, std::initializer_list<Index> shape) {
+    tensors_.push_back(checkpoint_.load(prefix_ + from, shape));
+    state_.insert_or_assign(name, tensors_.back().view());
+  }
+
+  void add_linear(const std::string& name, const std::string& from, Index out, Index in) {
+    add(name + ".weight", from + ".weight", {out, in});
+    add(name + ".bias", from + ".bias", {out});
+  }
+
+  void add_norm(const std::string& name, const std::string& from, Index size) {
+    const bool old = checkpoint_.contains(prefix_ + from + ".gamma");  // as the first BERT's were named
+    add(name + ".weight", from + (old ? ".gamma" : ".weight"), {size});
+    add(name + ".bias", from + (old ? ".beta" : ".bias"), {size});
+  }
+
+  /// Rows of several linear layers, one below the other.
+  void add_stacked(const std::string& weight, const std::string& bias, std::initializer_list<std::string> from,
+                   Index out, Index in) {
+    const auto rows = static_cast<Index>(from.size()) * out;
+    std::vector<float>& weights = stacked_[0];
+    std::vector<float>& biases = stacked_[1];
+    for (std::vector<float>& memory : stacked_) memory.clear();
+    for (const std::string& name : from) {
+      append_to(weights, checkpoint_.load(prefix_ + name + ".weight", {out, in}), out * in);
+      append_to(biases, checkpoint_.load(prefix_ + name + ".bias", {out}), out);
+    }
+    state_.insert_or_assign(weight, View<const float, 2>(weights.data(), {rows, in}));
+    state_.insert_or_assign(bias, View<const float, 1>(biases.data(), {rows}));
+  }
+
+  [[nodiscard]] const StateDict& state() const { return state_; }
+
+ private:
+  static void append_to(std::vector<float>& to, const Tensor& tensor, Index size) {
+    to.insert(to.end(), tensor.view().data, tensor.view().data + size);
+  }
+
+  const Checkpoint& checkpoint_;
+  std::string prefix_;
+  std::vector<Tensor> tensors_;
+  std::array<std::vector<float>, 2> stacked_;
+  StateDict state_;
+};
+
+EncoderLayer layer_of(const Checkpoint& checkpoint, const BertConfig& config, Index number) {
+  const std::string from = std::string("encoder.layer.").append(std::to_string(number)).append(".");
+  const Index d = config.hidden_size, inner = config.intermediate_size;
+  Renamed tensors(checkpoint);
+  const std::string attention = from + "attention.self.";
+  tensors.add_stacked("self_attn.in_proj_weight", "self_attn.in_proj_bias",
+                      {attention + "query", attention + "key", attention + "value"}, d, d);
+  tensors.add_linear("self_attn.out_proj", from + "attention.output.dense", d, d);
+  tensors.add_norm("norm1", from + "attention.output.LayerNorm", d);
+  tensors.add_linear("linear1", from + "intermediate.dense", inner, d);
+  tensors.add_linear("linear2", from + "output.dense", d, inner);
+  tensors.add_norm("norm2", from + "output.LayerNorm", d);
+  return {tensors.state(),
+          "",
+          {.attention = {.heads = config.num_attention_heads},
+           .activation = config.hidden_act,
+           .norm_first = false,
+           .eps = config.layer_norm_eps}};
+}
+
+}  // namespace
+
+Bert::Bert(const path& folder) {
+  const internal::FloatingPointScope scope;
+  SentenceFolder sentences = sentence_folder(folder);
+  folder_ = sentences.transformer;
+  config_ = config_of(folder_ / "config.json", std::move(sentences));
+  const Checkpoint checkpoint(folder_);
+  const Index d = config_.hidden_size;
+  Renamed tensors(checkpoint);
+  tensors.add("words.weight", "embeddings.word_embeddings.weight", {config_.vocab_size, d});
+  tensors.add("types.weight", "embeddings.token_type_embeddings.weight", {config_.type_vocab_size, d});
+  tensors.add("positions.weight", "embeddings.position_embeddings.weight", {config_.max_position_embeddings, d});
+  tensors.add_norm("norm", "embeddings.LayerNorm", d);
+  words_ = Embedding(tensors.state(), "words.");
+  types_ = Embedding(tensors.state(), "types.");
+  positions_ = Embedding(tensors.state(), "positions.");
+  norm_ = Normalization(tensors.state(), "norm.", NormKind::layer, config_.layer_norm_eps);
+  for (Index i = 0; i < config_.num_hidden_layers; ++i) layers_.push_back(layer_of(checkpoint, config_, i));
+  workspaces_ = make_workspaces();
+}
+
+}  // namespace headlane::models

@@ -1,0 +1,178 @@
+#include <headlane/models/checkpoint.hpp>
+
+#include "io/convert.hpp"
+#include "io/error.hpp"
+#include "io/input_file.hpp"
+#include "io/json.hpp"
+#include "io/safetensors.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <new>
+#include <system_error>
+#include <utility>
+
+namespace headlane::models {
+namespace {
+
+constexpr std::size_t most_index_bytes = 100'000'000;
+
+/// A file and what is in it.
+struct Shard {
+  std::shared_ptr<const InputFile> file;
+  StoredTensors tensors;
+};
+
+Shard open_shard(const std::filesystem::path& path) {
+  Shard shard{std::make_shared<InputFile>(path), {}};
+  shard.tensors = read_safetensors(*shard.file);
+  return shard;
+}
+
+/// A name of a file in the same folder, nothing else.
+bool is_plain_name(std::string_view name) {
+  constexpr std::size_t most = 255;  // NAME_MAX
+  const bool leaves = name.find_first_of(std::string_view("/\\\0", 3)) != std::string_view::npos;
+  return !name.empty() && name.size() <= most && name != "." && !leaves && name.find("..") == std::string_view::npos;
+}
+
+/// Memory for n floats, aligned to cache lines.
+std::shared_ptr<float> allocate(std::size_t n) {
+  constexpr std::align_val_t line{64};
+  return {static_cast<float*>(operator new(n * sizeof(float), line)), [](float* p) { operator delete(p, line); }};
+}
+
+/// Reads a part of a file and converts it to float32, in blocks that stay in the cache.
+void read_halves(const InputFile& file, const StoredTensor& stored, std::string_view subject, float* out) {
+  constexpr std::uint64_t block = std::uint64_t{1} << 18;
+  const std::uint64_t bytes = std::min(block, stored.size);
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  for (std::uint64_t done = 0; done < stored.size; done += bytes) {
+    const std::span<std::byte> part(buffer.get(), std::min(bytes, stored.size - done));
+    file.read(stored.offset + done, part, subject);
+    (stored.dtype == "F16" ? convert_float16 : convert_bfloat16)(part, out + done / sizeof(std::uint16_t));
+  }
+}
+
+}  // namespace
+
+struct Checkpoint::Contents {
+  struct Entry {
+    std::shared_ptr<const InputFile> file;
+    StoredTensor stored;
+  };
+  std::filesystem::path folder;
+  std::map<std::string, Entry, std::less<>> entries;
+
+  void add_all(Shard shard) {
+    for (auto& [name, stored] : shard.tensors)
+      entries.emplace_hint(entries.end(), name, Entry{shard.file, std::move(stored)});
+  }
+
+  void add_indexed(const std::filesystem::path& index);
+
+  [[nodiscard]] const Entry& at(std::string_view name) const {
+    const auto found = entries.find(name);
+    if (found == entries.end()) fail(folder, "there is no tensor ", in_quotes(name));
+    return found->second;
+  }
+};
+
+/// Tensors that a shard has beyond those that the index gives to it do not count.
+void Checkpoint::Contents::add_indexed(const std::filesystem::path& index) {
+  const Json content = read_json_object(index, most_index_bytes);
+  const Json* map = content.find("weight_map");
+  if (map == nullptr) fail(index, "has no weight_map");
+  const auto* members = map->as<Json::Object>();
+  if (members == nullptr) fail(index, "weight_map is not an object but ", map->type());
+  std::map<std::string, Shard, std::less<>> shards;
+  for (const auto& [name, value] : *members) {
+    const auto* file = value.as<std::string>();
+    if (file == nullptr) fail(index, "tensor ", in_quotes(name), ": its file is not a string but ", value.type());
+    if (!is_plain_name(*file))
+      fail(index, "tensor ", in_quotes(name), ": ", in_quotes(*file), " is no name of a file in this folder");
+    auto shard = shards.find(*file);
+    if (shard == shards.end()) shard = shards.emplace(*file, open_shard(folder / *file)).first;
+    const auto stored = shard->second.tensors.find(name);
+    if (stored == shard->second.tensors.end()) {
+      fail(folder / *file, "there is no tensor ", in_quotes(name), ", which ", index.filename().string(),
+           " says is here");
+    }
+    entries.emplace(name, Entry{shard->second.file, std::move(stored->second)});
+  }
+}
+
+Checkpoint::Checkpoint(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) fail(folder, "there is no such folder");
+  auto contents = std::make_shared<Contents>();
+  contents->folder = folder;
+  const std::filesystem::path single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
+  if (std::filesystem::exists(single, error)) {
+    contents->add_all(open_shard(single));
+  } else if (std::filesystem::exists(index, error)) {
+    contents->add_indexed(index);
+  } else {
+    fail(folder, "there is neither model.safetensors nor model.safetensors.index.json");
+  }
+  contents_ = std::move(contents);
+}
+
+const Checkpoint::Contents& Checkpoint::contents(const char* function) const {
+  return unmoved(contents_, function, "checkpoint");
+}
+
+bool Checkpoint::contains(std::string_view name) const {
+  return contents("Checkpoint::contains").entries.contains(name);
+}
+
+std::vector<Index> Checkpoint::shape(std::string_view name) const {
+  return contents("Checkpoint::shape").at(name).stored.shape;
+}
+
+std::vector<std::string> Checkpoint::names() const {
+  const auto& entries = contents("Checkpoint::names").entries;
+  std::vector<std::string> result;
+  result.reserve(entries.size());
+  for (const auto& [name, entry] : entries) result.push_back(name);
+  return result;
+}
+
+Tensor Checkpoint::load(std::string_view name) const {
+  const auto& [file, stored] = contents("Checkpoint::load").at(name);
+  const std::string subject = "tensor " + in_quotes(name) + ": ";
+  const bool is_float = stored.dtype == "F32";
+  if (!is_float && stored.dtype != "F16" && stored.dtype != "BF16")
+    fail(file->path(), subject, "is of ", stored.dtype, ", only F32, F16 and BF16 can be loaded");
+  const std::size_t rank = stored.shape.size();
+  if (rank > static_cast<std::size_t>(max_rank))
+    fail(file->path(), subject, "has ", rank, " axes, ", max_rank, " are the most");
+
+  AnyView<const float> view;
+  view.rank = static_cast<int>(rank);
+  Index stride = 1;
+  for (std::size_t axis = rank; axis-- > 0;) {
+    view.shape[axis] = stored.shape[axis];
+    view.strides[axis] = stride;
+    stride = detail::wrapping_product(stride, stored.shape[axis]);  // of an empty tensor, any sizes are possible
+  }
+
+  const std::uint64_t elements = stored.size / (is_float ? sizeof(float) : sizeof(std::uint16_t));
+  std::shared_ptr<float> memory = allocate(elements);
+  if (is_float) file->read(stored.offset, std::as_writable_bytes(std::span(memory.get(), elements)), subject);
+  else read_halves(*file, stored, subject, memory.get());
+  view.data = memory.get();
+  return {view, std::move(memory)};
+}
+
+Tensor Checkpoint::load(std::string_view name, std::span<const Index> shape) const {
+  const auto& [file, stored] = contents("Checkpoint::load").at(name);
+  if (!std::equal(shape.begin(), shape.end(), stored.shape.begin(), stored.shape.end())) {
+    fail(file->path(), "tensor ", in_quotes(name), ": has the shape ", listed(stored.shape), ", ", listed(shape),
+         " is expected");
+  }
+  return load(name);
+}
+
+}  // namespace headlane::models

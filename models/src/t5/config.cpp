@@ -1,0 +1,135 @@
+#include "t5/config.hpp"
+
+#include "io/config.hpp"
+#include "io/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace headlane::models {
+namespace {
+
+constexpr Index most_tokens = Index{1} << 24, most_width = Index{1} << 20, most_layers = 1024, most_heads = 1024;
+constexpr Index most_length = Index{1} << 40;
+
+struct NamedActivation {
+  std::string_view name;
+  Activation activation;
+};
+// transformers' names. The "gelu" of "gated-gelu" is not among them: it means gelu_new.
+constexpr std::array<NamedActivation, 6> activations{{{"relu", Activation::relu},
+                                                      {"gelu", Activation::gelu},
+                                                      {"gelu_new", Activation::gelu_tanh},
+                                                      {"gelu_pytorch_tanh", Activation::gelu_tanh},
+                                                      {"silu", Activation::silu},
+                                                      {"swish", Activation::silu}}};
+
+void read_feed_forward(const Config& file, const std::filesystem::path& path, std::string_view type, T5Config& config) {
+  const std::string whole = file.text("feed_forward_proj", type == "mt5" ? "gated-gelu" : "relu");
+  std::string_view name = whole;
+  config.gated = name.starts_with("gated-");
+  if (config.gated) name.remove_prefix(6);
+  if (config.gated && name == "gelu") name = "gelu_new";
+  const auto found = std::ranges::find(activations, name, &NamedActivation::name);
+  if (found == activations.end()) fail(path, "'feed_forward_proj' is ", in_quotes(whole), ", which is not supported");
+  config.activation = found->activation;
+}
+
+void read_sizes(const Config& file, const std::filesystem::path& path, T5Config& config) {
+  config.vocab_size = file.integer("vocab_size", 2, most_tokens);
+  config.d_model = file.integer("d_model", 1, most_width);
+  config.d_kv = file.integer("d_kv", 1, 512);
+  config.d_ff = file.integer("d_ff", 1, most_width);
+  config.num_heads = file.integer("num_heads", 1, most_heads);
+  config.num_layers = file.integer("num_layers", 1, most_layers);
+  config.num_decoder_layers = file.integer("num_decoder_layers", 1, most_layers, config.num_layers);
+  const Index buckets = file.integer("relative_attention_num_buckets", 4, 1024, 32);
+  const Index farthest = file.integer("relative_attention_max_distance", 2, most_length, 128);
+  if (buckets % 2 != 0) fail(path, "'relative_attention_num_buckets' is ", buckets, ", not an even number");
+  if (farthest <= buckets / 2)
+    fail(path, "'relative_attention_max_distance' is ", farthest, ", but ", buckets / 2,
+         " distances have buckets of their own");
+  config.relative_attention_num_buckets = buckets;
+  config.relative_attention_max_distance = farthest;
+  config.layer_norm_epsilon = static_cast<float>(file.number("layer_norm_epsilon", 0, 1, 1e-6));
+}
+
+/// Settings of generation over those of `options`.
+GenerateOptions read_options(const Config& file, GenerateOptions options) {
+  options.num_beams = file.integer("num_beams", 1, 1024, options.num_beams);
+  options.max_length = file.integer("max_length", 2, most_length, options.max_length);
+  if (file.contains("max_new_tokens")) options.max_length = 1 + file.integer("max_new_tokens", 1, most_length);
+  options.min_length = file.integer("min_length", 0, most_length, options.min_length);
+  if (file.contains("min_new_tokens")) options.min_length = 1 + file.integer("min_new_tokens", 0, most_length);
+  options.length_penalty = file.number("length_penalty", -100, 100, options.length_penalty);
+  options.no_repeat_ngram_size = file.integer("no_repeat_ngram_size", 0, most_length, options.no_repeat_ngram_size);
+  if (file.is_text("early_stopping") && file.text("early_stopping") == "never")
+    options.early_stopping = EarlyStopping::never;
+  else if (file.contains("early_stopping"))
+    options.early_stopping = file.flag("early_stopping") ? EarlyStopping::yes : EarlyStopping::no;
+  return options;
+}
+
+/// Settings that change outputs and are not among GenerateOptions.
+void note_unsupported(const Config& file, std::vector<std::string>& names) {
+  const auto note = [&](const char* key, bool used) {
+    if (used && std::ranges::find(names, key) == names.end()) names.emplace_back(key);
+  };
+  for (const char* key : {"do_sample", "remove_invalid_values", "renormalize_logits"})
+    note(key, file.contains(key) && file.flag(key));
+  for (const char* key : {"repetition_penalty", "encoder_repetition_penalty", "guidance_scale"})
+    note(key, file.number(key, -1e30, 1e30, 1.0) != 1.0);
+  for (const char* key : {"num_beam_groups", "num_return_sequences"})
+    note(key, file.integer(key, 0, most_length, 1) > 1);
+  note("encoder_no_repeat_ngram_size", file.integer("encoder_no_repeat_ngram_size", 0, most_length, 0) != 0);
+  for (const char* key :
+       {"bad_words_ids", "forced_bos_token_id", "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens",
+        "sequence_bias", "exponential_decay_length_penalty", "penalty_alpha", "constraints", "stop_strings"})
+    note(key, file.contains(key));
+}
+
+void read_ids(const Config& file, T5Config& config) {
+  const Index last = config.vocab_size - 1;
+  config.pad_token_id = file.integer("pad_token_id", 0, last, config.pad_token_id);
+  const char* start = file.contains("decoder_start_token_id") ? "decoder_start_token_id" : "bos_token_id";
+  config.decoder_start_token_id = file.integer(start, 0, last, config.decoder_start_token_id);
+  if (file.contains("eos_token_id")) config.eos_token_ids = file.integers("eos_token_id", 0, last);
+  std::ranges::sort(config.eos_token_ids);
+  const auto repeated = std::ranges::unique(config.eos_token_ids);
+  config.eos_token_ids.erase(repeated.begin(), repeated.end());
+}
+
+}  // namespace
+
+T5Config read_t5_config(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "config.json", generation_path = folder / "generation_config.json";
+  const Config file(path);
+  const std::string type = file.text("model_type", "t5");
+  if (type != "t5" && type != "mt5") fail(path, "'model_type' is ", in_quotes(type), ", not 't5' or 'mt5'");
+  T5Config config;
+  read_sizes(file, path, config);
+  read_feed_forward(file, path, type, config);
+  // As in transformers: mT5 never scales. For T5, version 5 writes the first, and tie_word_embeddings always as true.
+  const bool scales = file.flag("scale_decoder_outputs", file.flag("tie_word_embeddings", true));
+  config.scale_decoder_outputs = type == "t5" && scales;
+  config.eos_token_ids = {1};
+  config.decoder_start_token_id = file.integer("pad_token_id", 0, config.vocab_size - 1, 0);
+  read_ids(file, config);
+  if (std::filesystem::exists(generation_path)) {
+    const Config generation(generation_path);
+    read_ids(generation, config);
+    config.options = read_options(generation, config.options);
+    note_unsupported(generation, config.unsupported);
+  } else {
+    config.options = read_options(file, config.options);
+    note_unsupported(file, config.unsupported);
+  }
+  if (const auto tasks = file.object("task_specific_params"))
+    for (const std::string& name : tasks->keys())
+      if (const auto task = tasks->object(name))
+        config.tasks[name] = {.prefix = task->text("prefix", ""), .options = read_options(*task, config.options)};
+  return config;
+}
+
+}  // namespace headlane::models

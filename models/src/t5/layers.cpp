@@ -1,0 +1,69 @@
+#include "t5/layers.hpp"
+
+#include <cstddef>
+
+namespace headlane::models {
+
+void T5Layers::add(Parts& parts, const std::string& to, const std::string& name,
+                   std::initializer_list<Index> shape) const {
+  parts.loaded.push_back(checkpoint_.load(name, shape));
+  parts.state.emplace(to, parts.loaded.back().view());
+}
+
+// The joined weight is written once and packed by the layer: a temporary of one layer.
+void T5Layers::add_attention(Parts& parts, const std::string& to, const std::string& from) const {
+  const Index d = config_.d_model, inner = config_.num_heads * config_.d_kv, n = inner * d;
+  std::vector<float>& joined = parts.joined.emplace_back();
+  joined.reserve(static_cast<std::size_t>(3 * n));
+  for (const char* which : {".q.weight", ".k.weight", ".v.weight"}) {
+    const Tensor tensor = checkpoint_.load(from + which, {inner, d});
+    joined.insert(joined.end(), tensor.view().data, tensor.view().data + n);
+  }
+  parts.state.emplace(to + ".in_proj_weight", View<const float, 2>(joined.data(), {3 * inner, d}));
+  add(parts, to + ".out_proj.weight", from + ".o.weight", {d, inner});
+}
+
+void T5Layers::add_feed_forward(Parts& parts, const std::string& from) const {
+  const std::string dense = from + ".DenseReluDense";
+  if (config_.gated) add(parts, "linear_gate.weight", dense + ".wi_0.weight", {config_.d_ff, config_.d_model});
+  add(parts, "linear1.weight", dense + (config_.gated ? ".wi_1.weight" : ".wi.weight"),
+      {config_.d_ff, config_.d_model});
+  add(parts, "linear2.weight", dense + ".wo.weight", {config_.d_model, config_.d_ff});
+}
+
+TransformerLayerOptions T5Layers::options() const {
+  return {.attention = {.heads = config_.num_heads, .scale = 1.0f},
+          .activation = config_.activation,
+          .norm = NormKind::rms,
+          .norm_first = true,
+          .eps = config_.layer_norm_epsilon};
+}
+
+EncoderLayer T5Layers::encoder(Index i) const {
+  const std::string block = "encoder.block." + std::to_string(i) + ".layer.";
+  Parts parts;
+  add(parts, "norm1.weight", block + "0.layer_norm.weight", {config_.d_model});
+  add_attention(parts, "self_attn", block + "0.SelfAttention");
+  add(parts, "norm2.weight", block + "1.layer_norm.weight", {config_.d_model});
+  add_feed_forward(parts, block + "1");
+  return {parts.state, "", options()};
+}
+
+DecoderLayer T5Layers::decoder(Index i) const {
+  const std::string block = "decoder.block." + std::to_string(i) + ".layer.";
+  Parts parts;
+  add(parts, "norm1.weight", block + "0.layer_norm.weight", {config_.d_model});
+  add_attention(parts, "self_attn", block + "0.SelfAttention");
+  add(parts, "norm2.weight", block + "1.layer_norm.weight", {config_.d_model});
+  add_attention(parts, "multihead_attn", block + "1.EncDecAttention");
+  add(parts, "norm3.weight", block + "2.layer_norm.weight", {config_.d_model});
+  add_feed_forward(parts, block + "2");
+  return {parts.state, "", options()};
+}
+
+Normalization T5Layers::norm(const std::string& name) const {
+  const Tensor weight = checkpoint_.load(name, {config_.d_model});
+  return {{{"weight", weight.view()}}, "", NormKind::rms, config_.layer_norm_epsilon};
+}
+
+}  // namespace headlane::models

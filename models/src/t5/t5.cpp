@@ -1,0 +1,83 @@
+#include "core/floating_point_scope.hpp"
+#include "io/error.hpp"
+#include "t5/config.hpp"
+#include "t5/generate.hpp"
+#include "t5/model.hpp"
+
+#include <array>
+#include <cstddef>
+#include <stdexcept>
+
+namespace headlane::models {
+
+struct T5::Implementation {
+  T5Config config;
+  T5Model model;
+
+  Implementation(const Checkpoint& checkpoint, T5Config settings)
+      : config(std::move(settings)), model(checkpoint, config) {}
+};
+
+T5::T5(const std::filesystem::path& folder) {
+  const internal::FloatingPointScope scope;
+  T5Config config = read_t5_config(folder);
+  implementation_ = std::make_unique<const Implementation>(Checkpoint(folder), std::move(config));
+}
+T5::~T5() = default;
+T5::T5(T5&&) noexcept = default;
+T5& T5::operator=(T5&&) noexcept = default;
+
+const T5::Implementation& T5::implementation(const char* function) const {
+  return unmoved(implementation_, function, "model");
+}
+
+const T5Config& T5::config() const { return implementation("T5::config").config; }
+
+GenerateOptions T5::defaults(std::string_view task) const {
+  const T5Config& config = implementation("T5::defaults").config;
+  if (task.empty()) return config.options;
+  const auto found = config.tasks.find(task);
+  if (found != config.tasks.end()) return found->second.options;
+  std::string names;
+  for (const auto& [name, settings] : config.tasks) names += (names.empty() ? "" : ", ") + name;
+  throw std::invalid_argument("T5::defaults: the model has no task '" + std::string(task) +
+                              "'; it has: " + (names.empty() ? "none" : names));
+}
+
+std::vector<std::vector<Index>> T5::generate(std::span<const std::vector<Index>> inputs,
+                                             const GenerateOptions& options) const {
+  const internal::FloatingPointScope scope;
+  const Implementation& self = implementation("T5::generate");
+  return models::generate(self.model, self.config, inputs, options);
+}
+
+std::vector<float> T5::encode(std::span<const Index> input, int num_threads) const {
+  const internal::FloatingPointScope scope;
+  const auto& [config, model] = implementation("T5::encode");
+  check_ids("T5::encode", "the input", input, config);
+  const Index length = std::ssize(input), d = config.d_model;
+  std::vector<float> states(static_cast<std::size_t>(length * d));
+  const std::array<Index, 2> starts{0, length};
+  model.encode(input, starts, {states.data(), {1, length, d}}, num_threads);
+  return states;
+}
+
+std::vector<float> T5::logits(std::span<const Index> input, std::span<const Index> output, int num_threads) const {
+  const internal::FloatingPointScope scope;
+  const auto& [config, model] = implementation("T5::logits");
+  check_ids("T5::logits", "the output", output, config);
+  const std::vector<float> memory = encode(input, num_threads);
+  const Index length = std::ssize(output), d = config.d_model;
+  std::vector<float> hidden(static_cast<std::size_t>(length * d));
+  std::vector<float> result(static_cast<std::size_t>(length * config.vocab_size));
+  const View<float, 3> x(hidden.data(), {1, length, d});
+  const View<const float, 3> states(memory.data(), {1, std::ssize(input), d});
+  model.embed({output.data(), {1, length}}, x);
+  const AttentionOptions self{.causal = true, .num_threads = num_threads, .relative_bias = model.decoder_bias()};
+  for (const DecoderLayer& layer : model.decoder()) layer.forward(x, states, x, self, {.num_threads = num_threads});
+  model.finish_decoder(x, num_threads);
+  model.logits(x, {result.data(), {1, length, config.vocab_size}}, num_threads);
+  return result;
+}
+
+}  // namespace headlane::models

@@ -1,0 +1,122 @@
+// scaled_dot_product_attention, over tensors and over a cache, and the plans of both.
+#include "attention/arguments.hpp"
+#include "attention/kv_cache.hpp"
+#include "attention/kv_pages.hpp"  // the library's own
+#include "core/functions.hpp"
+
+#include <mutex>
+
+namespace headlane::python {
+namespace {
+
+/// The fields in the order of AttentionPlan in headlane/_attention.py.
+nb::object tuple_of(const AttentionPlan& plan) {
+  return nb::make_tuple(plan.isa, plan.tile_rows, plan.key_block, plan.rows_of_task, plan.key_parts, plan.tasks,
+                        plan.threads, plan.packs_keys, plan.packs_values, plan.workspace_bytes);
+}
+
+/// Queries of sequences of a cache.
+class CachedCall {
+ public:
+  CachedCall(const char* function, nb::handle query, nb::handle cache, nb::handle sequences)
+      : operands(function, query, {}, {}, true), function_(function) {
+    cache_ = &cache_of(function, "cache", cache);
+    sequences_ = integers_of(function, "sequences", sequences);
+    require(operands.batch.rank() <= 1, function, ": query has shape ", operands.query,
+            ", the most is [sequences, heads, length, dim]");
+  }
+
+  ScoreOperands operands;
+
+  [[nodiscard]] Index value_dim() const { return cache_->cache.value_dim(); }
+
+  /// f(cache, sequences, options) without the GIL, while nobody changes the cache.
+  template <class F>
+  void with_cache(const ScoreOptions& given, F f) const {
+    compute(function_, [&] {
+      const std::shared_lock lock(cache_->mutex);
+      Index keys = 0;
+      for (const Index sequence : sequences_)
+        if (cache_->cache.pages().has(sequence)) keys = std::max(keys, cache_->cache.length(sequence));
+      operands.check_masks(given, keys);
+      f(std::as_const(cache_->cache), std::span<const Index>(sequences_), operands.options_at(given, keys, {}));
+    });
+  }
+
+ private:
+  const char* function_;
+  const LockedKvCache* cache_ = nullptr;
+  std::vector<Index> sequences_;
+};
+
+}  // namespace
+
+nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::handle value, nb::handle dropout_p,
+                                        nb::handle enable_gqa, nb::handle options, nb::handle return_lse,
+                                        nb::handle return_sum, nb::handle out, nb::handle num_threads) {
+  constexpr const char* function = "scaled_dot_product_attention";
+  const double dropout = double_of(function, "dropout_p", dropout_p);
+  require(dropout == 0, function, ": dropout_p is ", dropout, "; headlane has no dropout, pass 0");
+  const ScoreOperands of(function, query, key, value, flag_of(function, "enable_gqa", enable_gqa));
+  const ScoreOptions given(function, options, num_threads);
+  const Index keys = given.keys_of_mask(of.key->size(-2));
+  of.check_masks(given, keys);
+  const RowResults results(function, query, out, of.shape(), of.value->size(-1),
+                           flag_of(function, "return_lse", return_lse), flag_of(function, "return_sum", return_sum));
+  of.require_result_apart(results.out(), given);
+  compute(function, [&] {
+    of.for_each([&](const Batch::Position& at) {
+      AttentionOptions here = of.options_at(given, keys, at);
+      here.lse = results.lse_at(of.batch, at, of.has_heads);
+      here.sum = results.sum_at(of.batch, at, of.has_heads);
+      attention(of.query_at(at), of.key_at(at), of.value_at(at), of.result_at(results.out(), at), here);
+    });
+  });
+  return results.object();
+}
+
+nb::object attention_over_cache(nb::handle query, nb::handle cache, nb::handle sequences, nb::handle options,
+                                nb::handle return_lse, nb::handle return_sum, nb::handle out, nb::handle num_threads) {
+  constexpr const char* function = "attention_over_cache";
+  const CachedCall call(function, query, cache, sequences);
+  const ScoreOperands& of = call.operands;
+  const ScoreOptions given(function, options, num_threads);
+  const RowResults results(function, query, out, of.shape(), call.value_dim(),
+                           flag_of(function, "return_lse", return_lse), flag_of(function, "return_sum", return_sum));
+  call.with_cache(given, [&](const KvCache& keys, std::span<const Index> numbers, AttentionOptions here) {
+    here.lse = results.lse_at(of.batch, {}, of.has_heads);
+    here.sum = results.sum_at(of.batch, {}, of.has_heads);
+    attention(of.query_at({}), keys, numbers, of.result_at(results.out(), {}), here);
+  });
+  return results.object();
+}
+
+nb::object plan_attention_of(nb::handle query, nb::handle key, nb::handle value, nb::handle enable_gqa,
+                             nb::handle options, nb::handle num_threads) {
+  constexpr const char* function = "plan_attention";
+  AttentionPlan plan;
+  const auto out_of = [](const View<float, 4>& q, Index columns) {
+    return View<float, 4>(nullptr, {q.shape[0], q.shape[1], q.shape[2], columns});
+  };
+  const ScoreOptions given(function, options, num_threads);
+  const bool grouped = flag_of(function, "enable_gqa", enable_gqa);
+  if (nb::isinstance<LockedKvCache>(key)) {
+    const CachedCall call(function, query, key, value);
+    const View<float, 4> q = call.operands.query_at({});
+    call.with_cache(given, [&](const KvCache& keys, std::span<const Index> numbers, const AttentionOptions& here) {
+      plan = plan_attention(q, keys, numbers, out_of(q, call.value_dim()), here);
+    });
+    return tuple_of(plan);
+  }
+  const ScoreOperands of(function, query, key, value, grouped);
+  const Index keys = given.keys_of_mask(of.key->size(-2));
+  of.check_masks(given, keys);
+  const View<float, 4> q = of.query_at({});
+  compute(function, [&] {
+    plan = plan_attention(q, of.key_at({}), of.value_at({}), out_of(q, of.value->size(-1)),
+                          of.options_at(given, keys, {}));
+  });
+  return tuple_of(plan);
+}
+
+}  // namespace headlane::python

@@ -1,0 +1,120 @@
+// merge: parts of attention over keys that have none in common.
+#include <headlane/merge.hpp>
+
+#include "attention/arguments.hpp"
+#include "core/functions.hpp"
+
+#include <deque>
+
+namespace headlane::python {
+namespace {
+
+constexpr const char* function = "merge";
+
+/// The parts, borrowed: tuples (out, lse) or (out, max, sum).
+class Parts {
+ public:
+  explicit Parts(nb::handle parts) {
+    if (!nb::hasattr(parts, "__iter__")) fail_as_type(function, "parts", parts, "a sequence of tuples");
+    for (const nb::handle part : nb::borrow<nb::object>(parts)) add(nb::borrow<nb::object>(part));
+    require(!parts_.empty(), function, ": there are no parts, the least is 1");
+    require(parts_[0].out->rank() >= 2, function, ": parts[0].out has shape ", *parts_[0].out,
+            ", the least is [length, dim]");
+    for (const Part& part : parts_) check(part);
+  }
+
+  [[nodiscard]] nb::handle first() const { return first_; }
+  [[nodiscard]] std::vector<Index> shape() const { return parts_[0].out->shape(); }
+
+  [[nodiscard]] std::vector<AttentionPart> at(const Batch& batch, const Batch::Position& at, Index heads) const {
+    std::vector<AttentionPart> views;
+    const bool has_heads = parts_[0].out->rank() >= 3;
+    for (const Part& part : parts_) {
+      const Array& out = *part.out;
+      AttentionPart& view = views.emplace_back();
+      view.out = view_of(out.floats(), out, batch, at, heads, out.size(-2), out.size(-1));
+      view.lse = values_of_rows(*part.lse, batch, at, has_heads);
+      if (part.sum != nullptr) view.sum = values_of_rows(*part.sum, batch, at, has_heads);
+    }
+    return views;
+  }
+
+  void require_apart_from(const Array& result) const {
+    for (const Array& array : arrays_) require_apart(function, result, {&array});
+  }
+
+ private:
+  struct Part {
+    const Array *out, *lse, *sum;
+  };
+
+  void add(const nb::object& part) {
+    const std::string name = "parts[" + std::to_string(parts_.size()) + "]";
+    const nb::object arrays = nb::steal(PySequence_Check(part.ptr()) != 0 ? PySequence_Tuple(part.ptr()) : nullptr);
+    PyErr_Clear();
+    const std::size_t count = arrays.is_valid() ? nb::len(arrays) : 0;
+    require(count == 2 || count == 3, function, ": ", name, " is no (out, lse) and no (out, max, sum)");
+    const auto array = [&](std::size_t i, const char* what) -> const Array* {
+      if (i >= count) return nullptr;
+      const std::string& own = names_.emplace_back(name + what);
+      const Array& added = arrays_.emplace_back(function, own.c_str(), nb::object(arrays[i]));
+      added.require_float();
+      return &added;
+    };
+    if (parts_.empty()) first_ = arrays[0];
+    parts_.push_back({array(0, ".out"), array(1, ".lse"), array(2, ".sum")});
+  }
+
+  void check(const Part& part) const {
+    const std::vector<Index> wanted = shape(), rows(wanted.begin(), wanted.end() - 1);
+    require(part.out->shape() == wanted, function, ": ", part.out->name(), " has shape ", *part.out,
+            ", parts[0].out has ", wanted);
+    for (const Array* values : {part.lse, part.sum})
+      if (values != nullptr)
+        require(values->shape() == rows, function, ": ", values->name(), " has shape ", *values, ", parts[0].out has ",
+                wanted);
+  }
+
+  std::deque<std::string> names_;
+  std::deque<Array> arrays_;  // which are not moved
+  std::vector<Part> parts_;
+  nb::object first_;
+};
+
+}  // namespace
+
+nb::object merge_of(nb::handle parts, nb::handle sinks, nb::handle return_lse, nb::handle return_sum, nb::handle out,
+                    nb::handle num_threads) {
+  const Parts of(parts);
+  std::optional<Array> of_sinks;
+  if (!sinks.is_none()) of_sinks.emplace(function, "sinks", sinks).require_float();
+  std::vector<Index> rows = of.shape();
+  const Index columns = rows.back();
+  rows.pop_back();
+  const RowResults results(function, of.first(), out, rows, columns, flag_of(function, "return_lse", return_lse),
+                           flag_of(function, "return_sum", return_sum));
+  const Array& result = results.out();
+  const bool has_heads = result.rank() >= 3;
+  const Index heads = has_heads ? result.size(-3) : 1;
+  Batch batch(function, 3);
+  batch.widen(result);
+  if (batch.rank() > 1) {
+    of.require_apart_from(result);
+    if (of_sinks) require_apart(function, result, {&*of_sinks});
+  }
+  const int threads = threads_of(function, num_threads);
+  const View<const float, 1> sink_of_head = per_head(function, of_sinks);
+  compute(function, [&] {
+    batch.for_each(std::max(0, batch.rank() - 1), [&](const Batch::Position& at) {
+      const MergeOptions options{.lse = results.lse_at(batch, at, has_heads),
+                                 .sum = results.sum_at(batch, at, has_heads),
+                                 .sinks = sink_of_head,
+                                 .num_threads = threads};
+      merge(of.at(batch, at, heads), view_of(result.floats(), result, batch, at, heads, result.size(-2), columns),
+            options);
+    });
+  });
+  return results.object();
+}
+
+}  // namespace headlane::python

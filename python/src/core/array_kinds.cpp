@@ -1,0 +1,143 @@
+#include "core/array_kinds.hpp"
+
+namespace headlane::python {
+namespace {
+
+std::atomic<PyObject*> numpy_ndarray, numpy_asarray, masked_array;
+std::atomic<PyObject*> torch_tensor, torch_parameter, torch_is_tracing, torch_plain_dispatch, torch_forward_ad;
+
+bool is_a(nb::handle object, nb::handle type) {
+  return PyType_IsSubtype(Py_TYPE(object.ptr()), reinterpret_cast<PyTypeObject*>(type.ptr())) != 0;
+}
+
+/// An instance of a class of a module that may not have been imported: then it is none, and importing is not for us to do.
+bool is_a(nb::handle object, std::atomic<PyObject*>& cache, const char* module, const char* name) {
+  if (cache.load(std::memory_order_acquire) == nullptr) {
+    PyObject* loaded = PyDict_GetItemString(PyImport_GetModuleDict(), module);
+    if (loaded == nullptr || !nb::hasattr(loaded, name)) return false;
+  }
+  return is_a(object, cached(cache, module, name));
+}
+
+bool is_masked(nb::handle object) { return is_a(object, masked_array, "numpy.ma", "MaskedArray"); }
+
+bool is_true(nb::handle object, const char* attribute) {
+  const nb::object value = nb::getattr(object, attribute, nb::none());
+  return PyObject_IsTrue(value.ptr()) == 1;
+}
+
+[[noreturn]] void refuse_to_record(const char* function, const char* name, const std::string& text) {
+  throw std::runtime_error(std::string(function) + ": " + name + " " + text);
+}
+
+/// A tangent that forward-mode differentiation has put beside a tensor's values.
+bool has_tangent(nb::handle tensor) {
+  const nb::handle module = cached(torch_forward_ad, "torch.autograd", "forward_ad");
+  const nb::object level =
+      nb::getattr(module, "_current_level", nb::int_(0));  // below 0: outside of every dual_level()
+  if (PyLong_Check(level.ptr()) != 0 && PyLong_AsLong(level.ptr()) < 0) return false;
+  return !module.attr("unpack_dual")(tensor).attr("tangent").is_none();
+}
+
+/// A subclass that computes by itself: its memory, if it has any, does not say what its values are.
+bool computes_by_itself(nb::handle tensor) {
+  const nb::handle type = tensor.type();
+  if (type.is(cached(torch_tensor, "torch", "Tensor")) || type.is(cached(torch_parameter, "torch.nn", "Parameter")))
+    return false;
+  const nb::handle plain = cached(torch_plain_dispatch, "torch._C", "_disabled_torch_dispatch_impl");
+  return !nb::getattr(type, "__torch_dispatch__", plain).is(plain);
+}
+
+void check_tensor(const char* function, const char* name, nb::handle tensor) {
+  if (nb::cast<bool>(cached(torch_is_tracing, "torch._C", "_is_tracing")()))
+    refuse_to_record(function, name,
+                     "is traced by torch.jit, which cannot record headlane: use the operators of headlane.torch_ops "
+                     "(torch.ops.headlane) with torch.compile or torch.export");
+  if (nb::cast<bool>(tensor.attr("requires_grad")) &&
+      nb::cast<bool>(nb::module_::import_("torch").attr("is_grad_enabled")()))
+    refuse_to_record(function, name,
+                     "requires a gradient, and headlane computes none: call it within torch.no_grad(), or pass " +
+                         std::string(name) + ".detach()");
+  if (computes_by_itself(tensor))
+    refuse(function, name, described(tensor) + ", which computes by itself; wanted: a plain torch.Tensor");
+  if (has_tangent(tensor))
+    refuse_to_record(function, name,
+                     "has a tangent of forward-mode differentiation, and headlane computes none: pass "
+                     "torch.autograd.forward_ad.unpack_dual(" +
+                         std::string(name) + ").primal");
+  // Such a tensor's memory holds the negative of its values, which DLPack does not say.
+  if (nb::cast<bool>(tensor.attr("is_neg")()))
+    refuse(function, name, std::string("is a negative view of other memory: pass ") + name + ".resolve_neg()");
+}
+
+}  // namespace
+
+nb::handle cached(std::atomic<PyObject*>& cache, const char* module, const char* name) {
+  PyObject* object = cache.load(std::memory_order_acquire);
+  if (object == nullptr) {
+    object = nb::object(nb::module_::import_(module).attr(name)).release().ptr();
+    cache.store(object, std::memory_order_release);
+  }
+  return object;
+}
+
+bool is_numpy(nb::handle object) { return is_a(object, cached(numpy_ndarray, "numpy", "ndarray")); }
+
+bool is_torch(nb::handle object) { return is_a(object, torch_tensor, "torch", "Tensor"); }
+
+std::string described(nb::handle object) {
+  std::string text = std::string("has type ") + nb::type_name(object.type()).c_str();
+  const nb::object dtype = nb::getattr(object, "dtype", nb::none());
+  if (!dtype.is_none()) text += std::string(", dtype ") + nb::str(nb::handle(dtype)).c_str();
+  return text;
+}
+
+std::string first_line(const nb::python_error& error) {
+  const std::string text = nb::str(nb::handle(error.value())).c_str();
+  return text.substr(0, text.find('\n'));
+}
+
+void refuse(const char* function, const char* name, const std::string& text) {
+  throw nb::type_error((std::string(function) + ": " + name + " " + text).c_str());
+}
+
+std::string reason_of(nb::handle tensor, const char* name) {
+  const auto instead = [&](const char* remedy) { return std::string(": pass ") + name + remedy; };
+  if (is_true(tensor, "is_quantized")) return "is quantised" + instead(".dequantize()");
+  if (is_true(tensor, "is_nested")) return "is a nested tensor" + instead(".to_padded_tensor(0.0), with lengths");
+  if (is_true(tensor, "is_meta")) return "has no values, being on the device meta";
+  if (is_true(tensor, "is_mkldnn")) return "is in a layout of oneDNN" + instead(".to_dense()");
+  const nb::object of_layout = tensor.attr("layout");
+  const std::string layout = nb::str(nb::handle(of_layout)).c_str();
+  if (layout != "torch.strided") return "has the layout " + layout + instead(".to_dense()");
+  const nb::object functorch = nb::getattr(nb::module_::import_("torch._C"), "_functorch", nb::none());
+  const nb::object wrapped = nb::getattr(functorch, "is_functorch_wrapped_tensor", nb::none());
+  if (!wrapped.is_none() && nb::cast<bool>(wrapped(tensor)))
+    return "is wrapped by torch.func (vmap, grad, jvp …), which cannot see through headlane: call it outside of those";
+  return {};
+}
+
+void refuse_special(const char* function, const char* name, nb::handle object) {
+  if (is_torch(object)) return check_tensor(function, name, object);
+  if (!object.type().is(cached(numpy_ndarray, "numpy", "ndarray")) && is_masked(object))
+    refuse(function, name,
+           std::string("is a masked array, whose mask headlane does not look at: pass ") + name +
+               ".filled(value) and, where there is one, a mask");
+}
+
+nb::object int64_array(const char* function, const char* name, nb::handle given) {
+  refuse_special(function, name, given);
+  nb::object array;
+  try {
+    array = cached(numpy_asarray, "numpy", "asarray")(given);
+  } catch (const nb::python_error& error) {
+    refuse(function, name, described(given) + "; wanted: integers (" + first_line(error) + ")");
+  }
+  const nb::object dtype = array.attr("dtype");
+  const std::string kind = nb::str(dtype.attr("kind")).c_str();
+  if (kind != "i" && kind != "u" && nb::cast<Index>(array.attr("size")) > 0)
+    refuse(function, name, "has dtype " + std::string(nb::str(nb::handle(dtype)).c_str()) + "; wanted: integers");
+  return array.attr("astype")("int64", nb::arg("copy") = false);
+}
+
+}  // namespace headlane::python

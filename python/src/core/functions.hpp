@@ -1,0 +1,79 @@
+// The functions of the module `_core`; what they mean is documented in headlane/__init__.py.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace headlane::python {
+
+namespace nb = nanobind;
+
+// Every argument is the object that Python was given. `options`: the tuple of attention/options.cpp.
+
+nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::handle value, nb::handle dropout_p,
+                                        nb::handle enable_gqa, nb::handle options, nb::handle return_lse,
+                                        nb::handle return_sum, nb::handle out, nb::handle num_threads);
+
+nb::object attention_over_cache(nb::handle query, nb::handle cache, nb::handle sequences, nb::handle options,
+                                nb::handle return_lse, nb::handle return_sum, nb::handle out, nb::handle num_threads);
+
+/// `key` and `value` may be a cache and sequences.
+nb::object plan_attention_of(nb::handle query, nb::handle key, nb::handle value, nb::handle enable_gqa,
+                             nb::handle options, nb::handle num_threads);
+
+nb::object attention_weights_of(nb::handle query, nb::handle key, nb::handle enable_gqa, nb::handle options,
+                                nb::handle return_lse, nb::handle out, nb::handle num_threads);
+
+nb::object attention_key_sums_of(nb::handle query, nb::handle key, nb::handle enable_gqa, nb::handle options,
+                                 nb::handle out, nb::handle num_threads);
+
+nb::object merge_of(nb::handle parts, nb::handle sinks, nb::handle return_lse, nb::handle return_sum, nb::handle out,
+                    nb::handle num_threads);
+
+/// softmax or, with `log`, log_softmax.
+nb::object softmax_over(bool log, nb::handle x, nb::handle axis, nb::handle scale, nb::handle mask, nb::handle bias,
+                        nb::handle lengths, nb::handle causal, nb::handle causal_offset, nb::handle out,
+                        nb::handle num_threads);
+
+/// layer_norm (`centred`) or rms_norm; `sum` False: not wanted, True: a new array, otherwise where it goes.
+nb::object norm_over(bool centred, nb::handle x, nb::handle weight, nb::handle bias, nb::handle eps,
+                     nb::handle residual, nb::handle sum, nb::handle out, nb::handle num_threads);
+
+/// An activation by its name; `function` is what messages name.
+nb::object activate_by(const char* function, nb::handle activation, nb::handle x, nb::handle out,
+                       nb::handle num_threads);
+
+/// `out` None: a new NumPy array.
+nb::object sinusoidal_encoding_of(nb::handle length, nb::handle d_model, nb::handle offset, nb::handle base,
+                                  nb::handle doubled, nb::handle interleaved, nb::handle out, nb::handle num_threads);
+
+nb::object add_sinusoidal_encoding_of(nb::handle x, nb::handle scale, nb::handle offset, nb::handle base,
+                                      nb::handle doubled, nb::handle interleaved, nb::handle out,
+                                      nb::handle num_threads);
+
+nb::object rotary_embedding_of(nb::handle x, nb::handle base, nb::handle rotary_dim, nb::handle interleaved,
+                               nb::handle offset, nb::handle positions, nb::handle frequencies, nb::handle out,
+                               nb::handle num_threads);
+
+nb::object alibi_slopes_of(nb::handle heads);
+
+nb::object t5_bucket_of(nb::handle distance, nb::handle buckets, nb::handle max_distance, nb::handle bidirectional);
+
+nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, nb::handle alpha, nb::handle beta, nb::handle bias,
+                   nb::handle activation, nb::handle residual, nb::handle num_threads);
+
+nb::object matmul(nb::handle a, nb::handle b, nb::handle out, nb::handle num_threads);
+
+nb::object linear(nb::handle x, nb::handle packed, nb::handle bias, nb::handle activation, nb::handle residual,
+                  nb::handle out, nb::handle num_threads);
+
+nb::object gemm_gated_of(nb::handle a, nb::handle gate, nb::handle up, nb::handle gate_bias, nb::handle up_bias,
+                         nb::handle activation, nb::handle out, nb::handle num_threads);
+
+void add_attention_layers(nb::module_& module);
+void add_kv_cache(nb::module_& module);
+void add_layers(nb::module_& module);
+void add_packed_matrix(nb::module_& module);
+/// Only in a build with the models (HEADLANE_HAS_MODELS).
+void add_models(nb::module_& module);
+
+}  // namespace headlane::python

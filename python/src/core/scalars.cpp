@@ -1,0 +1,114 @@
+#include "core/scalars.hpp"
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+namespace headlane::python {
+namespace {
+
+/// ascii(), if it is short and there is one.
+std::string shown(nb::handle given) {
+  constexpr Py_ssize_t most = 100;
+  const nb::object text = nb::steal(PyObject_ASCII(given.ptr()));
+  const nb::object bytes = nb::steal(text.is_valid() ? PyUnicode_AsUTF8String(text.ptr()) : nullptr);
+  if (!bytes.is_valid()) PyErr_Clear();
+  else if (PyBytes_Size(bytes.ptr()) <= most) return PyBytes_AsString(bytes.ptr());
+  return std::string("of type ") + nb::type_name(given.type()).c_str();
+}
+
+[[noreturn]] void fail_as_value(std::string_view function, std::string_view name, nb::handle given,
+                                std::string_view what) {
+  const std::string start = std::string(function) + ": " + std::string(name) + " is ";
+  throw std::invalid_argument(start + shown(given) + std::string(what));
+}
+
+/// NumPy 2 calls it bool, NumPy 1 bool_; nanobind says its module or not.
+bool is_numpy_bool(nb::handle given) {
+  const std::string type = nb::type_name(given.type()).c_str(), name = type.substr(type.rfind('.') + 1);
+  return name == "bool" || name == "bool_";
+}
+
+}  // namespace
+
+void fail_as_type(std::string_view function, std::string_view name, nb::handle given, std::string_view wanted) {
+  const std::string start = std::string(function) + ": " + std::string(name) + " is ";
+  throw nb::type_error((start + shown(given) + "; wanted: " + std::string(wanted)).c_str());
+}
+
+Index integer_of(std::string_view function, std::string_view name, nb::handle given) {
+  const nb::object number = nb::steal(PyNumber_Index(given.ptr()));
+  if (!number.is_valid()) {
+    PyErr_Clear();
+    fail_as_type(function, name, given, "an integer");
+  }
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  if (overflow != 0) fail_as_value(function, name, given, ", which has more than 64 bits");
+  return static_cast<Index>(value);
+}
+
+Index integer_of(std::string_view function, std::string_view name, std::size_t place, nb::handle given) {
+  if (PyLong_Check(given.ptr()) != 0) {
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(given.ptr(), &overflow);
+    if (overflow == 0) return static_cast<Index>(value);
+  }
+  return integer_of(function, std::string(name) + "[" + std::to_string(place) + "]", given);
+}
+
+bool flag_of(std::string_view function, std::string_view name, nb::handle given) {
+  if (PyBool_Check(given.ptr())) return given.ptr() == Py_True;
+  if (!is_numpy_bool(given)) fail_as_type(function, name, given, "True or False");
+  return PyObject_IsTrue(given.ptr()) == 1;
+}
+
+double double_of(std::string_view function, std::string_view name, nb::handle given) {
+  const double value = PyFloat_AsDouble(given.ptr());
+  if (value != -1 || PyErr_Occurred() == nullptr) return value;
+  const bool too_large = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
+  PyErr_Clear();
+  if (too_large) fail_as_value(function, name, given, ", which is beyond floating-point numbers");
+  fail_as_type(function, name, given, "a number");
+}
+
+float float_of(std::string_view function, std::string_view name, nb::handle given) {
+  const double value = double_of(function, name, given);
+  if (std::isfinite(value) && std::abs(value) > static_cast<double>(std::numeric_limits<float>::max()))
+    fail_as_value(function, name, given, ", which is beyond float32");
+  return static_cast<float>(value);
+}
+
+std::string text_of(std::string_view function, std::string_view name, nb::handle given) {
+  if (!PyUnicode_Check(given.ptr())) fail_as_type(function, name, given, "a str");
+  const nb::object bytes = nb::steal(PyUnicode_AsUTF8String(given.ptr()));
+  if (!bytes.is_valid()) {
+    PyErr_Clear();
+    fail_as_value(function, name, given, ", which is no Unicode text: it has a surrogate");
+  }
+  return {PyBytes_AsString(bytes.ptr()), static_cast<std::size_t>(PyBytes_Size(bytes.ptr()))};
+}
+
+int threads_of(std::string_view function, nb::handle num_threads, std::string_view name) {
+  if (num_threads.is_none()) return 0;
+  const Index value = integer_of(function, name, num_threads);
+  if (value < 0) fail_as_value(function, name, num_threads, ", the least is 0");
+  if (value > std::numeric_limits<int>::max())
+    fail_as_value(function, name, num_threads, ", the most is " + std::to_string(std::numeric_limits<int>::max()));
+  return static_cast<int>(value);
+}
+
+std::vector<Index> integers_of(std::string_view function, std::string_view name, nb::handle given) {
+  if (!nb::hasattr(given, "__iter__")) return {integer_of(function, name, given)};
+  const nb::object elements = nb::steal(PySequence_List(given.ptr()));
+  if (!elements.is_valid()) {
+    PyErr_Clear();
+    fail_as_type(function, name, given, "an integer or integers");
+  }
+  std::vector<Index> numbers;
+  for (const nb::handle element : nb::borrow<nb::list>(elements))
+    numbers.push_back(integer_of(function, name, numbers.size(), element));
+  return numbers;
+}
+
+}  // namespace headlane::python

@@ -1,0 +1,71 @@
+// gemm_gated: all axes of a but the last are rows, of one call as far as strides allow.
+#include "core/axes.hpp"
+#include "core/functions.hpp"
+#include "gemm/products.hpp"
+
+#include <headlane/gemm_gated.hpp>
+
+namespace headlane::python {
+namespace {
+
+constexpr const char* function = "gemm_gated";
+
+/// One of the two products: its weights and its bias.
+struct Branch {
+  Right weights;
+  std::optional<Array> bias;
+
+  Branch(const char* name, nb::handle matrix, const char* bias_name, nb::handle bias_object)
+      : weights(function, name, matrix) {
+    if (!bias_object.is_none()) bias.emplace(function, bias_name, bias_object).require_float();
+  }
+
+  [[nodiscard]] const Array* bias_array() const { return bias ? &*bias : nullptr; }
+  [[nodiscard]] View<const float, 1> bias_view() const { return bias ? vector_of(*bias) : View<const float, 1>{}; }
+};
+
+void multiply(const Array& a, const Right& gate, const Right& up, const Array& out, const GemmGatedOptions& options) {
+  CommonAxes<2> axes;
+  for (int i = 0; i < a.rank() - 1; ++i) axes.add(a.size(i), {a.stride(i), out.stride(i)});
+  const auto rows = axes.take_longest();
+  axes.for_each([&](const auto& offsets) {
+    const auto view = [&](const Array& array, std::size_t i) {
+      return View<float, 2>(array.floats() + offsets[i], {rows.size, array.size(-1)},
+                            {rows.strides[i], array.stride(-1)});
+    };
+    if (gate.packed() != nullptr) gemm_gated(view(a, 0), *gate.packed(), *up.packed(), view(out, 1), options);
+    else
+      gemm_gated(view(a, 0), matrix_of<const float>(*gate.array()), matrix_of<const float>(*up.array()), view(out, 1),
+                 options);
+  });
+}
+
+}  // namespace
+
+nb::object gemm_gated_of(nb::handle a, nb::handle gate, nb::handle up, nb::handle gate_bias, nb::handle up_bias,
+                         nb::handle activation, nb::handle out, nb::handle num_threads) {
+  const Array x(function, "a", a);
+  require_rows(function, x);
+  const Branch of_gate("gate", gate, "gate_bias", gate_bias), of_up("up", up, "up_bias", up_bias);
+  if ((of_gate.weights.packed() != nullptr) != (of_up.weights.packed() != nullptr))
+    throw nb::type_error("gemm_gated: of gate and up one is a PackedMatrix; pass both packed, or both as arrays");
+  std::vector<Index> shape = x.shape();
+  shape.back() = of_gate.weights.columns();
+  for (const Branch* branch : {&of_gate, &of_up}) {
+    require_fitting(function, x, branch->weights);
+    require(branch->weights.columns() == shape.back(), function, ": gate has ", shape.back(), " columns, up has ",
+            branch->weights.columns());
+    if (branch->bias) require_bias(function, *branch->bias, shape);
+  }
+  const Result result(function, a, out, shape);
+  require_apart(function, result.array(),
+                {&x, of_gate.weights.array(), of_up.weights.array(), of_gate.bias_array(), of_up.bias_array()});
+  const GemmGatedOptions options{.activation = activation_named(function, activation),
+                                 .gate_bias = of_gate.bias_view(),
+                                 .up_bias = of_up.bias_view(),
+                                 .num_threads = threads_of(function, num_threads)};
+  compute(function, [&] { multiply(x, of_gate.weights, of_up.weights, result.array(), options); });
+  return result.object();
+}
+
+}  // namespace headlane::python

@@ -1,0 +1,52 @@
+// linear, and matmul with a PackedMatrix: all axes but the last are rows, of one call as far as strides allow.
+#include "core/axes.hpp"
+#include "core/functions.hpp"
+#include "gemm/products.hpp"
+
+namespace headlane::python {
+namespace {
+
+void multiply(const Array& x, const Right& right, const Array& out, const Ending& ending, int num_threads) {
+  const Array* residual = ending.residual();
+  CommonAxes<3> axes;
+  for (int i = 0; i < x.rank() - 1; ++i)
+    axes.add(x.size(i), {x.stride(i), out.stride(i), residual != nullptr ? residual->stride(i) : 0});
+  const auto rows = axes.take_longest(), batch = axes.take_longest();
+  const auto view = [&](const Array& array, std::size_t i, Index offset) {
+    return View<float, 3>(array.floats() + offset, {batch.size, rows.size, array.size(-1)},
+                          {batch.strides[i], rows.strides[i], array.stride(-1)});
+  };
+  const GemmOptions each = ending.options();
+  GemmBatchOptions options{
+      .num_threads = num_threads, .bias = each.bias.broadcast(0, batch.size), .activation = each.activation};
+  axes.for_each([&](const auto& offsets) {
+    if (residual != nullptr) options.residual = view(*residual, 2, offsets[2]);
+    right.multiply(view(x, 0, offsets[0]), view(out, 1, offsets[1]), options);
+  });
+}
+
+}  // namespace
+
+nb::object rows_times(const char* function, const char* left, nb::handle a, const char* right, nb::handle b,
+                      nb::handle out, const EndingArguments& given, nb::handle num_threads) {
+  const Array x(function, left, a);
+  require_rows(function, x);
+  const Right weights(function, right, b);
+  require_fitting(function, x, weights);
+  const Ending ending(function, given);
+  std::vector<Index> shape = x.shape();
+  shape.back() = weights.columns();
+  ending.check(shape);
+  const Result result(function, a, out, shape);
+  require_apart(function, result.array(), {&x, weights.array(), ending.bias(), ending.residual()});
+  const int threads = threads_of(function, num_threads);
+  compute(function, [&] { multiply(x, weights, result.array(), ending, threads); });
+  return result.object();
+}
+
+nb::object linear(nb::handle x, nb::handle packed, nb::handle bias, nb::handle activation, nb::handle residual,
+                  nb::handle out, nb::handle num_threads) {
+  return rows_times("linear", "x", x, "packed", packed, out, {bias, residual, activation}, num_threads);
+}
+
+}  // namespace headlane::python

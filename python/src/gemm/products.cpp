@@ -1,0 +1,137 @@
+// gemm on two matrices, and matmul with NumPy's rules for vectors and batches, which is one call as far as strides allow.
+#include "gemm/products.hpp"
+
+#include "core/axes.hpp"
+#include "core/batch.hpp"
+#include "core/functions.hpp"
+
+namespace headlane::python {
+namespace {
+
+/// An operand of matmul: a vector is one row on the left, one column on the right.
+struct Factor {
+  Index rows, columns, row_stride, column_stride;
+};
+
+Factor left_factor(const Array& a) {
+  if (a.rank() == 1) return {1, a.size(0), 0, a.stride(0)};
+  return {a.size(-2), a.size(-1), a.stride(-2), a.stride(-1)};
+}
+
+Factor right_factor(const Array& b) {
+  if (b.rank() == 1) return {b.size(0), 1, b.stride(0), 0};
+  return {b.size(-2), b.size(-1), b.stride(-2), b.stride(-1)};
+}
+
+View<float, 3> view_of(float* data, const Factor& factor, Index count, Index stride) {
+  return {data, {count, factor.rows, factor.columns}, {stride, factor.row_stride, factor.column_stride}};
+}
+
+}  // namespace
+
+void require_matrix(const char* function, const Array& array) {
+  array.require_float();
+  require(array.rank() == 2, function, ": ", array.name(), " has shape ", array, ", it must be a matrix");
+}
+
+void require_rows(const char* function, const Array& array) {
+  array.require_float();
+  require(array.rank() >= 1, function, ": ", array.name(), " has no axis");
+}
+
+void require_fitting(const char* function, const Array& left, const Right& right) {
+  require(left.size(-1) == right.rows(), function, ": ", left.name(), " of shape ", left, " has ", left.size(-1),
+          " columns, ", right.name(), " has ", right.rows(), " rows");
+}
+
+void require_bias(const char* function, const Array& bias, const std::vector<Index>& result) {
+  require(bias.rank() == 1 && bias.size(0) == result.back(), function, ": ", bias.name(), " has shape ", bias,
+          ", the result ", result, ": wanted [", result.back(), "]");
+}
+
+Right::Right(const char* function, const char* name, nb::handle object)
+    : name_(name), packed_(packed_matrix_of(function, name, object)) {
+  if (packed_ != nullptr) return;
+  array_.emplace(function, name, object);
+  require_matrix(function, *array_);
+}
+
+Ending::Ending(const char* function, const EndingArguments& given)
+    : function_(function), activation_(activation_named(function, given.activation)) {
+  if (!given.bias.is_none()) bias_.emplace(function, "bias", given.bias).require_float();
+  if (!given.residual.is_none()) residual_.emplace(function, "residual", given.residual).require_float();
+}
+
+void Ending::check(const std::vector<Index>& shape) const {
+  if (bias_) require_bias(function_, *bias_, shape);
+  if (residual_)
+    require(residual_->shape() == shape, function_, ": residual has shape ", *residual_, ", the result ", shape);
+}
+
+GemmOptions Ending::options() const {
+  GemmOptions options{.activation = activation_};
+  if (bias_) options.bias = vector_of(*bias_);
+  return options;
+}
+
+nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, nb::handle alpha, nb::handle given_beta, nb::handle bias,
+                   nb::handle activation, nb::handle residual, nb::handle num_threads) {
+  constexpr const char* function = "gemm";
+  const Array left(function, "a", a);
+  require_matrix(function, left);
+  const Right right(function, "b", b);
+  const float beta = float_of(function, "beta", given_beta);
+  require(beta == 0 || !out.is_none(), function, ": beta is ", beta,
+          ", which needs out: the c of alpha * a @ b + beta * c");
+  const Ending ending(function, {bias, residual, activation});
+  const std::vector<Index> shape{left.size(0), right.columns()};
+  ending.check(shape);
+  const Result result(function, a, out, shape);
+  GemmOptions options = ending.options();
+  options.alpha = float_of(function, "alpha", alpha);
+  options.beta = beta;
+  options.num_threads = threads_of(function, num_threads);
+  if (ending.residual() != nullptr) options.residual = matrix_of<const float>(*ending.residual());
+  compute(function, [&] { right.multiply(matrix_of<const float>(left), matrix_of<float>(result.array()), options); });
+  return result.object();
+}
+
+nb::object matmul(nb::handle a, nb::handle b, nb::handle out, nb::handle num_threads) {
+  constexpr const char* function = "matmul";
+  if (packed_matrix_of(function, "b", b) != nullptr) return rows_times(function, "a", a, "b", b, out, {}, num_threads);
+  const Array left(function, "a", a), right(function, "b", b);
+  Batch batch(function, 2);
+  for (const Array* array : {&left, &right}) {
+    require_rows(function, *array);
+    batch.widen(*array);
+  }
+  const Factor of_a = left_factor(left), of_b = right_factor(right);
+  require(of_a.columns == of_b.rows, function, ": a of shape ", left, " has ", of_a.columns, " columns, b of shape ",
+          right, " has ", of_b.rows, " rows");
+  std::vector<Index> shape;
+  for (int axis = 0; axis < batch.rank(); ++axis) shape.push_back(batch.size(axis));
+  if (left.rank() > 1) shape.push_back(of_a.rows);
+  if (right.rank() > 1) shape.push_back(of_b.columns);
+  const Result result(function, a, out, shape);
+
+  const Array& c = result.array();
+  require_apart(function, c, {&left, &right});
+  const Factor of_c{of_a.rows, of_b.columns, left.rank() > 1 ? c.stride(batch.rank()) : 0,
+                    right.rank() > 1 ? c.stride(-1) : 0};
+  const GemmBatchOptions options{.num_threads = threads_of(function, num_threads)};
+  CommonAxes<3> axes;
+  for (int axis = 0; axis < batch.rank(); ++axis)
+    axes.add(batch.size(axis), {batch.stride(left, axis), batch.stride(right, axis), c.stride(axis)});
+  const auto together = axes.take_longest();
+  compute(function, [&] {
+    axes.for_each([&](const auto& offsets) {
+      const auto view = [&](const Array& array, std::size_t i, const Factor& factor) {
+        return view_of(array.floats() + offsets[i], factor, together.size, together.strides[i]);
+      };
+      gemm_batch(view(left, 0, of_a), view(right, 1, of_b), view(c, 2, of_c), options);
+    });
+  });
+  return result.object();
+}
+
+}  // namespace headlane::python

@@ -1,0 +1,55 @@
+// The part of the module that is headlane.models: what its classes share.
+#include "models/models.hpp"
+
+#include "core/call.hpp"
+#include "core/functions.hpp"
+
+#include <headlane/models/checkpoint_error.hpp>
+
+#include <iterator>
+
+namespace headlane::python {
+namespace {
+
+/// Its elements, or TypeError: a list or tuple, which text is not.
+nb::object elements_of(const char* function, const std::string& place, nb::handle object, const char* wanted) {
+  const bool text = PyUnicode_Check(object.ptr()) || PyBytes_Check(object.ptr());
+  nb::object elements = nb::steal(text ? nullptr : PySequence_List(object.ptr()));
+  if (elements.is_valid()) return elements;
+  PyErr_Clear();
+  throw nb::type_error((std::string(function) + ": " + place + " has type " + nb::type_name(object.type()).c_str() +
+                        "; wanted: " + wanted)
+                           .c_str());
+}
+
+}  // namespace
+
+std::vector<Index> sentence_of(const char* function, const std::string& name, nb::handle object) {
+  const nb::object elements = elements_of(function, name, object, "a sequence of integers");
+  std::vector<Index> sentence;
+  sentence.reserve(nb::len(elements));
+  for (const nb::handle element : nb::borrow<nb::list>(elements))
+    sentence.push_back(integer_of(function, name, sentence.size(), element));
+  return sentence;
+}
+
+std::vector<std::vector<Index>> sentences_of(const char* function, const char* name, nb::handle object) {
+  const nb::object outer = elements_of(function, name, object, "a sequence of sequences of integers");
+  std::vector<std::vector<Index>> sentences;
+  sentences.reserve(nb::len(outer));
+  for (const nb::handle given : nb::borrow<nb::list>(outer)) {
+    const std::string place = std::string(name) + "[" + std::to_string(sentences.size()) + "]";
+    sentences.push_back(sentence_of(function, place, given));
+  }
+  return sentences;
+}
+
+std::filesystem::path folder_of(const nb::bytes& name) { return std::string(name.c_str(), name.size()); }
+
+void add_models(nb::module_& module) {
+  const nb::exception<models::CheckpointError> error(module, "CheckpointError", PyExc_RuntimeError);
+  add_bert(module);
+  add_t5(module);
+}
+
+}  // namespace headlane::python

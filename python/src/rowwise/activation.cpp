@@ -1,0 +1,49 @@
+// The activations, each of an array of any shape, and their names.
+#include <headlane/activation.hpp>
+
+#include "core/call.hpp"
+#include "core/functions.hpp"
+#include "gemm/products.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace headlane::python {
+namespace {
+
+struct Named {
+  std::string_view name;
+  Activation activation;
+};
+
+constexpr Named activations[] = {
+    {"relu", Activation::relu}, {"gelu", Activation::gelu},       {"gelu_tanh", Activation::gelu_tanh},
+    {"silu", Activation::silu}, {"sigmoid", Activation::sigmoid}, {"tanh", Activation::tanh},
+    {"erf", Activation::erf}};
+
+}  // namespace
+
+Activation activation_named(const char* function, nb::handle given) {
+  if (given.is_none()) return Activation::none;
+  const std::string name = text_of(function, "activation", given);
+  const auto* found =
+      std::find_if(std::begin(activations), std::end(activations), [&](const Named& one) { return one.name == name; });
+  if (found != std::end(activations)) return found->activation;
+  std::string names;
+  for (const Named& one : activations) names += std::string(one.name) + ", ";
+  throw std::invalid_argument(std::string(function) + ": activation is '" + name + "'; there are " + names +
+                              "and None");
+}
+
+nb::object activate_by(const char* function, nb::handle activation, nb::handle x, nb::handle out,
+                       nb::handle num_threads) {
+  const Array from(function, "x", x);
+  from.require_float();
+  const Result result(function, x, out, from.shape());
+  const Activation which = activation_named(function, activation);
+  const ActivateOptions options{.num_threads = threads_of(function, num_threads)};
+  compute(function, [&] { activate(any_view<const float>(from), any_view<float>(result.array()), which, options); });
+  return result.object();
+}
+
+}  // namespace headlane::python

@@ -1,0 +1,203 @@
+// KvCache: checks, and appending to all of the named sequences or to none.
+#include <headlane/kv_cache.hpp>
+
+#include "attention/kv_pages.hpp"
+#include "core/call_scope.hpp"
+#include "core/check.hpp"
+#include "core/dispatch.hpp"
+#include "kernels/table.hpp"
+
+#include <limits>
+
+namespace headlane {
+
+using namespace internal;
+
+namespace {
+
+constexpr Index most_columns = 512;
+
+/// The same, if these sizes are possible.
+KvPages checked(KvPages pages) {
+  constexpr const char* f = "KvCache";
+  require(pages.kv_heads >= 1, f, ": kv_heads is ", pages.kv_heads, ", the least is 1");
+  require(pages.head_dim >= 1 && pages.head_dim <= most_columns, f, ": head_dim is ", pages.head_dim,
+          ", it may be 1 to ", most_columns);
+  require(pages.value_dim >= 1 && pages.value_dim <= most_columns, f, ": value_dim is ", pages.value_dim,
+          ", it may be 1 to ", most_columns);
+  const Index size = pages.page_size;
+  require(size == 32 || size == 64 || size == 128 || size == 256 || (size > 0 && size % kernels::block_size == 0), f,
+          ": page_size is ", size, ", it may be 32, 64, 128, 256 or a multiple of ", kernels::block_size);
+  require(pages.max_pages >= 0, f, ": max_pages is ", pages.max_pages, ", the least is 0");
+  constexpr Index most = std::numeric_limits<Index>::max() / static_cast<Index>(sizeof(float)) / 2;
+  Index floats = 0;
+  const bool fits = !__builtin_mul_overflow(size, pages.head_dim + pages.value_width(), &floats) &&
+                    !__builtin_mul_overflow(floats, pages.kv_heads, &floats) && floats <= most;
+  require(fits, f, ": a page of page_size ", size, " and kv_heads ", pages.kv_heads,
+          " does not fit into memory: at most ", most, " elements can be addressed");
+  return pages;
+}
+
+void check_sequence(const KvPages& pages, const char* function, Index sequence) {
+  require(pages.has(sequence), function, ": sequence ", sequence, " is not there, the numbers given so far are below ",
+          static_cast<Index>(pages.sequences.size()));
+}
+
+/// k or v [..., kv_heads, tokens, columns].
+void check_tokens(const KvPages& pages, const Operand& x, Index columns, const char* columns_name) {
+  check_operand(x);
+  const Index heads = x.shape[x.rank - 3], last = x.shape[x.rank - 1];
+  require(heads == pages.kv_heads, x.function, ": ", x.name, " has ", heads, " heads, kv_heads is ", pages.kv_heads);
+  require(last == columns, x.function, ": ", x.name, " has ", last, " columns, ", columns_name, " is ", columns);
+}
+
+void check_pair(const KvPages& pages, const Operand& k, const Operand& v) {
+  check_tokens(pages, k, pages.head_dim, "head_dim");
+  check_tokens(pages, v, pages.value_dim, "value_dim");
+  check_same(k, k.rank - 2, "tokens", v, v.rank - 2, "tokens");
+}
+
+/// Pages that `tokens` more keys of a sequence need, a copy of its last page included if that one is shared. Of several sequences
+/// that share it, each is asked once, and the last one may find that it is alone.
+Index needed_pages(KvPages& pages, Index sequence, Index tokens) {
+  const KvPages::Sequence& growing = pages.at(sequence);
+  Index count = pages.pages_of(growing.length + tokens) - pages.pages_of(growing.length);
+  if (growing.length % pages.page_size == 0) return count;
+  KvPages::Page& last = *growing.pages.back();
+  if (last.call != pages.calls) last.claims = 0;
+  last.call = pages.calls;
+  if (last.holders - last.claims++ > 1) ++count;
+  return count;
+}
+
+constexpr const char* append_name = "KvCache::append";
+
+/// Checked but for sequences that are named twice.
+void append_to(KvPages& pages, std::span<const Index> sequences, const View<const float, 4>& k,
+               const View<const float, 4>& v, const View<const Index, 1>& lengths) {
+  const CallScope scope;
+  const kernels::KernelTable& kernel = active();
+  const auto tokens_of = [&](std::size_t i) {
+    return lengths.data == nullptr ? k.shape[2] : lengths(static_cast<Index>(i));
+  };
+  Index count = 0;
+  ++pages.calls;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    Index& call = pages.at(sequences[i]).call;
+    require(call != pages.calls, append_name, ": sequence ", sequences[i], " is named twice in sequences");
+    call = pages.calls;
+    if (tokens_of(i) > 0) count += needed_pages(pages, sequences[i], tokens_of(i));
+  }
+  const Index in_use = pages.pages_in_use();
+  if (pages.max_pages > 0 && count > pages.max_pages - in_use)
+    fail<std::length_error>(append_name, ": ", in_use, " pages are in use and ", count,
+                            " more are needed, max_pages is ", pages.max_pages);
+  for (std::size_t i = 0; i < sequences.size(); ++i) pages.reserve_table(sequences[i], tokens_of(i));
+  pages.reserve_pages(count);
+
+  // Nothing fails from here on.
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const Index first = pages.length(sequences[i]), batch = static_cast<Index>(i), tokens = tokens_of(i);
+    if (tokens == 0) continue;
+    pages.grow(sequences[i], tokens);
+    pages.write(kernel, sequences[i], first, k.select(0, batch).slice(1, 0, tokens),
+                v.select(0, batch).slice(1, 0, tokens));
+    pages.at(sequences[i]).length = first + tokens;
+  }
+}
+
+}  // namespace
+
+KvCache::KvCache(Index kv_heads, Index head_dim, Index value_dim, const KvCacheOptions& options)
+    : pages_(
+          std::make_unique<KvPages>(checked({kv_heads, head_dim, value_dim, options.page_size, options.max_pages}))) {}
+KvCache::~KvCache() = default;
+KvCache::KvCache(KvCache&&) noexcept = default;
+KvCache& KvCache::operator=(KvCache&&) noexcept = default;
+
+KvPages& KvCache::pages(const char* function) const {
+  require(pages_ != nullptr, function, ": the cache was moved from");
+  return *pages_;
+}
+
+const KvPages& KvCache::pages() const { return pages("KvCache"); }
+
+Index KvCache::add() { return pages("KvCache::add").add(-1, 0); }
+
+Index KvCache::fork(Index sequence, Index length) {
+  constexpr const char* f = "KvCache::fork";
+  KvPages& p = pages(f);
+  check_sequence(p, f, sequence);
+  const Index all = p.length(sequence);
+  require(length >= -1 && length <= all, f, ": length is ", length, ", sequence ", sequence, " has ", all, " keys");
+  return p.add(sequence, length < 0 ? all : length);
+}
+
+void KvCache::append(Index sequence, View<const float, 3> k, View<const float, 3> v) {
+  KvPages& p = pages(append_name);
+  check_sequence(p, append_name, sequence);
+  check_pair(p, operand(append_name, "k", k), operand(append_name, "v", v));
+  append_to(p, {&sequence, 1}, k.broadcast(0, 1), v.broadcast(0, 1), {});
+}
+
+void KvCache::append(std::span<const Index> sequences, View<const float, 4> k, View<const float, 4> v,
+                     View<const Index, 1> lengths) {
+  KvPages& p = pages(append_name);
+  for (const Index sequence : sequences) check_sequence(p, append_name, sequence);
+  const Operand of_k = operand(append_name, "k", k), of_v = operand(append_name, "v", v);
+  check_pair(p, of_k, of_v);
+  for (const Operand& x : {of_k, of_v})
+    require(x.shape[0] == static_cast<Index>(sequences.size()), append_name, ": ", x.name, " has ", x.shape[0],
+            " sequences, sequences has ", static_cast<Index>(sequences.size()));
+  check_token_lengths(append_name, "lengths", lengths, static_cast<Index>(sequences.size()), "k", k.shape[2], "tokens");
+  append_to(p, sequences, k, v, lengths);
+}
+
+void KvCache::read(Index sequence, Index first, View<float, 3> k, View<float, 3> v) const {
+  constexpr const char* f = "KvCache::read";
+  const KvPages& p = pages(f);
+  check_sequence(p, f, sequence);
+  const Operand of_k = operand(f, "k", k), of_v = operand(f, "v", v);
+  check_output(of_k);
+  check_output(of_v);
+  check_no_overlap(of_k, of_v);
+  check_pair(p, of_k, of_v);
+  const Index all = p.length(sequence);
+  require(first >= 0 && first <= all && k.shape[1] <= all - first, f, ": first is ", first, " and k has ", k.shape[1],
+          " tokens, sequence ", sequence, " has ", all, " keys");
+  p.read(sequence, first, k, v);
+}
+
+void KvCache::truncate(Index sequence, Index length) {
+  constexpr const char* f = "KvCache::truncate";
+  KvPages& p = pages(f);
+  check_sequence(p, f, sequence);
+  const Index all = p.length(sequence);
+  require(length >= 0 && length <= all, f, ": length is ", length, ", sequence ", sequence, " has ", all, " keys");
+  p.truncate(sequence, length);
+}
+
+void KvCache::remove(Index sequence) {
+  constexpr const char* f = "KvCache::remove";
+  check_sequence(pages(f), f, sequence);
+  pages_->remove(sequence);
+}
+
+Index KvCache::length(Index sequence) const {
+  constexpr const char* f = "KvCache::length";
+  check_sequence(pages(f), f, sequence);
+  return pages_->length(sequence);
+}
+
+Index KvCache::kv_heads() const { return pages("KvCache::kv_heads").kv_heads; }
+Index KvCache::head_dim() const { return pages("KvCache::head_dim").head_dim; }
+Index KvCache::value_dim() const { return pages("KvCache::value_dim").value_dim; }
+Index KvCache::page_size() const { return pages("KvCache::page_size").page_size; }
+Index KvCache::pages_in_use() const { return pages("KvCache::pages_in_use").pages_in_use(); }
+std::size_t KvCache::page_bytes() const { return pages("KvCache::page_bytes").page_bytes(); }
+std::size_t KvCache::bytes() const {
+  const KvPages& p = pages("KvCache::bytes");
+  return p.pages.size() * p.page_bytes();
+}
+
+}  // namespace headlane

@@ -1,0 +1,102 @@
+// One row for each instruction set, fastest first: its table and what the CPU must have, no less than the flags in
+// cmake/isa.cmake.
+#include "core/dispatch.hpp"
+
+#include "core/check.hpp"
+#include "kernels/table.hpp"
+
+#include <atomic>
+#include <cstdlib>
+
+namespace headlane::internal {
+namespace kernels {
+extern const KernelTable table_avx512, table_avx2, table_neon, table_scalar, table_portable;
+}
+
+namespace {
+
+using kernels::KernelTable;
+
+struct Row {
+  const KernelTable* table;
+  bool (*runs_here)();
+};
+
+[[maybe_unused]] bool always() { return true; }
+
+#if defined(__x86_64__)
+// The compiler's own check asks the operating system too whether it saves the registers.
+[[maybe_unused]] bool has_fma() { return __builtin_cpu_supports("fma"); }
+[[maybe_unused]] bool has_avx2() { return has_fma() && __builtin_cpu_supports("avx2"); }
+[[maybe_unused]] bool has_avx512() {
+  return has_fma() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+}
+[[maybe_unused]] constexpr auto has_scalar = has_fma;
+#else
+[[maybe_unused]] constexpr auto has_scalar = always;
+#endif
+
+constexpr Row rows[] = {
+#ifdef HEADLANE_HAS_avx512
+    {&kernels::table_avx512, has_avx512},
+#endif
+#ifdef HEADLANE_HAS_avx2
+    {&kernels::table_avx2, has_avx2},
+#endif
+#ifdef HEADLANE_HAS_neon
+    {&kernels::table_neon, always},
+#endif
+#ifdef HEADLANE_HAS_scalar
+    {&kernels::table_scalar, has_scalar},
+#endif
+#ifdef HEADLANE_HAS_portable
+    {&kernels::table_portable, always},
+#endif
+};
+
+std::atomic<const KernelTable*> chosen{nullptr};
+
+/// The available table of that name; `source` says in the message where the name came from.
+const KernelTable* find(std::string_view name, const char* source) {
+  std::string names;
+  for (const KernelTable* table : available_tables()) {
+    if (name == table->name) return table;
+    if (!names.empty()) names += ", ";
+    names += table->name;
+  }
+  require(false, source, ": there is no instruction set '", name,
+          "' here; available: ", names.empty() ? "none" : names);
+  return nullptr;
+}
+
+const KernelTable* first_choice() {
+  const char* forced = std::getenv("HEADLANE_ISA");
+  if (forced != nullptr && *forced != '\0') return find(forced, "HEADLANE_ISA");
+  const auto tables = available_tables();
+  require(!tables.empty(), "headlane: built for none of the instruction sets that this CPU has");
+  return tables.front();
+}
+
+}  // namespace
+
+std::vector<const KernelTable*> available_tables() {
+  std::vector<const KernelTable*> tables;
+  for (const Row& row : rows)
+    if (row.runs_here()) tables.push_back(row.table);
+  return tables;
+}
+
+const KernelTable& active() {
+  const KernelTable* table = chosen.load(std::memory_order_acquire);
+  if (table == nullptr) {
+    table = first_choice();  // several threads may come here: all find the same
+    const KernelTable* none = nullptr;
+    if (!chosen.compare_exchange_strong(none, table, std::memory_order_acq_rel)) table = none;
+  }
+  return *table;
+}
+
+void activate(std::string_view name) { chosen.store(find(name, "set_isa"), std::memory_order_release); }
+
+}  // namespace headlane::internal

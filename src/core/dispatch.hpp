@@ -1,0 +1,23 @@
+// The table of kernels in use, and how it is chosen.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace headlane::internal {
+
+namespace kernels {
+struct KernelTable;
+}
+
+/// The table in use. The first call chooses: HEADLANE_ISA, else the first available one. Throws std::invalid_argument if
+/// HEADLANE_ISA names none that is available.
+const kernels::KernelTable& active();
+
+/// Those built in that this CPU can run, fastest first.
+std::vector<const kernels::KernelTable*> available_tables();
+
+/// Makes the table of that name the active one. Throws std::invalid_argument, listing the names, if there is none.
+void activate(std::string_view name);
+
+}  // namespace headlane::internal

@@ -1,0 +1,93 @@
+// What runs in parallel: tasks handed out to a team of threads. The threads themselves, and all of OpenMP,
+// are in parallel.cpp.
+#pragma once
+
+#include "core/round.hpp"
+
+#include <headlane/index.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <type_traits>
+
+namespace headlane::internal {
+
+/// Threads worth using for so many operations and so many elements read or written: none below a grain each,
+/// since a parallel region costs some microseconds, more on a shared machine. An element weighs as many
+/// operations as a core does while it comes from the L3 or beyond. At most `asked` threads if it is not 0,
+/// num_threads() otherwise, max_threads() in any case; one inside the caller's own parallel region.
+int useful_threads(double operations, double elements, int asked) noexcept;
+
+/// Calls work(context, thread) for thread = 0 … threads-1, or for fewer of them where no more threads can be
+/// had: thread 0 is the calling one, and is always there. Allocates nothing and starts no thread once the
+/// calling thread has used as many before.
+void run_team(int threads, void (*work)(void* context, int thread) noexcept, void* context);
+
+/// Whether this process is a child of fork() whose parent had a team: a call runs on one thread there.
+bool is_serial_child() noexcept;
+
+/// For release_scratch(): frees what the threads of the calling thread's team keep.
+void free_scratch_of_team();
+
+/// Tasks that a team works through: each thread takes the next one.
+template <class F>
+class TaskQueue {
+ public:
+  TaskQueue(const F& f, Index tasks) : f_(f), tasks_(tasks) {}
+
+  static void run(const F& f, Index task, int thread) {
+    if constexpr (std::is_invocable_v<const F&, Index, int>) f(task, thread);
+    else f(task), static_cast<void>(thread);
+  }
+  /// For run_team(): takes tasks until there are none.
+  static void work(void* queue, int thread) noexcept { static_cast<TaskQueue*>(queue)->take(thread); }
+  /// The first exception, when all threads have ended.
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  void take(int thread) noexcept {
+    try {
+      for (Index task = 0; (task = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) run(f_, task, thread);
+    } catch (...) {
+      if (!failed_.exchange(true)) error_ = std::current_exception();
+      next_.store(tasks_, std::memory_order_relaxed);
+    }
+  }
+
+  const F& f_;
+  Index tasks_;
+  std::atomic<Index> next_{0};
+  std::atomic<bool> failed_{false};
+  std::exception_ptr error_;
+};
+
+/// f(task) or f(task, thread) for task = 0 … tasks-1, each once, in any order, on up to `threads` threads,
+/// which count from 0. What a task throws (std::bad_alloc) is thrown here when all threads have ended; tasks
+/// that no thread has begun by then are left out. Tasks are handed out one by one: they may differ in
+/// length, and so may cores.
+template <class F>
+void parallel_for(Index tasks, int threads, const F& f) {
+  const int team = static_cast<int>(std::min<Index>(threads, tasks));
+  if (team <= 1) {
+    for (Index task = 0; task < tasks; ++task) TaskQueue<F>::run(f, task, 0);
+    return;
+  }
+  TaskQueue<F> queue(f, tasks);
+  run_team(team, TaskQueue<F>::work, &queue);
+  queue.rethrow();
+}
+
+/// f(first, end) for parts of `count`, which begin at multiples of `unit`: one on a single thread, otherwise
+/// some for each thread, so that they end at about the same time.
+template <class F>
+void parallel_parts(Index count, Index unit, int threads, const F& f) {
+  constexpr Index of_thread = 8;
+  const Index units = ceil_div(count, unit), parts = threads == 1 ? 1 : std::min(units, of_thread * threads);
+  parallel_for(parts, threads,
+               [&](Index part) { f(part * units / parts * unit, std::min((part + 1) * units / parts * unit, count)); });
+}
+
+}  // namespace headlane::internal

@@ -1,0 +1,184 @@
+// gemm_batch: checks, and what of a batch is one product.
+#include "core/call_scope.hpp"
+#include "core/dispatch.hpp"
+#include "core/overlap.hpp"
+#include "core/parallel.hpp"
+#include "gemm/check.hpp"
+
+#include <headlane/gemm_batch.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace headlane {
+
+using namespace internal;
+
+namespace {
+
+constexpr const char* function = "gemm_batch";
+
+/// The matrices of a batch one below the other, if their rows are evenly apart throughout.
+template <class T>
+bool stack(const View<T, 3>& v, View<T, 2>& stacked) {
+  const auto [count, rows, columns] = v.shape;
+  const auto [batch_step, row_step, column_step] = v.strides;
+  if (count > 1 && rows > 1 && batch_step != rows * row_step) return false;
+  stacked = {v.data, {count * rows, columns}, {rows > 1 ? row_step : batch_step, column_step}};
+  return true;
+}
+
+/// A batch with one right operand and one bias is a single product, if strides allow.
+bool stack(const View<const float, 3>& a, bool one_b, const View<float, 3>& c, const GemmBatchOptions& options,
+           View<const float, 2>& stacked_a, View<float, 2>& stacked_c, GemmOptions& stacked) {
+  const bool one_bias = options.bias.data == nullptr || options.bias.shape[0] == 1 || options.bias.strides[0] == 0;
+  return one_b && one_bias && stack(a, stacked_a) && stack(c, stacked_c) &&
+         (options.residual.data == nullptr || stack(options.residual, stacked.residual));
+}
+
+void batch_checked(const View<const float, 3>& given_a, const View<const float, 3>* given_b, const PackedMatrix* packed,
+                   const View<float, 3>& c, const GemmBatchOptions& options) {
+  const CallScope scope;
+  const View<const float, 3> a = with_safe_strides(given_a),
+                             safe_b = given_b != nullptr ? with_safe_strides(*given_b) : View<const float, 3>{};
+  const View<const float, 3>* const b = given_b != nullptr ? &safe_b : nullptr;
+  const Operand of_a = operand(function, "a", a), of_c = operand(function, "c", c);
+  const View<const float, 2> packed_shape = packed != nullptr ? shape_of(*packed) : View<const float, 2>{};
+  const Operand of_b = packed != nullptr ? operand(function, "b", packed_shape) : operand(function, "b", *b);
+  check_product(of_a, of_b, packed != nullptr, of_c);
+  check_same(of_c, 0, "products", of_a, 0, "products");
+  if (packed == nullptr) check_same(of_c, 0, "products", of_b, 0, "products");
+  const Operand bias = operand(function, "bias", options.bias),
+                residual = operand(function, "residual", options.residual);
+  const bool with_bias = bias.data != nullptr, with_residual = residual.data != nullptr;
+  check_finish(of_c, bias, options.activation, residual);
+  if (with_bias) check_same(bias, 0, "products", of_c, 0, "products");
+  if (with_residual) check_same(residual, 0, "products", of_c, 0, "products");
+  check_threads(function, options.num_threads);
+  const kernels::KernelTable& kernel = active();
+  const Index count = c.shape[0], m = c.shape[1], n = c.shape[2], k = a.shape[2];
+  if (count == 0 || m == 0 || n == 0) return;
+
+  GemmOptions each{.alpha = options.alpha, .beta = options.beta, .activation = options.activation};
+  if (with_bias) each.bias = options.bias.select(0, 0);
+  const View<const float, 2> first_b = packed != nullptr ? packed_shape : b->select(0, 0);
+  const bool one_b = packed != nullptr || count == 1 || b->strides[0] == 0;
+  View<const float, 2> stacked_a;
+  View<float, 2> stacked_c;
+  Batch batch;
+  if (stack(a, one_b, c, options, stacked_a, stacked_c, each)) {
+    batch.first = product_of(stacked_a, first_b, packed, stacked_c, each);
+  } else {
+    each.residual = with_residual ? options.residual.select(0, 0) : View<const float, 2>{};
+    const View<float, 2> first_c = c.select(0, 0);
+    batch = {.first = product_of(a.select(0, 0), first_b, packed, first_c, each),
+             .count = count,
+             .a_step = a.strides[0],
+             .b_step = packed != nullptr ? 0 : b->strides[0],
+             .c_step = c.strides[0],
+             .bias_step = options.bias.strides[0],
+             .residual_step = options.residual.strides[0]};
+    if (is_turned(first_c, packed, each)) std::swap(batch.a_step, batch.b_step);
+  }
+  const Work work = work_of(m, n, k);
+  const double products = static_cast<double>(count);
+  run_gemm({&batch, 1}, kernel,
+           useful_threads(products * work.operations, products * work.elements, options.num_threads));
+}
+
+/// What a problem of a list reads and writes.
+struct Operands {
+  Operand a, b, c, bias, residual;
+
+  explicit Operands(const GemmProblem& p)
+      : a(operand(function, "a", p.a)),
+        b(operand(function, "b", p.b)),
+        c(operand(function, "c", p.c)),
+        bias(operand(function, "bias", p.options.bias)),
+        residual(operand(function, "residual", p.options.residual)) {}
+
+  void check(const GemmProblem& p) const {
+    const View<const float, 2> shape = p.packed != nullptr ? shape_of(*p.packed) : View<const float, 2>{};
+    check_product(a, p.packed != nullptr ? operand(function, "b", shape) : b, p.packed != nullptr, c);
+    check_finish(c, bias, p.options.activation, residual);
+  }
+
+  template <class F>
+  void for_each_input(const GemmProblem& p, const F& f) const {
+    f(a);
+    if (p.packed == nullptr) f(b);
+    if (bias.data != nullptr) f(bias);
+    if (residual.data != nullptr) f(residual);
+  }
+};
+
+/// f(), with the number of a problem in what it throws.
+template <class F>
+void numbered(std::size_t problem, const F& f) {
+  try {
+    f();
+  } catch (const std::invalid_argument& error) {
+    const std::string prefix = std::string(function) + ": ", text = error.what();
+    const std::string rest = text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+    throw std::invalid_argument(prefix + "problem " + std::to_string(problem) + ": " + rest);
+  }
+}
+
+void check_problems(std::span<const GemmProblem> problems) {
+  auto& extents = kept_object<std::vector<Extent>>();
+  extents.clear();
+  const auto add = [&](const Operand& o, bool written) {
+    if (!is_empty(o)) extents.push_back(extent_of(o, written));
+  };
+  for (std::size_t i = 0; i < problems.size(); ++i)
+    numbered(i, [&] {
+      const Operands operands(problems[i]);
+      operands.check(problems[i]);
+      add(operands.c, true);
+      operands.for_each_input(problems[i], [&](const Operand& input) { add(input, false); });
+    });
+  if (surely_apart(extents)) return;
+  for (std::size_t i = 0; i < problems.size(); ++i)
+    for (std::size_t j = 0; j < problems.size(); ++j)
+      if (i != j)
+        numbered(i, [&] {
+          const Operands one(problems[i]), other(problems[j]);
+          check_no_overlap(one.c, other.c);
+          other.for_each_input(problems[j], [&](const Operand& input) { check_no_overlap(one.c, input); });
+        });
+}
+
+}  // namespace
+
+void gemm_batch(View<const float, 3> a, View<const float, 3> b, View<float, 3> c, const GemmBatchOptions& options) {
+  batch_checked(a, &b, nullptr, c, options);
+}
+
+void gemm_batch(View<const float, 3> a, const PackedMatrix& b, View<float, 3> c, const GemmBatchOptions& options) {
+  batch_checked(a, nullptr, &b, c, options);
+}
+
+void gemm_batch(std::span<const GemmProblem> problems, int num_threads) {
+  const CallScope scope;
+  check_problems(problems);
+  check_threads(function, num_threads);
+  const kernels::KernelTable& kernel = active();
+  const auto batches = scratch_array<Batch>(Purpose::batches, std::ssize(problems));
+  std::size_t count = 0;
+  double operations = 0, elements = 0;
+  for (const GemmProblem& p : problems) {
+    if (p.c.shape[0] == 0 || p.c.shape[1] == 0) continue;
+    const View<const float, 2> b = p.packed != nullptr ? shape_of(*p.packed) : p.b;
+    batches[count++] = {.first = product_of(p.a, b, p.packed, p.c, p.options)};
+    const Work work = work_of(p.c.shape[0], p.c.shape[1], p.a.shape[1]);
+    operations += work.operations;
+    elements += work.elements;
+  }
+  run_gemm({batches, count}, kernel, useful_threads(operations, elements, num_threads));
+}
+
+}  // namespace headlane

@@ -1,0 +1,72 @@
+// Checks of GEMM's arguments, and the product that they describe.
+#include "gemm/check.hpp"
+
+#include <utility>
+
+namespace headlane::internal {
+
+void check_product(const Operand& a, const Operand& b, bool packed, const Operand& c) {
+  check_operand(a);
+  check_operand(b);
+  check_output(c);
+  const int row = c.rank - 2, column = c.rank - 1, row_of_b = b.rank - 2, column_of_b = b.rank - 1;
+  check_same(a, column, "columns", b, row_of_b, "rows");
+  check_same(c, row, "rows", a, row, "rows");
+  check_same(c, column, "columns", b, column_of_b, "columns");
+  check_no_overlap(c, a);
+  if (!packed) check_no_overlap(c, b);
+}
+
+void check_finish(const Operand& c, const Operand& bias, Activation activation, const Operand& residual) {
+  const int row = c.rank - 2, column = c.rank - 1;
+  require(activation <= Activation::erf, c.function, ": activation is ", static_cast<Index>(activation),
+          ", which is none of none … erf");
+  if (bias.data != nullptr) {
+    check_operand(bias);
+    check_same(bias, bias.rank - 1, "elements", c, column, "columns");
+    check_no_overlap(c, bias);
+  }
+  if (residual.data != nullptr) {
+    check_operand(residual);
+    check_same(residual, row, "rows", c, row, "rows");
+    check_same(residual, column, "columns", c, column, "columns");
+    check_no_overlap(c, residual);
+  }
+}
+
+bool is_turned(const View<float, 2>& c, const PackedMatrix* packed, const GemmOptions& options) {
+  if (packed != nullptr || options.bias.data != nullptr) return false;  // these are by columns
+  return c.strides[1] != 1 && c.strides[0] == 1;
+}
+
+Product product_of(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
+                   const View<float, 2>& c, const GemmOptions& options) {
+  const View<const float, 1>& bias = options.bias;
+  const View<const float, 2>& residual = options.residual;
+  Product p{.a = with_safe_strides(a),
+            .b = with_safe_strides(b),
+            .packed = {},
+            .c = c,
+            .alpha = options.alpha,
+            .beta = options.beta,
+            .finish = {}};
+  if (packed != nullptr) p.packed = packed_columns(*packed);
+  p.finish = {.bias = bias.data,
+              .bias_step = bias.strides[0],
+              .activation = options.activation,
+              .factor = nullptr,
+              .factor_row_step = 0,
+              .residual = residual.data,
+              .row_step = residual.strides[0],
+              .column_step = residual.strides[1]};
+  if (is_turned(c, packed, options)) {
+    std::swap(p.a, p.b);
+    p.a = p.a.transposed();
+    p.b = p.b.transposed();
+    p.c = c.transposed();
+    std::swap(p.finish.row_step, p.finish.column_step);
+  }
+  return p;
+}
+
+}  // namespace headlane::internal

@@ -1,0 +1,54 @@
+// gemm: the entry. Checks are in check.cpp, what runs in parallel in partition.cpp, a part in block_loop.cpp.
+#include <headlane/gemm.hpp>
+
+#include "core/call_scope.hpp"
+#include "core/dispatch.hpp"
+#include "core/parallel.hpp"
+#include "gemm/check.hpp"
+
+namespace headlane {
+namespace internal {
+namespace {
+
+void run(const Product& product, int num_threads) {
+  const CallScope scope;
+  const kernels::KernelTable& kernel = active();
+  const Index m = product.c.shape[0], n = product.c.shape[1];
+  if (m == 0 || n == 0) return;
+  const Batch batch{.first = product};
+  const Work work = work_of(m, n, product.a.shape[1]);
+  run_gemm({&batch, 1}, kernel, useful_threads(work.operations, work.elements, num_threads));
+}
+
+void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
+                  const View<float, 2>& c, const GemmOptions& options) {
+  const Operand of_c = operand("gemm", "c", c);
+  check_product(operand("gemm", "a", a), operand("gemm", "b", b), packed != nullptr, of_c);
+  check_finish(of_c, operand("gemm", "bias", options.bias), options.activation,
+               operand("gemm", "residual", options.residual));
+  check_threads("gemm", options.num_threads);
+  run(product_of(a, b, packed, c, options), options.num_threads);
+}
+
+}  // namespace
+
+void multiply(const View<const float, 2>& a, const PackedMatrix& b, Index first, const View<float, 2>& c,
+              const GemmOptions& options) {
+  Product product = product_of(a, {b.data(), {b.rows(), c.shape[1]}}, &b, c, options);
+  product.packed.column = first;
+  run(product, options.num_threads);
+}
+
+}  // namespace internal
+
+using namespace internal;
+
+void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c, const GemmOptions& options) {
+  gemm_checked(a, b, nullptr, c, options);
+}
+
+void gemm(View<const float, 2> a, const PackedMatrix& b, View<float, 2> c, const GemmOptions& options) {
+  gemm_checked(a, shape_of(b), &b, c, options);
+}
+
+}  // namespace headlane

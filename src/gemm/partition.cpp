@@ -1,0 +1,129 @@
+// How products are divided into parts, and what runs in parallel. One part is in block_loop.cpp, the arithmetic in
+// kernels/gemm/block.hpp.
+#include "core/parallel.hpp"
+#include "core/round.hpp"
+#include "core/scratch.hpp"
+#include "gemm/problem.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+
+namespace headlane::internal {
+namespace {
+
+using kernels::KernelTable;
+using kernels::panel_columns;
+
+/// Columns of a part at most: packed with 512 rows they are 2 MiB, in each thread.
+constexpr Index most_columns = 1024;
+
+/// Of a batch, to compare it with others; not 0.
+double weight_of(const Batch& batch) {
+  const Product& p = batch.first;
+  const Work work = work_of(p.c.shape[0], p.c.shape[1], p.a.shape[1]);
+  return static_cast<double>(batch.count) * (work.operations + work.elements);
+}
+
+/// A batch and its tasks: `parts` for each product.
+struct Tasks {
+  const Batch* batch;
+  Grid grid;
+  Index end;  // its tasks and all those before it
+};
+
+Tasks tasks_of(const Batch& batch, double share, int threads, Index before) {
+  const Product& p = batch.first;
+  const Grid grid(p.c.shape[0], p.c.shape[1], p.a.shape[1], batch.count, share, threads);
+  return {&batch, grid, before + batch.count * grid.parts()};
+}
+
+/// Task i of a batch.
+void run_task(const Tasks& tasks, Index i, const KernelTable& kernel) {
+  const Index parts = tasks.grid.parts();
+  if (parts == 1) return compute(i == 0 ? tasks.batch->first : (*tasks.batch)[i], kernel);
+  compute(cut((*tasks.batch)[i / parts], tasks.grid.part(i % parts)), kernel);
+}
+
+}  // namespace
+
+Work work_of(Index m, Index n, Index k) {
+  const auto size = [](Index x, Index y) { return static_cast<double>(x) * static_cast<double>(y); };
+  return {2.0 * size(m, n) * static_cast<double>(k), size(m, k) + size(k, n) + size(m, n)};
+}
+
+Product Batch::operator[](Index i) const {
+  Product p = first;
+  p.a.data = moved(p.a.data, i * a_step);
+  if (p.packed.data == nullptr) p.b.data = moved(p.b.data, i * b_step);
+  p.c.data += i * c_step;
+  p.finish.bias = moved(p.finish.bias, i * bias_step);
+  p.finish.residual = moved(p.finish.residual, i * residual_step);
+  return p;
+}
+
+// The cut for which a simple count of the time is least, in units of a row times a panel: the tasks of the busiest thread, each with some
+// more rows and panels than it has, for what it reads and packs that other parts read as well, and a beginning.
+Grid::Grid(Index m, Index n, Index k, Index alike, double share, int threads) : m_(m), n_(n) {
+  const Index panels = ceil_div(n, panel_columns);
+  column_parts_ = ceil_div(n, most_columns);
+  if (threads == 1) return;
+  constexpr Index strip = 12, most_rounds = 4;
+  constexpr double extra_rows = 6, extra_panels = 0.5;
+  const double beginning = 1024.0 / static_cast<double>(k + 1);
+  // How much a core of a shared machine may fall behind, in tasks: fewer and longer tasks wait longer for the last one.
+  constexpr double delay = 0.15;
+  double least = std::numeric_limits<double>::infinity();
+  Index best_rows = 1, best_columns = column_parts_;
+  for (Index columns = column_parts_; columns < 2 * panels; columns *= 2) {
+    const Index column_parts = std::min(columns, panels);
+    for (Index round = 1; round <= most_rounds; ++round) {
+      const double wanted = static_cast<double>(round * threads) * share / static_cast<double>(alike * column_parts);
+      const Index row_parts = std::clamp<Index>(static_cast<Index>(wanted + 1e-6), 1, ceil_div(m, strip));
+      const double rounds = std::max(1.0, static_cast<double>(row_parts * column_parts * alike) / share / threads);
+      const double task = (static_cast<double>(ceil_div(m, row_parts)) + extra_rows) *
+                              (static_cast<double>(ceil_div(panels, column_parts)) + extra_panels) +
+                          beginning;
+      const double time = task * ((alike > 1 ? rounds : std::ceil(rounds)) + delay);
+      if (time < least) {
+        least = time;
+        best_rows = row_parts;
+        best_columns = column_parts;
+      }
+    }
+  }
+  row_parts_ = best_rows;
+  column_parts_ = best_columns;
+}
+
+Part Grid::part(Index i) const {
+  if (parts() == 1) return {0, m_, 0, n_};
+  const Index row_part = i / column_parts_, column_part = i % column_parts_, panels = ceil_div(n_, panel_columns);
+  const Index row = row_part * m_ / row_parts_, column = column_part * panels / column_parts_ * panel_columns;
+  return {row, (row_part + 1) * m_ / row_parts_ - row, column,
+          std::min(n_, (column_part + 1) * panels / column_parts_ * panel_columns) - column};
+}
+
+void run_gemm(std::span<const Batch> batches, const KernelTable& kernel, int threads) {
+  if (batches.size() == 1) {
+    const Tasks tasks = tasks_of(batches[0], 1, threads, 0);
+    return parallel_for(tasks.end, threads, [&](Index i) { run_task(tasks, i, kernel); });
+  }
+  double all = 0;
+  for (const Batch& batch : batches) all += weight_of(batch);
+  if (batches.empty()) return;
+  const std::span<Tasks> list(scratch_array<Tasks>(Purpose::tasks, std::ssize(batches)), batches.size());
+  Index end = 0;
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    list[i] = tasks_of(batches[i], weight_of(batches[i]) / all, threads, end);
+    end = list[i].end;
+  }
+  parallel_for(end, threads, [&](Index i) {
+    const auto after = [](Index task, const Tasks& tasks) { return task < tasks.end; };
+    const auto found = std::upper_bound(list.begin(), list.end(), i, after);
+    run_task(*found, i - (found == list.begin() ? 0 : (found - 1)->end), kernel);
+  });
+}
+
+}  // namespace headlane::internal

@@ -1,0 +1,42 @@
+// Arguments of the GEMM kernels.
+#pragma once
+
+#include <headlane/activation_kind.hpp>
+#include <headlane/index.hpp>
+
+namespace headlane::internal::kernels {
+
+/// A matrix to copy from: any strides, rows × columns, multiplied by scale where the kernel says so.
+struct Source {
+  const float* data;
+  Index rows, columns;
+  Index row_step, column_step;
+};
+
+/// What follows the last block of a product: c = activation(c + bias) · factor + residual. Null data: not wanted.
+struct GemmFinish {
+  const float* bias;  ///< element j at bias[j · bias_step]
+  Index bias_step;
+  Activation activation;
+  const float* factor;  ///< element [i, j] at factor[i · factor_row_step + j]
+  Index factor_row_step;
+  const float* residual;  ///< element [i, j] at residual[i · row_step + j · column_step]
+  Index row_step, column_step;
+};
+
+/// c [m, n] = alpha · a · b + beta · c, one block along k (k <= block_size).
+struct GemmBlock {
+  Index m, n, k;
+  const float* a;  ///< column stride 1
+  Index a_row_step;
+  const float* b;  ///< panels of panel_columns columns: element [p, j] of a panel at p·b_row_step + j
+  Index b_row_step;
+  Index b_panel_step;  ///< from one panel to the next
+  float* keep;         ///< null, or where b is left in packed panels; then m >= 24
+  float* c;            ///< column stride 1
+  Index c_row_step;
+  float alpha, beta;         ///< beta 0: c is not read
+  const GemmFinish* finish;  ///< null: another block follows, or nothing
+};
+
+}  // namespace headlane::internal::kernels

@@ -1,0 +1,105 @@
+// The running result of query rows: parts from blocks of keys are merged into it, and in the end it is divided.
+#pragma once
+
+#include "kernels/args/attention.hpp"
+#include "kernels/simd/exp.hpp"
+
+namespace headlane::internal::kernels {
+namespace {
+
+/// How the state and the block's part are weighted: state = keep · state + add · part; if there is only this block: keep · part.
+struct Weights {
+  float keep[lanes], add[lanes];
+};
+
+/// Merges the maxima and sums of up to 16 rows, one row a lane.
+template <class Arch>
+HEADLANE_INLINE void merge_sums(const AttentionState& state, Index row, Index rows, const Lanes<Arch>& part_max,
+                                const Lanes<Arch>& part_sum, Weights& weights) {
+  using V = Lanes<Arch>;
+  const V minus_inf = V::broadcast(-__builtin_inff());
+  const V old_max = V::load(state.max + row, rows, 0.0f), old_sum = V::load(state.sum + row, rows, 0.0f);
+  const V new_max = max(part_max, old_max);
+  const V m = select_equal(new_max, minus_inf, V::zero(), new_max);
+  const V keep = exp(old_max - m), add = exp(part_max - m);
+  keep.store(weights.keep);
+  add.store(weights.add);
+  new_max.store(state.max + row, rows);
+  fma(part_sum, add, old_sum * keep).store(state.sum + row, rows);
+}
+
+template <class Arch>
+void attention_merge(const AttentionState& state, const AttentionPartRows& part) noexcept {
+  using V = Lanes<Arch>;
+  for (Index first = 0; first < part.rows; first += lanes) {
+    const Index rows = part.rows - first < lanes ? part.rows - first : lanes;
+    alignas(64) Weights weights;
+    merge_sums<Arch>(state, first, rows, V::load(part.max + first, rows, 0.0f), V::load(part.sum + first, rows, 0.0f),
+                     weights);
+    for (Index i = 0; i < rows; ++i) {
+      const V keep = V::broadcast(weights.keep[i]), add = V::broadcast(weights.add[i]);
+      float* out = state.out + (first + i) * state.out_step;
+      const float* from = part.out + (first + i) * part.out_step;
+      for (Index j = 0; j < part.value_dim; j += lanes)
+        fma(V::load(from + j), add, V::load(out + j) * keep).store(out + j);
+    }
+  }
+}
+
+/// A row of the result. Never -0, which a part of weight 0 could turn into +0.
+template <class Arch>
+HEADLANE_INLINE Lanes<Arch> divided(const Lanes<Arch>& sum_of_values, const Lanes<Arch>& factor) {
+  return sum_of_values * factor + Lanes<Arch>::zero();
+}
+
+/// Of up to 16 rows, one a lane: what divides them, and what is given out beside them.
+template <class Arch>
+HEADLANE_INLINE void finish_rows(const AttentionOutput& output, Index first, Index rows, Lanes<Arch> largest,
+                                 Lanes<Arch> sum, float* factor) {
+  using V = Lanes<Arch>;
+  V weight = V::broadcast(1.0f);
+  if (output.sinks != nullptr) {
+    const V minus_inf = V::broadcast(-__builtin_inff()), sink = V::load(output.sinks + first, rows, 0.0f);
+    const V joint = max(largest, sink), m = select_equal(joint, minus_inf, V::zero(), joint);
+    weight = exp(largest - m);  // 0 for a row that saw no key
+    sum = fma(sum, weight, exp(sink - m));
+    largest = joint;
+  }
+  if (output.sum != nullptr) V::broadcast(1.0f).store(factor);
+  else select_equal(sum, V::zero(), V::zero(), weight / sum).store(factor);
+  if (output.lse == nullptr) return;
+  alignas(64) float lse[lanes], sums[lanes];
+  (output.sum != nullptr ? largest : largest + log(sum)).store(lse);
+  sum.store(sums);
+  for (Index i = 0; i < rows; ++i) output.lse[(first + i) * output.lse_step] = lse[i];
+  for (Index i = 0; i < rows && output.sum != nullptr; ++i) output.sum[(first + i) * output.sum_step] = sums[i];
+}
+
+template <class Arch>
+void attention_finish(const AttentionState& state, const AttentionOutput& output) noexcept {
+  using V = Lanes<Arch>;
+  for (Index first = 0; first < output.rows; first += lanes) {
+    const Index rows = output.rows - first < lanes ? output.rows - first : lanes;
+    alignas(64) float factor[lanes];
+    finish_rows<Arch>(output, first, rows, V::load(state.max + first, rows, 0.0f),
+                      V::load(state.sum + first, rows, 0.0f), factor);
+    for (Index i = 0; i < rows; ++i) {
+      const float* from = state.out + (first + i) * state.out_step;
+      float* to = output.out + (first + i) * output.row_step;
+      const V scale = V::broadcast(factor[i]);
+      for (Index j = 0; j < output.value_dim; j += lanes) {
+        const V y = divided(V::load(from + j), scale);
+        const Index count = output.value_dim - j;
+        alignas(64) float copy[lanes] = {};
+        if (output.column_step == 1 && count >= lanes) y.store(to + j);
+        else if (output.column_step == 1) y.store(to + j, count);
+        else y.store(copy);
+        for (Index c = 0; output.column_step != 1 && c < lanes && c < count; ++c)
+          to[(j + c) * output.column_step] = copy[c];
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headlane::internal::kernels

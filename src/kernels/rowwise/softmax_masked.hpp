@@ -1,0 +1,84 @@
+// Softmax of a row of which some elements do not take part: the plain one of a row that has scores of -inf there, but that a row
+// without any score above -inf gives no NaN, and that a NaN stays among the elements that take part.
+#pragma once
+
+#include "kernels/args/rowwise.hpp"
+#include "kernels/rowwise/softmax_row.hpp"
+
+namespace headlane::internal::kernels {
+namespace {
+
+/// The bias of elements i … i+15, -0 if there is none.
+template <class Arch>
+HEADLANE_INLINE Lanes<Arch> bias_of(const MaskedRow& row, Index i, Index count) {
+  if (row.bias == nullptr) return Lanes<Arch>::broadcast(-0.0f);
+  return Lanes<Arch>::gather(row.bias + i * row.bias_step, row.bias_step, count);
+}
+
+/// `value` where elements i … i+15 take part as far as mask and bias say, `hidden` elsewhere.
+template <class Arch>
+HEADLANE_INLINE Lanes<Arch> taking_part(const MaskedRow& row, Index i, Index count, Lanes<Arch> value,
+                                        const Lanes<Arch>& bias, const Lanes<Arch>& hidden) {
+  if (row.bias != nullptr) value = select_equal(bias, Lanes<Arch>::broadcast(-__builtin_inff()), hidden, value);
+  if (row.mask != nullptr) value = value.where(row.mask + i * row.mask_step, row.mask_step, count, hidden);
+  return value;
+}
+
+/// What goes into y for the scores, and what is known of them.
+template <class Arch>
+struct MaskedScores {
+  using V = Lanes<Arch>;
+  // x itself is kept where its product with the scale may be rounded, so that it is rounded once, after the maximum is subtracted.
+  // A product with 0 is exact, and 0 is no factor for the -inf of the elements that do not take part.
+  bool kept;
+  float factor;        // from what is in y to the scores
+  V largest, invalid;  // the second: NaN where some score was one, otherwise 0
+
+  HEADLANE_INLINE explicit MaskedScores(const MaskedRow& row)
+      : kept(row.bias == nullptr && row.scale != 0.0f),
+        factor(kept ? row.scale : 1.0f),
+        largest(V::broadcast(-__builtin_inff())),
+        invalid(V::zero()) {}
+
+  HEADLANE_INLINE void add(const MaskedRow& row, Index i, Index count) {
+    const V minus_inf = V::broadcast(-__builtin_inff()), bias = bias_of<Arch>(row, i, count);
+    V value = load_some<Arch>(row.x + i, count);
+    if (!kept) value = fma(value, V::broadcast(row.scale), bias);
+    value = taking_part<Arch>(row, i, count, value, bias,
+                              V::broadcast(factor < 0.0f ? __builtin_inff() : -__builtin_inff()));
+    store_some(row.y + i, count, value);
+    V score = fma(value, V::broadcast(factor), V::zero());
+    if (count < lanes) score = score.first(count, minus_inf);
+    invalid = select_equal(score, score, invalid, score);
+    largest = max(score, largest);
+  }
+};
+
+/// A row of NaN, but where elements do not take part.
+template <class Arch>
+HEADLANE_INLINE void nan_row(const MaskedRow& row, const Lanes<Arch>& nothing) {
+  for (Index i = 0; i < row.end; i += lanes) {
+    const Index count = row.end - i;
+    taking_part<Arch>(row, i, count, Lanes<Arch>::broadcast(__builtin_nanf("")), bias_of<Arch>(row, i, count), nothing)
+        .store(row.y + i, count);
+  }
+}
+
+template <class Arch>
+void softmax_masked(const MaskedRow& row) noexcept {
+  MaskedScores<Arch> scores(row);
+  Index i = 0;
+  for (; i + lanes <= row.end; i += lanes) scores.add(row, i, lanes);
+  if (i < row.end) scores.add(row, i, row.end - i);
+
+  const float inf = __builtin_inff(), largest = scores.largest.reduce_max();
+  const bool is_nan = scores.invalid.reduce_add() != 0.0f || largest == inf, is_empty = !is_nan && largest == -inf;
+  const auto nothing = Lanes<Arch>::broadcast(row.log ? -inf : 0.0f);
+  if (is_nan) nan_row<Arch>(row, nothing);
+  else if (!is_empty && row.log) softmax_below<Arch, true>(largest, scores.factor, row.end, row.y, row.y, 0, 0);
+  else if (!is_empty) softmax_below<Arch, false>(largest, scores.factor, row.end, row.y, row.y, 0, 0);
+  for (i = is_empty ? 0 : row.end; i < row.n; i += lanes) nothing.store(row.y + i, row.n - i);
+}
+
+}  // namespace
+}  // namespace headlane::internal::kernels

@@ -1,0 +1,245 @@
+// Register<Arch>: one hardware register of floats, and the few operations that xsimd lacks or leaves open. Lanes<Arch>
+// is made of as many of them as hold 16 floats. The plain kinds have registers of one float.
+#pragma once
+
+#include "kernels/args/sizes.hpp"
+
+#include <xsimd/xsimd.hpp>
+
+#include <cstdint>
+
+#define HEADLANE_INLINE __attribute__((always_inline)) inline
+#define HEADLANE_INLINE_LAMBDA __attribute__((always_inline))
+
+namespace headlane::internal::kernels {
+namespace {
+
+/// One float a register, no vector instructions: `Scalar` has an fma instruction, `Portable` need not have.
+struct Scalar {};
+struct Portable {};
+
+/// x · 2^n, rounded once, in two exact steps and one rounded, for 2^n itself may be no normal number. `shifted` is n + 2^23 ·
+/// 1.5 as a float's bits: n in the low ones. -150 <= n <= 128.
+template <class R>
+HEADLANE_INLINE typename R::Float scale_in_two(typename R::Float x, typename R::Int shifted) {
+  const auto n = shifted - 0x4b400000, half = R::shift_right(n, 1);
+  return x * R::as_float((half + 127) << 23) * R::as_float((n - half + 127) << 23);
+}
+/// What all xsimd registers have in common.
+template <class Arch>
+struct XsimdRegister {
+  using Float = xsimd::batch<float, Arch>;
+  using Int = xsimd::batch<std::int32_t, Arch>;
+  static constexpr int width = static_cast<int>(Float::size);
+
+  static HEADLANE_INLINE Float load(const float* p) { return Float::load_unaligned(p); }
+  static HEADLANE_INLINE void store(float* p, Float x) { x.store_unaligned(p); }
+  static HEADLANE_INLINE Float fma(Float x, Float y, Float z) { return xsimd::fma(x, y, z); }
+  /// a > b ? a : b, so that NaN and ±0 behave alike everywhere: xsimd's max differs between versions and machines.
+  static HEADLANE_INLINE Float max(Float a, Float b) { return xsimd::select(a > b, a, b); }
+  static HEADLANE_INLINE Float min(Float a, Float b) { return xsimd::select(a < b, a, b); }
+  template <class Mask>
+  static HEADLANE_INLINE Float select(Mask mask, Float a, Float b) {
+    return xsimd::select(mask, a, b);
+  }
+  /// x where the bit is set; there may be more bits than elements.
+  static HEADLANE_INLINE Float select_bits(unsigned bits, Float x, Float fill) {
+    return xsimd::select(Float::batch_bool_type::from_mask(bits & ((1u << width) - 1)), x, fill);
+  }
+  /// Bits that stand for whole numbers of 32 bits, signed or not.
+  static HEADLANE_INLINE Int load_int(const std::uint32_t* p) {
+    return Int::load_unaligned(reinterpret_cast<const std::int32_t*>(p));
+  }
+  static HEADLANE_INLINE void store_int(std::uint32_t* p, Int x) {
+    x.store_unaligned(reinterpret_cast<std::int32_t*>(p));
+  }
+  /// a where the highest bit is set.
+  static HEADLANE_INLINE Float select_negative(Int bits, Float a, Float b) {
+    return xsimd::select(xsimd::batch_bool_cast<float>(bits < Int(0)), a, b);
+  }
+  static HEADLANE_INLINE Float divide(Float x, Float y) { return x / y; }
+  static HEADLANE_INLINE Int as_int(Float x) { return xsimd::bitwise_cast<std::int32_t>(x); }
+  static HEADLANE_INLINE Float as_float(Int x) { return xsimd::bitwise_cast<float>(x); }
+  static HEADLANE_INLINE Float to_float(Int x) { return xsimd::to_float(x); }
+  static HEADLANE_INLINE Int shift_right(Int x, int bits) { return x >> bits; }  // keeps the sign
+  static HEADLANE_INLINE Float scale(Float x, Float, Int shifted) { return scale_in_two<XsimdRegister>(x, shifted); }
+  static HEADLANE_INLINE void transpose(Float (&rows)[width]) { xsimd::transpose(rows, rows + width); }
+};
+
+template <class Arch>
+struct Register;
+
+#if defined(__AVX512F__)
+template <>
+struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
+  /// The first `count` elements, any count; the other lanes are `fill` and their memory is not touched.
+  static HEADLANE_INLINE Float load_some(const float* p, Index count, float fill) {
+    return _mm512_mask_loadu_ps(_mm512_set1_ps(fill), first(count), p);
+  }
+  static HEADLANE_INLINE void store_some(float* p, Float x, Index count) { _mm512_mask_storeu_ps(p, first(count), x); }
+  /// x where the flag is true, `fill` where it is false and from lane `count` on, whose flags are not read.
+  static HEADLANE_INLINE Float select_flags(const bool* flags, Index count, Float x, Float fill) {
+    const auto* p = reinterpret_cast<const __m128i*>(flags);
+    const __m128i bytes = count >= 16 ? _mm_loadu_si128(p) : _mm_maskz_loadu_epi8(first(count), p);
+    return _mm512_mask_mov_ps(fill, _mm_test_epi8_mask(bytes, bytes), x);
+  }
+
+  /// One instruction: vmaxps is a > b ? a : b.
+  static HEADLANE_INLINE Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
+  static HEADLANE_INLINE Float min(Float a, Float b) { return _mm512_min_ps(a, b); }
+  static HEADLANE_INLINE Float scale(Float x, Float n, Int) { return _mm512_scalef_ps(x, n); }
+
+  /// Lane i + N in lane i.
+  template <int N>
+  static HEADLANE_INLINE Float rotated(Float x) {
+    if constexpr (N == 8) return _mm512_shuffle_f32x4(x, x, 0b01'00'11'10);
+    if constexpr (N == 4) return _mm512_shuffle_f32x4(x, x, 0b00'11'10'01);
+    if constexpr (N == 2) return _mm512_permute_ps(x, 0b01'00'11'10);
+    if constexpr (N == 1) return _mm512_permute_ps(x, 0b00'11'10'01);
+  }
+
+  static HEADLANE_INLINE void transpose(Float (&rows)[16]) {
+    __m512 pair[16];  // 2 × 2 blocks, then 4 × 4 within each quarter, then the quarters
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) {
+      pair[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
+      pair[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+    }
+    __m512 four[16];
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) {
+      four[i] = unpack_pairs<0>(pair[i], pair[i + 2]);
+      four[i + 1] = unpack_pairs<1>(pair[i], pair[i + 2]);
+      four[i + 2] = unpack_pairs<0>(pair[i + 1], pair[i + 3]);
+      four[i + 3] = unpack_pairs<1>(pair[i + 1], pair[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const __m512 even_low = _mm512_shuffle_f32x4(four[i], four[i + 4], 0x88);
+      const __m512 odd_low = _mm512_shuffle_f32x4(four[i], four[i + 4], 0xdd);
+      const __m512 even_high = _mm512_shuffle_f32x4(four[i + 8], four[i + 12], 0x88);
+      const __m512 odd_high = _mm512_shuffle_f32x4(four[i + 8], four[i + 12], 0xdd);
+      rows[i] = _mm512_shuffle_f32x4(even_low, even_high, 0x88);
+      rows[i + 4] = _mm512_shuffle_f32x4(odd_low, odd_high, 0x88);
+      rows[i + 8] = _mm512_shuffle_f32x4(even_low, even_high, 0xdd);
+      rows[i + 12] = _mm512_shuffle_f32x4(odd_low, odd_high, 0xdd);
+    }
+  }
+
+ private:
+  static HEADLANE_INLINE __mmask16 first(Index count) {
+    return count >= 16 ? __mmask16(0xffff) : count <= 0 ? __mmask16(0) : static_cast<__mmask16>((1u << count) - 1u);
+  }
+  template <int High>
+  static HEADLANE_INLINE __m512 unpack_pairs(__m512 a, __m512 b) {
+    const __m512d x = _mm512_castps_pd(a), y = _mm512_castps_pd(b);
+    return _mm512_castpd_ps(High ? _mm512_unpackhi_pd(x, y) : _mm512_unpacklo_pd(x, y));
+  }
+};
+#elif defined(__AVX2__)
+template <>
+struct Register<xsimd::fma3<xsimd::avx2>> : XsimdRegister<xsimd::fma3<xsimd::avx2>> {
+  static HEADLANE_INLINE Float load_some(const float* p, Index count, float fill) {
+    const __m256i mask = first(count);
+    return _mm256_blendv_ps(_mm256_set1_ps(fill), _mm256_maskload_ps(p, mask), _mm256_castsi256_ps(mask));
+  }
+  static HEADLANE_INLINE void store_some(float* p, Float x, Index count) { _mm256_maskstore_ps(p, first(count), x); }
+  static HEADLANE_INLINE Float select_flags(const bool* flags, Index count, Float x, Float fill) {
+    std::uint8_t copy[8] = {};
+    if (count >= 8) __builtin_memcpy(copy, flags, 8);
+    else
+      for (Index i = 0; i < count; ++i) copy[i] = flags[i];
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(copy));
+    const __m256i hidden = _mm256_cmpeq_epi32(_mm256_cvtepu8_epi32(bytes), _mm256_setzero_si256());
+    return _mm256_blendv_ps(x, fill, _mm256_castsi256_ps(hidden));
+  }
+
+  static HEADLANE_INLINE Float max(Float a, Float b) { return _mm256_max_ps(a, b); }
+  static HEADLANE_INLINE Float min(Float a, Float b) { return _mm256_min_ps(a, b); }
+
+  template <int N>
+  static HEADLANE_INLINE Float rotated(Float x) {
+    if constexpr (N == 4) return _mm256_permute2f128_ps(x, x, 0x01);
+    if constexpr (N == 2) return _mm256_permute_ps(x, 0b01'00'11'10);
+    if constexpr (N == 1) return _mm256_permute_ps(x, 0b00'11'10'01);
+  }
+
+ private:
+  static HEADLANE_INLINE __m256i first(Index count) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+};
+#elif defined(__aarch64__) && defined(XSIMD_WITH_NEON64) && XSIMD_WITH_NEON64
+template <>
+struct Register<xsimd::neon64> : XsimdRegister<xsimd::neon64> {
+  /// xsimd's division refines an estimate, which is not the exact rounding.
+  static HEADLANE_INLINE Float divide(Float x, Float y) { return vdivq_f32(x, y); }
+
+  static HEADLANE_INLINE Float load_some(const float* p, Index count, float fill) {
+    float copy[4];
+    for (Index i = 0; i < 4; ++i) copy[i] = i < count ? p[i] : fill;
+    return Float::load_unaligned(copy);
+  }
+  static HEADLANE_INLINE void store_some(float* p, Float x, Index count) {
+    float copy[4];
+    x.store_unaligned(copy);
+    for (Index i = 0; i < 4 && i < count; ++i) p[i] = copy[i];
+  }
+  static HEADLANE_INLINE Float select_flags(const bool* flags, Index count, Float x, Float fill) {
+    std::uint32_t copy[4];
+    for (Index i = 0; i < 4; ++i) copy[i] = i < count && flags[i] ? ~std::uint32_t{0} : 0;
+    return vbslq_f32(vld1q_u32(copy), x, fill);
+  }
+
+  template <int N>
+  static HEADLANE_INLINE Float rotated(Float x) {
+    return vextq_f32(x, x, N);
+  }
+};
+#endif
+
+/// Registers of one float.
+struct PlainRegister {
+  using Float = float;
+  using Int = std::uint32_t;  // wraps, as the registers do
+  static constexpr int width = 1;
+
+  static HEADLANE_INLINE float load(const float* p) { return *p; }
+  static HEADLANE_INLINE float load_some(const float* p, Index count, float fill) { return count > 0 ? *p : fill; }
+  static HEADLANE_INLINE void store(float* p, float x) { *p = x; }
+  static HEADLANE_INLINE void store_some(float* p, float x, Index count) {
+    if (count > 0) *p = x;
+  }
+  static HEADLANE_INLINE float select_flags(const bool* flags, Index count, float x, float fill) {
+    return count > 0 && *flags ? x : fill;
+  }
+  static HEADLANE_INLINE float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+  static HEADLANE_INLINE float max(float a, float b) { return a > b ? a : b; }
+  static HEADLANE_INLINE float min(float a, float b) { return a < b ? a : b; }
+  static HEADLANE_INLINE float select(bool mask, float a, float b) { return mask ? a : b; }
+  static HEADLANE_INLINE float select_bits(unsigned bits, float x, float fill) { return (bits & 1) != 0 ? x : fill; }
+  static HEADLANE_INLINE Int load_int(const std::uint32_t* p) { return *p; }
+  static HEADLANE_INLINE void store_int(std::uint32_t* p, Int x) { *p = x; }
+  static HEADLANE_INLINE float select_negative(Int bits, float a, float b) { return bits >> 31 != 0 ? a : b; }
+  static HEADLANE_INLINE float divide(float x, float y) { return x / y; }
+  static HEADLANE_INLINE Int as_int(float x) { return __builtin_bit_cast(Int, x); }
+  static HEADLANE_INLINE float as_float(Int x) { return __builtin_bit_cast(float, x); }
+  static HEADLANE_INLINE float to_float(Int x) { return static_cast<float>(static_cast<std::int32_t>(x)); }
+  static HEADLANE_INLINE Int shift_right(Int x, int bits) {
+    return static_cast<Int>(static_cast<std::int32_t>(x) >> bits);
+  }
+  static HEADLANE_INLINE float scale(float x, float, Int shifted) { return scale_in_two<PlainRegister>(x, shifted); }
+  static HEADLANE_INLINE void transpose(float (&)[1]) {}
+  template <int N>
+  static HEADLANE_INLINE float rotated(float x) {
+    return x;
+  }
+};
+
+template <>
+struct Register<Scalar> : PlainRegister {};
+template <>
+struct Register<Portable> : PlainRegister {};
+
+}  // namespace
+}  // namespace headlane::internal::kernels

@@ -1,0 +1,53 @@
+// Angles of positions: frequencies as steps of a phase, and rows of their sines and cosines.
+#pragma once
+
+#include "core/dispatch.hpp"
+#include "kernels/table.hpp"
+
+#include <headlane/view.hpp>
+
+#include <cstdint>
+
+namespace headlane::internal {
+
+/// The least and the most that a position may be: errors of 2^-61 for each make 2^-25.
+inline constexpr Index most_position = Index{1} << 36;
+/// The largest frequency.
+inline constexpr float most_frequency = 65536.0f;
+
+/// Throws std::invalid_argument unless positions offset … offset+length-1 are such.
+void check_positions(const char* function, const char* name, Index offset, Index length);
+/// Throws std::invalid_argument unless the base is finite and at least 1.
+void check_base(const char* function, double base);
+
+/// What positions multiply. Valid in the thread that made it until that makes others.
+struct Steps {
+  Index count;                      ///< angles of a row
+  const std::uint32_t *high, *low;  ///< as kernels::Phases; a multiple of 16
+};
+
+/// Of the frequencies base^(-factor · j / dim), j < ceil(dim / 2). Kept for the next call that asks for the same.
+Steps steps_of_base(double base, Index factor, Index dim);
+/// Of these frequencies.
+Steps steps_of(const View<const float, 1>& frequencies);
+
+/// Rows of sines and cosines, one position after another.
+class Angles {
+ public:
+  /// `memory`: floats_for(steps.count), of this thread alone.
+  Angles(const Steps& steps, float* memory);
+  static Index floats_for(Index count);
+
+  /// As kernels::SinCosRows.
+  void rows(const kernels::KernelTable& kernel, Index position, Index rows, float* sin, float* cos, Index row_step,
+            Index columns);
+
+ private:
+  void seek(Index position);
+
+  Steps steps_;
+  std::uint32_t *high_, *low_;
+  Index at_ = 0;  // the position that they belong to
+};
+
+}  // namespace headlane::internal

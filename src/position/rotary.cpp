@@ -1,0 +1,154 @@
+// Rotary embeddings: checks, and tiles of rows in parallel, whose sines and cosines all heads share. The arithmetic is in angles.cpp,
+// kernels/sin_cos.hpp and kernels/rotary.hpp.
+#include "core/call_scope.hpp"
+#include "core/check.hpp"
+#include "core/parallel.hpp"
+#include "core/view_rows.hpp"
+#include "position/angles.hpp"
+
+#include <headlane/position.hpp>
+
+#include <algorithm>
+
+namespace headlane {
+
+using namespace internal;
+
+namespace {
+
+using kernels::KernelTable;
+
+constexpr const char* function = "rotary_embedding";
+/// To weigh the work against the start of threads.
+constexpr double operations_per_element = 10.0;
+/// Elements of a tile's sines and cosines: 8 KiB, in the L1 beside the rows that they turn.
+constexpr Index tile_elements = 2048;
+
+void check_given_positions(const AnyView<const Index>& positions, const View<float, 4>& y, Index offset) {
+  const Operand given = operand(function, "positions", positions), of_y = operand(function, "y", y);
+  require(positions.rank == 1 || positions.rank == 2, function, ": positions has rank ", positions.rank,
+          ", wanted 1 or 2");
+  check_operand(given);
+  check_same(given, 0, "batch elements", of_y, 0, "batch elements");
+  if (positions.rank == 2) check_same(given, 1, "rows", of_y, 2, "rows");
+  check_no_overlap(of_y, given);
+  if (is_empty(given) || is_empty(of_y)) return;
+  for (Index b = 0; b < positions.shape[0]; ++b) {
+    for (Index i = 0; i < (positions.rank == 2 ? positions.shape[1] : 1); ++i) {
+      const Index position = positions.data[b * positions.strides[0] + i * positions.strides[1]];
+      require(-most_position <= position && position <= most_position, function, ": positions has ", position,
+              ", it may be ", -most_position, " to ", most_position);
+      check_positions(function, "offset + positions", offset + position, positions.rank == 2 ? 1 : y.size(2));
+    }
+  }
+}
+
+void check_frequencies(const View<const float, 1>& frequencies, const View<float, 4>& y, Index pairs) {
+  const Operand given = operand(function, "frequencies", frequencies);
+  check_operand(given);
+  require(frequencies.size(0) == pairs, function, ": frequencies has ", frequencies.size(0), " elements, there are ",
+          pairs, " pairs to rotate");
+  check_no_overlap(operand(function, "y", y), given);
+  for (Index j = 0; j < pairs; ++j)
+    require(-most_frequency <= frequencies(j) && frequencies(j) <= most_frequency, function, ": frequencies has ",
+            std::to_string(frequencies(j)), ", it may be -65536 to 65536");
+}
+
+/// Elements of a row that are rotated. Throws std::invalid_argument.
+Index check(const View<const float, 4>& x, const View<float, 4>& y, const RotaryOptions& options) {
+  check_elementwise(operand(function, "x", x), operand(function, "y", y));
+  const Index head_dim = x.size(3), dim = options.rotary_dim == 0 ? head_dim : options.rotary_dim;
+  require(0 <= dim && dim <= head_dim, function, ": rotary_dim is ", dim, ", x has ", head_dim, " columns");
+  require(dim % 2 == 0, function, ": rotary_dim is ", dim, ", wanted an even number (x has ", head_dim, " columns)");
+  check_base(function, options.base);
+  check_positions(function, "offset", options.offset, options.positions.data == nullptr ? x.size(2) : 1);
+  check_threads(function, options.num_threads);
+  if (options.positions.data != nullptr) check_given_positions(options.positions, y, options.offset);
+  if (options.frequencies.data != nullptr) check_frequencies(options.frequencies, y, dim / 2);
+  return dim;
+}
+
+/// What the tasks share. A group is some heads of one batch element, or without positions some heads of all.
+struct Problem {
+  const KernelTable& kernel;
+  AnyView<const float> x;
+  AnyView<float> y;
+  const RotaryOptions& options;
+  Index dim, length, tile;
+  Index heads;  ///< that have the same positions
+  Steps steps;
+};
+
+/// Sines and cosines of `rows` rows from `row` on, of batch element b if positions are given.
+void fill_table(const Problem& p, Angles& angles, Index b, Index row, Index rows, float* sin, float* cos, Index step) {
+  const AnyView<const Index>& given = p.options.positions;
+  const auto position = [&](Index i) {
+    if (given.data == nullptr) return p.options.offset + i;
+    const Index own = given.data[b * given.strides[0] + (given.rank == 2 ? i * given.strides[1] : 0)];
+    return p.options.offset + own + (given.rank == 2 ? 0 : i);
+  };
+  for (Index i = 0; i < rows;) {
+    Index run = 1;
+    while (i + run < rows && position(row + i + run) == position(row + i) + run) ++run;
+    angles.rows(p.kernel, position(row + i), run, sin + i * step, cos + i * step, step, p.dim);
+    i += run;
+  }
+}
+
+/// One tile of rows of heads first … end-1 among those that have the same positions.
+void rotate_tile(const Problem& p, Angles& angles, float* table, Index b, Index row, Index first, Index end) {
+  const Index rows = std::min(p.tile, p.length - row), step = round_up(p.dim / 2, kernels::lanes);
+  float *sin = table, *cos = table + p.tile * step;
+  if (p.dim > 0) fill_table(p, angles, b, row, rows, sin, cos, step);
+  for (Index head = first; head < end; ++head) {
+    const Index at = (b * p.heads + head) * p.length + row;
+    with_dense_rows(p.kernel, {row_start(p.x, at), p.x.strides[2], p.x.strides[3]},
+                    {row_start(p.y, at), p.y.strides[2], p.y.strides[3]}, rows, p.x.shape[3],
+                    [&](const float* x, Index x_step, float* y, Index y_step) {
+                      p.kernel.rotary_rows(
+                          {x, y, x_step, y_step, rows, p.x.shape[3], p.dim / 2, sin, cos, step, p.options.interleaved});
+                    });
+  }
+}
+
+}  // namespace
+
+void rotary_embedding(View<const float, 4> x, View<float, 4> y, const RotaryOptions& options) {
+  const CallScope scope;
+  const Index dim = check(x, y, options);
+  const KernelTable& kernel = active();
+  if (is_empty(operand(function, "y", y))) return;
+  const bool shared = options.positions.data == nullptr;
+  const Index length = x.size(2), batch = shared ? 1 : x.size(0), heads = shared ? x.size(0) * x.size(1) : x.size(1);
+  const Index tile = std::clamp<Index>(tile_elements / std::max<Index>(dim, 1), 1, length);
+  const Problem p{
+      kernel,
+      x,
+      y,
+      options,
+      dim,
+      length,
+      tile,
+      heads,
+      options.frequencies.data != nullptr ? steps_of(options.frequencies) : steps_of_base(options.base, 2, dim)};
+
+  const double elements =
+      static_cast<double>(batch * heads) * static_cast<double>(length) * static_cast<double>(x.size(3));
+  const int threads = useful_threads(operations_per_element * elements, 0, options.num_threads);
+  const Index tiles = ceil_div(length, tile), wanted = threads == 1 ? 1 : 4 * threads;
+  const Index groups =
+      std::min(ceil_div(wanted, tiles * batch), heads);  // heads are divided only where there are few rows
+  const Index units = batch * groups * tiles, tasks = std::min(wanted, units);
+  parallel_for(tasks, threads, [&](Index task) {
+    const Index angle_floats = Angles::floats_for(p.steps.count);
+    float* memory = scratch(Purpose::rows, angle_floats + 2 * tile * round_up(dim / 2, kernels::lanes));
+    Angles angles(p.steps, memory);
+    for (Index unit = task * units / tasks; unit < (task + 1) * units / tasks; ++unit) {
+      const Index group = unit / tiles % groups;
+      rotate_tile(p, angles, memory + angle_floats, unit / tiles / groups, unit % tiles * tile, group * heads / groups,
+                  (group + 1) * heads / groups);
+    }
+  });
+}
+
+}  // namespace headlane

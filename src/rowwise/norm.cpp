@@ -1,0 +1,217 @@
+// Layer norm and RMS norm: checks, the walk over the rows of any views, and what runs in parallel. The arithmetic is in
+// kernels/norm_row.hpp.
+#include <headlane/norm.hpp>
+
+#include "core/call_scope.hpp"
+#include "core/check.hpp"
+#include "core/dispatch.hpp"
+#include "core/parallel.hpp"
+#include "core/round.hpp"
+#include "core/scratch.hpp"
+#include "core/view_rows.hpp"
+#include "kernels/table.hpp"
+
+#include <cmath>
+
+namespace headlane {
+
+using namespace internal;
+
+namespace {
+
+using kernels::KernelTable;
+
+/// To weigh the work against the start of threads.
+constexpr double operations_per_element = 16.0;
+
+/// Rows that go through a copy at a time: as many as elements fill a cache line.
+constexpr Index block_rows = kernels::lanes;
+
+/// Either operation.
+struct Norm {
+  const char* function;
+  AnyView<const float> x;
+  AnyView<float> y;
+  AnyView<const float> residual;
+  AnyView<float> sum;
+  View<const float, 1> weight, bias;
+  float eps;
+  bool centred;
+  int num_threads;
+};
+
+void check_vector(const Norm& norm, const char* name, const View<const float, 1>& vector, const Operand& y) {
+  if (vector.data == nullptr) return;
+  const Operand given = operand(norm.function, name, vector);
+  check_operand(given);
+  const Index n = norm.x.shape[static_cast<std::size_t>(norm.x.rank - 1)];
+  require(vector.size(0) == n, norm.function, ": ", name, " has ", vector.size(0), " elements, x has ", n,
+          " along its last axis");
+  check_no_overlap(y, given);
+  if (norm.sum.data != nullptr) check_no_overlap(operand(norm.function, "sum", norm.sum), given);
+}
+
+void check(const Norm& norm) {
+  const Operand x = operand(norm.function, "x", norm.x), y = operand(norm.function, "y", norm.y);
+  const Operand residual = operand(norm.function, "residual", norm.residual);
+  const Operand sum = operand(norm.function, "sum", norm.sum);
+  check_elementwise(x, y);
+  if (norm.residual.data != nullptr) check_elementwise(residual, y);
+  if (norm.sum.data != nullptr) {
+    check_elementwise(x, sum);
+    if (norm.residual.data != nullptr) check_elementwise(residual, sum);
+    check_no_overlap(y, sum);
+  }
+  check_vector(norm, "weight", norm.weight, y);
+  check_vector(norm, "bias", norm.bias, y);
+  require(norm.eps >= 0 && std::isfinite(norm.eps), norm.function, ": eps is ", std::to_string(norm.eps),
+          ", which is no number from 0 on");
+  check_threads(norm.function, norm.num_threads);
+}
+
+/// f(view) for each of the views; those that are not given have x's shape and strides of 0.
+template <class F>
+void for_views(Norm& norm, const F& f) {
+  f(norm.x), f(norm.y), f(norm.residual), f(norm.sum);
+}
+
+template <class T>
+void erase_axis(AnyView<T>& view, int axis) {
+  move_axis(view, axis, view.rank - 1);
+  --view.rank;
+}
+
+/// The same rows in another order: before the last axis the one along which elements lie closest where rows are not contiguous;
+/// and as many axes as possible in one.
+void order_axes(Norm& norm) {
+  const auto given = [&](auto& view) {
+    if (view.data != nullptr) return;
+    view.rank = norm.x.rank;
+    view.shape = norm.x.shape;
+    view.strides = {};
+  };
+  for_views(norm, given);
+  if (norm.x.rank == 1) {
+    for_views(norm, [](auto& view) { append_axis(view), move_axis(view, 0, 1); });
+    return;
+  }
+  int neighbours = norm.x.rank - 2;
+  for_views(norm, [&](const auto& view) {
+    if (view.data != nullptr && !is_contiguous(view)) neighbours = closest_axis(view);
+  });
+  for_views(norm, [&](auto& view) { move_axis(view, neighbours, view.rank - 2); });
+  while (norm.x.rank > 2) {
+    const int inner = norm.x.rank - 2, outer = inner - 1;
+    const auto i = static_cast<std::size_t>(inner), o = static_cast<std::size_t>(outer);
+    const bool one = norm.x.shape[i] == 1 || norm.x.shape[o] == 1;  // whose strides may be anything
+    bool adjoin = !one;
+    for_views(norm, [&](const auto& view) { adjoin = adjoin && view.strides[o] == view.shape[i] * view.strides[i]; });
+    if (!one && !adjoin) return;
+    const int other = norm.x.shape[i] == 1 ? inner : outer;
+    for_views(norm, [&](auto& view) {
+      if (!one) view.shape[i] *= view.shape[o];
+      erase_axis(view, other);
+    });
+  }
+}
+
+template <class T>
+T* row_or_null(const AnyView<T>& view, Index row) {
+  return view.data == nullptr ? nullptr : row_start(view, row);
+}
+
+template <class T>
+bool is_dense(const AnyView<T>& view) {
+  return view.data == nullptr || is_contiguous(view);
+}
+
+/// `rows` rows that lie one step apart, where they stand.
+kernels::NormRows rows_from(const Norm& norm, Index row, Index rows) {
+  return {row_start(norm.x, row),
+          row_start(norm.y, row),
+          row_or_null(norm.residual, row),
+          row_or_null(norm.sum, row),
+          step(norm.x, -2),
+          step(norm.y, -2),
+          step(norm.residual, -2),
+          step(norm.sum, -2),
+          rows,
+          norm.x.shape[static_cast<std::size_t>(norm.x.rank - 1)],
+          norm.weight.data,
+          norm.bias.data,
+          norm.eps,
+          norm.centred};
+}
+
+/// At most block_rows rows, those whose elements are no neighbours through copies: of x and y one, of residual and sum the other.
+void norm_block(const KernelTable& kernel, const Norm& norm, Index row, Index rows) {
+  const kernels::NormRows at = rows_from(norm, row, rows);
+  kernels::NormRows call = at;
+  const Index copy_step = step_of_copy(at.n);
+  float* const copy = scratch(Purpose::block, 2 * block_rows * copy_step);
+  float* const second = copy + block_rows * copy_step;
+  const auto through = [&](bool dense, auto*& data, Index& data_step, float* to) {
+    if (dense) return false;
+    data = to;
+    data_step = copy_step;
+    return true;
+  };
+  if (through(is_dense(norm.x), call.x, call.x_step, copy))
+    kernel.copy_rows({at.x, rows, at.n, at.x_step, step(norm.x, -1)}, copy, copy_step, 1);
+  if (through(is_dense(norm.residual), call.residual, call.residual_step, second))
+    kernel.copy_rows({at.residual, rows, at.n, at.residual_step, step(norm.residual, -1)}, second, copy_step, 1);
+  const bool copy_y = through(is_dense(norm.y), call.y, call.y_step, copy);
+  const bool copy_sum = through(is_dense(norm.sum), call.sum, call.sum_step, second);
+  kernel.norm_rows(call);
+  if (copy_y) kernel.copy_rows({copy, rows, at.n, copy_step, 1}, at.y, at.y_step, step(norm.y, -1));
+  if (copy_sum) kernel.copy_rows({second, rows, at.n, copy_step, 1}, at.sum, at.sum_step, step(norm.sum, -1));
+}
+
+/// With a stride of 1, copied to `to` if it has another one.
+void make_dense(View<const float, 1>& vector, float* to) {
+  if (vector.data == nullptr || vector.size(0) == 1 || vector.stride(0) == 1) return;
+  for (Index i = 0; i < vector.size(0); ++i) to[i] = vector(i);
+  vector.data = to;
+}
+
+void run(Norm norm) {
+  const CallScope scope;
+  check(norm);
+  const KernelTable& kernel = active();
+  if (is_empty(operand(norm.function, "x", norm.x))) return;
+  order_axes(norm);
+  const auto last = static_cast<std::size_t>(norm.x.rank - 1);
+  const Index n = norm.x.shape[last], together = norm.x.shape[last - 1];
+  Index rows = 1;
+  for (std::size_t axis = 0; axis < last; ++axis) rows *= norm.x.shape[axis];
+  float* const vectors = scratch(Purpose::shared, 2 * n);
+  make_dense(norm.weight, vectors);
+  make_dense(norm.bias, vectors + n);
+
+  bool dense = true;
+  for_views(norm, [&](const auto& view) { dense = dense && is_dense(view); });
+  const double elements = static_cast<double>(n) * static_cast<double>(rows);
+  const int threads = useful_threads(operations_per_element * elements, 0, norm.num_threads);
+  parallel_parts(rows, dense ? 1 : block_rows, threads, [&](Index first, Index end) {
+    for (Index row = first; row < end;) {
+      const Index left = std::min(end - row, together - row % together),
+                  count = dense ? left : std::min(left, block_rows);
+      if (dense) kernel.norm_rows(rows_from(norm, row, count));
+      else norm_block(kernel, norm, row, count);
+      row += count;
+    }
+  });
+}
+
+}  // namespace
+
+void layer_norm(AnyView<const float> x, AnyView<float> y, const LayerNormOptions& options) {
+  run({"layer_norm", x, y, options.residual, options.sum, options.weight, options.bias, options.eps, true,
+       options.num_threads});
+}
+
+void rms_norm(AnyView<const float> x, AnyView<float> y, const RmsNormOptions& options) {
+  run({"rms_norm", x, y, options.residual, options.sum, options.weight, {}, options.eps, false, options.num_threads});
+}
+
+}  // namespace headlane

@@ -1,0 +1,176 @@
+// Softmax: the walk over the rows of any view, and what runs in parallel. The arithmetic is in kernels/softmax_row.hpp and
+// kernels/softmax_masked.hpp.
+#include <headlane/softmax.hpp>
+
+#include "core/call_scope.hpp"
+#include "core/dispatch.hpp"
+#include "core/parallel.hpp"
+#include "core/round.hpp"
+#include "core/scratch.hpp"
+#include "core/view_rows.hpp"
+#include "kernels/table.hpp"
+#include "rowwise/softmax_check.hpp"
+
+#include <algorithm>
+
+namespace headlane {
+
+using namespace internal;
+
+namespace {
+
+using kernels::KernelTable;
+
+/// To weigh the work against the start of threads; no memory is as slow as the exponentials.
+constexpr double operations_per_exponential = 30.0;
+
+/// Rows that go through a copy, or have an end of their own, at a time: as many as elements fill a cache line.
+constexpr Index block_rows = kernels::lanes;
+
+/// Plain rows first … end-1 of neighbouring elements, as many at a time as lie one step apart.
+void softmax_rows(const KernelTable& kernel, const AnyView<const float>& x, const AnyView<float>& y, Index first,
+                  Index end, const SoftmaxOptions& options) {
+  const auto last = static_cast<std::size_t>(x.rank - 1);
+  const Index run = x.rank > 1 ? x.shape[last - 1] : 1;
+  const Index x_step = x.rank > 1 ? x.strides[last - 1] : 0, y_step = x.rank > 1 ? y.strides[last - 1] : 0;
+  for (Index row = first; row < end;) {
+    const Index rows = std::min(end - row, run - row % run);
+    kernel.softmax_rows(
+        {row_start(x, row), row_start(y, row), x_step, y_step, rows, x.shape[last], options.scale, options.log});
+    row += rows;
+  }
+}
+
+/// The general case: all views with the axis of the softmax last, and before it the one that rows follow each other along.
+struct Problem {
+  AnyView<const float> x;
+  AnyView<float> y;
+  AnyView<const bool> mask;
+  AnyView<const float> bias;
+  AnyView<const Index> lengths;  ///< with an axis of one element last
+  Index n, run;                  ///< sizes of these two axes
+  bool masked, causal;
+  Index queries, same_query, offset;  ///< causal: row r is query r / same_query % queries
+};
+
+bool is_masked(const SoftmaxOptions& options) {
+  return options.mask.data != nullptr || options.bias.data != nullptr || options.lengths.data != nullptr ||
+         options.causal;
+}
+
+Problem problem_of(const AnyView<const float>& x, const AnyView<float>& y, const SoftmaxOptions& options, int axis) {
+  Problem p{};
+  p.x = x;
+  p.y = y;
+  if (options.mask.data != nullptr) p.mask = options.mask;
+  if (options.bias.data != nullptr) p.bias = options.bias;
+  if (options.lengths.data != nullptr) p.lengths = options.lengths;
+  append_axis(p.lengths);
+  const auto all = [&](const auto& f) { f(p.x), f(p.y), f(p.mask), f(p.bias), f(p.lengths); };
+  if (x.rank == 1) all([](auto& view) { append_axis(view); });
+  const int last = p.x.rank - 1;
+  const auto to_last = [&](auto&... views) { (move_axis(views, axis, last), ...); };
+  to_last(p.x, p.y, p.mask, p.bias);
+
+  const auto before = static_cast<std::size_t>(last - 1);
+  p.n = p.x.shape[before + 1];
+  p.queries = p.x.shape[before];
+  const int neighbours = !is_contiguous(p.y) ? closest_axis(p.y) : !is_contiguous(p.x) ? closest_axis(p.x) : last - 1;
+  all([&](auto& view) { move_axis(view, neighbours, last - 1); });
+  p.run = p.x.shape[before];
+  p.same_query = neighbours == last - 1 ? 1 : p.run;
+  p.masked = is_masked(options);
+  p.causal = options.causal;
+  p.offset = std::clamp(options.causal_offset, -p.queries, p.n);  // beyond them nothing changes
+  return p;
+}
+
+/// From which element on the row takes no part.
+Index end_of_row(const Problem& p, Index row) {
+  Index end = p.lengths.data == nullptr ? p.n : *row_start(p.lengths, row);
+  if (p.causal) end = std::min(end, std::max<Index>(row / p.same_query % p.queries + 1 + p.offset, 0));
+  return end;
+}
+
+/// A mask or bias from a row on.
+template <class T>
+kernels::PerScore<T> from_row(const AnyView<const T>& view, Index row) {
+  if (view.data == nullptr) return {nullptr, 0, 0};
+  return {row_start(view, row), step(view, -2), step(view, -1)};
+}
+
+/// At most block_rows rows that follow each other; through a copy where elements are not neighbours.
+void softmax_block(const KernelTable& kernel, const Problem& p, Index row, Index rows, const SoftmaxOptions& options) {
+  const float* x = row_start(p.x, row);
+  float* y = row_start(p.y, row);
+  Index x_step = step(p.x, -2), y_step = step(p.y, -2);
+  Index ends[block_rows], least = p.n;
+  for (Index i = 0; i < rows; ++i) {
+    ends[i] = end_of_row(p, row + i);
+    least = std::min(least, ends[i]);
+  }
+
+  const Index copy_step = step_of_copy(p.n);
+  float* copy = nullptr;
+  if (!is_contiguous(p.x) || !is_contiguous(p.y)) copy = scratch(Purpose::block, block_rows * copy_step);
+  if (!is_contiguous(p.x)) {
+    const Index column = step(p.x, -1);
+    kernel.copy_rows({x, rows, least, x_step, column}, copy, copy_step, 1);
+    for (Index i = 0; i < rows; ++i)
+      if (ends[i] > least)
+        kernel.copy_rows({x + i * x_step + least * column, 1, ends[i] - least, x_step, column},
+                         copy + i * copy_step + least, copy_step, 1);
+    x = copy;
+    x_step = copy_step;
+  }
+  float* const to = y;
+  const Index to_step = y_step;
+  if (!is_contiguous(p.y)) {
+    y = copy;
+    y_step = copy_step;
+  }
+
+  if (p.masked) {
+    const kernels::PerScore<bool> mask = from_row(p.mask, row);
+    const kernels::PerScore<float> bias = from_row(p.bias, row);
+    for (Index i = 0; i < rows; ++i)
+      kernel.softmax_masked({x + i * x_step, y + i * y_step, p.n, ends[i], mask.data + i * mask.row_step, mask.key_step,
+                             bias.data + i * bias.row_step, bias.key_step, options.scale, options.log});
+  } else {
+    kernel.softmax_rows({x, y, x_step, y_step, rows, p.n, options.scale, options.log});
+  }
+  if (y != to) kernel.copy_rows({copy, rows, p.n, copy_step, 1}, to, to_step, step(p.y, -1));
+}
+
+void softmax_blocks(const KernelTable& kernel, const Problem& p, Index first, Index end,
+                    const SoftmaxOptions& options) {
+  for (Index row = first; row < end;) {
+    const Index rows = std::min({end - row, p.run - row % p.run, block_rows});
+    softmax_block(kernel, p, row, rows, options);
+    row += rows;
+  }
+}
+
+}  // namespace
+
+void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& options) {
+  const CallScope scope;
+  check_softmax(x, y, options);
+  const KernelTable& kernel = active();
+  const int axis = options.axis < 0 ? options.axis + x.rank : options.axis;
+  if (std::find(x.shape.begin(), x.shape.begin() + x.rank, 0) != x.shape.begin() + x.rank) return;
+  const Index n = x.shape[static_cast<std::size_t>(axis)];
+  Index rows = 1;
+  for (int other = 0; other < x.rank; ++other) rows *= other == axis ? 1 : x.shape[static_cast<std::size_t>(other)];
+  const double elements = static_cast<double>(n) * static_cast<double>(rows);
+  const int threads = useful_threads(operations_per_exponential * elements, 0, options.num_threads);
+  if (axis == x.rank - 1 && is_contiguous(x) && is_contiguous(y) && !is_masked(options)) {
+    parallel_parts(rows, 1, threads, [&](Index first, Index end) { softmax_rows(kernel, x, y, first, end, options); });
+  } else {
+    const Problem p = problem_of(x, y, options, axis);
+    parallel_parts(rows, block_rows, threads,
+                   [&](Index first, Index end) { softmax_blocks(kernel, p, first, end, options); });
+  }
+}
+
+}  // namespace headlane

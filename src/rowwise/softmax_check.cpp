@@ -1,0 +1,66 @@
+#include "rowwise/softmax_check.hpp"
+
+#include "core/check.hpp"
+
+namespace headlane::internal {
+namespace {
+
+/// A mask or a bias.
+void check_per_element(const Operand& given, const Operand& x, const Operand& y) {
+  if (given.data == nullptr) return;
+  require(given.rank == x.rank, given.function, ": ", given.name, " has rank ", given.rank, ", x has rank ", x.rank);
+  check_operand(given);
+  for (int axis = 0; axis < x.rank; ++axis)
+    require(given.shape[axis] == x.shape[axis], given.function, ": ", given.name, " has ", given.shape[axis],
+            " elements along axis ", axis, ", x has ", x.shape[axis]);
+  check_no_overlap(y, given);
+}
+
+/// Elements that are one by a stride of 0 are looked at once.
+void check_values(const Operand& lengths, Index most) {
+  const auto* data = static_cast<const Index*>(lengths.data);
+  Index count = 1;
+  for (int axis = 0; axis < lengths.rank; ++axis) count *= lengths.strides[axis] == 0 ? 1 : lengths.shape[axis];
+  for (Index i = 0; i < count; ++i) {
+    Index offset = 0, rest = i;
+    for (int axis = lengths.rank - 1; axis >= 0; --axis) {
+      if (lengths.strides[axis] == 0) continue;
+      offset += rest % lengths.shape[axis] * lengths.strides[axis];
+      rest /= lengths.shape[axis];
+    }
+    require(data[offset] >= 0 && data[offset] <= most, lengths.function, ": one of the lengths is ", data[offset],
+            ", x has ", most, " elements along the axis");
+  }
+}
+
+void check_lengths(const Operand& lengths, const Operand& x, const Operand& y, int softmax_axis) {
+  if (lengths.data == nullptr) return;
+  require(lengths.rank == x.rank - 1, lengths.function, ": lengths has rank ", lengths.rank, ", x has rank ", x.rank,
+          ", without the axis ", x.rank - 1);
+  check_operand(lengths);
+  for (int axis = 0; axis < lengths.rank; ++axis) {
+    const int of_x = axis < softmax_axis ? axis : axis + 1;
+    require(lengths.shape[axis] == x.shape[of_x], lengths.function, ": lengths has ", lengths.shape[axis],
+            " elements along axis ", axis, ", x has ", x.shape[of_x], " along axis ", of_x);
+  }
+  check_no_overlap(y, lengths);
+  if (!is_empty(lengths)) check_values(lengths, x.shape[softmax_axis]);
+}
+
+}  // namespace
+
+void check_softmax(const AnyView<const float>& x, const AnyView<float>& y, const SoftmaxOptions& options) {
+  const char* name = "softmax";
+  const Operand of_x = operand(name, "x", x), of_y = operand(name, "y", y);
+  check_elementwise(of_x, of_y);
+  require(options.axis >= -x.rank && options.axis < x.rank, name, ": axis is ", options.axis, ", x has shape ", of_x);
+  const int axis = options.axis < 0 ? options.axis + x.rank : options.axis;
+  check_per_element(operand(name, "mask", options.mask), of_x, of_y);
+  check_per_element(operand(name, "bias", options.bias), of_x, of_y);
+  check_lengths(operand(name, "lengths", options.lengths), of_x, of_y, axis);
+  require(!options.causal || (x.rank >= 2 && axis == x.rank - 1), name,
+          ": causal is for the last of two axes or more, axis is ", options.axis, ", x has shape ", of_x);
+  check_threads(name, options.num_threads);
+}
+
+}  // namespace headlane::internal

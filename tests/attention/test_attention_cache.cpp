@@ -1,0 +1,148 @@
+// attention over a KvCache: by bits what attention gives over the same keys and values in plain tensors.
+#include "support/cache_case.hpp"
+
+namespace headlane::test {
+namespace {
+
+const std::vector<Index> many_lengths{511, 0, 3000, 1, 31, 513, 32, 33, 1500, 512};
+
+AttentionSizes sizes_of(const std::vector<Index>& lengths, Index q_heads, Index kv_heads, Index q_length,
+                        Index head_dim, Index value_dim) {
+  const Index longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+  return {static_cast<Index>(lengths.size()), q_heads, kv_heads, q_length, longest, head_dim, value_dim};
+}
+
+struct Heads {
+  Index q_heads, kv_heads;
+};
+const std::vector<Heads> heads{{8, 2}, {8, 1}, {3, 3}};
+
+struct Dims {
+  Index head_dim, value_dim;
+};
+const std::vector<Dims> dims{{64, 64}, {1, 5}, {5, 1}, {16, 33}, {33, 16}, {80, 128}, {128, 80}, {512, 64}, {33, 512}};
+
+TEST_CASE("attention over a cache: sequences of many lengths in one call, each page size") {
+  Bits bits;
+  std::size_t i = 0;
+  for (const Index page : page_sizes()) {
+    for (const Heads& h : heads) {
+      const Dims& d = dims[i % dims.size()];
+      const Index q_length = std::vector<Index>{1, 2, 13}[(i + i / 3) % 3];
+      ++i;
+      if (slow_isa() && q_length * d.head_dim * d.value_dim > 20000) continue;
+      const CacheCase c(sizes_of(many_lengths, h.q_heads, h.kv_heads, q_length, d.head_dim, d.value_dim), many_lengths,
+                        page, i, layouts()[i % layouts().size()]);
+      for (const bool causal : {false, true}) {
+        AttentionOptions options;
+        options.causal = causal;
+        options.num_threads = static_cast<int>(i % 4);
+        c.compare(options, bits);
+      }
+    }
+  }
+  bits.finish("cache, many lengths", slow_isa() ? 60 : 120);
+}
+
+TEST_CASE("attention over a cache: prefill") {
+  Bits bits;
+  std::size_t i = 0;
+  for (const Index page : page_sizes()) {
+    for (const Index q_length : {40, 97, 200, 700}) {
+      if (slow_isa() && (q_length == 700 || (q_length == 200 && page != 1024))) continue;
+      const Heads& h = heads[i % heads.size()];
+      const Dims& d = dims[i++ % (q_length > 100 ? 4 : dims.size())];
+      const std::vector<Index> lengths =
+          q_length > 100 ? std::vector<Index>{q_length, 1100} : std::vector<Index>{20, 600, q_length};
+      const CacheCase c(sizes_of(lengths, h.q_heads, h.kv_heads, q_length, d.head_dim, d.value_dim), lengths, page, i);
+      for (const int threads : {1, 3}) {
+        AttentionOptions options;
+        options.causal = true;
+        options.num_threads = threads;
+        if (threads == 3) options.window_left = 600;
+        c.compare(options, bits);
+      }
+    }
+  }
+  bits.finish("cache, prefill", slow_isa() ? 50 : 100);
+}
+
+TEST_CASE("attention over a cache: all options") {
+  Bits bits;
+  Random random(3);
+  const int cases = slow_isa() ? 80 : 700;
+  for (int i = 0; i < cases; ++i) {
+    std::vector<Index> lengths;
+    for (Index n = random.integer(1, 4); n > 0; --n)
+      lengths.push_back(i % 8 == 0 ? random.pick(many_lengths) : random.integer(0, 150));
+    const Index kv_heads = random.integer(1, 3), head_dim = random.pick(std::vector<Index>{1, 5, 16, 33, 64}),
+                value_dim = random.pick(std::vector<Index>{1, 5, 16, 33, 64, 80});
+    const Index q_length = i % 3 == 0 ? 1 : random.integer(1, i % 3 == 1 ? 13 : 60);
+    const AttentionSizes s =
+        sizes_of(lengths, kv_heads * random.integer(1, 4), kv_heads, q_length, head_dim, value_dim);
+    AllOptions given(s);
+    const AttentionOptions options = given.random(s, random, 3, lengths);
+    CacheCase(s, lengths, random.pick(page_sizes()), static_cast<std::uint64_t>(i), random.pick(layouts()))
+        .compare(options, bits, i % 4 == 0);
+  }
+  bits.finish("cache, all options", 2 * cases);
+}
+
+// Few heads on many threads share keys; the plan says so, lest the test looks at something else.
+TEST_CASE("attention over a cache: numbers of threads, and tasks that share the keys of a row") {
+  Bits bits;
+  Random random(4);
+  Index shared = 0;
+  for (const Index page : page_sizes()) {
+    for (const Heads& h : {Heads{1, 1}, {2, 2}, {8, 1}, {20, 1}}) {
+      for (const std::vector<Index>& lengths : {std::vector<Index>{3000}, {2049}, {600, 3000, 0}}) {
+        if (slow_isa() && lengths.size() == 1 && page % 512 != 0) continue;
+        const Index q_length = random.integer(1, 3) == 1 ? random.integer(2, 7) : 1;
+        const AttentionSizes s = sizes_of(lengths, h.q_heads, h.kv_heads, q_length, 64, 80);
+        const CacheCase c(s, lengths, page, 11);
+        AllOptions given(s);
+        AttentionOptions options = given.random(s, random, 4, lengths);
+        for (const int threads : {1, 2, 3, 5, 8}) {
+          options.num_threads = threads;
+          const AttentionPlan plan = plan_attention(c.t.q.view, c.cache, c.sequences, c.t.out.view, options);
+          shared += plan.key_parts > 1 ? 1 : 0;
+          std::vector<std::byte> memory(threads == 3 ? plan.workspace_bytes : 0);
+          options.workspace = {memory.empty() ? nullptr : memory.data(), memory.size()};
+          c.compare(options, bits, threads == 5);
+        }
+      }
+    }
+  }
+  bits.finish("cache, threads", 100);
+  CHECK(shared > (slow_isa() ? 40 : 100));
+}
+
+TEST_CASE("attention over a cache: any order of sequences, and the same one twice") {
+  Bits bits;
+  const AttentionSizes s = sizes_of(many_lengths, 4, 2, 2, 33, 48);
+  const CacheCase c(s, many_lengths, 64, 5);
+  c.compare(causal(0), bits);
+  const std::vector<std::size_t> order{9, 2, 2, 0, 7, 2, 1, 1};
+  const auto n = static_cast<Index>(order.size());
+  const Tensor<4> q({n, 4, 2, 33}), out({n, 4, 2, 48});
+  std::vector<Index> sequences;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    sequences.push_back(c.sequences[order[i]]);
+    const auto to = static_cast<Index>(i), from = static_cast<Index>(order[i]);
+    copy<4>(c.t.q.view.slice(0, from, from + 1), q.view.slice(0, to, to + 1));
+  }
+  for (const int threads : {1, 3}) {
+    AttentionOptions options = causal(0);
+    options.num_threads = threads;
+    attention(q.view, c.cache, sequences, out.view, options);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const auto to = static_cast<Index>(i), from = static_cast<Index>(order[i]);
+      bits.add(out.view.slice(0, to, to + 1), c.t.out.view.slice(0, from, from + 1), "sequences in another order");
+    }
+  }
+  attention(q.view.slice(0, 0, 0), c.cache, {}, out.view.slice(0, 0, 0));  // no sequences: nothing to do
+  bits.finish("cache, order", 16);
+}
+
+}  // namespace
+}  // namespace headlane::test

@@ -1,0 +1,212 @@
+// The cases whose output bits are checked in: hashes.hpp holds one number for each.
+#pragma once
+
+#include "core/dispatch.hpp"
+#include "kernels/table.hpp"
+#include "support/attention_given.hpp"
+#include "support/hash.hpp"
+#include "support/layer_case.hpp"
+#include "support/norm_case.hpp"
+
+#include <headlane/headlane.hpp>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace headlane::test {
+
+using namespace internal;
+
+struct HashCase {
+  std::string name;
+  std::function<std::uint64_t()> run;
+};
+
+inline std::uint64_t gemm_hash(Index m, Index n, Index k, const GemmOptions& options, const Layout& layout = {}) {
+  Random random(7);
+  const Tensor<2> a = random_tensor<2>({m, k}, random, layout), b = random_tensor<2>({k, n}, random, layout);
+  const Tensor<2> c = random_tensor<2>({m, n}, random, layout);
+  gemm(a.view, b.view, c.view, options);
+  Hash hash;
+  hash.add(c.view);
+  return hash.value();
+}
+
+inline std::uint64_t softmax_hash(Index rows, Index n, const SoftmaxOptions& options, bool special = false) {
+  Random random(8);
+  const Tensor<2> x({rows, n}), y({rows, n});
+  for_each(x.view, [&](float& e) { e = 5 * random.normal(); });
+  if (special) {
+    x.view(0, 0) = nan;
+    x.view(1, 0) = infinity;
+    x.view(2, n - 1) = -infinity;
+  }
+  softmax(x.view, y.view, options);
+  Hash hash;
+  hash.add(y.view);
+  return hash.value();
+}
+
+// With a weight, and in layer norm a bias; the sum with a residual is hashed too.
+inline std::uint64_t norm_hash(Index rows, Index n, bool centred) {
+  const NormTensors<2> call({centred, true, centred, true, true}, {rows, n}, 12, 3, 2);
+  call.run();
+  Hash hash;
+  hash.add(call.y.view);
+  hash.add(call.sum.view);
+  return hash.value();
+}
+
+inline std::uint64_t attention_hash(const AttentionSizes& sizes, const AttentionOptions& options,
+                                    const Layout& layout = {}) {
+  const AttentionTensors t(sizes, 9, layout);
+  t.run(options);
+  Hash hash;
+  hash.add(t.out.view);
+  hash.add(t.lse.view);
+  return hash.value();
+}
+
+// A random mask and bias, each the same for all rows or not.
+inline std::uint64_t masked_hash(const AttentionSizes& sizes, AttentionOptions options, unsigned broadcast) {
+  Random random(10);
+  const Mask mask = random_mask(score_shape(sizes, broadcast), random, 4);
+  const Tensor<4> bias = random_bias(score_shape(sizes, broadcast), random, 7);
+  options.mask = stretched<const bool>(mask.view, score_shape(sizes));
+  options.bias = stretched<const float>(bias.view, score_shape(sizes));
+  return attention_hash(sizes, options);
+}
+
+// Random mask bits and relative biases; `ragged`: two sequences of the one batch element, one query and two keys aside.
+inline std::uint64_t relative_hash(const AttentionSizes& sizes, AttentionOptions options, bool ragged) {
+  Random random(11);
+  const Index keys = ragged ? sizes.kv_length - 12 : sizes.kv_length;
+  const std::vector<Index> queries{0, 10, sizes.q_length - 1}, starts{2, 12, sizes.kv_length}, offsets{0, keys - 30};
+  const Bits bits({1, sizes.q_heads, sizes.q_length, (keys + 7) / 8});
+  for_each(bits.view, [&](std::uint8_t& byte) { byte = static_cast<std::uint8_t>(random.next() | random.next()); });
+  const Tensor<2> table = random_table(sizes.q_heads, 32, random, 9);
+  options.mask_bits = bits.view;
+  options.relative_bias = {table.view, 128, !options.causal};
+  if (ragged) {
+    options.query_starts = {queries.data(), {3}};
+    options.key_starts = {starts.data(), {3}};
+    options.causal_offsets = {offsets.data(), {2}};
+  }
+  return attention_hash(sizes, options);
+}
+
+// About 300,000 floats spread over all bit patterns.
+inline std::uint64_t function_hash(void (*kernel)(const float* x, float* y, Index n) noexcept) {
+  Hash hash;
+  for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 14281) {
+    const float x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+    float y = 0;
+    kernel(&x, &y, 1);
+    hash.add(y);
+  }
+  return hash.value();
+}
+
+inline std::uint64_t rotary_hash(const std::array<Index, 4>& shape, const RotaryOptions& options) {
+  Random random(12);
+  const Tensor<4> x = random_tensor<4>(shape, random);
+  rotary_embedding(x.view, x.view, options);
+  Hash hash;
+  hash.add(x.view);
+  return hash.value();
+}
+
+inline std::uint64_t sinusoidal_hash(Index length, Index d_model, const SinusoidalOptions& options) {
+  const Tensor<2> y({length, d_model});
+  sinusoidal_encoding(y.view, options);
+  Hash hash;
+  hash.add(y.view);
+  return hash.value();
+}
+
+inline std::uint64_t slopes_hash() {
+  Hash hash;
+  for (Index heads = 1; heads < 100; ++heads) {
+    const Tensor<1> slopes({heads});
+    alibi_slopes(slopes.view);
+    hash.add(slopes.view);
+  }
+  return hash.value();
+}
+
+/// A decoder layer, on 11 positions and then on 5 more over caches; its feed-forward and its encoder part alone.
+inline std::uint64_t layer_hash(const LayerSizes& s) {
+  const RandomState state = random_layer(s, 13, true);
+  const DecoderLayer decoder(state.dict, "", s.options());
+  Random random(14);
+  const Tensor<3> x = random_tensor<3>({2, 16, s.d_model}, random),
+                  memory = random_tensor<3>({2, 9, s.memory_width}, random);
+  const Tensor<3> y({2, 16, s.d_model});
+  KvCache cache(s.kv_heads, s.head_dim, s.head_dim), remembered(s.kv_heads, s.head_dim, s.head_dim);
+  const std::vector<Index> sequences{cache.add(), cache.add()}, others{remembered.add(), remembered.add()};
+  decoder.multihead_attn().remember(memory.view, remembered, others);
+  for (const auto& [first, end] : {std::pair<Index, Index>{0, 11}, {11, 16}})
+    decoder.forward(x.view.slice(1, first, end), cache, sequences, remembered, others, y.view.slice(1, first, end));
+  Hash hash;
+  hash.add(y.view);
+  EncoderLayer(state.dict, "", s.options()).forward(x.view, y.view);
+  hash.add(y.view);
+  FeedForward(state.dict, "", {s.layer.activation}).forward(x.view, y.view);
+  hash.add(y.view);
+  return hash.value();
+}
+
+inline std::vector<HashCase> hash_cases() {
+  const Layout transposed{"transposed", Order::columns}, heads{"BSHD", Order::middle};
+  return {
+      {"gemm 1 1 1", [] { return gemm_hash(1, 1, 1, {}); }},
+      {"gemm 1 512 512", [] { return gemm_hash(1, 512, 512, {}); }},
+      {"gemm 13 35 17", [] { return gemm_hash(13, 35, 17, {0.7f, 1.3f}); }},
+      {"gemm 64 64 64", [] { return gemm_hash(64, 64, 64, {}); }},
+      {"gemm 50 70 513", [] { return gemm_hash(50, 70, 513, {1.3f, -1.0f}); }},
+      {"gemm 33 129 1100", [] { return gemm_hash(33, 129, 1100, {}); }},
+      {"gemm 33 129 1100 transposed", [=] { return gemm_hash(33, 129, 1100, {}, transposed); }},
+      {"gemm 19 21 0", [] { return gemm_hash(19, 21, 0, {1.0f, 0.7f}); }},
+      {"softmax 5 1", [] { return softmax_hash(5, 1, {}); }},
+      {"softmax 7 37", [] { return softmax_hash(7, 37, {}); }},
+      {"softmax 7 37 scale", [] { return softmax_hash(7, 37, {-0.3f, false}); }},
+      {"softmax 4 512", [] { return softmax_hash(4, 512, {}); }},
+      {"softmax 3 5000", [] { return softmax_hash(3, 5000, {0.125f, false}); }},
+      {"softmax 5 100 special", [] { return softmax_hash(5, 100, {}, true); }},
+      {"log_softmax 7 37", [] { return softmax_hash(7, 37, {1.0f, true}); }},
+      {"log_softmax 3 5000", [] { return softmax_hash(3, 5000, {0.7f, true}); }},
+      {"log_softmax 5 100 special", [] { return softmax_hash(5, 100, {1.0f, true}, true); }},
+      {"attention 8 heads of 64", [] { return attention_hash({1, 8, 8, 64, 64, 64, 64}, {}); }},
+      {"attention 8 heads of 64 causal", [] { return attention_hash({1, 8, 8, 64, 64, 64, 64}, causal(0)); }},
+      {"attention BSHD", [=] { return attention_hash({2, 4, 4, 20, 33, 24, 24}, {}, heads); }},
+      {"attention grouped", [] { return attention_hash({2, 6, 2, 17, 50, 16, 40}, causal(20)); }},
+      {"attention decode", [] { return attention_hash({1, 2, 2, 1, 1500, 64, 64}, {}); }},
+      {"attention blocks", [] { return attention_hash({1, 1, 1, 30, 1100, 32, 32}, causal(1050)); }},
+      {"attention negative offset", [] { return attention_hash({1, 1, 1, 30, 40, 32, 32}, causal(-10)); }},
+      {"attention head_dim 1", [] { return attention_hash({1, 1, 1, 9, 21, 1, 1}, {}); }},
+      {"attention head_dim 256", [] { return attention_hash({1, 1, 1, 9, 21, 256, 256}, scaled(0.1f)); }},
+      {"attention scale -2", [] { return attention_hash({1, 1, 1, 9, 600, 20, 20}, scaled(-2)); }},
+      {"attention mask and bias", [] { return masked_hash({2, 4, 2, 30, 70, 24, 40}, {}, 0); }},
+      {"attention mask and bias causal", [] { return masked_hash({1, 2, 2, 30, 600, 24, 40}, causal(571), 4); }},
+      {"attention relative bias", [] { return relative_hash({1, 4, 2, 30, 600, 24, 40}, {}, false); }},
+      {"attention ragged", [] { return relative_hash({1, 4, 2, 60, 700, 24, 40}, causal(0), true); }},
+      {"layer_norm 5 700", [] { return norm_hash(5, 700, true); }},
+      {"rms_norm 5 700", [] { return norm_hash(5, 700, false); }},
+      {"sinusoidal 300 64", [] { return sinusoidal_hash(300, 64, {}); }},
+      {"sinusoidal 30 512", [] { return sinusoidal_hash(30, 512, {.offset = 1000000}); }},
+      {"sinusoidal 41 37 doubled",
+       [] { return sinusoidal_hash(41, 37, {.exponent = SinusoidalExponent::doubled, .interleaved = false}); }},
+      {"rotary 2 3 50 64", [] { return rotary_hash({2, 3, 50, 64}, {.offset = 77}); }},
+      {"rotary 1 2 30 100 interleaved",
+       [] { return rotary_hash({1, 2, 30, 100}, {.base = 500000, .rotary_dim = 62, .interleaved = true}); }},
+      {"alibi slopes", [] { return slopes_hash(); }},
+      {"layers", [] { return layer_hash({}); }},
+      {"layers pre-norm grouped", [] { return layer_hash(layer_sizes()[1]); }},
+      {"layers rms gated", [] { return layer_hash(layer_sizes()[2]); }},
+      {"exp", [] { return function_hash(active().exp); }},
+      {"log", [] { return function_hash(active().log); }},
+  };
+}
+
+}  // namespace headlane::test

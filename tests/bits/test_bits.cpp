@@ -1,0 +1,236 @@
+// The arithmetic contract, bit by bit: the same operands give the same bits for every instruction set, number of threads,
+// batch, slice, alignment and layout. The baseline is the first available ISA, one thread, dense operands.
+#include "support/attention_case.hpp"
+#include "support/scope.hpp"
+#include "support/tolerance.hpp"
+
+#include <doctest/doctest.h>
+#include <headlane/headlane.hpp>
+
+namespace headlane::test {
+namespace {
+
+// Counts comparisons of whole outputs, and describes the first that differs.
+class BitComparison {
+ public:
+  template <class A, class B, int Rank>
+  void add(const View<A, Rank>& actual, const View<B, Rank>& expected, const std::string& what) {
+    ++count_;
+    const Index different = different_bits(actual, expected);
+    if (different == 0 || ++failures_ > 1) return;
+    std::ostringstream text;
+    text << what << ", isa " << isa() << ", " << num_threads() << " threads: " << different << " elements differ";
+    first_ = text.str();
+  }
+  void finish(const std::string& op, Index least = 500) const {
+    MESSAGE(op, ": ", count_, " comparisons by bits, ", failures_, " differ");
+    CHECK_MESSAGE(failures_ == 0, first_);
+    CHECK(count_ > least * static_cast<Index>(available_isas().size()));
+  }
+
+ private:
+  Index count_ = 0, failures_ = 0;
+  std::string first_;
+};
+
+// f() for every instruction set and number of threads.
+template <class F>
+void everywhere(F f) {
+  for (const auto name : available_isas()) {
+    const IsaScope scope(name);
+    for (const int threads : {1, 2, 3, 4, 7}) {
+      const ThreadsScope team(threads);
+      f(threads == 1);
+    }
+  }
+}
+
+Layout misaligned(Index floats) { return {"misaligned", Order::rows, 1, 0, false, floats}; }
+
+struct GemmInputs {
+  Tensor<2> a, b, c;
+  GemmInputs(Index m, Index n, Index k, const Layout& layout = {})
+      : a({m, k}, layout), b({k, n}, layout), c({m, n}, layout) {
+    Random random(static_cast<std::uint64_t>(m * 10007 + n * 101 + k));
+    fill_normal(a.view, random);
+    fill_normal(b.view, random);
+    fill_normal(c.view, random);
+  }
+};
+
+TEST_CASE("gemm: the same bits everywhere") {
+  BitComparison bits;
+  const GemmOptions options{0.7f, 1.3f};
+  struct Sizes {
+    Index m, n, k;
+  };
+  for (const Sizes& s : {Sizes{1, 1, 1}, {3, 17, 5}, {13, 35, 65}, {33, 50, 513}, {64, 129, 40}, {20, 31, 1100}}) {
+    const GemmInputs baseline(s.m, s.n, s.k);
+    {
+      const IsaScope scope(available_isas().front());
+      const ThreadsScope team(1);
+      gemm(baseline.a.view, baseline.b.view, baseline.c.view, options);
+    }
+    everywhere([&](bool one_thread) {
+      std::vector<Layout> all = layouts();
+      for (Index floats = 0; floats < 16 && one_thread; ++floats) all.push_back(misaligned(floats));
+      for (const Layout& layout : all) {
+        const GemmInputs t(s.m, s.n, s.k, layout);
+        gemm(t.a.view, t.b.view, t.c.view, options);
+        bits.add(t.c.view, baseline.c.view, std::string("gemm ") + layout.name);
+      }
+      const GemmInputs rows(s.m, s.n, s.k), columns(s.m, s.n, s.k);
+      for (Index i = 0; i < s.m; i += 1 + s.m / 5) {  // a row alone, as in decoding
+        const View<float, 2> c = rows.c.view.slice(0, i, i + 1);
+        gemm(rows.a.view.slice(0, i, i + 1), rows.b.view, c, options);
+        bits.add(c, baseline.c.view.slice(0, i, i + 1), "gemm, one row");
+      }
+      for (Index j = 0; j < s.n; j += 1 + s.n / 4) {  // some columns alone
+        const Index end = std::min(j + 9, s.n);
+        const GemmInputs part(s.m, s.n, s.k);
+        const View<float, 2> c = part.c.view.slice(1, j, end);
+        gemm(part.a.view, part.b.view.slice(1, j, end), c, options);
+        bits.add(c, baseline.c.view.slice(1, j, end), "gemm, some columns");
+      }
+    });
+  }
+  bits.finish("gemm");
+}
+
+// Where b is packed on the way, and rows and columns are cut into chunks, blocks and parts.
+TEST_CASE("gemm: the same bits everywhere, larger products") {
+  BitComparison bits;
+  const GemmOptions options{0.7f, 1.3f};
+  struct Sizes {
+    Index m, n, k;
+  };
+  for (const Sizes& s : {Sizes{33, 300, 130},
+                         {100, 1100, 130},
+                         {500, 300, 130},
+                         {1000, 300, 130},
+                         {33, 300, 600},
+                         {100, 300, 600},
+                         {500, 1100, 600}}) {
+    const bool small = s.m * s.n * s.k < 8000000;
+    const GemmInputs baseline(s.m, s.n, s.k);
+    {
+      const IsaScope scope(available_isas().front());
+      const ThreadsScope team(1);
+      gemm(baseline.a.view, baseline.b.view, baseline.c.view, options);
+    }
+    for (const Layout& layout : {layouts()[0], layouts()[1], layouts()[2], layouts()[4]}) {
+      if (s.m * s.n * s.k > 100000000 && layout.step != 1) continue;
+      const GemmInputs t(s.m, s.n, s.k, layout);
+      const Tensor<2> rows({s.m, s.n}, layout), columns({s.m, s.n}, layouts()[1]);
+      everywhere([&](bool one_thread) {
+        if (slow_isa() && (!small || !one_thread)) return;
+        for (const auto* c : {&rows, &columns}) {
+          copy<2>(t.c.view, c->view);
+          gemm(t.a.view, t.b.view, c->view, options);
+          bits.add(c->view, baseline.c.view,
+                   "gemm " + text_of(c->view.shape) + ", k " + std::to_string(s.k) + ", " + layout.name);
+        }
+        for (const Index i : {Index{0}, s.m / 2, s.m - 1}) {  // a row alone: b is read where it stands
+          const View<float, 2> c = rows.view.slice(0, i, i + 1);
+          copy<2>(t.c.view.slice(0, i, i + 1), c);
+          gemm(t.a.view.slice(0, i, i + 1), t.b.view, c, options);
+          bits.add(c, baseline.c.view.slice(0, i, i + 1), "gemm, one row of a larger product");
+        }
+      });
+    }
+  }
+  bits.finish("gemm, larger products", 39);  // a slow one makes 40
+}
+
+TEST_CASE("softmax: the same bits everywhere") {
+  BitComparison bits;
+  for (const bool log : {false, true}) {
+    for (const Index n : {1, 5, 16, 17, 63, 300, 1025}) {
+      const SoftmaxOptions options{0.7f, log};
+      const std::array<Index, 2> shape{n > 256 ? 40 : 9, n};
+      Random random(static_cast<std::uint64_t>(n));
+      const Tensor<2> x = random_tensor<2>(shape, random), baseline(shape);
+      {
+        const IsaScope scope(available_isas().front());
+        const ThreadsScope team(1);
+        softmax(x.view, baseline.view, options);
+      }
+      everywhere([&](bool one_thread) {
+        std::vector<Layout> all = layouts();
+        for (Index floats = 0; floats < 16 && one_thread; ++floats) all.push_back(misaligned(floats));
+        for (const Layout& layout : all) {
+          const Tensor<2> in(shape, layout), out(shape, layout);
+          copy<2>(x.view, in.view);
+          softmax(in.view, out.view, options);
+          bits.add(out.view, baseline.view, std::string("softmax ") + layout.name);
+        }
+        const Tensor<2> out(shape);
+        for (Index i = 0; i < shape[0]; i += 4) {
+          softmax(x.view.slice(0, i, i + 1), out.view.slice(0, i, i + 1), options);
+          bits.add(out.view.slice(0, i, i + 1), baseline.view.slice(0, i, i + 1), "softmax, one row");
+        }
+      });
+    }
+  }
+  bits.finish("softmax");
+}
+
+// Parts of the queries, heads and batches, each alone; `t` holds the inputs, `baseline` all results.
+void compare_parts(const AttentionTensors& t, const AttentionTensors& baseline, const AttentionSizes& s, Index offset,
+                   BitComparison& bits) {
+  const auto run = [&](Index b, Index b_end, Index h, Index h_end, Index i, Index i_end, Index keys, const char* what) {
+    const auto part = [&](const auto& view) { return view.slice(0, b, b_end).slice(1, h, h_end).slice(2, i, i_end); };
+    const Index group = s.q_heads / s.kv_heads;
+    const auto seen = [&](const View<float, 4>& view) {
+      return view.slice(0, b, b_end).slice(1, h / group, (h_end + group - 1) / group).slice(2, 0, keys);
+    };
+    AttentionOptions options = causal(offset + i);
+    options.lse = part(t.lse.view);
+    attention(part(t.q.view), seen(t.k.view), seen(t.v.view), part(t.out.view), options);
+    bits.add(part(t.out.view), part(baseline.out.view), what);
+    bits.add(options.lse, part(baseline.lse.view), what);
+  };
+  for (Index i = 0; i < s.q_length; i += 1 + s.q_length / 4) {
+    run(0, s.batch, 0, s.q_heads, i, i + 1, s.kv_length, "attention, one query");
+    const Index seen = std::clamp<Index>(i + 1 + offset, 0, s.kv_length);
+    run(0, s.batch, 0, s.q_heads, i, i + 1, seen, "attention, one query and only the keys that it sees");
+    run(0, s.batch, 0, s.q_heads, i, s.q_length, s.kv_length, "attention, the last queries");
+  }
+  for (Index h = 0; h < s.q_heads; ++h) run(0, s.batch, h, h + 1, 0, s.q_length, s.kv_length, "attention, one head");
+  for (Index b = 0; b < s.batch; ++b) run(b, b + 1, 0, s.q_heads, 0, s.q_length, s.kv_length, "attention, one batch");
+}
+
+TEST_CASE("attention: the same bits everywhere") {
+  BitComparison bits;
+  struct Problem {
+    AttentionSizes sizes;
+    Index offset;
+  };
+  const std::vector<Problem> problems{{{2, 2, 1, 9, 20, 16, 17}, 4},    {{1, 2, 2, 33, 40, 64, 64}, 0},
+                                      {{2, 1, 1, 5, 530, 20, 33}, 520}, {{1, 1, 1, 40, 1040, 8, 8}, 500},
+                                      {{1, 4, 2, 1, 70, 64, 64}, 60},   {{1, 1, 1, 26, 30, 100, 70}, -7}};
+  for (const auto& [sizes, offset] : problems) {
+    const AttentionTensors baseline(sizes, 5);
+    {
+      const IsaScope scope(available_isas().front());
+      const ThreadsScope team(1);
+      baseline.run(causal(offset));
+    }
+    everywhere([&](bool one_thread) {
+      std::vector<Layout> all = layouts();
+      all.push_back({"BSHD", Order::middle});
+      for (Index floats = 0; floats < 16 && one_thread; ++floats) all.push_back(misaligned(floats));
+      for (const Layout& layout : all) {
+        const AttentionTensors t(sizes, 5, layout);
+        t.run(causal(offset));
+        bits.add(t.out.view, baseline.out.view, std::string("attention ") + layout.name);
+        bits.add(t.lse.view, baseline.lse.view, std::string("attention lse ") + layout.name);
+      }
+      compare_parts(AttentionTensors(sizes, 5), baseline, sizes, offset, bits);
+    });
+  }
+  bits.finish("attention");
+}
+
+}  // namespace
+}  // namespace headlane::test

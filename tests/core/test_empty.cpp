@@ -1,0 +1,196 @@
+// Operands without elements whose other sizes and strides are huge: no result, or an error, at once and without an overflow (which the sanitizers see).
+#include "support/data.hpp"
+#include "support/layer_case.hpp"
+
+#include <doctest/doctest.h>
+#include <headlane/headlane.hpp>
+
+#include <functional>
+
+namespace headlane::test {
+namespace {
+
+constexpr Index huge = Index{1} << 62, most = std::numeric_limits<Index>::max(),
+                least = std::numeric_limits<Index>::min();
+
+/// Calls with sizes and strides drawn from extreme ones: what does not return says why. What was called, returned and refused is counted.
+struct Extremes {
+  Random random{1};
+  Index calls = 0, returned = 0, refused = 0;
+
+  Index size() { return random.pick(std::vector<Index>{0, 0, 0, 1, 2, 3, huge, huge - 1, most}); }
+  Index stride() { return random.pick(std::vector<Index>{0, 1, 3, -1, huge, -huge, most, least}); }
+  /// A view of this shape, without data.
+  template <class T, std::size_t Rank>
+  View<T, static_cast<int>(Rank)> view(const std::array<Index, Rank>& shape) {
+    std::array<Index, Rank> strides;
+    for (Index& s : strides) s = stride();
+    return {nullptr, shape, strides};
+  }
+  void call(const std::function<void()>& f) {
+    ++calls;
+    try {
+      f();
+      ++returned;
+    } catch (const std::invalid_argument&) {
+      ++refused;
+    } catch (const std::bad_alloc&) {
+      ++refused;
+    } catch (const std::length_error&) {
+      ++refused;
+    }
+  }
+};
+
+constexpr int rounds = 3000;
+
+TEST_CASE("products of nothing") {
+  Extremes e;
+  std::vector<float> memory(16, 1.0f);
+  const PackedMatrix none, no_rows(View<const float, 2>(nullptr, {0, 5})),
+      no_columns(View<const float, 2>(nullptr, {5, 0}));
+  for (int i = 0; i < rounds; ++i) {
+    const Index batch = e.size(), m = e.size(), n = e.size(), k = e.size();
+    const auto a = e.view<const float, 2>({m, k}), b = e.view<const float, 2>({k, n});
+    const auto c = e.view<float, 2>({m, n});
+    const auto as = e.view<const float, 3>({batch, m, k}), bs = e.view<const float, 3>({batch, k, n});
+    const auto cs = e.view<float, 3>({batch, m, n});
+    e.call([&] { gemm(a, b, c); });
+    e.call([&] { gemm_batch(as, bs, cs); });
+    e.call([&] { gemm_gated(a, b, b, c); });
+    e.call([&] { (void)PackedMatrix(a); });
+    const GemmProblem problem{a, b, nullptr, c, {}};
+    const std::vector<GemmProblem> two{problem, problem};
+    e.call([&] { gemm_batch(two); });
+    // A sum of no products, whose operands have any strides, is written.
+    const View<float, 2> real(memory.data(), {2, 3});
+    const View<float, 3> real_batch(memory.data(), {2, 2, 3});
+    const auto a0 = e.view<const float, 2>({2, 0}), b0 = e.view<const float, 2>({0, 3});
+    const auto as0 = e.view<const float, 3>({2, 2, 0}), bs0 = e.view<const float, 3>({2, 0, 3});
+    for (const int threads : {1, 2}) {
+      e.call([&] { gemm(a0, b0, real, {.num_threads = threads}); });
+      CHECK(memory[5] == 0);
+      e.call([&] { gemm_batch(as0, bs0, real_batch, {.num_threads = threads}); });
+      CHECK(memory[11] == 0);
+      e.call([&] { gemm_gated(a0, b0, b0, real, {.num_threads = threads}); });
+      const std::vector<GemmProblem> empty{{a0, b0, nullptr, real, {}}};
+      e.call([&] { gemm_batch(empty, threads); });
+    }
+    for (const PackedMatrix* packed : {&none, &no_rows, &no_columns}) {
+      const auto x = e.view<const float, 2>({m, packed->rows()});
+      const auto y = e.view<float, 2>({m, packed->columns()});
+      e.call([&] { gemm(x, *packed, y); });
+      e.call([&] { gemm_gated(x, *packed, *packed, y); });
+      e.call([&] {
+        gemm_batch(e.view<const float, 3>({batch, m, packed->rows()}), *packed,
+                   e.view<float, 3>({batch, m, packed->columns()}));
+      });
+    }
+    std::fill(memory.begin(), memory.end(), 1.0f);
+  }
+  CHECK(e.returned > e.calls / 4);
+}
+
+TEST_CASE("rows of nothing") {
+  Extremes e;
+  for (int i = 0; i < rounds; ++i) {
+    const Index batch = e.size(), heads = e.size(), length = e.size(), width = e.size();
+    const std::array<Index, 4> shape{batch, heads, length, width};
+    const auto x = e.view<const float, 4>(shape);
+    const auto y = e.view<float, 4>(shape);
+    for (const int axis : {-1, 0, 1, 2}) e.call([&] { softmax(x, y, {.axis = axis}); });
+    e.call([&] { softmax(x, y, {.mask = e.view<const bool, 4>(shape), .causal = true}); });
+    e.call([&] { activate(x, y, Activation::gelu); });
+    e.call([&] { layer_norm(x, y); });
+    e.call([&] { rms_norm(x, y); });
+    e.call([&] { rotary_embedding(x, y); });
+    e.call([&] { add_sinusoidal_encoding(x, y); });
+    e.call([&] { sinusoidal_encoding(e.view<float, 2>({length, width})); });
+    e.call([&] { alibi_slopes(e.view<float, 1>({heads == 1 ? 0 : heads})); });
+  }
+  CHECK(e.returned > e.calls / 4);
+}
+
+TEST_CASE("attention to nothing, of nothing") {
+  Extremes e;
+  const Index kv_heads = 2;
+  KvCache cache(kv_heads, 4, 4);
+  const std::vector<Index> sequences{cache.add(), cache.add()};
+  for (int i = 0; i < rounds; ++i) {
+    const Index batch = e.size(), heads = e.size(), length = e.size(), keys = e.size(), dim = e.random.integer(0, 3);
+    const auto q = e.view<const float, 4>({batch, heads, length, dim});
+    const auto k = e.view<const float, 4>({batch, heads, keys, dim}),
+               v = e.view<const float, 4>({batch, heads, keys, dim});
+    const auto out = e.view<float, 4>({batch, heads, length, dim});
+    AttentionOptions options{
+        .causal = i % 2 == 0, .causal_offset = e.stride(), .lse = {}, .window_left = i % 3 == 0 ? most : -1};
+    e.call([&] { attention(q, k, v, out, options); });
+    e.call([&] { (void)plan_attention(q, k, v, out, options); });
+    e.call([&] { attention_weights(q, k, e.view<float, 4>({batch, heads, length, keys}), options); });
+    e.call([&] { attention_key_sums(q, k, e.view<float, 3>({batch, heads, keys}), options); });
+    e.call([&] {
+      multi_head_attention(e.view<const float, 3>({batch, length, dim}), e.view<const float, 3>({batch, keys, dim}),
+                           e.view<const float, 3>({batch, keys, dim}), e.view<float, 3>({batch, length, dim}), 1);
+    });
+    const AttentionPart part{
+        e.view<const float, 4>({batch, heads, length, dim}), e.view<const float, 3>({batch, heads, length}), {}};
+    e.call([&] { merge({&part, 1}, out); });
+    e.call([&] {
+      attention(e.view<const float, 4>({2, heads, length, 4}), cache, sequences,
+                e.view<float, 4>({2, heads, length, 4}));
+    });
+    e.call([&] {
+      (void)plan_attention(e.view<const float, 4>({2, 4, length, 4}), cache, sequences,
+                           e.view<float, 4>({2, 4, length, 4}));
+    });
+    e.call([&] {
+      cache.append(sequences[0], e.view<const float, 3>({kv_heads, 0, 4}), e.view<const float, 3>({kv_heads, 0, 4}));
+    });
+    e.call([&] {
+      cache.append(sequences, e.view<const float, 4>({2, kv_heads, 0, 4}), e.view<const float, 4>({2, kv_heads, 0, 4}));
+    });
+  }
+  CHECK(cache.length(sequences[0]) == 0);
+  CHECK(e.returned > e.calls / 10);
+}
+
+TEST_CASE("layers of nothing, for nothing") {
+  Extremes e;
+  std::vector<float> results(64, 7.0f);
+  for (const LayerSizes& s : {LayerSizes{}, LayerSizes{.d_ff = 0, .layer = {.norm_first = true}}}) {
+    const std::vector<AnyLayer> layers = all_layers(s, 1);
+    for (int i = 0; i < rounds / 10; ++i) {
+      const Index batch = e.size(), length = e.size(), keys = e.size();
+      for (const AnyLayer& layer : layers) {
+        e.call([&] {
+          layer.forward(e.view<const float, 3>({batch, length, layer.in}),
+                        e.view<const float, 3>({batch, keys, s.memory_width}),
+                        e.view<float, 3>({batch, length, layer.out}), {});
+        });
+      }
+    }
+  }
+  // Weights without elements: rows of nothing have biases alone, whatever the strides.
+  const auto bias = View<const float, 1>(results.data(), {3});
+  for (int i = 0; i < rounds / 10; ++i) {
+    const Index huge_size = e.size();
+    for (const auto& shape : {std::array<Index, 2>{huge_size, 0}, {0, huge_size}, {3, 0}, {0, 3}}) {
+      const StateDict dict{{"weight", e.view<const float, 2>(shape)},
+                           {"bias", shape[0] == 3 ? bias : View<const float, 1>{}}};
+      e.call([&] { (void)Embedding(dict); });
+      e.call([&] { (void)Embedding(dict, "", {.tied = true}); });
+      if (shape[0] != 3) continue;
+      const Linear linear(dict);
+      linear.forward(e.view<const float, 3>({2, 4, 0}), {results.data() + 16, {2, 4, 3}});
+      CHECK(results[16] == 7);
+      linear.forward(e.view<const float, 3>({huge_size, 0, 0}), e.view<float, 3>({huge_size, 0, 3}));
+    }
+    const Embedding nothing(StateDict{{"weight", e.view<const float, 2>({5, 0})}});
+    e.call([&] { nothing.forward(e.view<const Index, 2>({huge_size, 0}), e.view<float, 3>({huge_size, 0, 0})); });
+    e.call([&] { nothing.forward(e.view<const Index, 2>({0, huge_size}), e.view<float, 3>({0, huge_size, 0})); });
+  }
+  CHECK(e.returned > e.calls / 4);
+}
+
+}  // namespace
+}  // namespace headlane::test

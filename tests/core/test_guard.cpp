@@ -1,0 +1,129 @@
+// Every buffer of every operation but products (test_guard_gemm.cpp) between two inaccessible pages, at every tail length, at either end: a read or write of one
+// element too many is a crash, a write within the page a changed sentinel.
+#include "support/guard.hpp"
+#include "support/mask_case.hpp"
+
+#include <doctest/doctest.h>
+#include <headlane/headlane.hpp>
+
+namespace headlane::test {
+namespace {
+
+TEST_CASE("softmax between guard pages") {
+  Counts counts;
+  Guarded<2> guarded_x, guarded_y;
+  for (const bool log : {false, true}) {
+    everywhere([&](Index length, Index gap, Place where) {
+      Random random(static_cast<std::uint64_t>(length));
+      const Tensor<2> x = random_tensor<2>({3, length}, random), y({3, length});
+      for (const bool vary : {false, true}) {
+        guarded_x.place(x.view, vary ? layout_of(length, gap, 1) : Layout{}, gap, where);
+        guarded_y.place(x.view, vary ? layout_of(length, gap, 2) : Layout{}, gap, where);
+        softmax(x.view, y.view, {0.7f, log});
+        softmax(guarded_x.view, guarded_y.view, {0.7f, log});
+        counts.add(different_bits(guarded_y.view, y.view) == 0, guarded_y.buffer.surroundings_untouched(),
+                   text_of_case("softmax", length, gap, where));
+        softmax(guarded_x.view, guarded_x.view, {0.7f, log});
+        counts.add(different_bits(guarded_x.view, y.view) == 0, guarded_x.buffer.surroundings_untouched(),
+                   text_of_case("softmax in place", length, gap, where));
+      }
+    });
+  }
+  counts.finish("softmax");
+}
+
+TEST_CASE("activate between guard pages") {
+  Counts counts;
+  Guarded<2> guarded_x, guarded_y;
+  everywhere([&](Index length, Index gap, Place where) {
+    Random random(static_cast<std::uint64_t>(length));
+    const auto activation = static_cast<Activation>(1 + (length + gap) % 7);
+    const Tensor<2> x = random_tensor<2>({3, length}, random), y({3, length});
+    for (const bool vary : {false, true}) {
+      guarded_x.place(x.view, vary ? layout_of(length, gap, 1) : Layout{}, gap, where);
+      guarded_y.place(x.view, vary ? layout_of(length, gap, 2) : Layout{}, gap, where);
+      activate(x.view, y.view, activation);
+      activate(guarded_x.view, guarded_y.view, activation);
+      counts.add(different_bits(guarded_y.view, y.view) == 0, guarded_y.buffer.surroundings_untouched(),
+                 text_of_case("activate", length, gap, where));
+    }
+  });
+  counts.finish("activate");
+}
+
+struct GuardedAttention {
+  Guarded<4> q, k, v, out;
+  Guarded<3> lse;
+};
+
+// The dimension under test is -1 in `sizes`.
+void guard_attention(const char* dimension, const AttentionSizes& sizes, bool vary) {
+  Counts counts;
+  GuardedAttention g;
+  const bool is_dim = sizes.head_dim < 0 || sizes.value_dim < 0;
+  everywhere([&](Index length, Index gap, Place where) {
+    if (is_dim && (length == 0 || length > 256)) return;
+    AttentionSizes s = sizes;
+    for (Index* size : {&s.q_length, &s.kv_length, &s.head_dim, &s.value_dim}) *size = *size < 0 ? length : *size;
+    const AttentionTensors t(s, static_cast<std::uint64_t>(length));
+    const auto layout = [&](Index operand) { return vary ? layout_of(length, gap, operand) : Layout{}; };
+    g.q.place(t.q.view, layout(1), gap, where);
+    g.k.place(t.k.view, layout(2), gap, where);
+    g.v.place(t.v.view, layout(3), gap, where);
+    g.out.place(t.out.view, layout(4), gap, where);
+    g.lse.place(t.lse.view, layout(5), gap, where);
+    AttentionOptions options;
+    if (gap % 2 == 1) options = causal(s.kv_length - s.q_length);
+    t.run(options);
+    options.lse = g.lse.view;
+    attention(g.q.view, g.k.view, g.v.view, g.out.view, options);
+    const bool right = different_bits(g.out.view, t.out.view) == 0 && different_bits(g.lse.view, t.lse.view) == 0;
+    counts.add(right, g.out.buffer.surroundings_untouched() && g.lse.buffer.surroundings_untouched(),
+               text_of_case(dimension, length, gap, where));
+  });
+  counts.finish(std::string("attention, ") + dimension + (vary ? ", strided" : ""));
+}
+
+TEST_CASE("attention between guard pages") {
+  for (const bool vary : {false, true}) {
+    guard_attention("q_length", {1, 1, 1, -1, 9, 8, 8}, vary);
+    guard_attention("kv_length", {1, 1, 1, 3, -1, 16, 16}, vary);
+    guard_attention("head_dim", {1, 1, 1, 3, 5, -1, 16}, vary);
+    guard_attention("value_dim", {1, 1, 1, 3, 5, 16, -1}, vary);
+  }
+  // Values read where they stand, or packed: 64 is a whole number of panels.
+  guard_attention("kv_length of one query", {1, 2, 1, 1, -1, 8, 64}, false);
+  guard_attention("kv_length of many queries", {1, 1, 1, 26, -1, 8, 32}, false);
+}
+
+// A mask and a bias for one row each, which all rows share; flags are bytes, so that their last one ends where the page does.
+TEST_CASE("attention's mask and bias between guard pages") {
+  Counts counts;
+  GuardedBuffer flags{2048}, numbers{2048};
+  everywhere([&](Index length, Index gap, Place where) {
+    const AttentionSizes s{1, 1, 1, 1 + gap, length, 8, 16};
+    Random random(static_cast<std::uint64_t>(length));
+    const Index step = gap % 3 == 2 ? 2 : 1, span = length == 0 ? 0 : (length - 1) * step + 1;
+    const Index words = span / 4 + 1;
+    float* word = flags.place(words, gap, where);
+    bool* flag = where == Place::start ? reinterpret_cast<bool*>(word) : reinterpret_cast<bool*>(word + words) - span;
+    const View<bool, 4> mask(flag, {1, 1, s.q_length, length}, {0, 0, 0, step});
+    const View<float, 4> bias(numbers.place(span, gap, where), {1, 1, s.q_length, length}, {0, 0, 0, step});
+    const Mask mask_copy({1, 1, 1, length});
+    const Tensor<4> bias_copy({1, 1, 1, length});
+    for (Index j = 0; j < length; ++j) {
+      mask(0, 0, 0, j) = mask_copy.view(0, 0, 0, j) = random.integer(0, 3) != 0;
+      bias(0, 0, 0, j) = bias_copy.view(0, 0, 0, j) = random.integer(0, 5) == 0 ? -infinity : random.normal();
+    }
+    const AttentionTensors guarded(s, 7), t(s, 7);
+    guarded.run(with_bias(with_mask({}, mask), bias));
+    t.run(with_bias(with_mask({}, stretched<const bool>(mask_copy.view, score_shape(s))),
+                    stretched<const float>(bias_copy.view, score_shape(s))));
+    const bool right = different_bits(guarded.out.view, t.out.view) == 0;
+    counts.add(right, true, text_of_case("mask and bias", length, gap, where));
+  });
+  counts.finish("attention, mask and bias");
+}
+
+}  // namespace
+}  // namespace headlane::test

@@ -1,0 +1,128 @@
+// activate: errors over a dense sample of all floats, special values, any views, the same bits everywhere.
+#include "support/activation_case.hpp"
+#include "support/data.hpp"
+#include "support/hash.hpp"
+#include "support/scope.hpp"
+
+#include <doctest/doctest.h>
+#include <headlane/activation.hpp>
+#include <headlane/runtime.hpp>
+
+namespace headlane::test {
+namespace {
+
+float one(Activation activation, float x) {
+  float y = 0;
+  activate(View<const float, 1>(&x, {1}), View<float, 1>(&y, {1}), activation);
+  return y;
+}
+
+TEST_CASE("activations: ULP error on a dense sample of all floats, within what is stated") {
+  const std::uint32_t step = slow_isa() ? 5003 : 997;
+  std::vector<float> x;
+  for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += step)
+    x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  std::vector<float> y(x.size());
+  const auto size = static_cast<Index>(x.size());
+  for (const ActivationCase& c : activation_cases) {
+    activate(View<const float, 1>(x.data(), {size}), View<float, 1>(y.data(), {size}), c.activation);
+    double worst = 0, worst_share = 0;
+    float at = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double error = activation_error(c, x[i], y[i]), share = error == 0 ? 0 : error / c.limit(double{x[i]});
+      worst = std::max(worst, error);
+      if (share > worst_share) at = x[i];
+      worst_share = std::max(worst_share, share);
+    }
+    MESSAGE(std::string(c.name), ", isa ", isa(), ": at most ", worst, " ULP, ", worst_share, " of the limit (at ", at,
+            ")");
+    CHECK_MESSAGE(worst_share <= 1, std::string(c.name), " at ", at);
+  }
+}
+
+TEST_CASE("activations: zeros, infinities, NaN, the smallest and the largest numbers") {
+  constexpr float least = 0x1p-149f, most = std::numeric_limits<float>::max();
+  for (const ActivationCase& c : activation_cases) {
+    CHECK(std::isnan(one(c.activation, nan)));
+    CHECK(std::isnan(one(c.activation, -nan)));
+    CHECK(std::isnan(one(c.activation, std::bit_cast<float>(0x7f800001u))));
+  }
+  for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
+    CHECK(one(a, infinity) == infinity);
+    CHECK(one(a, most) == most);
+    CHECK(one(a, -infinity) == 0);
+    CHECK(one(a, -most) == 0);
+    CHECK(one(a, 0.0f) == 0);
+    CHECK(one(a, -0.0f) == 0);
+    CHECK(one(a, 200.0f) == 200.0f);
+  }
+  for (const Activation a : {Activation::tanh, Activation::erf}) {
+    CHECK(one(a, infinity) == 1);
+    CHECK(one(a, -infinity) == -1);
+    CHECK(one(a, 12.0f) == 1);
+    CHECK(one(a, -12.0f) == -1);
+    CHECK(bits_of(one(a, 0.0f)) == 0);
+    CHECK(bits_of(one(a, -0.0f)) == 0x80000000u);
+  }
+  CHECK(one(Activation::tanh, least) == least);
+  CHECK(one(Activation::tanh, -least) == -least);
+  CHECK(one(Activation::relu, least) == least);
+  CHECK(one(Activation::sigmoid, infinity) == 1);
+  CHECK(one(Activation::sigmoid, -infinity) == 0);
+  CHECK(one(Activation::sigmoid, 0.0f) == 0.5f);
+}
+
+TEST_CASE("activations: odd and even parts") {
+  Random random(3);
+  for (int i = 0; i < 2000; ++i) {
+    const float x = 4 * random.normal();
+    for (const Activation a : {Activation::tanh, Activation::erf}) CHECK(one(a, -x) == -one(a, x));
+    CHECK(one(Activation::relu, x) == std::max(x, 0.0f));
+    CHECK(one(Activation::sigmoid, x) + one(Activation::sigmoid, -x) == doctest::Approx(1).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("activate: any view, in place, any instruction set and number of threads: the same bits") {
+  const std::vector<std::array<Index, 3>> shapes{{1, 1, 1},   {2, 3, 17},   {5, 1, 33},
+                                                 {4, 30, 70}, {1, 2, 9001}, {0, 3, 4}};
+  std::vector<Layout> all = layouts();
+  all.push_back({"middle", Order::middle});
+  Index compared = 0, different = 0, stray = 0;
+  for (const auto& shape : shapes) {
+    Random random(5);
+    const Tensor<3> x(shape);
+    for_each(x.view, [&](float& e) { e = 3 * random.normal(); });
+    for (const ActivationCase& c : activation_cases) {
+      const Tensor<3> expected(shape);
+      for_each_position(
+          shape, [&](const auto& p) { expected.view(p[0], p[1], p[2]) = one(c.activation, x.view(p[0], p[1], p[2])); });
+      for (const Layout& layout : all) {
+        const Tensor<3> in(shape, layout), out(shape, random.pick(all));
+        copy<3>(x.view, in.view);
+        for (const int threads : {1, 3}) {
+          activate(in.view, out.view, c.activation, {.num_threads = threads});
+          different += different_bits(out.view, expected.view);
+          ++compared;
+        }
+        activate(in.view, in.view, c.activation);
+        different += different_bits(in.view, expected.view);
+        stray += in.surroundings_untouched() && out.surroundings_untouched() ? 0 : 1;
+      }
+    }
+  }
+  CHECK(compared > 500);
+  CHECK_MESSAGE(different == 0, "isa ", isa());
+  CHECK(stray == 0);
+}
+
+// A change belongs in the changelog.
+TEST_CASE("activations: the checked-in hash") {
+  Hash hash;
+  for (const ActivationCase& c : activation_cases)
+    for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 142811)
+      hash.add(one(c.activation, std::bit_cast<float>(static_cast<std::uint32_t>(bits))));
+  CHECK(hash.value() == 11440986352836893173u);
+}
+
+}  // namespace
+}  // namespace headlane::test

@@ -1,0 +1,71 @@
+// One attention problem with random inputs: what the tests of accuracy, bits, guard pages and hashes have in common.
+#pragma once
+
+#include "support/data.hpp"
+
+#include <headlane/attention.hpp>
+
+#include <sstream>
+#include <string>
+
+namespace headlane::test {
+
+struct AttentionSizes {
+  Index batch = 1, q_heads = 1, kv_heads = 1, q_length = 1, kv_length = 1, head_dim = 64, value_dim = 64;
+};
+
+inline std::string text_of(const AttentionSizes& s, const AttentionOptions& o) {
+  std::ostringstream text;
+  text << "batch " << s.batch << ", heads " << s.q_heads << "/" << s.kv_heads << ", q " << s.q_length << ", kv "
+       << s.kv_length << ", head_dim " << s.head_dim << ", value_dim " << s.value_dim;
+  if (o.causal) text << ", causal " << o.causal_offset;
+  if (o.scale) text << ", scale " << *o.scale;
+  return text.str();
+}
+
+inline AttentionOptions causal(Index offset) {
+  AttentionOptions options;
+  options.causal = true;
+  options.causal_offset = offset;
+  return options;
+}
+
+inline AttentionOptions scaled(float scale) {
+  AttentionOptions options;
+  options.scale = scale;
+  return options;
+}
+
+/// Inputs from a seed, and outputs full of sentinels.
+struct AttentionTensors {
+  AttentionTensors(const AttentionSizes& s, std::uint64_t seed, const Layout& layout = {})
+      : AttentionTensors(s, seed, layout, layout, layout, layout) {}
+
+  AttentionTensors(const AttentionSizes& s, std::uint64_t seed, const Layout& layout_q, const Layout& layout_k,
+                   const Layout& layout_v, const Layout& layout_out)
+      : q({s.batch, s.q_heads, s.q_length, s.head_dim}, layout_q),
+        k({s.batch, s.kv_heads, s.kv_length, s.head_dim}, layout_k),
+        v({s.batch, s.kv_heads, s.kv_length, s.value_dim}, layout_v),
+        out({s.batch, s.q_heads, s.q_length, s.value_dim}, layout_out),
+        lse({s.batch, s.q_heads, s.q_length}, layout_out) {
+    Random random(seed);
+    fill_normal(q.view, random);
+    fill_normal(k.view, random);
+    fill_normal(v.view, random);
+  }
+
+  /// `options` with this lse.
+  [[nodiscard]] AttentionOptions with_lse(AttentionOptions options) const {
+    options.lse = lse.view;
+    return options;
+  }
+
+  void run(const AttentionOptions& options = {}) const {
+    attention(q.view, k.view, v.view, out.view, with_lse(options));
+  }
+
+  Tensor<4> q, k, v, out;
+  Tensor<3> lse;
+};
+
+}  // namespace headlane::test

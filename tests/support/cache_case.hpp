@@ -1,0 +1,129 @@
+// Keys and values of several sequences, in plain tensors and in a KvCache, and the comparison by bits of attention over both.
+#pragma once
+
+#include "support/all_options.hpp"
+#include "support/scope.hpp"
+
+#include <doctest/doctest.h>
+#include <headlane/kv_cache.hpp>
+
+#include <numeric>
+
+namespace headlane::test {
+
+/// Counts comparisons by bits, and describes the first that differs.
+class Bits {
+ public:
+  template <class A, class B, int Rank>
+  void add(const View<A, Rank>& actual, const View<B, Rank>& expected, const std::string& what) {
+    ++count_;
+    const Index different = actual.shape == expected.shape ? different_bits(actual, expected) : -1;
+    if (different == 0 || ++failures_ > 1) return;
+    std::ostringstream text;
+    text << what << ", isa " << isa() << ": " << different << " elements differ; the first:";
+    bool found = false;
+    for_each_position(actual.shape, [&](const auto& at) {
+      const float x = actual.data[offset_of(at, actual.strides)], y = expected.data[offset_of(at, expected.strides)];
+      if (found || bits_of(x) == bits_of(y)) return;
+      for (const Index i : at) text << " " << i;
+      text << ": " << x << ", expected " << y;
+      found = true;
+    });
+    first_ = text.str();
+  }
+  void finish(const std::string& what, Index least) const {
+    MESSAGE(what, ": ", count_, " comparisons by bits, ", failures_, " differ");
+    CHECK_MESSAGE(failures_ == 0, first_);
+    CHECK(count_ >= least);
+  }
+
+ private:
+  Index count_ = 0, failures_ = 0;
+  std::string first_;
+};
+
+/// Keys first … end-1 of [kv_heads, keys, dim] go to the end of a sequence, in pieces of random sizes.
+inline void append_pieces(KvCache& cache, Index sequence, const View<const float, 3>& k, const View<const float, 3>& v,
+                          Index first, Index end, Random& random) {
+  while (first < end) {
+    const Index piece = random.pick(std::vector<Index>{1, 2, 15, 16, 17, 31, 33, 100, 511, 5000});
+    const Index next = std::min(first + piece, end);
+    cache.append(sequence, k.slice(1, first, next), v.slice(1, first, next));
+    first = next;
+  }
+}
+
+/// `lengths` keys of each batch element of `t` in a sequence of its own, beside sequences of no use. The numbers do not follow the batch.
+struct CacheCase {
+  CacheCase(const AttentionSizes& s, std::vector<Index> lengths_, Index page_size, std::uint64_t seed,
+            const Layout& layout = {})
+      : sizes(s),
+        lengths(std::move(lengths_)),
+        t(s, seed, layout),
+        cache(s.kv_heads, s.head_dim, s.value_dim, {.page_size = page_size}),
+        sequences(lengths.size()),
+        page(page_size) {
+    Random random(seed + 1);
+    std::vector<std::size_t> order(lengths.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    for (std::size_t i = order.size(); i > 1; --i)
+      std::swap(order[i - 1], order[static_cast<std::size_t>(random.integer(0, static_cast<Index>(i) - 1))]);
+    for (const std::size_t b : order) {
+      const auto at = static_cast<Index>(b);
+      sequences[b] = cache.add();
+      append_pieces(cache, sequences[b], k(at), v(at), 0, lengths[b], random);
+    }
+  }
+
+  [[nodiscard]] View<const float, 3> k(Index b) const { return t.k.view.select(0, b); }
+  [[nodiscard]] View<const float, 3> v(Index b) const { return t.v.view.select(0, b); }
+
+  /// One call over the cache, and a plain one for each sequence, whose queries are the last ones of its keys.
+  /// `part`: with the option sum, and so without sinks.
+  void compare(AttentionOptions options, Bits& bits, bool part = false) const {
+    const Tensor<3> lse(t.lse.view.shape), sum(t.lse.view.shape), expected_sum(t.lse.view.shape);
+    if (part) {
+      options.sinks = {};
+      options.sum = sum.view;
+    }
+    attention(t.q.view, cache, sequences, t.out.view, t.with_lse(options));
+    const Tensor<4> out(t.out.view.shape);
+    AttentionOptions plain = options;
+    if (part) plain.sum = expected_sum.view;
+    plain.lse = lse.view;
+    plain.num_threads = 1;  // keys are not shared out
+    plain.workspace = {};
+    const auto value = [](const View<const Index, 1>& values, Index b, Index otherwise) {
+      return values.data == nullptr ? otherwise : values(b);
+    };
+    for (Index b = 0; b < sizes.batch; ++b) {
+      const Index keys = lengths[static_cast<std::size_t>(b)];
+      AttentionOptions o = of_element(plain, b, keys);
+      o.causal_offset = value(options.causal_offsets, b, options.causal_offset) + value(options.key_lengths, b, keys) -
+                        value(options.query_lengths, b, sizes.q_length);
+      o.causal_offsets = {};
+      attention(t.q.view.slice(0, b, b + 1), t.k.view.slice(0, b, b + 1).slice(2, 0, keys),
+                t.v.view.slice(0, b, b + 1).slice(2, 0, keys), out.view.slice(0, b, b + 1), o);
+    }
+    const std::string text = text_of_options(sizes, options) + ", page " + std::to_string(page);
+    bits.add(t.out.view, out.view, text);
+    bits.add(t.lse.view, lse.view, "lse, " + text);
+    bits.add(sum.view, expected_sum.view, "sum, " + text);
+    CHECK_MESSAGE(t.out.surroundings_untouched(), text);
+    CHECK_MESSAGE(t.lse.surroundings_untouched(), text);
+  }
+
+  AttentionSizes sizes;
+  std::vector<Index> lengths;
+  AttentionTensors t;
+  KvCache cache;
+  std::vector<Index> sequences;
+  Index page;
+};
+
+inline const std::vector<Index>& page_sizes() {
+  static const std::vector<Index> all{32, 64, 128, 256, 512, 1024, 2048};
+  return all;
+}
+
+}  // namespace headlane::test

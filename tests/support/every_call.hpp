@@ -1,0 +1,249 @@
+// A call of every function that computes, behind one interface, for tests that ask the same of each: the
+// threads and memory that it takes, the floating-point state that it leaves and does not depend on.
+#pragma once
+
+#include "support/attention_case.hpp"
+#include "support/hash.hpp"
+#include "support/layer_case.hpp"
+
+#include <headlane/cblas.h>
+#include <headlane/headlane.hpp>
+
+#include <cmath>
+#include <deque>
+#include <functional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace headlane::test {
+
+/// Inputs, and calls that write to outputs of their own. Rows and keys in number `size`, elements of about
+/// `magnitude`: around 1e-20 products are denormal.
+class EveryCall {
+ public:
+  struct Call {
+    std::string name;
+    std::function<void(int threads)> run;
+    std::function<std::uint64_t()> hash;  ///< of the outputs
+  };
+
+  explicit EveryCall(Index size, float magnitude = 1) : size_(size), magnitude_(magnitude) {
+    add_products();
+    add_rowwise();
+    add_attention();
+    add_positions();
+    add_layers();
+  }
+  EveryCall(const EveryCall&) = delete;
+  EveryCall& operator=(const EveryCall&) = delete;
+
+  [[nodiscard]] const std::vector<Call>& calls() const { return calls_; }
+  void run(int threads) const {
+    for (const Call& call : calls_) call.run(threads);
+  }
+  [[nodiscard]] std::vector<std::uint64_t> hashes() const {
+    std::vector<std::uint64_t> all;
+    for (const Call& call : calls_) all.push_back(call.hash());
+    return all;
+  }
+
+ private:
+  template <std::size_t Rank>
+  const View<float, static_cast<int>(Rank)>& input(std::array<Index, Rank> shape) {
+    auto& tensors = std::get<std::deque<Tensor<static_cast<int>(Rank)>>>(tensors_);
+    tensors.push_back(random_tensor<static_cast<int>(Rank)>(shape, random_));
+    for_each(tensors.back().view, [&](float& x) { x *= magnitude_; });
+    return tensors.back().view;
+  }
+  template <std::size_t Rank>
+  const View<float, static_cast<int>(Rank)>& output(std::array<Index, Rank> shape) {
+    auto& tensors = std::get<std::deque<Tensor<static_cast<int>(Rank)>>>(tensors_);
+    tensors.emplace_back(shape);
+    return tensors.back().view;
+  }
+  template <class F, int... Ranks>
+  void add(const std::string& name, const F& f, const View<float, Ranks>&... outputs) {
+    calls_.push_back({name, f, [... views = outputs] {
+                        Hash hash;
+                        (hash.add(views), ...);
+                        return hash.value();
+                      }});
+  }
+
+  void add_products();
+  void add_rowwise();
+  void add_attention();
+  void add_positions();
+  void add_layers();
+
+  Index size_;
+  float magnitude_;
+  Random random_{1};
+  std::tuple<std::deque<Tensor<1>>, std::deque<Tensor<2>>, std::deque<Tensor<3>>, std::deque<Tensor<4>>> tensors_;
+  std::deque<PackedMatrix> packed_;
+  std::deque<KvCache> caches_;
+  std::vector<Call> calls_;
+};
+
+inline void EveryCall::add_products() {
+  const Index m = size_, n = size_ + 30, k = 600;
+  const auto a = input<2>({m, k}), b = input<2>({k, n}), gate = input<2>({k, n}), c = output<2>({m, n});
+  const auto bias = input<1>({n});
+  add("gemm", [=](int threads) { gemm(a, b, c, {.alpha = 0.7f, .num_threads = threads}); }, c);
+  packed_.emplace_back(b);
+  const PackedMatrix& packed = packed_.back();
+  const auto of_packed = output<2>({m, n});
+  add(
+      "gemm, packed",
+      [=, &packed](int threads) {
+        gemm(a, packed, of_packed, {.num_threads = threads, .bias = bias, .activation = Activation::gelu});
+      },
+      of_packed);
+  const auto batch = input<3>({3, m, 65}), right = input<3>({3, 65, n}), products = output<3>({3, m, n});
+  add("gemm_batch", [=](int threads) { gemm_batch(batch, right, products, {.num_threads = threads}); }, products);
+  const auto first = output<2>({m, n}), second = output<2>({m, n});
+  add(
+      "gemm_batch, list",
+      [=](int threads) {
+        const std::array<GemmProblem, 2> problems{{{.a = a, .b = b, .c = first}, {.a = a, .b = gate, .c = second}}};
+        gemm_batch(problems, threads);
+      },
+      first, second);
+  const auto gated = output<2>({m, n});
+  add(
+      "gemm_gated",
+      [=](int threads) { gemm_gated(a, gate, b, gated, {.activation = Activation::silu, .num_threads = threads}); },
+      gated);
+  const auto of_c = output<2>({m, n});
+  add(
+      "headlane_cblas_sgemm",
+      [=](int threads) {
+        set_num_threads(threads);
+        headlane_cblas_sgemm(101, 111, 111, m, n, k, 1, a.data, a.strides[0], b.data, b.strides[0], 0, of_c.data,
+                             of_c.strides[0]);
+        set_num_threads(0);
+      },
+      of_c);
+}
+
+inline void EveryCall::add_rowwise() {
+  const auto x = input<2>({8 * size_, 300}), bias = input<2>({8 * size_, 300});
+  const auto weight = input<1>({300});
+  const auto y = [&] { return output<2>({8 * size_, 300}); };
+  for (const Activation kind : {Activation::gelu, Activation::gelu_tanh, Activation::silu, Activation::tanh,
+                                Activation::erf, Activation::sigmoid}) {
+    const auto out = y();
+    add(
+        "activate " + std::to_string(static_cast<int>(kind)),
+        [=](int threads) { activate(x, out, kind, {.num_threads = threads}); }, out);
+  }
+  const auto soft = y(), masked = y(), layer = y(), rms = y();
+  add("softmax", [=](int threads) { softmax(x, soft, {.scale = 0.7f, .num_threads = threads}); }, soft);
+  add(
+      "softmax along rows, with a bias",
+      [=](int threads) {
+        SoftmaxOptions options{.axis = 0};
+        options.num_threads = threads;
+        options.bias = bias;
+        softmax(x, masked, options);
+      },
+      masked);
+  add("layer_norm", [=](int threads) { layer_norm(x, layer, {.weight = weight, .num_threads = threads}); }, layer);
+  add("rms_norm", [=](int threads) { rms_norm(x, rms, {.residual = bias, .num_threads = threads}); }, rms);
+}
+
+inline void EveryCall::add_attention() {
+  const Index keys = 520 + size_;
+  const auto q = input<4>({2, 4, size_, 48}), k = input<4>({2, 2, keys, 48}), v = input<4>({2, 2, keys, 40});
+  const auto out = [&] { return output<4>({2, 4, size_, 40}); };
+  const auto rows = [&] { return output<3>({2, 4, size_}); };
+  const auto plain = out();
+  const auto lse = rows();
+  const auto slopes = input<1>({4});
+  add(
+      "attention",
+      [=, first = keys - size_](int threads) {
+        attention(q, k, v, plain, {.causal = true, .causal_offset = first, .lse = lse, .num_threads = threads});
+      },
+      plain, lse);
+  const auto biased = out();
+  add(
+      "attention with ALiBi and a softcap",
+      [=](int threads) {
+        AttentionOptions options{.num_threads = threads};
+        options.alibi_slopes = slopes;
+        options.softcap = 3;
+        attention(q, k, v, biased, options);
+      },
+      biased);
+  const auto decoded = out();
+  add(
+      "attention, one query",
+      [=](int threads) { attention(q.slice(2, 0, 1), k, v, decoded.slice(2, 0, 1), {.num_threads = threads}); },
+      decoded);
+  KvCache& cache = caches_.emplace_back(2, 48, 40);
+  const auto cached = out();
+  const std::array<Index, 2> sequences{cache.add(), cache.add()};
+  add(
+      "KvCache",
+      [=, &cache](int threads) {
+        for (const Index sequence : sequences) cache.truncate(sequence, 0);
+        cache.append(sequences, k, v);
+        attention(q, cache, sequences, cached, {.num_threads = threads});
+      },
+      cached);
+  const auto weights = output<4>({2, 4, size_, keys});
+  const auto sums = output<3>({2, 4, keys});
+  add("attention_weights", [=](int threads) { attention_weights(q, k, weights, {.num_threads = threads}); }, weights);
+  add("attention_key_sums", [=](int threads) { attention_key_sums(q, k, sums, {.num_threads = threads}); }, sums);
+  const auto merged = out();
+  add(
+      "merge",
+      [=](int threads) {
+        const std::array<AttentionPart, 2> parts{{{.out = plain, .lse = lse}, {.out = biased, .lse = lse}}};
+        merge(parts, merged, {.num_threads = threads});
+      },
+      merged);
+  const auto x = input<3>({1, size_, 96}), heads = output<3>({1, size_, 96});
+  add(
+      "multi_head_attention", [=](int threads) { multi_head_attention(x, x, x, heads, 3, {.num_threads = threads}); },
+      heads);
+}
+
+inline void EveryCall::add_positions() {
+  const auto x = input<4>({2, 3, 4 * size_, 64}), added = output<4>({2, 3, 4 * size_, 64}),
+             turned = output<4>({2, 3, 4 * size_, 64});
+  const auto table = output<2>({4 * size_, 96});
+  add(
+      "sinusoidal_encoding", [=](int threads) { sinusoidal_encoding(table, {.offset = 3, .num_threads = threads}); },
+      table);
+  add(
+      "add_sinusoidal_encoding", [=](int threads) { add_sinusoidal_encoding(x, added, {.num_threads = threads}); },
+      added);
+  add(
+      "rotary_embedding", [=](int threads) { rotary_embedding(x, turned, {.offset = 5, .num_threads = threads}); },
+      turned);
+  const auto slopes = output<1>({12});
+  add("alibi_slopes", [=](int) { alibi_slopes(slopes); }, slopes);
+  const auto buckets = output<1>({400});
+  add(
+      "t5_bucket",
+      [=](int) {  // the thresholds are worked out anew each time
+        for (Index i = 0; i < 400; ++i) buckets(i) = static_cast<float>(t5_bucket(i - 200, 32, 128 + i % 2));
+      },
+      buckets);
+}
+
+inline void EveryCall::add_layers() {
+  LayerSizes sizes{.d_model = 64, .heads = 4, .kv_heads = 2, .head_dim = 16, .memory_width = 64, .d_ff = 130};
+  sizes.layer.activation = Activation::gelu;
+  const Index rows = size_;
+  for (const AnyLayer& layer : all_layers(sizes, 3)) {
+    const auto x = input<3>({2, rows, layer.in}), memory = input<3>({2, rows + 9, sizes.memory_width});
+    const auto y = output<3>({2, rows, layer.out});
+    add(layer.name, [=](int threads) { layer.forward(x, memory, y, {.num_threads = threads}); }, y);
+  }
+}
+
+}  // namespace headlane::test

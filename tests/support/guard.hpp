@@ -1,0 +1,86 @@
+// What the tests with guard pages share: operands at either end of a buffer between two inaccessible pages, lengths and misalignments.
+#pragma once
+
+#include "support/data.hpp"
+#include "support/scope.hpp"
+
+#include <doctest/doctest.h>
+
+#include <sstream>
+#include <string>
+
+namespace headlane::test {
+
+inline constexpr Index longest = 257;
+
+// One buffer for each operand, used again and again; the result has the values of ordinary memory.
+template <int Rank>
+struct Guarded {
+  GuardedBuffer buffer{Index{40} << 10};
+  View<float, Rank> view;
+
+  // A view of that shape and layout that ends (or begins) where the buffer does, with the values of `from`.
+  void place(const View<float, Rank>& from, const Layout& layout, Index gap, Place where) {
+    const Tensor<Rank> model(from.shape, layout);
+    view.shape = from.shape;
+    view.strides = model.view.strides;
+    Index low = 0, high = 0;
+    for (std::size_t axis = 0; axis < view.shape.size(); ++axis) {
+      const Index reach = std::max<Index>(view.shape[axis] - 1, 0) * view.strides[axis];
+      (reach < 0 ? low : high) += reach;
+    }
+    bool empty = false;
+    for (const Index size : view.shape) empty = empty || size == 0;
+    float* first = buffer.place(empty ? 0 : high - low + 1, gap, where);
+    view.data = first - low;
+    if (!empty) copy<Rank>(from, view);
+  }
+};
+
+struct Counts {
+  Index cases = 0, wrong = 0, stray = 0;
+  std::string first;
+  void add(bool right, bool untouched, const std::string& text) {
+    ++cases;
+    wrong += right ? 0 : 1;
+    stray += untouched ? 0 : 1;
+    if ((!right || !untouched) && first.empty()) first = text;
+  }
+  void finish(const std::string& op, Index least = 1000) const {
+    MESSAGE(op, ", isa ", isa(), ": ", cases, " guarded cases");
+    CHECK(cases > least);
+    CHECK_MESSAGE(wrong == 0, "not the result that ordinary memory gives; the first: ", first);
+    CHECK_MESSAGE(stray == 0, "written outside the output; the first: ", first);
+  }
+};
+
+// f(length, gap, where) for lengths 0 … 257, misalignments 0 … 15 and both ends. A slow ISA runs every length, but not at
+// every misalignment.
+template <class F>
+void everywhere(F f) {
+  for (Index length = 0; length <= longest; ++length) {
+    for (Index gap = 0; gap < 16; ++gap) {
+      if (slow_isa() && gap != 0 && gap != 1 + length % 15) continue;
+      f(length, gap, Place::start);
+      f(length, gap, Place::end);
+    }
+  }
+}
+
+inline const std::vector<Layout>& guard_layouts() {
+  static const std::vector<Layout> all{
+      {}, {"transposed", Order::columns}, {"padded", Order::rows, 1, 3}, {"inner stride 2", Order::rows, 2}};
+  return all;
+}
+
+inline const Layout& layout_of(Index length, Index gap, Index operand) {
+  return guard_layouts()[static_cast<std::size_t>((length + gap + gap / 4 * operand) % 4)];
+}
+
+inline std::string text_of_case(const char* what, Index length, Index gap, Place where) {
+  std::ostringstream text;
+  text << what << " " << length << ", gap " << gap << (where == Place::end ? ", end" : ", start") << ", isa " << isa();
+  return text.str();
+}
+
+}  // namespace headlane::test

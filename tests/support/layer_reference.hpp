@@ -1,0 +1,243 @@
+// The oracle of layers: the papers' formulas as naive loops in double, and how far a result may be from them. Each step adds the error that the
+// header of its function states, taken at values as far off as they may be, to what the errors of its inputs become:
+//   products    Σ |w|·e
+//   attention   scores off by at most D change weights by factors within e^±2D, and with them Σ p v by (e^2D - 1) Σ p|v|, beside e^2D Σ p e
+//   norms       z = d / r, d off by e (layer norm: and the mean of e), r, a root of a sum of squares, by at most the root of the mean square of that
+//   activations their largest slope · e
+#pragma once
+
+#include "support/tolerance.hpp"
+
+#include <headlane/layers.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numbers>
+#include <string>
+#include <vector>
+
+namespace headlane::test {
+
+/// [batch, length, width], and the largest error of each element.
+struct Bounded {
+  std::array<Index, 3> shape{};
+  std::vector<double> value, error;
+
+  Bounded() = default;
+  explicit Bounded(const std::array<Index, 3>& shape_)
+      : shape(shape_), value(static_cast<std::size_t>(shape_[0] * shape_[1] * shape_[2])), error(value.size()) {}
+  explicit Bounded(const View<const float, 3>& x) : Bounded(x.shape) {
+    const std::vector<float> all = elements(x);
+    std::copy(all.begin(), all.end(), value.begin());
+  }
+  [[nodiscard]] std::size_t at(Index b, Index i, Index j) const {
+    return static_cast<std::size_t>((b * shape[1] + i) * shape[2] + j);
+  }
+  /// A float of this exact value, after one more rounding.
+  void round(std::size_t i) { error[i] += unit * (std::abs(value[i]) + error[i]); }
+};
+
+/// Does query i of batch element b see key j?
+using Seen = std::function<bool(Index b, Index i, Index j)>;
+
+namespace layer_oracle {
+
+inline View<const float, 2> matrix(const StateDict& state, const std::string& name) {
+  const AnyView<const float>& w = state.at(name);
+  return {w.data, {w.shape[0], w.shape[1]}, {w.strides[0], w.strides[1]}};
+}
+
+/// Of rows first … end of a vector; zeros if it is not there.
+inline std::vector<double> vector(const StateDict& state, const std::string& name, Index first, Index end,
+                                  double otherwise = 0) {
+  std::vector<double> result(static_cast<std::size_t>(end - first), otherwise);
+  const auto found = state.find(name);
+  for (Index i = first; i < end && found != state.end(); ++i)
+    result[static_cast<std::size_t>(i - first)] = found->second.data[i * found->second.strides[0]];
+  return result;
+}
+
+inline double activation(Activation kind, double x) {
+  const double pi = std::numbers::pi, cubic = 2 * std::sqrt(2 / pi) * (x + 0.044715 * x * x * x);
+  switch (kind) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return std::max(x, 0.0);
+    case Activation::gelu:
+      return x * std::erfc(-x / std::sqrt(2.0)) / 2;
+    case Activation::gelu_tanh:
+      return x / (1 + std::exp(-cubic));
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
+    case Activation::sigmoid:
+      return 1 / (1 + std::exp(-x));
+    case Activation::tanh:
+      return std::tanh(x);
+    case Activation::erf:
+      return std::erf(x);
+  }
+  return x;
+}
+
+/// The error in units in the last place, at most 2^-23 of the result each.
+inline double ulps(Activation kind, double x) {
+  const double cubic = 2 * std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+  switch (kind) {
+    case Activation::none:
+    case Activation::relu:
+      return 0;
+    case Activation::gelu:
+      return 10;
+    case Activation::gelu_tanh:
+      return 5 + 4 * std::max(-cubic, 0.0);
+    case Activation::silu:
+      return 4;
+    case Activation::sigmoid:
+      return 3;
+    case Activation::tanh:
+    case Activation::erf:
+      return 2;
+  }
+  return 0;
+}
+
+inline void activate(Bounded& x, Activation kind) {
+  for (std::size_t i = 0; i < x.value.size() && kind != Activation::none; ++i) {
+    const double low = x.value[i] - x.error[i], slope = 1.2 * x.error[i];  // gelu's slope is at most 1.13
+    x.value[i] = activation(kind, x.value[i]);
+    x.error[i] =
+        slope + ulps(kind, low) * 2 * unit * (std::abs(x.value[i]) + slope) + (kind == Activation::relu ? 0 : 0x1p-119);
+  }
+}
+
+inline Bounded linear(const Bounded& x, const View<const float, 2>& weight, const std::vector<double>& bias,
+                      bool with_bias) {
+  const Index in = x.shape[2];
+  Bounded y({x.shape[0], x.shape[1], weight.shape[0]});
+  for (Index row = 0; row < x.shape[0] * x.shape[1]; ++row)
+    for (Index j = 0; j < weight.shape[0]; ++j) {
+      double sum = 0, magnitude = 0, error = 0;
+      for (Index p = 0; p < in; ++p) {
+        const auto at = static_cast<std::size_t>(row * in + p);
+        const double w = weight(j, p);
+        sum += w * x.value[at];
+        magnitude += std::abs(w) * (std::abs(x.value[at]) + x.error[at]);
+        error += std::abs(w) * x.error[at];
+      }
+      const auto to = static_cast<std::size_t>(row * weight.shape[0] + j);
+      y.value[to] = sum + (with_bias ? bias[static_cast<std::size_t>(j)] : 0.0);
+      y.error[to] = error + gemm_bound(in, magnitude);
+      if (with_bias) y.round(to);
+    }
+  return y;
+}
+
+/// Rows first … end of a weight and a bias.
+inline Bounded linear(const Bounded& x, const StateDict& state, const std::string& weight, const std::string& bias,
+                      Index first = 0, Index end = -1) {
+  const View<const float, 2> w = matrix(state, weight);
+  const Index last = end < 0 ? w.shape[0] : end;
+  return linear(x, w.slice(0, first, last), vector(state, bias, first, last), state.contains(bias));
+}
+
+inline Bounded add(Bounded x, const Bounded& y) {
+  for (std::size_t i = 0; i < x.value.size(); ++i) {
+    x.value[i] += y.value[i];
+    x.error[i] += y.error[i];
+    x.round(i);
+  }
+  return x;
+}
+
+inline Bounded norm(const Bounded& x, const StateDict& state, const std::string& prefix, NormKind kind, float eps) {
+  const Index n = x.shape[2];
+  const double count = static_cast<double>(n), chain = std::ceil(count / 64);
+  const std::vector<double> weight = vector(state, prefix + "weight", 0, n),
+                            bias = vector(state, prefix + "bias", 0, n);
+  const bool centred = kind == NormKind::layer;
+  Bounded y(x.shape);
+  for (Index row = 0; row < x.shape[0] * x.shape[1]; ++row) {
+    const auto first = static_cast<std::size_t>(row * n), size = static_cast<std::size_t>(n);
+    double mean = 0, magnitude = 0, mean_error = 0, square = 0, square_error = 0;
+    for (std::size_t i = first; i < first + size; ++i) {
+      mean += x.value[i] / count;
+      magnitude += (std::abs(x.value[i]) + x.error[i]) / count;
+      mean_error += x.error[i] / count;
+    }
+    if (!centred) mean = mean_error = 0;
+    for (std::size_t i = first; i < first + size; ++i) {
+      square += (x.value[i] - mean) * (x.value[i] - mean) / count;
+      square_error += (x.error[i] + mean_error) * (x.error[i] + mean_error) / count;
+    }
+    const double root = std::sqrt(square + double{eps}), off = std::sqrt(square_error), least = root - off;
+    REQUIRE(least > 0);  // otherwise there is no bound
+    const double g = chain + 11, w = g * unit * magnitude / least;
+    for (std::size_t j = 0; j < size; ++j) {
+      const std::size_t i = first + j;
+      const double z = (x.value[i] - mean) / root, from = (x.error[i] + mean_error + std::abs(z) * off) / least;
+      const double factor = std::abs(weight[j]);
+      y.value[i] = z * weight[j] + (centred ? bias[j] : 0.0);
+      const double size_of_y = std::abs(y.value[i]) + from * factor;
+      const double own =
+          centred ? g * unit * (1 + 2 * w) * (1 + 2 * w) * (1 + std::abs(z) + from) * factor + unit * size_of_y
+                  : (chain / 2 + 8) * unit * size_of_y;
+      y.error[i] = from * factor + own + smallest * (1 + factor);
+    }
+  }
+  return y;
+}
+
+/// Heads side by side in q, k and v.
+inline Bounded attention(const Bounded& q, const Bounded& k, const Bounded& v, Index heads, Index kv_heads,
+                         const Seen& seen) {
+  const Index dim = q.shape[2] / heads, keys = k.shape[1];
+  const double scale = 1 / std::sqrt(static_cast<double>(dim));
+  Bounded out(q.shape);
+  for (Index b = 0; b < q.shape[0]; ++b)
+    for (Index h = 0; h < heads; ++h)
+      for (Index i = 0; i < q.shape[1]; ++i) {
+        std::vector<double> scores;
+        std::vector<Index> of;
+        double off = 0, magnitude = 0, largest = 0, max = -HUGE_VAL, sum = 0;
+        const Index from = h / (heads / kv_heads) * dim;
+        for (Index j = 0; j < keys; ++j) {
+          if (!seen(b, i, j)) continue;
+          double score = 0, error = 0, products = 0;
+          for (Index d = 0; d < dim; ++d) {
+            const std::size_t x = q.at(b, i, h * dim + d), y = k.at(b, j, from + d);
+            score += scale * q.value[x] * k.value[y];
+            const double whole = (std::abs(q.value[x]) + q.error[x]) * (std::abs(k.value[y]) + k.error[y]);
+            products += scale * whole;
+            error += scale * (whole - std::abs(q.value[x]) * std::abs(k.value[y]));
+          }
+          scores.push_back(score);
+          of.push_back(j);
+          off = std::max(off, error);
+          magnitude = std::max(magnitude, products);
+          largest = std::max(largest, std::abs(score) + error);
+          max = std::max(max, score);
+        }
+        if (scores.empty()) continue;  // 0
+        for (double& s : scores) sum += s = std::exp(s - max);
+        const double spread = std::exp(2 * off), own = attention_relative_bound(dim, keys, magnitude, largest);
+        for (Index d = 0; d < dim; ++d) {
+          double value = 0, weighted = 0, error = 0;
+          for (std::size_t j = 0; j < scores.size(); ++j) {
+            const std::size_t y = v.at(b, of[j], from + d);
+            value += scores[j] / sum * v.value[y];
+            weighted += scores[j] / sum * std::abs(v.value[y]);
+            error += scores[j] / sum * v.error[y];
+          }
+          const std::size_t to = out.at(b, i, h * dim + d);
+          out.value[to] = value;
+          out.error[to] = (spread - 1) * weighted + spread * error + own * spread * (weighted + error);
+        }
+      }
+  return out;
+}
+
+}  // namespace layer_oracle
+
+}  // namespace headlane::test
