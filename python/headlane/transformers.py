@@ -7,7 +7,7 @@ Models must be in float32 on the CPU, and run within torch.no_grad(): there are 
 
 The reference is attn_implementation="eager": a model either computes what it computes there, or is refused with an error
 that names the reason. A model whose attention does not go through transformers' AttentionInterface keeps its own code: a
-warning says so, and its configuration then reads "eager". docs/transformers.md
+warning says so, and its configuration then reads "eager". docs/site/guide/transformers.md
 lists the model types.
 """
 

@@ -1,4 +1,4 @@
-"""Some model types of docs/transformers.md again; `./dev models-table` runs all of them."""
+"""Some model types of docs/site/guide/transformers.md again; `./dev models-table` runs all of them."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES  # noqa: E402
 from transformers_sweep import cases, table  # noqa: E402
 
-TABLE = Path(__file__).parents[2] / "docs" / "transformers.md"
+TABLE = Path(__file__).parents[2] / "docs" / "site" / "guide" / "transformers.md"
 VERSION = f"with transformers {transformers.__version__} and"
 # One for each thing that a model may do to attention: masks of its own, biases, sinks, selected keys, its own code.
 REPRESENTATIVE = [

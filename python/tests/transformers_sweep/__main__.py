@@ -83,7 +83,7 @@ def main() -> None:
         "--json", type=Path, default=Path("build/models-table.json"), help="rows, as they are found"
     )
     parser.add_argument(
-        "--table", type=Path, default=Path("docs/transformers.md"), help="where the table goes"
+        "--table", type=Path, default=Path("docs/site/guide/transformers.md"), help="where the table goes"
     )
     options = parser.parse_args()
     import headlane

@@ -1,4 +1,4 @@
-"""docs/transformers.md from the rows of the sweep."""
+"""docs/site/guide/transformers.md from the rows of the sweep."""
 
 from __future__ import annotations
 
