@@ -1,0 +1,1 @@
+"""Figures and tables of the documentation site, computed when it is built."""
