@@ -8,7 +8,7 @@
 namespace headlane {
 
 struct ActivateOptions {
-  int num_threads = 0;  ///< that this call may use; 0: num_threads() (runtime.hpp)
+  int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
 /// y = activation(x), element by element: the same bits for every instruction set, number of threads, stride and neighbour.

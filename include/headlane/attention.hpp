@@ -20,50 +20,74 @@ struct RelativeBias {
   bool bidirectional = true;
 };
 
+/// What a call of attention() does besides the plain computation. Options are optional, and all of them combine; a view without
+/// data is an option that is not given. Designated initializers name them in this order: the groups, and within a group the
+/// options, keep it. A new option goes to the end of its group.
 struct AttentionOptions {
+  // ---- Scores
+
   /// Multiplies the scores; 1 / sqrt(head_dim) if absent.
   std::optional<float> scale = std::nullopt;
-  /// Key j is seen by query i only if j <= i + causal_offset.
-  bool causal = false;
-  /// Position of the first query on the key axis: the number of cached keys when decoding; negative is allowed.
-  Index causal_offset = 0;
-  /// If data is not null: [batch, q_heads, q_length], any strides; receives log Σ_j exp(score_j), natural logarithm.
-  View<float, 3> lse = {};
-  /// If data is not null: [batch, q_heads, q_length, kv_length], any strides, 0 to broadcast; only keys that are true are seen.
-  View<const bool, 4> mask = {};
-  /// If data is not null: as mask; added to the scaled scores. A key with a bias of -inf is not seen.
-  View<const float, 4> bias = {};
-  /// If not 0: a scaled score s becomes softcap · tanh(s / softcap), before anything is added (Gemma 2, 2024). Not negative.
+  /// If not 0: a scaled score s becomes softcap · tanh(s / softcap) before anything is added to it (Gemma 2, 2024). Not negative.
   float softcap = 0.0f;
-  /// Key j is seen by query i only if i + causal_offset - window_left <= j <= i + causal_offset + window_right; -1: not bounded.
-  Index window_left = -1, window_right = -1;
-  /// If data is not null: [batch]; of each batch element, keys (queries) from this one on are padding, which is not read. A query
-  /// that is padding gives 0 and log-sum-exp -inf.
-  View<const Index, 1> key_lengths = {}, query_lengths = {};
-  /// If data is not null: [q_heads]; slope · (j - i - causal_offset) is added to the score (ALiBi; Press, Smith and Lewis 2022). Distances
-  /// of more than 2^24 are an error: a float does not tell them apart.
-  View<const float, 1> alibi_slopes = {};
-  /// If data is not null: [q_heads]; one more score for each row, of a key without a value: exp(sink) joins the sum, and
-  /// log-sum-exp (attention sinks; Xiao et al. 2024).
-  View<const float, 1> sinks = {};
-  /// Threads that this call may use; 0: num_threads() (runtime.hpp).
-  int num_threads = 0;
-  /// If data is not null: [batch]; each batch element has its own, in the place of causal_offset.
+
+  // ---- Visible keys: a key is visible to a query if all of these, and the lengths below, allow it
+
+  /// Key j is visible to query i only if j <= i + causal_offset.
+  bool causal = false;
+  /// Position of the first query on the key axis: the number of cached keys when decoding. May be negative.
+  Index causal_offset = 0;
+  /// [batch]: a causal offset for each batch element, instead of causal_offset.
   View<const Index, 1> causal_offsets = {};
-  /// If data is not null: [batch, q_heads, q_length, ceil(kv_length / 8)], as mask: only keys j whose bit j % 8 of byte j / 8 is set
-  /// (bit 0 the lowest) are seen.
+  /// Key j is visible to query i only if i + causal_offset - window_left <= j <= i + causal_offset + window_right; -1: unbounded.
+  Index window_left = -1;
+  Index window_right = -1;
+  /// [batch, q_heads, q_length, kv_length], any strides, 0 to broadcast: only keys whose element is true are visible.
+  View<const bool, 4> mask = {};
+  /// [batch, q_heads, q_length, ceil(kv_length / 8)], strides as of mask: key j is visible only if bit j % 8 (0 is the lowest) of
+  /// byte j / 8 is set.
   View<const std::uint8_t, 4> mask_bits = {};
+
+  // ---- Added to the scores
+
+  /// Shape and strides as of mask; added to the scaled scores. A bias of -inf masks the key.
+  View<const float, 4> bias = {};
+  /// [q_heads]; slope · (j - i - causal_offset) is added to the score (ALiBi; Press, Smith and Lewis 2022). Distances beyond 2^24 are
+  /// an error, since a float does not represent them exactly.
+  View<const float, 1> alibi_slopes = {};
+  /// T5's bias by buckets of distances.
   RelativeBias relative_bias = {};
-  /// If data is not null, both, [sequences + 1]: a ragged batch. q, k, v and out then have one batch element, in which sequences stand one
-  /// behind the other: s has the queries query_starts[s] … query_starts[s+1]-1 and the keys key_starts[s] … key_starts[s+1]-1.
-  /// Positions count from the sequence's first query and key. Options that are [batch] are [sequences]; masks and biases have a row for
-  /// each query, and key j of its sequence at j. The starts do not decrease; rows of no sequence are left alone.
-  View<const Index, 1> query_starts = {}, key_starts = {};
-  /// If data is not null, [batch, q_heads, q_length], any strides: a part for merge() (merge.hpp). out is then not divided, lse (which must be
-  /// given) receives the largest score m of the row, and sum Σ_j exp(score_j - m). Without sinks: those belong to merge().
+  /// [q_heads]; one more score for each row, of a key without a value: exp(sink) joins the sum and the log-sum-exp (attention
+  /// sinks; Xiao et al. 2024).
+  View<const float, 1> sinks = {};
+
+  // ---- Variable lengths
+
+  /// [batch]; queries (keys) of a batch element from this one on are padding and are not read. A padded query returns 0, and -inf as
+  /// its log-sum-exp.
+  View<const Index, 1> query_lengths = {};
+  View<const Index, 1> key_lengths = {};
+  /// Both or neither, [sequences + 1] each (PyTorch's cu_seqlens): sequences of different lengths, concatenated without padding in a
+  /// single batch element. Sequence s has queries query_starts[s] … query_starts[s+1]-1 and keys key_starts[s] … key_starts[s+1]-1;
+  /// positions count from its first query and key. Options of shape [batch] are then [sequences]; masks and biases have a row for
+  /// each query, with key j of its sequence at j. Starts do not decrease; rows of no sequence are left alone.
+  View<const Index, 1> query_starts = {};
+  View<const Index, 1> key_starts = {};
+
+  // ---- Outputs
+
+  /// [batch, q_heads, q_length], any strides; receives log Σ_j exp(score_j), natural logarithm.
+  View<float, 3> lse = {};
+  /// [batch, q_heads, q_length], any strides; with lse. The result is then a part for merge() (merge.hpp): out is not divided, lse
+  /// receives the maximum score m of the row, and sum Σ_j exp(score_j - m). Not together with sinks, which belong to merge().
   View<float, 3> sum = {};
-  /// Memory to work in, instead of what the library keeps; as many bytes as plan_attention() says. Any alignment; overlaps nothing else.
+
+  // ---- Execution
+
+  /// Memory to work in, instead of the library's: as many bytes as plan_attention() returns. Any alignment; overlaps nothing else.
   std::span<std::byte> workspace = {};
+  /// Maximum number of threads of this call; 0: num_threads() (runtime.hpp).
+  int num_threads = 0;
 };
 
 /// out = softmax(softcapped scale · q · kᵀ + ALiBi + bias) · v, for each batch and head. All options combine.

@@ -11,13 +11,13 @@ namespace headlane {
 struct GemmOptions {
   float alpha = 1.0f;
   float beta = 0.0f;
-  int num_threads = 0;  ///< that this call may use; 0: num_threads() (runtime.hpp)
   /// If data is not null: [n], any stride; added to each row.
   View<const float, 1> bias = {};
   /// Applied after the bias (activation_kind.hpp).
   Activation activation = Activation::none;
   /// If data is not null: [m, n], any strides; added last.
   View<const float, 2> residual = {};
+  int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
 /// c = activation(alpha · a · b + beta · c + bias) + residual; without options, c = a · b.

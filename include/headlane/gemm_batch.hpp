@@ -12,12 +12,12 @@ namespace headlane {
 struct GemmBatchOptions {
   float alpha = 1.0f;
   float beta = 0.0f;
-  int num_threads = 0;  ///< that this call may use; 0: num_threads() (runtime.hpp)
   /// If data is not null: [batch, n], any strides.
   View<const float, 2> bias = {};
   Activation activation = Activation::none;
   /// If data is not null: [batch, m, n], any strides.
   View<const float, 3> residual = {};
+  int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
 /// c[i] = activation(alpha · a[i] · b[i] + beta · c[i] + bias[i]) + residual[i] for each i of the batch.

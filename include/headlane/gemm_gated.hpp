@@ -10,7 +10,7 @@ struct GemmGatedOptions {
   Activation activation = Activation::silu;  ///< of the gate: silu is SwiGLU, gelu GEGLU, relu ReGLU, sigmoid GLU
   /// If data is not null: [n], any stride.
   View<const float, 1> gate_bias = {}, up_bias = {};
-  int num_threads = 0;  ///< that this call may use; 0: num_threads() (runtime.hpp)
+  int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
 /// c = activation(a · gate + gate_bias) ∘ (a · up + up_bias), ∘ element by element.

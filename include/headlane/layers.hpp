@@ -35,7 +35,7 @@ class LayerCalls;
 struct LinearOptions {
   Activation activation = Activation::none;  ///< applied after the bias
   View<const float, 3> residual = {};        ///< if data is not null: shape as y, any strides; added last
-  int num_threads = 0;                       ///< that this call may use; 0: num_threads() (runtime.hpp)
+  int num_threads = 0;                       ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
 /// torch.nn.Linear. Tensors: weight [out_features, in_features], bias [out_features].
@@ -125,7 +125,7 @@ struct RememberOptions {
   View<const Index, 1> key_lengths = {};
   /// If data is not null: [sequences + 1]; memory is a ragged batch (AttentionOptions), with one batch element.
   View<const Index, 1> key_starts = {};
-  int num_threads = 0;  ///< that this call may use; 0: num_threads() (runtime.hpp)
+  int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
 /// torch.nn.MultiheadAttention, batch first. Tensors: in_proj_weight [(heads + 2 · kv_heads) · head_dim, d_model], in the order q, k, v, or

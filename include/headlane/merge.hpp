@@ -20,7 +20,7 @@ struct MergeOptions {
   View<float, 3> lse = {};  ///< if data is not null: [batch, q_heads, q_length], receives the log-sum-exp over all keys
   View<float, 3> sum = {};  ///< if data is not null, with lse: the result is a part again, as attention()'s option sum
   View<const float, 1> sinks = {};  ///< if data is not null: [q_heads], as attention()'s option; not together with sum
-  int num_threads = 0;              ///< that this call may use; 0: num_threads() (runtime.hpp)
+  int num_threads = 0;              ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
 /// out = attention over the keys of all parts, which have none in common: Σ_i exp(lse_i - lse) · out_i, lse = log Σ_i exp(lse_i).

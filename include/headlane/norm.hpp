@@ -14,7 +14,7 @@ struct LayerNormOptions {
   AnyView<const float> residual = {};
   /// If data is not null: shape as x; gets x + residual (x if there is none), for the next block.
   AnyView<float> sum = {};
-  int num_threads = 0;  ///< that this call may use; 0: num_threads() (runtime.hpp)
+  int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
 struct RmsNormOptions {
@@ -22,7 +22,7 @@ struct RmsNormOptions {
   View<const float, 1> weight = {};  ///< these as in LayerNormOptions
   AnyView<const float> residual = {};
   AnyView<float> sum = {};
-  int num_threads = 0;
+  int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
 /// y = (s - mean) / sqrt(variance + eps) · weight + bias for each row along the last axis, s = x + residual; the variance is that

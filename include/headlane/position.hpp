@@ -24,7 +24,7 @@ struct SinusoidalOptions {
   bool interleaved = true;  ///< sin, cos, sin, cos …; otherwise all sines, then all cosines
   float scale =
       1.0f;  ///< of add_sinusoidal_encoding: multiplies x; 0: sqrt(d_model), correctly rounded. Otherwise it must be 1
-  int num_threads = 0;  ///< that this call may use; 0: num_threads() (runtime.hpp)
+  int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
 /// y [length, d_model], any strides: y[i, 2j] = sin((offset + i) · frequency j), y[i, 2j+1] = cos of the same. An odd d_model ends with a sine.
@@ -48,7 +48,7 @@ struct RotaryOptions {
   AnyView<const Index> positions = {};
   /// If data is not null: [rotary_dim / 2] in place of the base (scaled as for Llama 3, say), -65536 … 65536 each.
   View<const float, 1> frequencies = {};
-  int num_threads = 0;  ///< that this call may use; 0: num_threads() (runtime.hpp)
+  int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
 /// Rotates pairs (x1, x2) of x [batch, heads, length, head_dim] by the angle a of row and pair (RoFormer, Su et al. 2021):

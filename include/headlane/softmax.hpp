@@ -7,10 +7,9 @@
 namespace headlane {
 
 struct SoftmaxOptions {
-  float scale = 1.0f;   ///< multiplies x first: the inverse temperature
-  bool log = false;     ///< log-softmax instead
-  int num_threads = 0;  ///< that this call may use; 0: num_threads() (runtime.hpp)
-  int axis = -1;        ///< along which it works; a negative one counts from the last
+  float scale = 1.0f;  ///< multiplies x first: the inverse temperature
+  bool log = false;    ///< log-softmax instead
+  int axis = -1;       ///< the axis of the softmax; a negative one counts from the last
   /// If data is not null: shape as x, any strides, 0 to broadcast; only elements that are true take part.
   AnyView<const bool> mask = {};
   /// If data is not null: as mask; added to scale · x. An element with a bias of -inf does not take part.
@@ -21,6 +20,7 @@ struct SoftmaxOptions {
   /// x is [..., queries, keys], the axis its last one: element j of row i takes part only if j <= i + causal_offset.
   bool causal = false;
   Index causal_offset = 0;  ///< any; negative: the first rows have no element
+  int num_threads = 0;      ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
 /// y_j = exp(s_j - max s) / Σ_i exp(s_i - max s) along the axis, s = scale · x + bias; with `log`, (s_j - max s) - log Σ.

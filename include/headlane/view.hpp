@@ -75,6 +75,9 @@ struct View {
       const View<U, Rank>& other)  // NOLINT(google-explicit-constructor): the point is that it converts
       : data(other.data), shape(other.shape), strides(other.strides) {}
 
+  /// Whether the view has data: options leave it null for an operand that is absent.
+  HEADLANE_HIDDEN constexpr explicit operator bool() const { return data != nullptr; }
+
   /// Number of elements along an axis; a negative axis counts from the last one.
   [[nodiscard]] HEADLANE_HIDDEN constexpr Index size(int axis) const { return shape[position(axis)]; }
   [[nodiscard]] HEADLANE_HIDDEN constexpr Index stride(int axis) const { return strides[position(axis)]; }
@@ -207,6 +210,9 @@ struct AnyView {
       strides[axis] = view.strides[axis];
     }
   }
+
+  /// Whether the view has data, as View.
+  HEADLANE_HIDDEN constexpr explicit operator bool() const { return data != nullptr; }
 };
 
 }  // namespace headlane

@@ -66,7 +66,7 @@ void check_apart(const AttentionOperands& o, bool cached, const AttentionOptions
 
 /// ALiBi multiplies distances, as floats.
 void check_distances(const char* function, const AttentionProblem& p) {
-  if (p.given.alibi_slopes.data == nullptr) return;
+  if (!p.given.alibi_slopes) return;
   constexpr Index max = Index{1} << 24;
   for (Index i = 0; i < p.batch; ++i) {
     const Element e = element(p, i);
@@ -94,9 +94,8 @@ AttentionProblem problem_of(const AttentionOperands& o, const View<const float, 
   const View<const float, 4>&k = keys.k, &v = keys.v;
   const double rows =
       static_cast<double>(q.shape[0]) * static_cast<double>(q.shape[1]) * static_cast<double>(q.shape[2]);
-  const double keys_of_row =
-                   static_cast<double>(k.shape[2]) /
-                   (options.query_starts.data == nullptr ? 1.0 : static_cast<double>(std::max<Index>(batch, 1))),
+  const double keys_of_row = static_cast<double>(k.shape[2]) /
+                             (!options.query_starts ? 1.0 : static_cast<double>(std::max<Index>(batch, 1))),
                dims = static_cast<double>(q.shape[3] + v.shape[3]);
   const double all_keys = static_cast<double>(k.shape[0]) * static_cast<double>(k.shape[1]) * keys_of_row;
   KeysAndValues safe_keys = keys;
@@ -120,8 +119,7 @@ AttentionProblem problem_of(const AttentionOperands& o, const View<const float, 
 }  // namespace
 
 Index KeysAndValues::cached(Index element) const {
-  return cache->length(sequences[static_cast<std::size_t>(element)]) +
-         (growths.data == nullptr ? growth : growths(element));
+  return cache->length(sequences[static_cast<std::size_t>(element)]) + (!growths ? growth : growths(element));
 }
 
 KeysAndValues keys_of(const char* function, const KvCache& cache, std::span<const Index> sequences, Index growth,
@@ -143,7 +141,7 @@ KeysAndValues keys_of(const char* function, const KvCache& cache, std::span<cons
 AttentionProblem checked_attention(const char* function, const View<const float, 4>& q, const KeysAndValues& keys,
                                    const View<float, 4>& out, const AttentionOptions& options, Look look) {
   const bool cached = keys.cache != nullptr;
-  require(!cached || options.query_starts.data == nullptr, function,
+  require(!cached || !options.query_starts, function,
           ": query_starts is given with a cache, whose sequences are batch elements");
   const AttentionProblem problem = problem_of({.function = function,
                                                .look = look,
@@ -153,7 +151,7 @@ AttentionProblem checked_attention(const char* function, const View<const float,
                                                .v = operand(function, cached ? "cache" : "v", keys.v)},
                                               q, keys, out, options);
   // The axis is as long as the longest sequence; a length belongs to one.
-  for (Index i = 0; cached && options.key_lengths.data != nullptr && i < problem.batch; ++i) {
+  for (Index i = 0; cached && options.key_lengths && i < problem.batch; ++i) {
     const Index length = options.key_lengths(i), most = keys.cached(i);
     require(length <= most, function, ": key_lengths[", i, "] is ", length, ", its sequence in the cache has ", most,
             " keys");
@@ -163,9 +161,9 @@ AttentionProblem checked_attention(const char* function, const View<const float,
 
 AttentionProblem checked_scores(const char* function, const View<const float, 4>& q, const View<const float, 4>& k,
                                 const Operand& result, const AttentionOptions& options) {
-  require(options.query_starts.data == nullptr && options.key_starts.data == nullptr, function,
+  require(!options.query_starts && !options.key_starts, function,
           ": query_starts or key_starts is given, ragged batches are not supported");
-  require(options.sum.data == nullptr && options.workspace.data() == nullptr, function,
+  require(!options.sum && options.workspace.data() == nullptr, function,
           ": sum or workspace is given, which only attention has");
   const AttentionOperands operands{.function = function,
                                    .look = Look::all,

@@ -27,7 +27,7 @@ struct AttentionOperands {
 template <class F>
 void for_each_input(const char* function, const AttentionOptions& o, const F& f) {
   const auto look = [&](const char* name, const auto& view) {
-    if (view.data != nullptr) f(operand(function, name, view));
+    if (view) f(operand(function, name, view));
   };
   look("mask", o.mask);
   look("mask_bits", o.mask_bits);

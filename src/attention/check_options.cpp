@@ -14,9 +14,9 @@ void check_per_row(const AttentionOperands& o, const Operand& output) {
 }
 
 void check_sum(const AttentionOperands& o, const AttentionOptions& options) {
-  if (options.sum.data == nullptr) return;
+  if (!options.sum) return;
   require(options.lse.data != nullptr, o.function, ": sum is given, but not lse, which a part needs as well");
-  require(options.sinks.data == nullptr, o.function, ": sum and sinks are given; the sinks of parts belong to merge");
+  require(!options.sinks, o.function, ": sum and sinks are given; the sinks of parts belong to merge");
   check_per_row(o, o.operand("sum", options.sum));
   check_no_overlap(o.operand("sum", options.sum), o.operand("lse", options.lse));
 }
@@ -24,17 +24,17 @@ void check_sum(const AttentionOperands& o, const AttentionOptions& options) {
 /// A mask or a bias. `keys`: of the longest element; `per_step` of them share an element.
 void check_per_score(const AttentionOperands& o, const AttentionOptions& options, const Operand& given, Index keys,
                      Index per_step = 1) {
-  if (given.data == nullptr) return;
+  if (!given) return;
   o.check_input(given, options);
   check_same_rows(given, o.q);
   require(given.shape[3] == ceil_div(keys, per_step), o.function, ": ", given.name, " has ", given.shape[3],
           per_step == 1 ? " keys, " : " bytes of keys, ", o.k.name, " has ", keys,
-          options.key_starts.data == nullptr ? " keys" : " keys in its longest sequence");
+          !options.key_starts ? " keys" : " keys in its longest sequence");
 }
 
 /// One value for each query head.
 void check_per_head(const AttentionOperands& o, const AttentionOptions& options, const Operand& values) {
-  if (values.data == nullptr) return;
+  if (!values) return;
   o.check_input(values, options);
   check_same(values, 0, "elements", o.q, 1, "heads");
 }
@@ -42,10 +42,10 @@ void check_per_head(const AttentionOperands& o, const AttentionOptions& options,
 /// One value for each batch element.
 void check_per_element(const AttentionOperands& o, const AttentionOptions& options, const Operand& values,
                        Index batch) {
-  if (values.data == nullptr) return;
+  if (!values) return;
   o.check_input(values, options);
   require(values.shape[0] == batch, o.function, ": ", values.name, " has ", values.shape[0], " elements, there are ",
-          batch, options.query_starts.data == nullptr ? " batch elements" : " sequences");
+          batch, !options.query_starts ? " batch elements" : " sequences");
 }
 
 /// Lengths, none above the size that it shortens: that of its sequence, or of the axis.
@@ -53,11 +53,11 @@ void check_lengths(const AttentionOperands& o, const AttentionOptions& options, 
                    const View<const Index, 1>& lengths, const View<const Index, 1>& starts, const Operand& of,
                    const char* what, Index batch) {
   check_per_element(o, options, o.operand(name, lengths), batch);
-  for (Index i = 0; i < batch && lengths.data != nullptr; ++i) {
+  for (Index i = 0; i < batch && lengths; ++i) {
     const Index length = lengths(i);
-    const Index most = starts.data == nullptr ? of.shape[2] : starts(i + 1) - starts(i);
+    const Index most = !starts ? of.shape[2] : starts(i + 1) - starts(i);
     require(length >= 0 && length <= most, o.function, ": ", name, "[", i, "] is ", length, ", ", of.name, " has ",
-            most, " ", what, starts.data == nullptr ? "" : " in that sequence");
+            most, " ", what, !starts ? "" : " in that sequence");
   }
 }
 
@@ -82,7 +82,7 @@ void check_window(const char* function, const char* name, Index size) {
 void check_relative(const AttentionOperands& o, const AttentionOptions& options) {
   const RelativeBias& bias = options.relative_bias;
   const Operand table = o.operand("relative_bias.table", bias.table);
-  if (table.data == nullptr) return;
+  if (!table) return;
   o.check_input(table, options);
   check_same(table, 0, "rows", o.q, 1, "heads");
   check_t5_buckets(o.function, table.shape[1], bias.max_distance, bias.bidirectional);
@@ -94,25 +94,25 @@ void AttentionOperands::check_input(const Operand& input, const AttentionOptions
   check_operand(input);
   if (look == Look::shapes) return;
   check_no_overlap(result, input);
-  if (options.lse.data != nullptr) check_no_overlap(operand("lse", options.lse), input);
-  if (options.sum.data != nullptr) check_no_overlap(operand("sum", options.sum), input);
+  if (options.lse) check_no_overlap(operand("lse", options.lse), input);
+  if (options.sum) check_no_overlap(operand("sum", options.sum), input);
 }
 
 Index batch_of(const AttentionOperands& o, const AttentionOptions& options) {
-  return options.query_starts.data == nullptr ? o.q.shape[0] : options.query_starts.shape[0] - 1;
+  return !options.query_starts ? o.q.shape[0] : options.query_starts.shape[0] - 1;
 }
 
 void check_options(const AttentionOperands& o, const AttentionOptions& options, Index batch) {
   const bool ragged = options.query_starts.data != nullptr;
   require(ragged == (options.key_starts.data != nullptr), o.function, ": ", ragged ? "query_starts" : "key_starts",
           " is given, but not ", ragged ? "key_starts" : "query_starts");
-  if (options.lse.data != nullptr) {
+  if (options.lse) {
     const Operand lse = o.operand("lse", options.lse);
     check_per_row(o, lse);
     if (o.look == Look::all) check_no_overlap(lse, o.result);
   }
   check_sum(o, options);
-  if (options.sum.data != nullptr && o.look == Look::all) check_no_overlap(o.operand("sum", options.sum), o.result);
+  if (options.sum && o.look == Look::all) check_no_overlap(o.operand("sum", options.sum), o.result);
   if (ragged) {
     require(o.q.shape[0] == 1, o.function, ": q has ", o.q.shape[0], " batch elements, a ragged batch has 1");
     check_starts(o, options, "query_starts", options.query_starts, o.q);

@@ -77,9 +77,7 @@ void append_to(KvPages& pages, std::span<const Index> sequences, const View<cons
                const View<const float, 4>& v, const View<const Index, 1>& lengths) {
   const CallScope scope;
   const kernels::KernelTable& kernel = active();
-  const auto tokens_of = [&](std::size_t i) {
-    return lengths.data == nullptr ? k.shape[2] : lengths(static_cast<Index>(i));
-  };
+  const auto tokens_of = [&](std::size_t i) { return !lengths ? k.shape[2] : lengths(static_cast<Index>(i)); };
   Index count = 0;
   ++pages.calls;
   for (std::size_t i = 0; i < sequences.size(); ++i) {

@@ -26,7 +26,7 @@ void check_part(const Operand& part, const Operand& lse, const Operand& sum, con
   check_operand(lse);
   for (int axis = 0; axis < 4; ++axis) check_same(part, axis, "elements along an axis", out, axis, "elements along it");
   check_same_rows(lse, out);
-  if (sum.data == nullptr) return;
+  if (!sum) return;
   check_operand(sum);
   check_same_rows(sum, out);
 }
@@ -38,19 +38,19 @@ void check(std::span<const AttentionPart> parts, const View<float, 4>& out, cons
   require(out.shape[3] >= 1 && out.shape[3] <= kernels::block_size, function, ": out has head_dim ", out.shape[3],
           ", it must be 1 to ", kernels::block_size);
   require(!parts.empty(), function, ": there are no parts");
-  if (o.lse.data != nullptr) {
+  if (o.lse) {
     check_output(lse);
     check_same_rows(lse, of_out);
     check_no_overlap(lse, of_out);
   }
-  if (o.sum.data != nullptr) {
+  if (o.sum) {
     require(o.lse.data != nullptr, function, ": sum is given, but not lse, which a part needs as well");
-    require(o.sinks.data == nullptr, function, ": sum and sinks are given; the sinks belong to the last merge");
+    require(!o.sinks, function, ": sum and sinks are given; the sinks belong to the last merge");
     check_output(sum);
     check_same_rows(sum, of_out);
     for (const Operand* other : {&of_out, &lse}) check_no_overlap(sum, *other);
   }
-  if (o.sinks.data != nullptr) {
+  if (o.sinks) {
     check_operand(sinks);
     check_same(sinks, 0, "elements", of_out, 1, "heads");
   }
@@ -61,14 +61,14 @@ void check(std::span<const AttentionPart> parts, const View<float, 4>& out, cons
     check_part(operand(function, part.c_str(), parts[i].out), operand(function, part_lse.c_str(), parts[i].lse),
                operand(function, part_sum.c_str(), parts[i].sum), of_out);
     for (const Operand& output : {of_out, lse, sum}) {
-      if (output.data == nullptr) continue;
+      if (!output) continue;
       check_no_overlap(output, operand(function, part.c_str(), parts[i].out));
       check_no_overlap(output, operand(function, part_lse.c_str(), parts[i].lse));
-      if (parts[i].sum.data != nullptr) check_no_overlap(output, operand(function, part_sum.c_str(), parts[i].sum));
+      if (parts[i].sum) check_no_overlap(output, operand(function, part_sum.c_str(), parts[i].sum));
     }
   }
   for (const Operand& output : {of_out, lse})
-    if (output.data != nullptr && sinks.data != nullptr) check_no_overlap(output, sinks);
+    if (output && sinks) check_no_overlap(output, sinks);
 }
 
 /// Neighbouring rows of a head.
@@ -83,8 +83,7 @@ T* at(const View<T, Rank>& view, const HeadRows& rows) {
 
 /// A copy of one value a row; a part without sums has sums of 1.
 void copy_values(const View<const float, 3>& values, const HeadRows& rows, float* to) {
-  for (Index i = 0; i < rows.count; ++i)
-    to[i] = values.data == nullptr ? 1.0f : at(values, rows)[i * values.strides[2]];
+  for (Index i = 0; i < rows.count; ++i) to[i] = !values ? 1.0f : at(values, rows)[i * values.strides[2]];
 }
 
 void copy_part(const kernels::KernelTable& kernel, const AttentionPart& part, const HeadRows& rows,
@@ -109,17 +108,17 @@ void merge_rows(const kernels::KernelTable& kernel, std::span<const AttentionPar
     kernel.attention_merge(state, {rows.count, out.shape[3], next.out, step, next.max, next.sum});
   }
   float* sinks = memory + 2 * rows_of_task * (step + 2);
-  if (o.sinks.data != nullptr) std::fill_n(sinks, rows.count, o.sinks(rows.head));
+  if (o.sinks) std::fill_n(sinks, rows.count, o.sinks(rows.head));
   kernel.attention_finish(state, {.rows = rows.count,
                                   .value_dim = out.shape[3],
                                   .out = at(out, rows),
                                   .row_step = out.strides[2],
                                   .column_step = out.strides[3],
-                                  .lse = o.lse.data == nullptr ? nullptr : at(o.lse, rows),
+                                  .lse = !o.lse ? nullptr : at(o.lse, rows),
                                   .lse_step = o.lse.strides[2],
-                                  .sum = o.sum.data == nullptr ? nullptr : at(o.sum, rows),
+                                  .sum = !o.sum ? nullptr : at(o.sum, rows),
                                   .sum_step = o.sum.strides[2],
-                                  .sinks = o.sinks.data == nullptr ? nullptr : sinks});
+                                  .sinks = !o.sinks ? nullptr : sinks});
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ constexpr Index tasks_of_thread = 4;
 
 /// Behind these no query sees a key.
 Index visible(const AttentionProblem& p, Index keys, Index queries) {
-  if (p.keys.cache != nullptr || p.given.causal_offsets.data != nullptr) return keys;
+  if (p.keys.cache != nullptr || p.given.causal_offsets) return keys;
   return keys_at(p, bounded_offset(p.given.causal_offset) + queries - 1, keys).end;
 }
 

@@ -5,7 +5,7 @@
 namespace headlane::internal {
 
 RelativeRuns::RelativeRuns(const RelativeBias& bias) : bidirectional_(bias.bidirectional) {
-  if (bias.table.data == nullptr) return;
+  if (!bias.table) return;
   buckets_ = bias.table.shape[1] / (bidirectional_ ? 2 : 1);
   std::copy_n(t5_bucket_starts(buckets_, bias.max_distance), buckets_, start_.begin());
 }

@@ -32,9 +32,9 @@ kernels::AttentionOutput output_of(const Call& call, const Rows& rows, const Att
           .out = at(call.p.out, rows),
           .row_step = step(call.p.out, rows),
           .column_step = call.p.out.strides[3],
-          .lse = o.lse.data == nullptr ? nullptr : at(o.lse, rows),
+          .lse = !o.lse ? nullptr : at(o.lse, rows),
           .lse_step = step(o.lse, rows),
-          .sum = o.sum.data == nullptr ? nullptr : at(o.sum, rows),
+          .sum = !o.sum ? nullptr : at(o.sum, rows),
           .sum_step = step(o.sum, rows),
           .sinks = sinks ? per_row(o.sinks, rows, b.per_row + most_rows) : nullptr};
 }

@@ -3,7 +3,7 @@
 namespace headlane::internal {
 
 const float* per_row(const View<const float, 1>& values, const Rows& rows, float* to) {
-  if (values.data == nullptr) return nullptr;
+  if (!values) return nullptr;
   for (Index i = 0; i < rows.count; ++i) to[i] = values(rows.head + (rows.axis == 1 ? i : 0));
   return to;
 }

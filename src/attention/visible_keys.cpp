@@ -9,14 +9,12 @@ namespace {
 
 using kernels::block_size;
 
-Index value_of(const View<const Index, 1>& values, Index i, Index otherwise) {
-  return values.data == nullptr ? otherwise : values(i);
-}
+Index value_of(const View<const Index, 1>& values, Index i, Index otherwise) { return !values ? otherwise : values(i); }
 
 /// A mask or bias from the first of the rows and a key on; `per_step` keys share an element.
 template <class T>
 kernels::PerScore<T> from(const View<const T, 4>& given, const Rows& rows, Index key, Index per_step = 1) {
-  if (given.data == nullptr) return {nullptr, 0, 0};
+  if (!given) return {nullptr, 0, 0};
   return {at(given, rows) + key / per_step * given.strides[3], step(given, rows), given.strides[3]};
 }
 
@@ -51,7 +49,7 @@ Keys without_hidden(const kernels::AttentionBlock& block, Index row, Keys keys) 
 kernels::PerScore<float> relative_of(const AttentionProblem& p, const RelativeRuns& runs, const Rows& rows, Index first,
                                      float* distances) {
   const View<const float, 2>& table = p.given.relative_bias.table;
-  if (table.data == nullptr) return {nullptr, 0, 0};
+  if (!table) return {nullptr, 0, 0};
   const Index keys = std::min(block_size, rows.of.keys - first), back = rows.axis == 2 ? rows.count - 1 : 0;
   const Index heads = rows.axis == 2 ? 1 : rows.count;
   for (Index h = 0; h < heads; ++h)
@@ -71,7 +69,7 @@ Element element(const AttentionProblem& p, Index number) {
             .first_key = 0,
             .keys = p.keys.k.shape[2],
             .offset = 0};
-  if (o.query_starts.data != nullptr) {
+  if (o.query_starts) {
     e.batch = 0;
     e.first_query = o.query_starts(number);
     e.rows = o.query_starts(number + 1) - e.first_query;
@@ -87,7 +85,7 @@ Element element(const AttentionProblem& p, Index number) {
 }
 
 Index longest_of(const View<const Index, 1>& starts, Index otherwise) {
-  if (starts.data == nullptr) return otherwise;
+  if (!starts) return otherwise;
   Index longest = 0;
   for (Index i = 0; i + 1 < starts.size(0); ++i) longest = std::max(longest, starts(i + 1) - starts(i));
   return longest;

@@ -41,7 +41,7 @@ void find_factors(const char* function, const AttentionProblem& p, const RowFact
     const Index there = element(p, b).queries;
     for (Index h = 0; h < heads; ++h) {
       // Padding has no sink.
-      if (p.given.sinks.data != nullptr) {
+      if (p.given.sinks) {
         std::fill_n(sinks, there, p.given.sinks(h));
         std::fill_n(sinks + there, length - there, -std::numeric_limits<float>::infinity());
       }
@@ -52,11 +52,11 @@ void find_factors(const char* function, const AttentionProblem& p, const RowFact
                                  .out = sums,
                                  .row_step = 1,
                                  .column_step = 1,
-                                 .lse = lse.data == nullptr ? nullptr : &lse(b, h, 0),
+                                 .lse = !lse ? nullptr : &lse(b, h, 0),
                                  .lse_step = lse.strides[2],
                                  .sum = nullptr,
                                  .sum_step = 0,
-                                 .sinks = p.given.sinks.data == nullptr ? nullptr : sinks});
+                                 .sinks = !p.given.sinks ? nullptr : sinks});
     }
   }
 }
@@ -74,10 +74,10 @@ void run_task(const Call& call, const RowFactors& factors, const Wanted& wanted,
   const Index first = number * kernels::block_size, dim = p.q.shape[3];
   const Index keys = std::min(kernels::block_size, p.keys.k.shape[2] - first);
   const Element e = element(p, batch);
-  const auto put = [&](auto& view, auto... at) { return view.data == nullptr ? nullptr : &view(at...); };
+  const auto put = [&](auto& view, auto... at) { return !view ? nullptr : &view(at...); };
   float* const sums = put(wanted.sums, batch, head, first);
   if (sums != nullptr) std::fill_n(sums, keys, 0.0f);
-  for (Index i = 0; i < p.q.shape[2] && wanted.weights.data != nullptr; ++i)
+  for (Index i = 0; i < p.q.shape[2] && wanted.weights; ++i)
     std::fill_n(&wanted.weights(batch, head, i, first), keys, 0.0f);
 
   const Index block_floats = kernels::block_size * dim;
@@ -112,7 +112,7 @@ void run(const char* function, const AttentionProblem& p, const Wanted& wanted) 
   const Index batch = p.q.shape[0], heads = p.q.shape[1], length = p.q.shape[2], keys = p.keys.k.shape[2];
   if (batch == 0 || heads == 0) return;
   if (length == 0) {  // no rows: nothing to cut into tasks
-    if (wanted.sums.data == nullptr || keys == 0) return;
+    if (!wanted.sums || keys == 0) return;
     for (Index i = 0; i < batch * heads; ++i) std::fill_n(&wanted.sums(i / heads, i % heads, 0), keys, 0.0f);
     return;
   }

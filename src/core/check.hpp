@@ -22,6 +22,8 @@ struct Operand {
   const Index* shape;
   const Index* strides;
   std::size_t element_size;
+
+  explicit operator bool() const { return data != nullptr; }
 };
 
 template <class T, int Rank>

@@ -35,9 +35,9 @@ bool stack(const View<T, 3>& v, View<T, 2>& stacked) {
 /// A batch with one right operand and one bias is a single product, if strides allow.
 bool stack(const View<const float, 3>& a, bool one_b, const View<float, 3>& c, const GemmBatchOptions& options,
            View<const float, 2>& stacked_a, View<float, 2>& stacked_c, GemmOptions& stacked) {
-  const bool one_bias = options.bias.data == nullptr || options.bias.shape[0] == 1 || options.bias.strides[0] == 0;
+  const bool one_bias = !options.bias || options.bias.shape[0] == 1 || options.bias.strides[0] == 0;
   return one_b && one_bias && stack(a, stacked_a) && stack(c, stacked_c) &&
-         (options.residual.data == nullptr || stack(options.residual, stacked.residual));
+         (!options.residual || stack(options.residual, stacked.residual));
 }
 
 void batch_checked(const View<const float, 3>& given_a, const View<const float, 3>* given_b, const PackedMatrix* packed,
@@ -111,8 +111,8 @@ struct Operands {
   void for_each_input(const GemmProblem& p, const F& f) const {
     f(a);
     if (p.packed == nullptr) f(b);
-    if (bias.data != nullptr) f(bias);
-    if (residual.data != nullptr) f(residual);
+    if (bias) f(bias);
+    if (residual) f(residual);
   }
 };
 

@@ -81,7 +81,7 @@ enum class Way {
 };
 
 Way way_of(const Product& p) {
-  if (p.packed.data != nullptr) return Way::packed;
+  if (p.packed) return Way::packed;
   const Index rows = p.c.shape[0], columns = p.c.shape[1], k = p.a.shape[1];
   if (p.b.strides[1] != 1 && columns > 1) return Way::turned;
   // A single row may have any stride, even one without an absolute value.
@@ -196,7 +196,7 @@ Product cut(const Product& p, const Part& part) {
   Product result = p;
   result.a.data = moved(p.a.data, part.row * p.a.strides[0]);
   result.a.shape[0] = result.c.shape[0] = part.rows;
-  if (p.packed.data == nullptr) result.b.data = moved(p.b.data, part.column * p.b.strides[1]);
+  if (!p.packed) result.b.data = moved(p.b.data, part.column * p.b.strides[1]);
   result.packed.column += part.column;
   result.b.shape[1] = result.c.shape[1] = part.columns;
   result.c.data += part.row * p.c.strides[0] + part.column * p.c.strides[1];

@@ -21,12 +21,12 @@ void check_finish(const Operand& c, const Operand& bias, Activation activation, 
   const int row = c.rank - 2, column = c.rank - 1;
   require(activation <= Activation::erf, c.function, ": activation is ", static_cast<Index>(activation),
           ", which is none of none … erf");
-  if (bias.data != nullptr) {
+  if (bias) {
     check_operand(bias);
     check_same(bias, bias.rank - 1, "elements", c, column, "columns");
     check_no_overlap(c, bias);
   }
-  if (residual.data != nullptr) {
+  if (residual) {
     check_operand(residual);
     check_same(residual, row, "rows", c, row, "rows");
     check_same(residual, column, "columns", c, column, "columns");
@@ -35,7 +35,7 @@ void check_finish(const Operand& c, const Operand& bias, Activation activation, 
 }
 
 bool is_turned(const View<float, 2>& c, const PackedMatrix* packed, const GemmOptions& options) {
-  if (packed != nullptr || options.bias.data != nullptr) return false;  // these are by columns
+  if (packed != nullptr || options.bias) return false;  // these are by columns
   return c.strides[1] != 1 && c.strides[0] == 1;
 }
 

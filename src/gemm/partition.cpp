@@ -56,7 +56,7 @@ Work work_of(Index m, Index n, Index k) {
 Product Batch::operator[](Index i) const {
   Product p = first;
   p.a.data = moved(p.a.data, i * a_step);
-  if (p.packed.data == nullptr) p.b.data = moved(p.b.data, i * b_step);
+  if (!p.packed) p.b.data = moved(p.b.data, i * b_step);
   p.c.data += i * c_step;
   p.finish.bias = moved(p.finish.bias, i * bias_step);
   p.finish.residual = moved(p.finish.residual, i * residual_step);

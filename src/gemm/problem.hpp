@@ -15,6 +15,8 @@ struct PackedColumns {
   Index width = 0;              // of all, a multiple of panel_columns
   Index column = 0;             // a multiple of panel_columns
 
+  explicit operator bool() const { return data != nullptr; }
+
   /// Panels of the block that begins at row `first` and has k rows.
   [[nodiscard]] const float* panels(Index first, Index k) const { return data + first * width + column * k; }
 };

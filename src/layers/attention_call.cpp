@@ -82,7 +82,7 @@ void LayerCalls::check(const char* function, const MultiHeadAttention& layer, co
     require(source.memory.shape[2] == layer.memory_width_, function, ": memory is ", memory,
             ", the layer takes rows of ", layer.memory_width_);
     check_no_overlap(of_y, memory);
-    if (options.lse.data != nullptr) check_no_overlap(operand(function, "lse", options.lse), memory);
+    if (options.lse) check_no_overlap(operand(function, "lse", options.lse), memory);
   }
   if (source.cache != nullptr) check_cache(function, layer, *source.cache, source.sequences, x.shape[0]);
 }
@@ -121,14 +121,14 @@ void LayerCalls::check_remember(const char* function, const MultiHeadAttention& 
   check_threads(function, options.num_threads);
   const View<const Index, 1>&lengths = options.key_lengths, &starts = options.key_starts;
   const auto count = static_cast<Index>(sequences.size());
-  if (starts.data == nullptr) {
+  if (!starts) {
     check_cache(function, layer, cache, sequences, memory.shape[0]);
     return check_token_lengths(function, "key_lengths", lengths, count, "memory", memory.shape[1],
                                "rows a batch element");
   }
   check_operand(operand(function, "key_starts", starts));
   check_cache(function, layer, cache, sequences, starts.shape[0] - 1);
-  require(lengths.data == nullptr, function, ": key_lengths and key_starts are both given");
+  require(!lengths, function, ": key_lengths and key_starts are both given");
   require(memory.shape[0] == 1, function, ": memory has ", memory.shape[0],
           " batch elements, with key_starts it has 1");
   for (Index i = 0; i <= count; ++i)
@@ -189,14 +189,14 @@ void LayerCalls::attention(const char* function, const MultiHeadAttention& layer
       attention_named(function, q, keys_of(function, *source.cache, source.sequences), out, all);
   }
   // Attention leaves rows of no sequence alone; here they are padding, which gives 0, and not what an earlier call left.
-  if (const View<const Index, 1>& starts = options.query_starts; starts.data != nullptr) {
+  if (const View<const Index, 1>& starts = options.query_starts; starts) {
     std::fill_n(heads.data, starts(0) * c.q_width, 0.0f);
     const Index end = starts(starts.shape[0] - 1);
     std::fill_n(heads.data + end * c.q_width, (length - end) * c.q_width, 0.0f);
   }
   for_each_matrix(heads, y, residual, [&](const auto& from, const auto& to, const auto& add) {
     multiply(from, layer.out_proj_.weight_, 0, to,
-             {.num_threads = options.num_threads, .bias = view_of(layer.out_proj_.bias_), .residual = add});
+             {.bias = view_of(layer.out_proj_.bias_), .residual = add, .num_threads = options.num_threads});
   });
 }
 

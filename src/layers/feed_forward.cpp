@@ -63,11 +63,10 @@ void LayerCalls::feed_forward(const FeedForward& layer, const View<const float, 
                     .num_threads = num_threads});
       else
         multiply(rows, layer.linear1_, 0, hidden,
-                 {.num_threads = num_threads, .bias = view_of(layer.bias1_), .activation = layer.activation_});
-      multiply(hidden, layer.linear2_, 0, to.slice(0, row, end),
-               {.num_threads = num_threads,
-                .bias = view_of(layer.bias2_),
-                .residual = add.data == nullptr ? add : add.slice(0, row, end)});
+                 {.bias = view_of(layer.bias1_), .activation = layer.activation_, .num_threads = num_threads});
+      multiply(
+          hidden, layer.linear2_, 0, to.slice(0, row, end),
+          {.bias = view_of(layer.bias2_), .residual = add ? add.slice(0, row, end) : add, .num_threads = num_threads});
     }
   });
 }

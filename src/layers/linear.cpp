@@ -23,15 +23,15 @@ void Linear::forward(View<const float, 3> x, View<float, 3> y, const LinearOptio
   check_forward(function, x, in_features(), y, out_features(), false, options.num_threads);
   check_finish(operand(function, "y", y), operand(function, "bias", View<const float, 1>{}), options.activation,
                operand(function, "residual", options.residual));
-  if (options.residual.data != nullptr)
+  if (options.residual)
     check_same(operand(function, "residual", options.residual), 0, "batch elements", operand(function, "y", y), 0,
                "batch elements");
   const auto product = [&](const auto& from, const auto& to, const auto& residual) {
     multiply(from, weight_, 0, to,
-             {.num_threads = options.num_threads,
-              .bias = view_of(bias_),
+             {.bias = view_of(bias_),
               .activation = options.activation,
-              .residual = residual});
+              .residual = residual,
+              .num_threads = options.num_threads});
   };
   for_each_matrix(x, y, options.residual, product);
 }

@@ -72,10 +72,10 @@ void check_layer_options(const char* function, const AttentionOptions& options, 
     check_operand(input);
     check_no_overlap(y, input);
   });
-  require(options.sum.data == nullptr, function, ": parts for merge() (sum) are not for layers");
+  require(!options.sum, function, ": parts for merge() (sum) are not for layers");
   require(options.workspace.empty(), function, ": workspace has ", std::ssize(options.workspace),
           " bytes, a layer works in memory of its own");
-  if (options.lse.data == nullptr) return;
+  if (!options.lse) return;
   const Operand lse = operand(function, "lse", options.lse);
   check_output(lse);
   check_no_overlap(y, lse);

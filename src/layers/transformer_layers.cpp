@@ -69,16 +69,16 @@ void LayerCalls::check(const char* function, const DecoderLayer& layer, const Vi
   check(function, layer.self_attn_, x, from.self, y, true, self);
   check(function, layer.multihead_attn_, x, from.cross, y, true, cross);
   const auto check_apart = [&](const char* name, const View<float, 3>& lse, const AttentionOptions& other) {
-    if (lse.data == nullptr) return;
+    if (!lse) return;
     for_each_input(function, other, [&](const Operand& in) { check_no_overlap(operand(function, name, lse), in); });
   };
   check_apart("self.lse", self.lse, cross);
   check_apart("cross.lse", cross.lse, self);
-  if (self.lse.data != nullptr) {
+  if (self.lse) {
     const Operand of_self = operand(function, "self.lse", self.lse);
     if (from.cross.kind == KeySource::Kind::memory)
       check_no_overlap(of_self, operand(function, "memory", from.cross.memory));
-    if (cross.lse.data != nullptr) check_no_overlap(of_self, operand(function, "cross.lse", cross.lse));
+    if (cross.lse) check_no_overlap(of_self, operand(function, "cross.lse", cross.lse));
   }
   check_keys(function, layer.multihead_attn_, x, from.cross, cross);
   if (from.self.kind == KeySource::Kind::grown) check_keys(function, layer.self_attn_, x, from.self, self);

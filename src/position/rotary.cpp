@@ -61,10 +61,10 @@ Index check(const View<const float, 4>& x, const View<float, 4>& y, const Rotary
   require(0 <= dim && dim <= head_dim, function, ": rotary_dim is ", dim, ", x has ", head_dim, " columns");
   require(dim % 2 == 0, function, ": rotary_dim is ", dim, ", wanted an even number (x has ", head_dim, " columns)");
   check_base(function, options.base);
-  check_positions(function, "offset", options.offset, options.positions.data == nullptr ? x.size(2) : 1);
+  check_positions(function, "offset", options.offset, !options.positions ? x.size(2) : 1);
   check_threads(function, options.num_threads);
-  if (options.positions.data != nullptr) check_given_positions(options.positions, y, options.offset);
-  if (options.frequencies.data != nullptr) check_frequencies(options.frequencies, y, dim / 2);
+  if (options.positions) check_given_positions(options.positions, y, options.offset);
+  if (options.frequencies) check_frequencies(options.frequencies, y, dim / 2);
   return dim;
 }
 
@@ -83,7 +83,7 @@ struct Problem {
 void fill_table(const Problem& p, Angles& angles, Index b, Index row, Index rows, float* sin, float* cos, Index step) {
   const AnyView<const Index>& given = p.options.positions;
   const auto position = [&](Index i) {
-    if (given.data == nullptr) return p.options.offset + i;
+    if (!given) return p.options.offset + i;
     const Index own = given.data[b * given.strides[0] + (given.rank == 2 ? i * given.strides[1] : 0)];
     return p.options.offset + own + (given.rank == 2 ? 0 : i);
   };
@@ -118,19 +118,13 @@ void rotary_embedding(View<const float, 4> x, View<float, 4> y, const RotaryOpti
   const Index dim = check(x, y, options);
   const KernelTable& kernel = active();
   if (is_empty(operand(function, "y", y))) return;
-  const bool shared = options.positions.data == nullptr;
+  const bool shared = !options.positions;
   const Index length = x.size(2), batch = shared ? 1 : x.size(0), heads = shared ? x.size(0) * x.size(1) : x.size(1);
   const Index tile = std::clamp<Index>(tile_elements / std::max<Index>(dim, 1), 1, length);
   const Problem p{
-      kernel,
-      x,
-      y,
-      options,
-      dim,
-      length,
-      tile,
-      heads,
-      options.frequencies.data != nullptr ? steps_of(options.frequencies) : steps_of_base(options.base, 2, dim)};
+      kernel,  x,     y,
+      options, dim,   length,
+      tile,    heads, options.frequencies ? steps_of(options.frequencies) : steps_of_base(options.base, 2, dim)};
 
   const double elements =
       static_cast<double>(batch * heads) * static_cast<double>(length) * static_cast<double>(x.size(3));

@@ -41,14 +41,14 @@ struct Norm {
 };
 
 void check_vector(const Norm& norm, const char* name, const View<const float, 1>& vector, const Operand& y) {
-  if (vector.data == nullptr) return;
+  if (!vector) return;
   const Operand given = operand(norm.function, name, vector);
   check_operand(given);
   const Index n = norm.x.shape[static_cast<std::size_t>(norm.x.rank - 1)];
   require(vector.size(0) == n, norm.function, ": ", name, " has ", vector.size(0), " elements, x has ", n,
           " along its last axis");
   check_no_overlap(y, given);
-  if (norm.sum.data != nullptr) check_no_overlap(operand(norm.function, "sum", norm.sum), given);
+  if (norm.sum) check_no_overlap(operand(norm.function, "sum", norm.sum), given);
 }
 
 void check(const Norm& norm) {
@@ -56,10 +56,10 @@ void check(const Norm& norm) {
   const Operand residual = operand(norm.function, "residual", norm.residual);
   const Operand sum = operand(norm.function, "sum", norm.sum);
   check_elementwise(x, y);
-  if (norm.residual.data != nullptr) check_elementwise(residual, y);
-  if (norm.sum.data != nullptr) {
+  if (norm.residual) check_elementwise(residual, y);
+  if (norm.sum) {
     check_elementwise(x, sum);
-    if (norm.residual.data != nullptr) check_elementwise(residual, sum);
+    if (norm.residual) check_elementwise(residual, sum);
     check_no_overlap(y, sum);
   }
   check_vector(norm, "weight", norm.weight, y);
@@ -85,7 +85,7 @@ void erase_axis(AnyView<T>& view, int axis) {
 /// and as many axes as possible in one.
 void order_axes(Norm& norm) {
   const auto given = [&](auto& view) {
-    if (view.data != nullptr) return;
+    if (view) return;
     view.rank = norm.x.rank;
     view.shape = norm.x.shape;
     view.strides = {};
@@ -97,7 +97,7 @@ void order_axes(Norm& norm) {
   }
   int neighbours = norm.x.rank - 2;
   for_views(norm, [&](const auto& view) {
-    if (view.data != nullptr && !is_contiguous(view)) neighbours = closest_axis(view);
+    if (view && !is_contiguous(view)) neighbours = closest_axis(view);
   });
   for_views(norm, [&](auto& view) { move_axis(view, neighbours, view.rank - 2); });
   while (norm.x.rank > 2) {
@@ -117,12 +117,12 @@ void order_axes(Norm& norm) {
 
 template <class T>
 T* row_or_null(const AnyView<T>& view, Index row) {
-  return view.data == nullptr ? nullptr : row_start(view, row);
+  return !view ? nullptr : row_start(view, row);
 }
 
 template <class T>
 bool is_dense(const AnyView<T>& view) {
-  return view.data == nullptr || is_contiguous(view);
+  return !view || is_contiguous(view);
 }
 
 /// `rows` rows that lie one step apart, where they stand.
@@ -169,7 +169,7 @@ void norm_block(const KernelTable& kernel, const Norm& norm, Index row, Index ro
 
 /// With a stride of 1, copied to `to` if it has another one.
 void make_dense(View<const float, 1>& vector, float* to) {
-  if (vector.data == nullptr || vector.size(0) == 1 || vector.stride(0) == 1) return;
+  if (!vector || vector.size(0) == 1 || vector.stride(0) == 1) return;
   for (Index i = 0; i < vector.size(0); ++i) to[i] = vector(i);
   vector.data = to;
 }

@@ -54,17 +54,16 @@ struct Problem {
 };
 
 bool is_masked(const SoftmaxOptions& options) {
-  return options.mask.data != nullptr || options.bias.data != nullptr || options.lengths.data != nullptr ||
-         options.causal;
+  return options.mask || options.bias || options.lengths || options.causal;
 }
 
 Problem problem_of(const AnyView<const float>& x, const AnyView<float>& y, const SoftmaxOptions& options, int axis) {
   Problem p{};
   p.x = x;
   p.y = y;
-  if (options.mask.data != nullptr) p.mask = options.mask;
-  if (options.bias.data != nullptr) p.bias = options.bias;
-  if (options.lengths.data != nullptr) p.lengths = options.lengths;
+  if (options.mask) p.mask = options.mask;
+  if (options.bias) p.bias = options.bias;
+  if (options.lengths) p.lengths = options.lengths;
   append_axis(p.lengths);
   const auto all = [&](const auto& f) { f(p.x), f(p.y), f(p.mask), f(p.bias), f(p.lengths); };
   if (x.rank == 1) all([](auto& view) { append_axis(view); });
@@ -87,7 +86,7 @@ Problem problem_of(const AnyView<const float>& x, const AnyView<float>& y, const
 
 /// From which element on the row takes no part.
 Index end_of_row(const Problem& p, Index row) {
-  Index end = p.lengths.data == nullptr ? p.n : *row_start(p.lengths, row);
+  Index end = !p.lengths ? p.n : *row_start(p.lengths, row);
   if (p.causal) end = std::min(end, std::max<Index>(row / p.same_query % p.queries + 1 + p.offset, 0));
   return end;
 }
@@ -95,7 +94,7 @@ Index end_of_row(const Problem& p, Index row) {
 /// A mask or bias from a row on.
 template <class T>
 kernels::PerScore<T> from_row(const AnyView<const T>& view, Index row) {
-  if (view.data == nullptr) return {nullptr, 0, 0};
+  if (!view) return {nullptr, 0, 0};
   return {row_start(view, row), step(view, -2), step(view, -1)};
 }
 

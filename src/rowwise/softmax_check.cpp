@@ -7,7 +7,7 @@ namespace {
 
 /// A mask or a bias.
 void check_per_element(const Operand& given, const Operand& x, const Operand& y) {
-  if (given.data == nullptr) return;
+  if (!given) return;
   require(given.rank == x.rank, given.function, ": ", given.name, " has rank ", given.rank, ", x has rank ", x.rank);
   check_operand(given);
   for (int axis = 0; axis < x.rank; ++axis)
@@ -34,7 +34,7 @@ void check_values(const Operand& lengths, Index most) {
 }
 
 void check_lengths(const Operand& lengths, const Operand& x, const Operand& y, int softmax_axis) {
-  if (lengths.data == nullptr) return;
+  if (!lengths) return;
   require(lengths.rank == x.rank - 1, lengths.function, ": lengths has rank ", lengths.rank, ", x has rank ", x.rank,
           ", without the axis ", x.rank - 1);
   check_operand(lengths);

@@ -49,7 +49,7 @@ TEST_CASE("NaN stands at the same places on every instruction set") {
         {"attention", [&] { attention(heads(a.view), heads(b.view), heads(input.view), heads(y.view)); }},
         {"causal attention", [&] {
            attention(heads(a.view), heads(b.view), heads(input.view), heads(y.view),
-                     {.causal = true, .softcap = 3, .window_left = 20});
+                     {.softcap = 3, .causal = true, .window_left = 20});
          }}};
     for (const auto& [name, run] : all) {
       bool first = true;

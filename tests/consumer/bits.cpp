@@ -96,7 +96,7 @@ void attentions() {
     Floats y(q.size()), lse(static_cast<std::size_t>(heads * length));
     headlane::attention(rows_of_q, keys, View<const float, 4>(v.data(), {1, heads, length, dim}),
                         View<float, 4>(y.data(), {1, heads, length, dim}),
-                        {.causal = true, .lse = {lse.data(), {1, heads, length}}, .softcap = 20.0f});
+                        {.softcap = 20.0f, .causal = true, .lse = {lse.data(), {1, heads, length}}});
     add(y);
     add(lse);
   }

@@ -123,7 +123,7 @@ TEST_CASE("attention to nothing, of nothing") {
                v = e.view<const float, 4>({batch, heads, keys, dim});
     const auto out = e.view<float, 4>({batch, heads, length, dim});
     AttentionOptions options{
-        .causal = i % 2 == 0, .causal_offset = e.stride(), .lse = {}, .window_left = i % 3 == 0 ? most : -1};
+        .causal = i % 2 == 0, .causal_offset = e.stride(), .window_left = i % 3 == 0 ? most : -1, .lse = {}};
     e.call([&] { attention(q, k, v, out, options); });
     e.call([&] { (void)plan_attention(q, k, v, out, options); });
     e.call([&] { attention_weights(q, k, e.view<float, 4>({batch, heads, length, keys}), options); });

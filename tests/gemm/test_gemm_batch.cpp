@@ -123,8 +123,8 @@ TEST_CASE("gemm_batch: random batches give the bits of a call for each product")
                  .which = static_cast<int>(random.integer(0, 7)),
                  .options = {.alpha = random.pick(factors),
                              .beta = random.pick(factors),
-                             .num_threads = static_cast<int>(random.integer(1, 4)),
-                             .activation = any_activation(random)}};
+                             .activation = any_activation(random),
+                             .num_threads = static_cast<int>(random.integer(1, 4))}};
     counts.add(s, static_cast<std::uint64_t>(i));
   }
   counts.finish(300);
@@ -156,7 +156,7 @@ TEST_CASE("gemm_batch: a batch that is one product, or nearly") {
                            layout,
                            {},
                            packed ? 7 : 3,
-                           {.alpha = 0.7f, .beta = 1.3f, .num_threads = 2, .activation = Activation::silu}};
+                           {.alpha = 0.7f, .beta = 1.3f, .activation = Activation::silu, .num_threads = 2}};
               counts.add(s, seed++);
             }
           }

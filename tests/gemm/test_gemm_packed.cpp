@@ -77,10 +77,10 @@ TEST_CASE("gemm: a packed operand gives the bits of the plain one, larger produc
       const Inputs plain(m, n, k, layout), packed(m, n, k, layout);
       const PackedMatrix b(packed.b.view);
       const GemmOptions options{.alpha = 0.7f,
-                                .num_threads = 1,
                                 .bias = plain.bias.view,
                                 .activation = Activation::relu,
-                                .residual = plain.residual.view};
+                                .residual = plain.residual.view,
+                                .num_threads = 1};
       gemm(plain.a.view, plain.b.view, plain.c.view, options);
       for (const int threads : {1, 2, 3, 4, 7}) {
         if (slow_isa() && threads % 2 == 0) continue;

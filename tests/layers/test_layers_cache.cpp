@@ -185,7 +185,7 @@ TEST_CASE("what fails leaves the caches as they were, and y") {
   fails("query_lengths[0] is 4", {.query_lengths = lengths}, {}, s, m);
   fails("query_lengths has 2", {.query_lengths = {bad_lengths.data() + 1, {2}}}, {}, s, m);
   const std::vector<Index> queries{1, 3, 0}, keys{21, 23, 21};  // the last one has 20
-  fails("key_lengths[2] is 21", {.key_lengths = {keys.data(), {3}}, .query_lengths = {queries.data(), {3}}}, {}, s, m);
+  fails("key_lengths[2] is 21", {.query_lengths = {queries.data(), {3}}, .key_lengths = {keys.data(), {3}}}, {}, s, m);
   const std::vector<float> slopes(3, 0.5f);
   fails("alibi_slopes", {.causal_offset = Index{1} << 24, .alibi_slopes = {slopes.data(), {3}}}, {}, s, m);
   fails("sum", {.sum = lse.view}, {}, s, m);

@@ -97,7 +97,7 @@ inline void EveryCall::add_products() {
   add(
       "gemm, packed",
       [=, &packed](int threads) {
-        gemm(a, packed, of_packed, {.num_threads = threads, .bias = bias, .activation = Activation::gelu});
+        gemm(a, packed, of_packed, {.bias = bias, .activation = Activation::gelu, .num_threads = threads});
       },
       of_packed);
   const auto batch = input<3>({3, m, 65}), right = input<3>({3, 65, n}), products = output<3>({3, m, n});

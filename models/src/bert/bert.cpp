@@ -217,7 +217,7 @@ View<const float, 2> Bert::states(const Call& call, std::size_t first, std::size
   norm_.forward(x, x, call.num_threads);
   const View<const Index, 1> starts(work.starts.data(), {static_cast<Index>(work.starts.size())});
   for (const EncoderLayer& layer : layers_) {
-    layer.forward(x, x, {.num_threads = call.num_threads, .query_starts = starts, .key_starts = starts});
+    layer.forward(x, x, {.query_starts = starts, .key_starts = starts, .num_threads = call.num_threads});
     if (call.progress)
       call.progress({.finished_sentences = static_cast<Index>(first), .sentences = std::ssize(call.ids)});
   }

@@ -37,7 +37,7 @@ View<const float, 3> T5Decoder::step(std::span<const Index> ids) {
   x_.resize(at(rows_ * d_model_));
   const View<float, 3> x(x_.data(), {rows_, 1, d_model_});
   model_.embed({ids.data(), {rows_, 1}}, x);
-  const AttentionOptions self{.num_threads = num_threads_, .relative_bias = model_.decoder_bias()};
+  const AttentionOptions self{.relative_bias = model_.decoder_bias(), .num_threads = num_threads_};
   const AttentionOptions cross{.num_threads = num_threads_};
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     Layer& layer = layers_[i];

@@ -70,7 +70,7 @@ T5Model::T5Model(const Checkpoint& checkpoint, const T5Config& config) {
 void T5Model::encode(std::span<const Index> ids, std::span<const Index> starts, View<float, 3> y, int num_threads,
                      const std::function<void()>& poll) const {
   const View<const Index, 1> bounds(starts.data(), {std::ssize(starts)});
-  AttentionOptions options{.num_threads = num_threads, .relative_bias = encoder_bias_.relative_bias()};
+  AttentionOptions options{.relative_bias = encoder_bias_.relative_bias(), .num_threads = num_threads};
   options.query_starts = options.key_starts = bounds;
   embedding_.forward({ids.data(), {1, std::ssize(ids)}}, y);
   for (const EncoderLayer& layer : encoder_) {

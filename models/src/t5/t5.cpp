@@ -73,7 +73,7 @@ std::vector<float> T5::logits(std::span<const Index> input, std::span<const Inde
   const View<float, 3> x(hidden.data(), {1, length, d});
   const View<const float, 3> states(memory.data(), {1, std::ssize(input), d});
   model.embed({output.data(), {1, length}}, x);
-  const AttentionOptions self{.causal = true, .num_threads = num_threads, .relative_bias = model.decoder_bias()};
+  const AttentionOptions self{.causal = true, .relative_bias = model.decoder_bias(), .num_threads = num_threads};
   for (const DecoderLayer& layer : model.decoder()) layer.forward(x, states, x, self, {.num_threads = num_threads});
   model.finish_decoder(x, num_threads);
   model.logits(x, {result.data(), {1, length, config.vocab_size}}, num_threads);

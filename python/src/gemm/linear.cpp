@@ -18,7 +18,7 @@ void multiply(const Array& x, const Right& right, const Array& out, const Ending
   };
   const GemmOptions each = ending.options();
   GemmBatchOptions options{
-      .num_threads = num_threads, .bias = each.bias.broadcast(0, batch.size), .activation = each.activation};
+      .bias = each.bias.broadcast(0, batch.size), .activation = each.activation, .num_threads = num_threads};
   axes.for_each([&](const auto& offsets) {
     if (residual != nullptr) options.residual = view(*residual, 2, offsets[2]);
     right.multiply(view(x, 0, offsets[0]), view(out, 1, offsets[1]), options);

@@ -81,9 +81,9 @@ nb::object embed(const Bert& bert, nb::handle given, nb::handle given_types, nb:
                 .normalize = normalize,
                 .token_type_ids = types,
                 .truncate = truncate,
-                .num_threads = threads,
                 .prompt_tokens = prompt_tokens,
-                .progress = [&](const EncodeProgress&) { signals(); }});
+                .progress = [&](const EncodeProgress&) { signals(); },
+                .num_threads = threads});
   });
   return result.object();
 }
@@ -104,8 +104,8 @@ nb::tuple encode(const Bert& bert, nb::handle given, nb::handle given_types, nb:
       bert.encode(ids, y,
                   {.token_type_ids = types,
                    .truncate = truncate,
-                   .num_threads = threads,
-                   .progress = [&](const EncodeProgress&) { signals(); }});
+                   .progress = [&](const EncodeProgress&) { signals(); },
+                   .num_threads = threads});
     });
   nb::list rows;
   for (const Index length : lengths) rows.append(length);

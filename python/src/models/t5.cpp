@@ -54,8 +54,8 @@ nb::list generate(const T5& t5, nb::handle given, nb::handle num_beams, nb::hand
       .length_penalty = double_of(function, "length_penalty", length_penalty),
       .early_stopping = early_stopping_of(function, early_stopping),
       .no_repeat_ngram_size = integer_of(function, "no_repeat_ngram_size", no_repeat_ngram_size),
-      .num_threads = threads_of(function, num_threads),
-      .progress = [&](const models::GenerateProgress&) { signals(); }};
+      .progress = [&](const models::GenerateProgress&) { signals(); },
+      .num_threads = threads_of(function, num_threads)};
   std::vector<std::vector<Index>> outputs;
   compute(function, [&] { outputs = t5.generate(ids, options); });
   nb::list result;

@@ -50,10 +50,10 @@ nb::object softmax_over(bool log, nb::handle x, nb::handle given_axis, nb::handl
   if (of_bias) of_bias->require_float();
   SoftmaxOptions options{.scale = float_of(function, "scale", scale),
                          .log = log,
-                         .num_threads = threads_of(function, num_threads),
                          .axis = static_cast<int>(axis),
                          .causal = flag_of(function, "causal", causal),
-                         .causal_offset = integer_of(function, "causal_offset", causal_offset)};
+                         .causal_offset = integer_of(function, "causal_offset", causal_offset),
+                         .num_threads = threads_of(function, num_threads)};
   std::vector<Index> shape = from.shape();
   options.mask = broadcast<bool>(function, of_mask, of_mask ? of_mask->bools() : nullptr, shape);
   options.bias = broadcast<float>(function, of_bias, of_bias ? of_bias->floats() : nullptr, shape);

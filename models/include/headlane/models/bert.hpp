@@ -71,10 +71,10 @@ struct EncodeOptions {
   std::span<const std::vector<Index>> token_type_ids = {};
   /// Of sentences of more than max_seq_length tokens the first so many count. Otherwise more than max_position_embeddings are an error.
   bool truncate = false;
-  int num_threads = 0;  ///< that this call may use; 0: num_threads() (runtime.hpp)
   /// If set: called by the calling thread after each layer of each round of some thousand tokens. What it throws ends the call and
   /// reaches the caller; the rows of finished sentences are written, those of others are not.
   std::function<void(const EncodeProgress&)> progress = {};
+  int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
 struct EmbedOptions {
@@ -83,10 +83,10 @@ struct EmbedOptions {
   std::optional<bool> normalize = std::nullopt;
   std::span<const std::vector<Index>> token_type_ids = {};  ///< these as in EncodeOptions
   bool truncate = false;
-  int num_threads = 0;
   /// The first so many tokens of each sentence are a prompt: not pooled unless include_prompt.
   Index prompt_tokens = 0;
   std::function<void(const EncodeProgress&)> progress = {};
+  int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
 /// The encoder of transformers' BertModel, without its pooler. It does not change once it is made: any number of threads

@@ -24,11 +24,11 @@ struct GenerateOptions {
   double length_penalty = 1.0;  ///< of beams: a finished one's score is divided by its length to this power
   EarlyStopping early_stopping = EarlyStopping::no;  ///< of beams
   Index no_repeat_ngram_size = 0;  ///< if not 0: no sequence of so many tokens comes twice in an output
-  int num_threads = 0;             ///< that the call may use; 0: num_threads() (runtime.hpp)
   /// If set: called by the calling thread after each layer of the encoder (tokens is 0 then), and in each step after each
   /// layer of the decoder and each group of sentences. What it throws ends the generation and reaches the caller, so it is
   /// also the place to look for a request to stop: a signal, a deadline, a std::stop_token.
   std::function<void(const GenerateProgress&)> progress = {};
+  int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
 }  // namespace headlane::models
