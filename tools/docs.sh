@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# The documentation site. Sourced by dev, which defines models, folder and venv.
-# shellcheck disable=SC2154
+# The documentation site.
 
-# The environment of the site also sees the packages of the Python tests: NumPy, headlane and, where it can be had, PyTorch.
-build_docs() {
-  need_build pkg-config=pkgconf "${models[@]}"
+# Its environment also sees the packages of the Python tests: NumPy, headlane and, where available,
+# PyTorch.
+do_docs() {
+  need_build pkg-config=pkgconf "${model_packages[@]}"
   configure release EXAMPLES MODELS
   build
   rm -rf build/docs-prefix

@@ -11,9 +11,11 @@ mark_as_advanced(HEADLANE_C_COMPILER)
 # The usual build's bits.
 add_executable(consumer_bits consumer/bits.cpp)
 target_link_libraries(consumer_bits PRIVATE headlane)
-# clang with its own standard library, where it is installed.
-find_program(HEADLANE_CLANG clang-19)
-find_program(HEADLANE_CLANGXX clang++-19)
+# clang with its own standard library, where it is installed; CMakePresets.json names the version.
+file(STRINGS ${PROJECT_SOURCE_DIR}/CMakePresets.json presets REGEX "clang\\+\\+")
+string(REGEX MATCH "clang\\+\\+(-[0-9]+)" clangxx "${presets}")
+find_program(HEADLANE_CLANG clang${CMAKE_MATCH_1})
+find_program(HEADLANE_CLANGXX ${clangxx})
 mark_as_advanced(HEADLANE_CLANG HEADLANE_CLANGXX)
 set(settings
   -DSOURCE=${PROJECT_SOURCE_DIR} -DBUILD=${PROJECT_BINARY_DIR} -DWORK=${CMAKE_CURRENT_BINARY_DIR}/consumer

@@ -1,0 +1,68 @@
+# shellcheck shell=bash
+# The tests under clang's sanitizers, and fuzzing.
+
+need_sanitizer() {
+  CXX=g++ # the preset names clang
+  need_clang "$llvm"
+  need_build "/usr/lib/llvm-$llvm/lib/clang/$llvm/lib/linux=libclang-rt-$llvm-dev" \
+    "${test_packages[@]}" "${model_packages[@]}"
+}
+
+do_asan() {
+  need_sanitizer
+  configure asan TESTS MODELS
+  build
+  run_tests "$@"
+}
+
+# The tests that start threads, and the races that the sanitizer has to report. Not runtime.*, which
+# counts threads: the sanitizer starts one itself.
+threaded='^(threads|bits|planted_race'
+threaded+='|attention|attention_cache|attention_options|attention_ragged|attention_weights'
+threaded+='|attention_workspace|merge|kv_cache'
+threaded+='|gemm|gemm_batch|gemm_gated|gemm_packed|cblas|activation|norm|softmax|softmax_masked|rotary|sinusoidal'
+threaded+='|embedding|layers|layers_cache|layers_same|layers_threads|bert|t5|t5_search)([.]|$)'
+
+# libomp is not instrumented: Archer, which comes with it, tells the sanitizer where threads wait
+# for each other.
+do_tsan() {
+  need_sanitizer
+  if [[ ${1:-} == --quick ]]; then
+    shift
+    configure tsan TESTS
+    build test_threads test_bits test_layers_same test_gemm_packed planted_race
+    set -- -R '^(threads|bits|layers_same|gemm_packed|planted_race)[.]' "$@"
+  else
+    configure tsan TESTS MODELS
+    build
+    (($#)) || set -- -R "$threaded"
+  fi
+  export OMP_TOOL_LIBRARIES=/usr/lib/llvm-$llvm/lib/libarcher.so
+  export TSAN_OPTIONS="ignore_noninstrumented_modules=1 halt_on_error=0 exitcode=66 ${TSAN_OPTIONS:-}"
+  run_tests "$@"
+}
+
+# Inputs that fail are written to build/fuzz/found-TARGET-…: the fix adds the input to
+# models/fuzz/corpus/TARGET, which ctest replays.
+do_fuzz() {
+  local target targets=(safetensors index config t5_config bert_folder) options corpus
+  need_sanitizer
+  configure fuzz TESTS MODELS
+  for target in "${targets[@]}"; do
+    build "fuzz_$target"
+    corpus=models/fuzz/corpus/$target
+    mkdir -p "$folder/corpus/$target"
+    options=(-dict=models/fuzz/words.dict -max_len=4096 -timeout=25 -rss_limit_mb=2048 -malloc_limit_mb=512
+      -artifact_prefix="$folder/found-$target-")
+    if [[ ${1:-} == keep ]]; then # the fewest inputs that reach the same edges
+      rm -rf "$folder/kept" && mkdir "$folder/kept"
+      "$folder/tests/fuzz/fuzz_$target" "${options[@]}" -set_cover_merge=1 -use_counters=0 \
+        "$folder/kept" "$corpus" "$folder/corpus/$target"
+      rm -r "$corpus" && mv "$folder/kept" "$corpus"
+    else
+      say "$target"
+      "$folder/tests/fuzz/fuzz_$target" "${options[@]}" -print_final_stats=1 \
+        -max_total_time=$((${1:-300} / ${#targets[@]})) "$folder/corpus/$target" "$corpus"
+    fi
+  done
+}
