@@ -27,6 +27,13 @@ lint_format() {
   sources -exec "clang-format-$llvm" --dry-run -Werror {} +
 }
 
+# The include graph; the sizes of lines, functions and files, which are only reported.
+lint_tree() {
+  need python3=python3
+  python3 tools/check_includes.py
+  python3 tools/check_form.py || say "reported only"
+}
+
 lint_tidy() {
   CXX=g++ # the preset names clang
   need_clang "$llvm"
@@ -39,7 +46,7 @@ lint_tidy() {
 
 do_lint() {
   local part
-  (($#)) || set -- shell python format tidy
+  (($#)) || set -- shell tree python format tidy
   for part in "$@"; do
     declare -F "lint_$part" >/dev/null || fail "lint has no part '$part'; ./dev lists them"
     "lint_$part"
