@@ -67,6 +67,11 @@ def row(*items: str) -> str:
     return '<div class="terms">' + "".join(items) + "</div>"
 
 
+def panels(*items: str) -> str:
+    """Drawings side by side, their titles on one line; on a phone one below the other."""
+    return '<div class="terms panels">' + "".join(items) + "</div>"
+
+
 def term(content: str, operator: str = "") -> str:
     sign = f'<span class="operator">{operator}</span>' if operator else ""
     return f'<div class="term">{sign}{content}</div>'
@@ -268,3 +273,20 @@ def elbow(x: float, y1: float, out: float, y2: float) -> str:
     end = x - 5 if out < x else x + 5
     path = f"M{number(x)} {number(y1)}H{number(out)}V{number(y2)}H{number(end)}"
     return tag("path", d=path, class_="arrow") + _head(x, y2, 1 if out < x else -1, 0)
+
+
+def flow(title: str, steps: Sequence[tuple[str, str, str]], wide: float, spoken_before: str) -> str:
+    """Boxes one below the other: (text, note, class)."""
+    high, gap, top = 34.0, 12.0, 26.0
+    body = [text(0, 14, title, class_="name")]
+    for i, (label, note, colour) in enumerate(steps):
+        y, middle = top + i * (high + gap), 4 + wide / 2
+        if colour:
+            body.append(rect(4, y, wide, high, class_=colour, fill_opacity=0.14, rx=5))
+        body.append(rect(4, y, wide, high, class_=f"outline {colour}".strip(), rx=5))
+        body.append(text(middle, y + 15, label, class_="label", text_anchor="middle"))
+        body.append(text(middle, y + 28, note, class_="size", text_anchor="middle"))
+        if i:
+            body.append(arrow(middle, y - gap, middle, y))
+    alt = spoken_before + "; ".join(f"{label} ({note})" for label, note, _ in steps)
+    return svg(wide + 8, top + len(steps) * (high + gap), body, alt)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import log2
 
 from . import draw, measured
-from .draw import figure, row, term
+from .draw import figure, term
 from .measured import Machine, Row
 
 UNITS = {
@@ -186,7 +186,7 @@ def panels(op: str, rows: list[Row]) -> str:
         "Blue: headlane. Orange: the fastest other library; grey: the others. The band ends at the machine's limit, where one was "
         "measured. At the right: headlane's speed over the fastest other's."
     )
-    return figure(row(*drawn), caption)
+    return figure(draw.panels(*drawn), caption)
 
 
 def max_share(rows: list[Row], count: int, most: float) -> float:
@@ -290,7 +290,7 @@ def scaling(machine: Machine) -> str:
     """Attention over the sequence length, plain and causal."""
     drawn = [term(curve(machine, count)) for count in (1, 2)]
     caption = "Attention, 8 heads of 64, over the sequence length. Lines: headlane; dashed: the fastest other library at each length."
-    return figure(row(*drawn), caption)
+    return figure(draw.panels(*drawn), caption)
 
 
 def short(length: int) -> str:
