@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import signal
@@ -167,11 +166,12 @@ class Session:
         return rows
 
 
-def measure_memory(session: Session, machine: dict) -> None:
+def measure_memory(session: Session, machine: dict) -> Path:
     document = record.document(session.about["version"], machine)
     record.add(document, [], session.run_memory(), session.bench.failures)
     table.print_memory(document)
     table.print_failures(session.bench.failures)
+    return record.write(document, session.options.json or Path("build/peers/memory.json"))
 
 
 def main() -> int:
@@ -181,11 +181,9 @@ def main() -> int:
         session = Session(options, stack)
         machine = record.machine(session.about, session.probes)
         table.print_machine(machine)
-        if options.op == "memory":
-            measure_memory(session, machine)
-            return 0
-        if options.op == "models":
-            print(f"\nwrote {models.measure(session, machine)}")
+        if options.op in ("memory", "models"):
+            measure = measure_memory if options.op == "memory" else models.measure
+            print(f"\nwrote {measure(session, machine)}")
             return 0
         files: dict[Path, dict] = {}
         for op in ALL if options.op == "all" else [options.op]:
@@ -196,8 +194,7 @@ def main() -> int:
             record.add(document, workers, rows, failures)
             table.print_results(document, op)
             table.print_failures(failures)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+            record.write(document, path)
         print("\n" + "\n".join(f"wrote {path}" for path in files))
     return 0
 

@@ -45,6 +45,6 @@ ERROR_UNIT = {
     **dict.fromkeys(ATTENTION_OPS, "eps·Σ p|v|"),
     "norms": "eps·(|w| + |y|), GELU: eps·|x|",
     "layers": "eps·rms(row of y)",
-    "t5": "share of other tokens",
+    "t5": "share of tokens that differ",
     "minilm": "eps·rms(row of y)",
 }

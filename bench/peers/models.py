@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import ExitStack
 from pathlib import Path
 
 from . import models_table, record, table
-from .models_cases import ALL, SCHEMA, T5_SHAPES
+from .models_cases import ALL, T5_SHAPES
 from .models_measure import LOADS, PLAN, QUICK, TIMEOUT, ModelBench, contenders
 from .workers import Failure, Worker
 
@@ -72,7 +71,7 @@ class Models:
 
 def measure(session, machine: dict) -> Path:
     models = Models(session)
-    document = {**record.document(session.about["version"], machine), "schema": SCHEMA}
+    document = record.document(session.about["version"], machine)
     models.run(document)
     wanted = not session.options.case or session.options.case.search("load")
     document["loading"] = models.run_loads() if wanted else []
@@ -80,7 +79,4 @@ def measure(session, machine: dict) -> Path:
     document["failures"] = models.bench.failures
     models_table.print_results(document)
     table.print_failures(document["failures"])
-    path = session.options.json or Path("build/peers/models.json")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    return path
+    return record.write(document, session.options.json or Path("build/peers/models.json"))

@@ -8,7 +8,6 @@ import numpy as np
 
 from .case import FLOAT, Case
 
-SCHEMA = "headlane-peers-models-1"  # ./dev report does not read these
 NEW_TOKENS = 64
 INPUT_TOKENS = 16
 VOCABULARY = 32128

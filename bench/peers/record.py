@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
 import subprocess
 from datetime import datetime, timezone
+from pathlib import Path
 from time import sleep
 
 from .measure import Probe
@@ -72,6 +74,12 @@ def add(document: dict, workers: list[Worker], rows: list[dict], failures: list[
             document["contenders"].append(line)
     document["results"] += rows
     document["failures"] += failures
+
+
+def write(document: dict, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    return path
 
 
 def short(version: str) -> str:

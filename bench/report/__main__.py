@@ -21,17 +21,14 @@ def arguments():
 
 def main():
     options = arguments()
-    # Whole models have no place on the page: their file is of another kind.
-    files = options.files or [
-        path for path in sorted(Path("build/peers").glob("*.json")) if path.name != "models.json"
-    ]
+    files = options.files or sorted(Path("build/peers").glob("*.json"))
     if not files:
         sys.exit("report: there are no files build/peers/*.json; ./dev peers writes them")
     try:
         report = load.load(files)
     except load.BadFile as error:
         sys.exit(f"report: {error}")
-    if not report.rows:
+    if not (report.rows or report.loading or report.memory):
         sys.exit("report: these files hold no results")
     options.out.mkdir(parents=True, exist_ok=True)
     target = options.out / "headlane.html"

@@ -14,8 +14,13 @@ class Operation:
 
     title: str
     unit: str
-    amount: str  # what one call does: "flops", "bytes" or "elements"
+    amount: str  # what one call does: "flops", "bytes", "elements" or "tokens"
     case: str  # what one case is called
+
+    @property
+    def scale(self):
+        """The amount that is 1 in the unit."""
+        return 1 if self.amount == "tokens" else 1e9
 
 
 OPERATIONS = {
@@ -26,6 +31,8 @@ OPERATIONS = {
     "decode": Operation("Decoding", "GB/s", "bytes", "case"),
     "norms": Operation("Norms and GELU", "10⁹ elements/s", "elements", "shape"),
     "layers": Operation("Layers", "GFLOP/s", "flops", "layer"),
+    "t5": Operation("T5", "tokens/s", "tokens", "case"),
+    "minilm": Operation("MiniLM", "tokens/s", "tokens", "shape"),
 }
 
 
@@ -60,6 +67,7 @@ class Row:
     error_unit: str | None = None
     prepacked: bool = False
     route: str | None = None  # what it is called from
+    memory: int | None = None  # bytes beyond inputs and output
 
     @property
     def label(self):
@@ -70,15 +78,22 @@ class Row:
         return self.contender.startswith("headlane")
 
     @property
+    def rounded(self):
+        """With weights of 8 bits: less work, and other results."""
+        return self.contender.endswith("int8")
+
+    @property
     def amount(self):
         what = operation(self.op).amount
+        if what == "tokens":
+            return self.shape["batch"] * self.shape["tokens" if "tokens" in self.shape else "length"]
         if what == "elements" and "rows" in self.shape:
             return self.shape["rows"] * self.shape["columns"]
         return (self.bytes if what == "bytes" else self.flops) or self.flops or self.bytes or 0
 
     def speed_in(self, seconds):
         """The speed of a call that takes this long, in the unit of the operation."""
-        return self.amount / seconds / 1e9
+        return self.amount / seconds / operation(self.op).scale
 
     @property
     def speed(self):
@@ -101,8 +116,8 @@ class Row:
 
 @dataclass
 class Comparison:
-    """headlane and its peers on one case with one number of threads. Those whose weights were packed beforehand do less
-    in the time measured: they stand apart."""
+    """headlane and its peers on one case with one number of threads. Peers that do less in the time
+    measured are kept apart: those whose weights were packed beforehand, and those that round them."""
 
     ours: Row
     peers: list
@@ -143,17 +158,26 @@ def geometric_mean(values):
     return math.exp(sum(map(math.log, values)) / len(values)) if values else None
 
 
+def latest(rows):
+    """Each measurement once: the last of those with the same contender, case and threads."""
+    return list({(row.op, row.case, row.threads, row.contender, row.isa): row for row in rows}.values())
+
+
 class Report:
-    """All runs together. Of a measurement that stands in several files the one of the latest date counts."""
+    """All runs together. Of a measurement that several files contain the latest counts."""
 
     def __init__(self, runs):
         self.runs = sorted(runs, key=lambda run: run["date"])
         rows = [row for run in self.runs for row in run["rows"]]
+        self.memory = latest(row for row in rows if row.op == "memory")
+        rows = [row for row in rows if row.op != "memory"]
         # What options cost is told against cases that were timed again beside them: here they count once.
         twice = {row.case for row in rows if row.op == "attention"}
         rows = [row for row in rows if row.op != "attention_options" or row.case not in twice]
-        self.rows = list(
-            {(row.op, row.case, row.threads, row.contender, row.isa): row for row in rows}.values()
+        self.rows = latest(rows)
+        loading = [entry for run in self.runs for entry in run.get("loading") or []]
+        self.loading = list(
+            {(entry["model"], entry["contender"], entry["threads"]): entry for entry in loading}.values()
         )
 
     def ops(self):
@@ -185,7 +209,7 @@ class Report:
                 (row for row in here if row.headlane and not row.prepacked),
                 key=lambda row: row.contender != "headlane",
             )
-            peers = [row for row in here if not row.headlane and not row.prepacked]
+            peers = [row for row in here if not (row.headlane or row.prepacked or row.rounded)]
             prepacked = [row for row in here if not row.headlane and row.prepacked]
             if ours and peers:
                 own = [row for row in here if row.headlane and row.prepacked]

@@ -5,6 +5,7 @@ import json
 from .data import Report, Row
 
 SCHEMA = "headlane-peers-1"
+OLD_SCHEMA = "headlane-peers-models-1"  # of models.json before 0.2.0
 
 
 class BadFile(Exception):
@@ -30,6 +31,7 @@ def _row(entry, prepacked, routes):
         error_unit=entry.get("error_unit"),
         prepacked=entry["contender"] in prepacked,
         route=routes.get(entry["contender"]),
+        memory=entry.get("memory"),
     )
 
 
@@ -40,7 +42,7 @@ def load(paths):
             run = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise BadFile(f"{path}: {error}") from None
-        if not isinstance(run, dict) or run.get("schema") != SCHEMA:
+        if not isinstance(run, dict) or run.get("schema") not in (SCHEMA, OLD_SCHEMA):
             raise BadFile(f"{path}: not a file of ./dev peers (its schema is not {SCHEMA})")
         missing = [key for key in ("machine", "contenders", "results", "date") if key not in run]
         if missing:

@@ -81,7 +81,7 @@ def variables(colours):
 
 
 def sections(report, shown):
-    """One for each operation that was measured: its figures and its table."""
+    """One for each operation that was measured, with its figures and its table; loading and memory have no figure."""
     for op in report.ops():
         yield {
             "op": op,
@@ -89,6 +89,12 @@ def sections(report, shown):
             "figures": [figure for figure in shown if figure.op == op],
             "table": tables.results(report, op),
         }
+    for op, title, table in (
+        ("loading", "Loading models", tables.loading(report)),
+        ("memory", "Memory of attention", tables.memory(report)),
+    ):
+        if table.rows:
+            yield {"op": op, "title": title, "figures": [], "table": table}
 
 
 def html(report):

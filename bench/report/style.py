@@ -101,8 +101,13 @@ def rc(theme, narrow, salt):
     }
 
 
+ALIASES = {"transformers": "torch"}  # it runs on PyTorch
+
+
 def family(name):
     """The product that a contender's name says first: PyTorch's mm and PyTorch's SDPA share a colour."""
+    for alias, key in ALIASES.items():
+        name = name.replace(alias, key)
     places = [(name.lower().find(key), key) for key in MARKERS if key in name.lower()]
     if not places:
         return "other"

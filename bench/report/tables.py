@@ -24,12 +24,13 @@ def results(report, op):
     what = operation(op)
     rows = [row for row in report.rows if row.op == op]
     head = [what.case.capitalize(), "Threads", "Contender", "ISA", "Median", "Quartiles", what.unit, "Of the limit",
-            "headlane against it", "Operations per byte", "Error / eps", "Samples × calls"]  # fmt: skip
+            "headlane against it", "Operations per byte", "Error", "Samples × calls"]  # fmt: skip
     found = {
         (c.ours.case, threads): c for threads in report.threads(op) for c in report.comparisons(op, threads)
     }
     units = sorted({row.error_unit for row in rows if row.error_unit})
-    note = f" Error unit: {', '.join(units)}, eps = 2⁻²⁴." if units else ""
+    note = f" Error: {', '.join(units)}." if units else ""
+    note += " eps = 2⁻²⁴." if "eps" in note else ""
     return Table(
         f"{what.title}: every measurement.{note}",
         head,
@@ -59,9 +60,31 @@ def cells(row, comparison):
         limit,
         against,
         number(row.intensity),
-        number(row.error),
+        percent(row.error) if "share" in (row.error_unit or "") else number(row.error),
         f"{row.samples or '–'} × {row.calls or '–'}",
     ]
+
+
+def loading(report):
+    """How long models take to load, beside the two parts of it that cannot be avoided."""
+    head = ["Model", "Threads", "Contender", "Loading", "Reading the file", "Packing its matrices"]
+    rows = [
+        [entry["model"], str(entry["threads"]), entry["contender"]]
+        + [duration(entry[part]) if entry.get(part) else "–" for part in ("seconds", "read", "pack")]
+        for entry in report.loading
+    ]
+    return Table("Loading a model whose file is in the page cache: medians.", head, rows)
+
+
+def memory(report):
+    """What attention over long sequences takes beyond its inputs and output."""
+    head = ["Case", "Threads", "Contender", "Memory", "First call", "GFLOP/s", "Error"]
+    rows = [
+        [row.label, str(row.threads), row.contender, f"{row.memory / (1 << 20):,.1f} MiB"]
+        + [duration(row.seconds), number(row.gflops), number(row.error)]
+        for row in report.memory
+    ]
+    return Table("Memory resident at most beyond inputs and output, in the first call.", head, rows)
 
 
 def limits(report):

@@ -179,6 +179,65 @@ def test_cases_that_were_timed_again_beside_options_count_once(read):
     assert "Attention with options" in page.html(report)
 
 
+T5_SHAPE = {"model": "t5-small", "batch": 2, "input": 16, "tokens": 64}
+MINILM_SHAPE = {"model": "minilm", "batch": 1, "length": 16, "d_model": 384, "vocabulary": 30522}
+
+
+def models():
+    """As ./dev peers models: T5 is ahead of float32 peers, behind int8; MiniLM is level."""
+    t5 = {"shape": T5_SHAPE, "error_unit": "share of tokens that differ", "against": "transformers"}
+    minilm = {"shape": MINILM_SHAPE, "error_unit": "eps·rms(row of y)", "against": "float64"}
+    results = [
+        entry("t5", "t5-small, batch 2", name, seconds, isa=isa, error=error, **t5)
+        for name, seconds, isa, error in (
+            ("headlane", 0.064, "avx512", 0.0),
+            ("transformers", 0.128, None, 0.0),
+            ("CTranslate2", 0.08, None, 0.0),
+            ("CTranslate2 int8", 0.032, None, 0.25),
+        )
+    ] + [
+        entry("minilm", "1x16", name, 0.004, isa=isa, **minilm)
+        for name, isa in (("headlane", "avx512"), ("transformers compiled", None))
+    ]
+    loading = [
+        {"contender": "headlane", "threads": 1, "model": "t5-base", "seconds": 0.5, "read": 0.2, "pack": 0.1},
+        {"contender": "CTranslate2", "threads": 1, "model": "t5-base", "seconds": 0.7},
+    ]
+    return run(results, loading=loading)
+
+
+@pytest.mark.parametrize("schema", [load.SCHEMA, load.OLD_SCHEMA])
+def test_models_have_tokens_per_second_and_times(read, schema):
+    report = read(models() | {"schema": schema})
+    assert report.ops() == ["t5", "minilm"]
+    assert report.select("t5")[0].speed == pytest.approx(2 * 64 / 0.064)
+    assert report.select("minilm")[0].speed == pytest.approx(16 / 0.004)
+    (comparison,) = report.comparisons("t5", 1)
+    assert (comparison.best.contender, comparison.ratio) == ("CTranslate2", pytest.approx(1.25))
+    figure, canvas = drawing(report, "speed-t5")
+    assert {1000.0, 1600.0, 2000.0, 4000.0} <= {round(x, 6) for x, _ in points(canvas.axes[0])}
+    assert "int8" in figure.caption
+    rows = {row[2]: row for row in tables.results(report, "t5").rows}
+    assert rows["headlane"][4:7:2] == ["64 ms", "2,000"]
+    assert (rows["CTranslate2 int8"][8], rows["CTranslate2 int8"][10]) == ("0.50×", "25\u00a0%")
+    assert [row[3:] for row in tables.loading(report).rows] == [
+        ["500 ms", "200 ms", "100 ms"],
+        ["700 ms", "–", "–"],
+    ]
+    assert not [figure for figure in figures.build(report) if figure.name == "error-t5"]
+
+
+def test_layers_models_and_memory_have_sections(read):
+    layers = [entry("layers", "encoder L=16", name, 0.01, isa=None) for name in ("headlane", "PyTorch nn")]
+    memory = [entry("memory", "L=65536 causal", "headlane", 9.0, isa="avx512", memory=3 << 20)]
+    report = read(run(gemm()), run(layers), models(), run(memory))
+    assert tables.memory(report).rows[0][:5] == ["L=65536 causal", "1", "headlane", "3.0 MiB", "9 s"]
+    text = page.html(report)
+    for section in ("gemm", "layers", "t5", "minilm", "loading", "memory"):
+        assert f'<section id="{section}">' in text
+    html5lib.HTMLParser(strict=True).parse(text)
+
+
 MISSING = {
     "one operation": gemm(),
     "one thread count": attention(threads=(2,)),

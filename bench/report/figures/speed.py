@@ -20,6 +20,9 @@ PREPACKED = (
 )
 
 
+ROUNDED = " int8: weights rounded to 8 bits, a quarter of the bytes to read, and other results; left out of that ratio."
+
+
 def build(report):
     figures = []
     for op in report.ops():
@@ -27,13 +30,14 @@ def build(report):
         rows = report.select(op)
         if not rows:
             continue
-        prepacked = PREPACKED if any(row.prepacked for row in rows) else ""
+        notes = PREPACKED if any(row.prepacked for row in rows) else ""
+        notes += ROUNDED if any(row.rounded for row in rows) else ""
         draw = lambda theme, narrow, op=op: Speed(report, op, theme, narrow).canvas  # noqa: E731
         figures.append(
             Figure(
                 f"speed-{op}",
                 title(report, op, threads),
-                CAPTION + prepacked,
+                CAPTION + notes,
                 alt(report, op, threads),
                 draw,
                 op,
