@@ -1,0 +1,188 @@
+"""reference/python/*.md: a page for each module of the package, from its source; nothing is imported."""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+from builder.prose import Links, paragraphs
+
+PACKAGE = Path(__file__).parents[2] / "python" / "headlane"
+TITLES = {
+    "__init__": ("functions", "Functions"),
+    "models": ("models", "headlane.models"),
+    "transformers": ("transformers", "headlane.transformers"),
+    "torch_ops": ("torch_ops", "headlane.torch_ops"),
+}
+PARAMETER = re.compile(r"^([a-z_]\w*(?:, [a-z_]\w*)*): (.*)")
+WIDTH = 88
+
+
+def public_names(folder):
+    """What __all__ of a package lists; without one, everything that does not begin with an underscore."""
+    for node in ast.parse((folder / "__init__.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            return set(ast.literal_eval(node.value))
+    raise ValueError(f"{folder} has no __all__")
+
+
+def pages():
+    """(file of the page, title, sources, names or None) of each page."""
+    names, models = public_names(PACKAGE), public_names(PACKAGE / "models")
+    for path in sorted(PACKAGE.glob("*.py")):
+        if path.stem in TITLES:
+            name, title = TITLES[path.stem]
+            yield name, title, [path], names if path.stem == "__init__" else None
+        elif defined(path, names):
+            title = path.stem.strip("_").replace("_", " ")
+            title = (
+                "KvCache"
+                if title == "kv cache"
+                else "PackedMatrix"
+                if title == "packed"
+                else title.capitalize()
+            )
+            yield path.stem.strip("_"), title, [path], names
+    yield "models", "headlane.models", sorted((PACKAGE / "models").glob("*.py")), models
+
+
+def definitions(path):
+    return ast.parse(path.read_text(encoding="utf-8")).body
+
+
+def is_overload(node):
+    return any(getattr(d, "id", "") == "overload" for d in getattr(node, "decorator_list", ()))
+
+
+def defined(path, names):
+    """The public functions and classes of a module, without overloads."""
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    found = [node for node in definitions(path) if isinstance(node, kinds) and not is_overload(node)]
+    wanted = (lambda name: name in names) if names else (lambda name: not name.startswith("_"))
+    return [node for node in found if wanted(node.name)]
+
+
+def signature(node, name, method=False):
+    """name(parameters) -> type, on one line if it fits."""
+    arguments = node.args
+    positional = arguments.posonlyargs + arguments.args
+    defaults = [None] * (len(positional) - len(arguments.defaults)) + arguments.defaults
+    pairs = list(zip(positional, defaults, strict=True))[1 if method else 0 :]
+    texts = [parameter(a, default) for a, default in pairs]
+    if arguments.kwonlyargs:
+        texts.append("*")
+        texts += [parameter(a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    if arguments.kwarg:
+        texts.append(f"**{arguments.kwarg.arg}")
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns and node.name != "__init__" else ""
+    line = f"{name}({', '.join(texts)}){returns}"
+    if len(line) <= WIDTH:
+        return line
+    return f"{name}(\n" + "".join(f"    {text},\n" for text in texts) + f"){returns}"
+
+
+def parameter(argument, default):
+    text = argument.arg
+    annotation = ast.unparse(argument.annotation) if argument.annotation else ""
+    if annotation and annotation != "Any":
+        text += f": {annotation}"
+    if default is not None:
+        text += (
+            f" = {ast.unparse(default)}" if annotation and annotation != "Any" else f"={ast.unparse(default)}"
+        )
+    return text
+
+
+def docstring(node, links):
+    """Paragraphs, and parameters (`name: text`, continued by indented lines) as a list."""
+    lines = (ast.get_docstring(node) or "").splitlines()
+    blocks, text, listed = [], [], []
+
+    def flush():
+        if text:
+            blocks.append(paragraphs(text, links, 0))
+            text.clear()
+        if listed:
+            terms = [f"`{names}`\n\n:   {links.inline(' '.join(words))}" for names, words in listed]
+            blocks.append('<div class="parameters" markdown>\n\n' + "\n\n".join(terms) + "\n\n</div>")
+            listed.clear()
+
+    for line in lines:
+        found = PARAMETER.match(line)
+        if found:
+            if text:
+                flush()
+            listed.append((found[1], [found[2]]))
+        elif listed and line.startswith(" "):
+            listed[-1][1].append(line.strip())
+        else:
+            if listed:
+                flush()
+            text.append(line)
+    flush()
+    return "\n\n".join(block for block in blocks if block)
+
+
+def code(text):
+    return f"```python\n{text}\n```"
+
+
+def fields(node):
+    """Annotated attributes of a class: `name: type  # comment` lines of a NamedTuple."""
+    return [ast.unparse(entry) for entry in node.body if isinstance(entry, ast.AnnAssign)]
+
+
+def class_blocks(node, links):
+    methods = {m.name: m for m in node.body if isinstance(m, ast.FunctionDef) and not is_overload(m)}
+    if "__init__" in methods:
+        yield code(signature(methods["__init__"], node.name, method=True))
+    yield docstring(node, links)
+    if fields(node):
+        yield code("\n".join(fields(node)))
+    for name, method in methods.items():
+        if name.startswith("_"):
+            continue
+        yield f"### {node.name}.{name} {{#{node.name.lower()}-{name}}}"
+        is_property = any(getattr(d, "id", "") == "property" for d in method.decorator_list)
+        yield code(
+            f"{name}: {ast.unparse(method.returns)}" if is_property else signature(method, name, method=True)
+        )
+        yield docstring(method, links)
+
+
+def write_page(folder, name, title, sources, names, everywhere):
+    links = Links(everywhere, f"{name}.md")
+    module = ast.parse(sources[0].read_text(encoding="utf-8"))
+    public = [path for path in sources if not path.stem.startswith("_") or path.stem == "__init__"]
+    blocks = [f"# {title}", docstring(module, links) if public or len(sources) == 1 else ""]
+    for path in sources:
+        for node in defined(path, names):
+            blocks.append(f"## {node.name} {{#{node.name.lower()}}}")
+            if isinstance(node, ast.ClassDef):
+                blocks += class_blocks(node, links)
+            else:
+                blocks += [code(signature(node, node.name)), docstring(node, links)]
+    (folder / f"{name}.md").write_text(
+        "\n\n".join(block for block in blocks if block) + "\n", encoding="utf-8"
+    )
+
+
+def main():
+    folder = Path(sys.argv[1]) / "reference" / "python"
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = list(pages())
+    everywhere, rows = {}, ["# Python package", "", "| Name | Does |", "|---|---|"]
+    for name, _, sources, names in wanted:
+        everywhere |= {n.name: f"{name}.md#{n.name.lower()}" for s in sources for n in defined(s, names)}
+    links = Links({}, "index.md")
+    for name, title, sources, names in wanted:
+        write_page(folder, name, title, sources, names, everywhere)
+        rows.append(f"| **[{title}]({name}.md)** | |")
+        for node in (n for s in sources for n in defined(s, names)):
+            first = re.split(r"(?<=[.:;])\s", (ast.get_docstring(node) or "").strip())[0]
+            rows.append(f"| [`{node.name}`]({everywhere[node.name]}) | {links.inline(first)} |")
+    (folder / "index.md").write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
