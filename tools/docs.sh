@@ -7,7 +7,7 @@ do_docs() {
   need_build pkg-config=pkgconf "${model_packages[@]}"
   configure release EXAMPLES MODELS
   build
-  rm -rf build/docs-prefix
+  rm -rf build/docs-prefix build/docs-examples # installed files keep their times: a build would not see a change
   cmake --install "$folder" --prefix build/docs-prefix >/dev/null
   install_package
   local tests=$PWD/$venv
