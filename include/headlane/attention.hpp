@@ -1,94 +1,15 @@
 // Scaled dot-product attention, tiled over keys: nothing of size q_length × kv_length is ever stored.
 #pragma once
 
+#include <headlane/attention_options.hpp>
 #include <headlane/export.h>
 #include <headlane/kv_cache.hpp>
 #include <headlane/view.hpp>
 
 #include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <span>
 
 namespace headlane {
-
-/// A bias that depends on the distance of key and query alone (T5; Raffel et al. 2020): bias[head, t5_bucket(j - position of the query)].
-struct RelativeBias {
-  View<const float, 2> table = {};  ///< if data is not null: [q_heads, buckets], any strides; -inf hides a key
-  Index max_distance = 128;         ///< all distances from here on share a bucket
-  /// Half of the buckets are for keys behind the query (encoders); otherwise those share bucket 0.
-  bool bidirectional = true;
-};
-
-/// What a call of attention() does besides the plain computation. Options are optional, and all of them combine; a view without
-/// data is an option that is not given. Designated initializers name them in this order: the groups, and within a group the
-/// options, keep it. A new option goes to the end of its group.
-struct AttentionOptions {
-  // ---- Scores
-
-  /// Multiplies the scores; 1 / sqrt(head_dim) if absent.
-  std::optional<float> scale = std::nullopt;
-  /// If not 0: a scaled score s becomes softcap · tanh(s / softcap) before anything is added to it (Gemma 2, 2024). Not negative.
-  float softcap = 0.0f;
-
-  // ---- Visible keys: a key is visible to a query if all of these, and the lengths below, allow it
-
-  /// Key j is visible to query i only if j <= i + causal_offset.
-  bool causal = false;
-  /// Position of the first query on the key axis: the number of cached keys when decoding. May be negative.
-  Index causal_offset = 0;
-  /// [batch]: a causal offset for each batch element, instead of causal_offset.
-  View<const Index, 1> causal_offsets = {};
-  /// Key j is visible to query i only if i + causal_offset - window_left <= j <= i + causal_offset + window_right; -1: unbounded.
-  Index window_left = -1;
-  Index window_right = -1;
-  /// [batch, q_heads, q_length, kv_length], any strides, 0 to broadcast: only keys whose element is true are visible.
-  View<const bool, 4> mask = {};
-  /// [batch, q_heads, q_length, ceil(kv_length / 8)], strides as of mask: key j is visible only if bit j % 8 (0 is the lowest) of
-  /// byte j / 8 is set.
-  View<const std::uint8_t, 4> mask_bits = {};
-
-  // ---- Added to the scores
-
-  /// Shape and strides as of mask; added to the scaled scores. A bias of -inf masks the key.
-  View<const float, 4> bias = {};
-  /// [q_heads]; slope · (j - i - causal_offset) is added to the score (ALiBi; Press, Smith and Lewis 2022). Distances beyond 2^24 are
-  /// an error, since a float does not represent them exactly.
-  View<const float, 1> alibi_slopes = {};
-  /// T5's bias by buckets of distances.
-  RelativeBias relative_bias = {};
-  /// [q_heads]; one more score for each row, of a key without a value: exp(sink) joins the sum and the log-sum-exp (attention
-  /// sinks; Xiao et al. 2024).
-  View<const float, 1> sinks = {};
-
-  // ---- Variable lengths
-
-  /// [batch]; queries (keys) of a batch element from this one on are padding and are not read. A padded query returns 0, and -inf as
-  /// its log-sum-exp.
-  View<const Index, 1> query_lengths = {};
-  View<const Index, 1> key_lengths = {};
-  /// Both or neither, [sequences + 1] each (PyTorch's cu_seqlens): sequences of different lengths, concatenated without padding in a
-  /// single batch element. Sequence s has queries query_starts[s] … query_starts[s+1]-1 and keys key_starts[s] … key_starts[s+1]-1;
-  /// positions count from its first query and key. Options of shape [batch] are then [sequences]; masks and biases have a row for
-  /// each query, with key j of its sequence at j. Starts do not decrease; rows of no sequence are left alone.
-  View<const Index, 1> query_starts = {};
-  View<const Index, 1> key_starts = {};
-
-  // ---- Outputs
-
-  /// [batch, q_heads, q_length], any strides; receives log Σ_j exp(score_j), natural logarithm.
-  View<float, 3> lse = {};
-  /// [batch, q_heads, q_length], any strides; with lse. The result is then a part for merge() (merge.hpp): out is not divided, lse
-  /// receives the maximum score m of the row, and sum Σ_j exp(score_j - m). Not together with sinks, which belong to merge().
-  View<float, 3> sum = {};
-
-  // ---- Execution
-
-  /// Memory to work in, instead of the library's: as many bytes as plan_attention() returns. Any alignment; overlaps nothing else.
-  std::span<std::byte> workspace = {};
-  /// Maximum number of threads of this call; 0: num_threads() (runtime.hpp).
-  int num_threads = 0;
-};
 
 /// out = softmax(softcapped scale · q · kᵀ + ALiBi + bias) · v, for each batch and head. All options combine.
 ///

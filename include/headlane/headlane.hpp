@@ -3,12 +3,14 @@
 
 #include <headlane/activation.hpp>
 #include <headlane/attention.hpp>
+#include <headlane/attention_options.hpp>
 #include <headlane/attention_weights.hpp>
 #include <headlane/gemm.hpp>
 #include <headlane/gemm_batch.hpp>
 #include <headlane/gemm_gated.hpp>
 #include <headlane/kv_cache.hpp>
 #include <headlane/layers.hpp>
+#include <headlane/limits.hpp>
 #include <headlane/merge.hpp>
 #include <headlane/norm.hpp>
 #include <headlane/packed_matrix.hpp>

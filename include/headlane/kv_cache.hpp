@@ -1,4 +1,4 @@
-// KvCache: keys and values of sequences that grow by some tokens at a time, kept in the order in which attention reads them.
+// KvCache: keys and values of growing sequences, stored in the order in which attention reads them.
 #pragma once
 
 #include <headlane/export.h>
@@ -7,73 +7,103 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace headlane {
 
+class KvCache;
+
 namespace internal {
 struct KvPages;
-}
+const KvPages& pages_of(const KvCache& cache, const char* function);
+}  // namespace internal
 
 struct KvCacheOptions {
-  /// Keys of a page: 32, 64, 128, 256 or a multiple of 512. Short pages waste less at the end of a sequence and share more between
-  /// sequences. A page as long as the longest sequence keeps each sequence in one piece.
+  /// Keys of a page: 32, 64, 128, 256 or a multiple of 512. Short pages waste less at the end of a
+  /// sequence and share more between sequences. A page as long as the longest sequence keeps each
+  /// sequence contiguous.
   Index page_size = 128;
-  /// Pages that it may hold at a time; 0: as many as memory has.
+  /// Maximum number of pages held at a time; 0: unbounded.
   Index max_pages = 0;
 };
 
-/// The keys and values that the queries of one attention layer look back at, for any number of sequences. A sequence is a table of
-/// pages; sequences that were forked share pages until one of them is appended to (PagedAttention; Kwon et al. 2023).
+/// The keys and values that the queries of one attention layer attend to, for any number of
+/// sequences. A sequence is a table of pages; forked sequences share pages until one of them is
+/// appended to (PagedAttention; Kwon et al. 2023).
 ///
-/// attention() over a cache (attention.hpp) gives the bits that it gives over the same keys and values in plain tensors.
-/// A sequence is named by the number that add() or fork() gave; a number is used again after remove().
-/// Threads: const member functions and attention() may run at the same time, the others need the cache for themselves.
-/// Errors: std::invalid_argument for sizes that do not match and sequences that are not there, std::length_error if max_pages would be
-///   exceeded, std::bad_alloc; the cache is then as it was. One that was moved from may be destroyed and assigned to; all else throws
+/// attention() over a cache (attention.hpp) is bit-identical to attention() over the same keys and
+/// values in plain tensors. A sequence is identified by the number that add() or fork() returned;
+/// remove() makes the number free for another sequence.
+///
+/// Threads: const member functions and attention() may run concurrently; all other functions need
+///   exclusive access.
+/// Errors: std::invalid_argument for sizes that do not match and for sequences that do not exist;
+///   std::length_error if max_pages would be exceeded; std::bad_alloc. The cache is then unchanged.
+///   A cache that was moved from can be destroyed and assigned to; anything else throws
 ///   std::invalid_argument.
 class HEADLANE_API KvCache {
  public:
-  /// head_dim (of keys) and value_dim 1 … 512.
+  /// head_dim (of the keys) and value_dim: 1 … max_head_dim (limits.hpp).
   KvCache(Index kv_heads, Index head_dim, Index value_dim, const KvCacheOptions& options = {});
   ~KvCache();
   KvCache(KvCache&&) noexcept;
   KvCache& operator=(KvCache&&) noexcept;
 
-  /// A new sequence without keys.
+  /// Adds a sequence without keys; returns its number.
   [[nodiscard]] Index add();
-  /// A new sequence of the first `length` keys of another one (-1: all): shares its pages, copies nothing.
+  /// Adds a sequence of the first `length` keys of another one (-1: all); returns its number. The
+  /// two share pages; nothing is copied.
   [[nodiscard]] Index fork(Index sequence, Index length = -1);
-  /// Copies keys k [kv_heads, tokens, head_dim] and values v [kv_heads, tokens, value_dim], any strides, to the end of a sequence. Of a
-  /// page that other sequences share, it makes a copy first.
+  /// Appends copies of the keys k [kv_heads, tokens, head_dim] and the values
+  /// v [kv_heads, tokens, value_dim], any strides, to a sequence. A last page that other sequences
+  /// share is copied first.
   void append(Index sequence, View<const float, 3> k, View<const float, 3> v);
-  /// The same for several sequences, each named once: k [sequences, kv_heads, tokens, head_dim], v likewise. If data of `lengths` is not
-  /// null: [sequences]; of each sequence only the first lengths[s] tokens are appended, the others are padding, which is not read.
+  /// Appends to several sequences, each named once: k [sequences, kv_heads, tokens, head_dim],
+  /// v [sequences, kv_heads, tokens, value_dim]. With lengths [sequences], only the first lengths[s]
+  /// tokens of sequence s are appended; the others are padding and are not read.
   void append(std::span<const Index> sequences, View<const float, 4> k, View<const float, 4> v,
               View<const Index, 1> lengths = {});
-  /// Copies k.shape[1] keys and values of a sequence from its key `first` on: what append() was given, to k [kv_heads, tokens, head_dim]
-  /// and v [kv_heads, tokens, value_dim], any strides.
+  /// Copies keys and values of a sequence, as append() received them, from key `first` on:
+  /// k.shape[1] of them, to k [kv_heads, tokens, head_dim] and v [kv_heads, tokens, value_dim], any
+  /// strides.
   void read(Index sequence, Index first, View<float, 3> k, View<float, 3> v) const;
-  /// Keeps the first `length` keys.
+  /// Keeps the first `length` keys of a sequence.
   void truncate(Index sequence, Index length);
-  /// Forgets a sequence; pages that no other one shares are free again.
+  /// Removes a sequence; pages that no other sequence shares become free.
   void remove(Index sequence);
 
-  /// Keys of a sequence.
+  /// Whether a sequence has this number; any number may be asked about.
+  [[nodiscard]] bool has(Index sequence) const;
+  /// Number of keys of a sequence.
   [[nodiscard]] Index length(Index sequence) const;
+  /// The numbers of all sequences, in ascending order.
+  [[nodiscard]] std::vector<Index> sequences() const;
+  /// The numbers that are free again, in the order in which add() and fork() will return them.
+  /// After these follow numbers that no sequence has had: sequences().size() + free_numbers().size()
+  /// and up.
+  [[nodiscard]] std::vector<Index> free_numbers() const;
+  /// The pages of a sequence, by number, in the order of its keys: where sequences share a page,
+  /// both have its number.
+  [[nodiscard]] std::vector<Index> page_table(Index sequence) const;
+
   [[nodiscard]] Index kv_heads() const;
   [[nodiscard]] Index head_dim() const;
   [[nodiscard]] Index value_dim() const;
   [[nodiscard]] Index page_size() const;
-  /// Pages that sequences hold, each counted once however many share it.
+  [[nodiscard]] Index max_pages() const;
+  /// Pages that sequences hold; a shared page counts once.
   [[nodiscard]] Index pages_in_use() const;
-  /// Memory of one page: 4 · kv_heads · page_size · (head_dim + value_dim rounded up to a multiple of 32).
+  /// Bytes of one page: 4 · kv_heads · page_size · (head_dim + value_dim rounded up to a multiple
+  /// of 32).
   [[nodiscard]] std::size_t page_bytes() const;
-  /// Memory that it holds, pages that are free but kept for later included.
+  /// Bytes of all pages, including free ones that are kept for later.
   [[nodiscard]] std::size_t bytes() const;
-  /// For attention().
+
+  /// Deprecated: for internal use.
   [[nodiscard]] const internal::KvPages& pages() const;
 
  private:
+  friend const internal::KvPages& internal::pages_of(const KvCache& cache, const char* function);
   [[nodiscard]] internal::KvPages& pages(const char* function) const;
 
   std::unique_ptr<internal::KvPages> pages_;

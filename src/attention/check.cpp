@@ -6,17 +6,19 @@
 #include "core/parallel.hpp"
 #include "kernels/table.hpp"
 
+#include <headlane/limits.hpp>
+
 #include <algorithm>
 #include <cmath>
 
 namespace headlane::internal {
 namespace {
 
-constexpr Index most_head_dim = kernels::block_size;
+static_assert(max_head_dim == kernels::block_size);
 
 void check_dim(const Operand& operand) {
-  require(operand.shape[3] >= 1 && operand.shape[3] <= most_head_dim, operand.function, ": ", operand.name,
-          " has head_dim ", operand.shape[3], ", it must be 1 to ", most_head_dim);
+  require(operand.shape[3] >= 1 && operand.shape[3] <= max_head_dim, operand.function, ": ", operand.name,
+          " has head_dim ", operand.shape[3], ", it must be 1 to ", max_head_dim);
 }
 
 void check_queries_and_keys(const Operand& q, const Operand& k) {
@@ -67,13 +69,12 @@ void check_apart(const AttentionOperands& o, bool cached, const AttentionOptions
 /// ALiBi multiplies distances, as floats.
 void check_distances(const char* function, const AttentionProblem& p) {
   if (!p.given.alibi_slopes) return;
-  constexpr Index max = Index{1} << 24;
   for (Index i = 0; i < p.batch; ++i) {
     const Element e = element(p, i);
     if (e.queries == 0 || e.keys == 0) continue;
     const Index distance = std::max(e.offset + e.queries - 1, e.keys - 1 - e.offset);
-    require(distance <= max, function, ": alibi_slopes is given and a key is ", distance,
-            " positions from a query, which is exact up to ", max);
+    require(distance <= max_alibi_distance, function, ": alibi_slopes is given and a key is ", distance,
+            " positions from a query, which is exact up to ", max_alibi_distance);
   }
 }
 
@@ -124,7 +125,7 @@ Index KeysAndValues::cached(Index element) const {
 
 KeysAndValues keys_of(const char* function, const KvCache& cache, std::span<const Index> sequences, Index growth,
                       const View<const Index, 1>& growths) {
-  const KvPages& pages = cache.pages();
+  const KvPages& pages = pages_of(cache, function);
   KeysAndValues keys{.k = {}, .v = {}, .cache = &pages, .sequences = sequences, .growth = growth, .growths = growths};
   const auto batch = static_cast<Index>(sequences.size());
   Index longest = 0;

@@ -6,6 +6,12 @@
 
 namespace headlane::internal {
 
+/// Whether an option is a view of const elements.
+template <class T>
+inline constexpr bool is_input = false;
+template <class T, int Rank>
+inline constexpr bool is_input<const View<const T, Rank>&> = true;
+
 /// What is read besides the options, and what is written. For a plan, overlaps are not looked at, nor whether there are data.
 struct AttentionOperands {
   const char* function;
@@ -23,29 +29,19 @@ struct AttentionOperands {
   void check_input(const Operand& input, const AttentionOptions& options) const;
 };
 
-/// f(operand) for each input that options name.
+/// Calls f(operand) for each input that is given among the options.
 template <class F>
-void for_each_input(const char* function, const AttentionOptions& o, const F& f) {
-  const auto look = [&](const char* name, const auto& view) {
-    if (view) f(operand(function, name, view));
-  };
-  look("mask", o.mask);
-  look("mask_bits", o.mask_bits);
-  look("bias", o.bias);
-  look("key_lengths", o.key_lengths);
-  look("query_lengths", o.query_lengths);
-  look("alibi_slopes", o.alibi_slopes);
-  look("sinks", o.sinks);
-  look("causal_offsets", o.causal_offsets);
-  look("query_starts", o.query_starts);
-  look("key_starts", o.key_starts);
-  look("relative_bias.table", o.relative_bias.table);
+void for_each_input(const char* function, const AttentionOptions& options, const F& f) {
+  for_each_option(options, [&](const char* name, const auto& option) {
+    if constexpr (is_input<decltype(option)>)
+      if (option) f(operand(function, name, option));
+  });
 }
 
-/// Elements of the batch: sequences, if it is ragged.
+/// Number of batch elements, or of sequences of variable length.
 Index batch_of(const AttentionOperands& operands, const AttentionOptions& options);
 
-/// All options, the starts of a ragged batch first.
+/// Checks all options, query_starts and key_starts first.
 void check_options(const AttentionOperands& operands, const AttentionOptions& options, Index batch);
 
 }  // namespace headlane::internal

@@ -7,6 +7,8 @@
 #include "core/dispatch.hpp"
 #include "kernels/table.hpp"
 
+#include <headlane/limits.hpp>
+
 #include <limits>
 
 namespace headlane {
@@ -15,16 +17,14 @@ using namespace internal;
 
 namespace {
 
-constexpr Index most_columns = 512;
-
 /// The same, if these sizes are possible.
 KvPages checked(KvPages pages) {
   constexpr const char* f = "KvCache";
   require(pages.kv_heads >= 1, f, ": kv_heads is ", pages.kv_heads, ", the least is 1");
-  require(pages.head_dim >= 1 && pages.head_dim <= most_columns, f, ": head_dim is ", pages.head_dim,
-          ", it may be 1 to ", most_columns);
-  require(pages.value_dim >= 1 && pages.value_dim <= most_columns, f, ": value_dim is ", pages.value_dim,
-          ", it may be 1 to ", most_columns);
+  require(pages.head_dim >= 1 && pages.head_dim <= max_head_dim, f, ": head_dim is ", pages.head_dim,
+          ", it may be 1 to ", max_head_dim);
+  require(pages.value_dim >= 1 && pages.value_dim <= max_head_dim, f, ": value_dim is ", pages.value_dim,
+          ", it may be 1 to ", max_head_dim);
   const Index size = pages.page_size;
   require(size == 32 || size == 64 || size == 128 || size == 256 || (size > 0 && size % kernels::block_size == 0), f,
           ": page_size is ", size, ", it may be 32, 64, 128, 256 or a multiple of ", kernels::block_size);
@@ -120,6 +120,8 @@ KvPages& KvCache::pages(const char* function) const {
 
 const KvPages& KvCache::pages() const { return pages("KvCache"); }
 
+const KvPages& internal::pages_of(const KvCache& cache, const char* function) { return cache.pages(function); }
+
 Index KvCache::add() { return pages("KvCache::add").add(-1, 0); }
 
 Index KvCache::fork(Index sequence, Index length) {
@@ -187,6 +189,32 @@ Index KvCache::length(Index sequence) const {
   return pages_->length(sequence);
 }
 
+std::vector<Index> KvCache::sequences() const {
+  const KvPages& p = pages("KvCache::sequences");
+  std::vector<Index> numbers;
+  for (Index number = 0; number < std::ssize(p.sequences); ++number)
+    if (p.has(number)) numbers.push_back(number);
+  return numbers;
+}
+
+std::vector<Index> KvCache::free_numbers() const {
+  const KvPages& p = pages("KvCache::free_numbers");
+  std::vector<Index> numbers;
+  for (Index number = p.free_number; number >= 0; number = p.at(number).next_free) numbers.push_back(number);
+  return numbers;
+}
+
+std::vector<Index> KvCache::page_table(Index sequence) const {
+  constexpr const char* f = "KvCache::page_table";
+  const KvPages& p = pages(f);
+  check_sequence(p, f, sequence);
+  std::vector<Index> numbers;
+  for (const KvPages::Page* page : p.at(sequence).pages) numbers.push_back(page->number);
+  return numbers;
+}
+
+bool KvCache::has(Index sequence) const { return pages("KvCache::has").has(sequence); }
+Index KvCache::max_pages() const { return pages("KvCache::max_pages").max_pages; }
 Index KvCache::kv_heads() const { return pages("KvCache::kv_heads").kv_heads; }
 Index KvCache::head_dim() const { return pages("KvCache::head_dim").head_dim; }
 Index KvCache::value_dim() const { return pages("KvCache::value_dim").value_dim; }

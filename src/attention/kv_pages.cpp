@@ -98,6 +98,7 @@ void KvPages::make_page() {
   if (!memory) throw std::bad_alloc();
   const std::size_t past = reinterpret_cast<std::uintptr_t>(memory.get()) % line;
   Page& page = pages.emplace_back();
+  page.number = static_cast<Index>(pages.size()) - 1;
   page.data = reinterpret_cast<float*>(static_cast<char*>(memory.get()) + (line - past) % line);
   page.memory = std::move(memory);
   page.next_free = free_page;

@@ -22,6 +22,7 @@ struct KvPages {
       void operator()(void* p) const { std::free(p); }
     };
     std::unique_ptr<void, Free> memory;
+    Index number = 0;           // among all pages
     float* data = nullptr;      // in that memory, at the start of a cache line
     Page* next_free = nullptr;  // if it is free
     Index holders = 0;          // 0: it is free

@@ -9,6 +9,8 @@
 #include "core/scratch.hpp"
 #include "kernels/table.hpp"
 
+#include <headlane/limits.hpp>
+
 #include <algorithm>
 #include <string>
 
@@ -35,8 +37,8 @@ void check(std::span<const AttentionPart> parts, const View<float, 4>& out, cons
   const Operand of_out = operand(function, "out", out), lse = operand(function, "lse", o.lse),
                 sum = operand(function, "sum", o.sum), sinks = operand(function, "sinks", o.sinks);
   check_output(of_out);
-  require(out.shape[3] >= 1 && out.shape[3] <= kernels::block_size, function, ": out has head_dim ", out.shape[3],
-          ", it must be 1 to ", kernels::block_size);
+  require(out.shape[3] >= 1 && out.shape[3] <= max_head_dim, function, ": out has head_dim ", out.shape[3],
+          ", it must be 1 to ", max_head_dim);
   require(!parts.empty(), function, ": there are no parts");
   if (o.lse) {
     check_output(lse);

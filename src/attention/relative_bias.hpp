@@ -3,7 +3,8 @@
 
 #include "position/t5_bucket.hpp"
 
-#include <headlane/attention.hpp>
+#include <headlane/attention_options.hpp>
+#include <headlane/limits.hpp>
 
 #include <array>
 

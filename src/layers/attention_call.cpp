@@ -31,7 +31,7 @@ void check_cache(const char* function, const MultiHeadAttention& layer, const Kv
   require(std::cmp_equal(sequences.size(), wanted), function, ": sequences has ", static_cast<Index>(sequences.size()),
           " elements, there are ", wanted, " batch elements");
   for (std::size_t i = 0; i < sequences.size(); ++i)
-    require(cache.pages().has(sequences[i]), function, ": sequences[", static_cast<Index>(i), "] is ", sequences[i],
+    require(cache.has(sequences[i]), function, ": sequences[", static_cast<Index>(i), "] is ", sequences[i],
             ", which the cache does not have");
 }
 

@@ -5,6 +5,7 @@
 #include "core/check.hpp"
 #include "position/double_double.hpp"
 
+#include <headlane/limits.hpp>
 #include <headlane/position.hpp>
 
 #include <algorithm>

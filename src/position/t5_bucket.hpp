@@ -5,8 +5,6 @@
 
 namespace headlane::internal {
 
-inline constexpr Index max_t5_buckets = 1024;
-
 /// The smallest distance of each bucket of one direction. The array belongs to the calling thread; the next call overwrites it.
 const Index* t5_bucket_starts(Index buckets, Index max_distance);
 
