@@ -63,7 +63,8 @@ def encoder_heads(t: Translation) -> str:
             term(draw.heat_map(part, words, words, alt, cell=19, numbers=False, title=f"head {head}"))
         )
     caption = (
-        "The four heads of the encoder's last layer on this sentence: each row is a token, the colours say how much it "
+        "The four heads of the encoder's last layer on this sentence: each row is a token, the colours "
+        "say how much it "
         "attends to each of the others. What they give to the task's prefix is not drawn."
     )
     return figure(row(*maps), caption)
@@ -107,14 +108,16 @@ def cross(t: Translation) -> dict[str, str]:
                 )
             )
     caption = (
-        "Rows: the French tokens as they are written. Columns: the English tokens. Each number is a probability in percent, "
+        "Rows: the French tokens as they are written. Columns: the English tokens. Each number is a "
+        "probability in percent, "
         "the mean of the four heads of the decoder's last layer; below 5 it is left out."
     )
     return {
         "cross": figure(large, caption),
         "cross_heads": figure(
             row(*small),
-            "Each head of both layers of the decoder. The first layer is hard to read; the second has learned a dictionary.",
+            "Each head of both layers of the decoder. The first layer is hard to read; the second has "
+            "learned a dictionary.",
         ),
         "cross_text": strongest(t.target, source, last),
         "crossing": crossing(t.target, source, last),

@@ -1,4 +1,4 @@
-"""The worked examples as figures and numbers: Q, K, V, scores, scale, mask, softmax, P·V, heads, positions, a layer."""
+"""The worked examples as figures and numbers, from Q, K and V to a layer."""
 
 from __future__ import annotations
 
@@ -37,14 +37,20 @@ def projections(a: worked.Attention) -> dict[str, str]:
                 term(matrix(result, name, mark=mark, cell=(26, 26)), "="),
             )
         )
-    caption = "Three inputs, a row each, times three matrices of weights: a query, a key and a value for each input."
+    caption = (
+        "Three inputs, a row each, times three matrices of weights: a query, a key and a value for each "
+        "input."
+    )
     return {"projections": figure("".join(lines), caption)}
 
 
 def scores(a: worked.Attention) -> dict[str, str]:
     first = draw.spoken(a.q[:1], 0), draw.spoken(a.k[1:2], 0)
     products = " + ".join(f"{q:.0f}·{k:.0f}" for q, k in zip(a.q[0], a.k[1]))
-    caption = f"Each score is one dot product. Query 1 ({first[0]}) with key 2 ({first[1]}): {products} = {a.scores[0, 1]:.0f}."
+    caption = (
+        f"Each score is one dot product. Query 1 ({first[0]}) with key 2 ({first[1]}): {products} = "
+        f"{a.scores[0, 1]:.0f}."
+    )
     drawing = row(
         term(matrix(a.q, "Q", mark="c1", rows=("query 1", "query 2", "query 3"))),
         term(matrix(a.k.T.copy(), "Kᵀ", mark="c2", columns=("key 1", "key 2", "key 3"), cell=(42, 30)), "·"),
@@ -60,7 +66,10 @@ def scale(b: worked.Attention) -> dict[str, str]:
         term(matrix(plain, "softmax(scores)", digits=2, heat=1.0)),
         term(matrix(b.weights, "softmax(scores / √3)", digits=2, heat=1.0)),
     )
-    caption = "Four words with three numbers each. Without the scale the largest score takes almost all; with it, others count too."
+    caption = (
+        "Four words with three numbers each. Without the scale the largest score takes almost all; with "
+        "it, others count too."
+    )
     return {
         "scale": figure(drawing, caption),
         "plain_share": percent(plain[0].max()),
@@ -78,7 +87,10 @@ def mask(b: worked.Attention) -> dict[str, str]:
         ),
         term(matrix(causal, "P", digits=2, heat=1.0, masked=later), "softmax →"),
     )
-    caption = "The causal mask: a word attends to itself and to those before it. A masked score counts as −∞, so its probability is 0."
+    caption = (
+        "The causal mask: a word attends to itself and to those before it. A masked score counts as −∞, "
+        "so its probability is 0."
+    )
     return {"mask": figure(drawing, caption)}
 
 
@@ -152,7 +164,8 @@ def positions() -> dict[str, str]:
     encoding = np.empty((40, 64), np.float32)
     headlane.sinusoidal_encoding(40, 64, out=encoding)
     alt = (
-        "Sinusoidal encoding of 40 positions in 64 columns: in the columns at the left the sign changes every few positions, "
+        "Sinusoidal encoding of 40 positions in 64 columns: in the columns at the left the sign changes "
+        "every few positions, "
         "further right ever more slowly, and the last columns hardly change."
     )
     caption = "40 positions, a row each, in 64 columns; blue is positive, orange negative."
@@ -186,7 +199,10 @@ def layer() -> dict[str, str]:
     steps = headlane.layer_norm(added, weight=state["norm2.weight"])
     if at_once.tobytes() != steps.tobytes():
         raise AssertionError("EncoderLayer has other bits than its steps")
-    caption = "One encoder layer. <code>EncoderLayer</code> is one call; when this page was built, it and these steps gave the same bits."
+    caption = (
+        "One encoder layer. <code>EncoderLayer</code> is one call; when this page was built, it and "
+        "these steps gave the same bits."
+    )
     return {"layer": figure(layer_drawing(), caption)}
 
 
@@ -216,7 +232,8 @@ def layer_drawing() -> str:
         top, bottom = 4 + i * (high + gap) + high / 2, 4 + (i + 2) * (high + gap) + high / 2
         body.append(draw.elbow(side, top, out, bottom))
     alt = (
-        "An encoder layer: the input goes through multi-head attention, is added to the result, and normalized; that goes "
+        "An encoder layer: the input goes through multi-head attention, is added to the result, and "
+        "normalized; that goes "
         "through a feed-forward network, is added to its result, and normalized again."
     )
     return draw.svg(left + wide + 36, 4 + 5 * high + 4 * gap + 6, body, alt)

@@ -1,4 +1,4 @@
-"""The pictures of design.md. Sizes are read from the sources, so that a picture cannot show others than the code has."""
+"""The pictures of design.md. Their sizes are read from the sources."""
 
 from __future__ import annotations
 

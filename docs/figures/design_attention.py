@@ -6,7 +6,8 @@ from . import draw
 from .draw import figure, panels, term
 
 CAPTION = (
-    "1: the scores of one head, which are never stored; a task owns some rows of queries and visits the blocks of keys in order. "
+    "1: the scores of one head, which are never stored; a task owns some rows of queries and visits the "
+    "blocks of keys in order. "
     "2: what a tile of rows does in one block. 3: how a block joins the blocks before it."
 )
 
@@ -51,7 +52,10 @@ def tasks(sizes: dict[str, int]) -> str:
         )
     )
     body.append(draw.text(left, top + side + 18, "empty: masked (causal), skipped", class_="size"))
-    alt = f"Rows of queries against blocks of {sizes['block_size']} keys with a causal mask: the third task visits three blocks in order."
+    alt = (
+        f"Rows of queries against blocks of {sizes['block_size']} keys with a causal mask: the third task "
+        "visits three blocks in order."
+    )
     return draw.svg(left + side + 10, top + side + 28, body, alt)
 
 

@@ -6,8 +6,10 @@ from . import draw
 from .draw import figure, panels, term
 
 CAPTION = (
-    "1: the operations of one element of c, always these, in this order. 2: a register holds several elements, and each keeps its own "
-    "chain; the width changes nothing. 3: the sum of a row of exponentials has 16 partial sums on every instruction set (norms have 64), and folds in one way."
+    "1: the operations of one element of c, always these, in this order. 2: a register holds several "
+    "elements, and each keeps its own "
+    "chain; the width changes nothing. 3: the sum of a row of exponentials has 16 partial sums on every "
+    "instruction set (norms have 64), and folds in one way."
 )
 
 
@@ -44,7 +46,10 @@ def widths(sizes: dict[str, int]) -> str:
         for j in range(lanes):
             x = left + (j + 0.5) * cell
             body.append(draw.line(x, y + 10, x, y + 24, class_="arrow"))
-    alt = f"{lanes} elements side by side: in one register of AVX-512, two of AVX2, four of NEON, or sixteen floats; the chains are the same."
+    alt = (
+        f"{lanes} elements side by side: in one register of AVX-512, two of AVX2, four of NEON, or "
+        "sixteen floats; the chains are the same."
+    )
     return draw.svg(left + lanes * cell + 8, top + 4 * 48, body, alt)
 
 
@@ -66,5 +71,8 @@ def fold(sizes: dict[str, int]) -> str:
                 x = left + (source + 0.5) * cell
                 body.append(draw.line(x, y + 14, left + (j + 0.5) * cell, y + step, class_="grid"))
         floor += 1
-    alt = f"{lanes} partial sums are folded to 8, 4, 2 and 1: the upper half is added to the lower half each time."
+    alt = (
+        f"{lanes} partial sums are folded to 8, 4, 2 and 1: the upper half is added to the lower half "
+        "each time."
+    )
     return draw.svg(left + lanes * cell + 24, top + floor * step + 24, body, alt)

@@ -6,7 +6,8 @@ from . import draw
 from .draw import figure, panels, term
 
 CAPTION = (
-    "1: tasks own parts of c and never share an element. 2: one part; a block along k at a time, a strip of rows against the panels of "
+    "1: tasks own parts of c and never share an element. 2: one part; a block along k at a time, a strip "
+    "of rows against the panels of "
     "that block. 3: the innermost loop; each step along k adds one product to every element of the tile."
 )
 
@@ -59,7 +60,8 @@ def blocks(sizes: dict[str, int], tiles: dict[str, tuple[int, int]]) -> str:
     )
     body += [draw.text(8, 222 + 15 * i, note, class_="size") for i, note in enumerate(notes)]
     alt = (
-        f"c = a · b: a block of {depth} columns of a meets as many rows of b, which lie in panels of {sizes['panel_columns']} columns; "
+        f"c = a · b: a block of {depth} columns of a meets as many rows of b, which lie in panels of "
+        f"{sizes['panel_columns']} columns; "
         f"a strip of {rows} rows goes along all panels."
     )
     return draw.svg(244, 260, body, alt)

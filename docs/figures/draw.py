@@ -1,4 +1,7 @@
-"""Figures as inline SVG: real text, colours by name (assets/figures.css of the site decides light and dark), a text alternative for each."""
+"""Figures as inline SVG, each with real text and a text alternative.
+
+Colours have names; assets/figures.css of the site decides light and dark.
+"""
 
 from __future__ import annotations
 
@@ -119,13 +122,12 @@ def matrix(
     columns: Sequence[str] = (),
     masked: np.ndarray | None = None,
     mark: str = "",
-    marked_row: int | None = None,
     cell: tuple[float, float] | None = None,
 ) -> str:
     """A matrix with its numbers.
 
-    heat: cells are coloured by their share of this value; None: plain. masked: cells that take no part. mark: a class for the
-    outline, or for that of one row (marked_row). rows, columns: labels.
+    heat: cells are coloured by their share of this value; None: plain. masked: cells that take no part.
+    mark: a class for the outline. rows, columns: labels.
     """
     m, n = values.shape
     wide, high = cell or (30 + 7.5 * digits + (6 if digits else 0), 30)
@@ -146,9 +148,8 @@ def matrix(
             body.append(
                 _cell(values[i, j], left + j * wide, top + i * high, wide, high, digits, heat, hidden)
             )
-    first, count = (0, m) if marked_row is None else (marked_row, 1)
     outline = f"outline {mark}".strip()
-    body.append(rect(left, top + first * high, n * wide, count * high, class_=outline, rx=3))
+    body.append(rect(left, top, n * wide, m * high, class_=outline, rx=3))
     body.append(text(left + n * wide / 2, height - 5, f"{m} × {n}", class_="size", text_anchor="middle"))
     alt = f"{name.replace('_', ' ') or 'Matrix'}, {m} by {n}: {spoken(values, digits)}"
     return svg(max(width, left + 7.5 * len(name)), height, body, alt)

@@ -1,9 +1,9 @@
 """The measurements that the site shows: docs/data/peers-MACHINE.json, made from the files of ./dev peers.
 
-    PYTHONPATH=docs:bench python -m figures.measured zen5 build/peers/*.json
+    PYTHONPATH=docs python3 -m figures.measured zen5 build/peers/*.json
 
-writes docs/data/peers-zen5.json anew with the operations in these files, and keeps those that they lack. Each run keeps its date,
-versions and limits. Speeds are in the unit of the operation; "limit" is what the machine allows, measured beside them.
+replaces the operations in these files and keeps those that they lack. Each run keeps its date, versions and
+limits. Speeds are in the unit of the operation; "limit" is what the machine allows, measured beside them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from report.data import OPERATIONS, Report, same_route
+from report.load import load
+
 SCHEMA = "headlane-docs-peers-1"
 FOLDER = Path(__file__).parents[1] / "data"
-OURS = "headlane"
+OURS, PACKED = "headlane", " prepacked"
 
 
 @dataclass
@@ -86,7 +89,7 @@ class Machine:
         return next((r for r in self.rows if (r.op, r.case, r.threads, r.prepacked) == wanted), None)
 
 
-def load(path: Path) -> Machine:
+def parse(path: Path) -> Machine:
     document = json.loads(path.read_text(encoding="utf-8"))
     if document["schema"] != SCHEMA:
         raise ValueError(f"{path}: its schema is not {SCHEMA}")
@@ -101,7 +104,7 @@ def load(path: Path) -> Machine:
 
 def machines() -> list[Machine]:
     """All of them, the one measured last first."""
-    return sorted((load(path) for path in FOLDER.glob("peers-*.json")), key=lambda m: m.date, reverse=True)
+    return sorted((parse(path) for path in FOLDER.glob("peers-*.json")), key=lambda m: m.date, reverse=True)
 
 
 def save(machine: Machine) -> Path:
@@ -124,85 +127,66 @@ def _lines(entries: Iterable[dict]) -> str:
     return "[\n" + ",\n".join("  " + json.dumps(entry, ensure_ascii=False) for entry in written) + "\n ]"
 
 
-def refresh(machine: Machine, documents: list[dict]) -> None:
-    for document in documents:
-        new = run_of(document)
-        for run in machine.runs:
-            run.ops = [op for op in run.ops if op not in new.ops]
-        machine.runs = [run for run in machine.runs if run.ops] + [new]
-        machine.rows = [row for row in machine.rows if row.op not in new.ops] + rows_of(document)
+def refresh(machine: Machine, report: Report) -> None:
+    """Takes over the operations of a file of ./dev peers."""
+    new = run_of(report)
+    for run in machine.runs:
+        run.ops = [op for op in run.ops if op not in new.ops]
+    machine.runs = [run for run in machine.runs if run.ops] + [new]
+    machine.rows = [row for row in machine.rows if row.op not in new.ops] + rows_of(report)
 
 
-def run_of(document: dict) -> Run:
+def ops_of(report: Report) -> list[str]:
+    return [op for op in report.ops() if op in OPERATIONS]
+
+
+def run_of(report: Report) -> Run:
+    (document,) = report.runs
     about = document["machine"]
-    widest = about["limits"][0]["isa"] if about["limits"] else ""
-    peers = [c for c in document["contenders"] if not c["name"].startswith(OURS)]
+    peers = [c for c in report.contenders() if not c["name"].startswith(OURS)]
+    widest = report.isas()[:1]
     return Run(
-        ops=list(dict.fromkeys(row["op"] for row in document["results"])),
+        ops=ops_of(report),
         date=document["date"][:10],
         headlane=document["headlane"],
         compiler=about["compiler"],
-        contenders={c["name"]: c["version"] for c in sorted(peers, key=lambda c: c["name"])},
-        fma_gflops={str(e["threads"]): round(e["fma_gflops"]) for e in about["limits"] if e["isa"] == widest},
+        contenders={
+            c["name"].removesuffix(PACKED): c["version"] for c in sorted(peers, key=lambda c: c["name"])
+        },
+        fma_gflops={
+            str(count): round(entry["fma_gflops"])
+            for (isa, count), entry in report.limits().items()
+            if isa in widest
+        },
         os=about["os"],
         commit=document["commit"] + (" and changes" if document["modified"] else ""),
         busy=about["busy"],
     )
 
 
-def rows_of(document: dict) -> list[Row]:
-    """headlane with the widest instruction set, from where the fastest peer is called."""
-    kinds = {(c["name"], c["isa"]): c for c in document["contenders"]}
-    limits = document["machine"]["limits"]
-    plain = {result["case"] for result in document["results"] if result["op"] == "attention"}
-    groups: dict[tuple, list[dict]] = {}
-    for result in document["results"]:
-        if result["op"] == "attention_options" and result["case"] in plain:
-            continue  # timed again beside the options that are compared with it
-        kind = kinds[result["contender"], result["isa"]]
-        ours = result["contender"].startswith(OURS)
-        if ours and result["isa"] and limits and result["isa"] != limits[0]["isa"]:
-            continue
-        variant = result["contender"].removeprefix(OURS).strip() if ours else ""
-        variant = "" if variant in ("(Python)", "prepacked", "prepacked (Python)") else variant
-        case = result["case"] + (f", {variant}" if variant else "")
-        key = (result["op"], case, result["threads"], bool(kind["prepacked"]))
-        groups.setdefault(key, []).append({**result, "route": kind["route"], "ours": ours})
+def rows_of(report: Report) -> list[Row]:
+    """headlane with the widest instruction set, called as the fastest peer is."""
+    groups: dict[tuple, list] = {}
+    for op in ops_of(report):
+        for result in report.select(op):
+            variant = result.contender.removeprefix(OURS).strip() if result.headlane else ""
+            plain = variant in ("", "(Python)") or result.prepacked
+            case = result.case if plain else f"{result.case}, {variant}"
+            groups.setdefault((op, case, result.threads, result.prepacked), []).append(result)
     made = (_row(key, results) for key, results in groups.items())
     return [row for row in made if row is not None]
 
 
-def _row(key: tuple, results: list[dict]) -> Row | None:
+def _row(key: tuple, results: list) -> Row | None:
     op, case, threads, prepacked = key
-    peers = [result for result in results if not result["ours"]]
-    fastest = min(peers, key=lambda result: result["seconds"], default=None)
-    own = [result for result in results if result["ours"]]
-    if not own:
+    peers = [result for result in results if not result.headlane]
+    ours = same_route([result for result in results if result.headlane], peers)
+    if ours is None:
         return None
-    ours = min(own, key=lambda result: fastest is not None and result["route"] != fastest["route"])
-    speeds = {
-        OURS: _speed(ours),
-        **{peer["contender"].removesuffix(" prepacked"): _speed(peer) for peer in peers},
-    }
-    limit = (ours.get("limit") or {}).get("seconds")
-    bound = _digits(amount(ours) / limit) if limit else None
-    return Row(op, case, threads, speeds, ours["route"], prepacked, bound)
-
-
-def amount(result: dict) -> float:
-    """What a call achieves, in the unit of performance.UNITS times seconds."""
-    shape = result["shape"]
-    if result["op"] == "t5":
-        return shape["batch"] * shape["tokens"]
-    if result["op"] == "minilm":
-        return shape["batch"] * shape["length"] / 1e3
-    from peers import table
-
-    return table.amount(result)
-
-
-def _speed(result: dict) -> float:
-    return _digits(amount(result) / result["seconds"])
+    speeds = {OURS: _digits(ours.speed)}
+    speeds |= {peer.contender.removesuffix(PACKED): _digits(peer.speed) for peer in peers}
+    limit = _digits(ours.speed_in(ours.limit)) if ours.limit else None
+    return Row(op, case, threads, speeds, ours.route or "", prepacked, limit)
 
 
 def _digits(value: float) -> float:
@@ -210,18 +194,17 @@ def _digits(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def main(name: str, files: list[str]) -> None:
-    documents = [json.loads(Path(file).read_text(encoding="utf-8")) for file in files]
-    documents = [
-        document for document in documents if any(row["op"] != "memory" for row in document["results"])
-    ]
+def main(name: str, files: list[Path]) -> None:
     path = FOLDER / f"peers-{name}.json"
-    about = documents[0]["machine"]
-    old = load(path) if path.exists() else Machine(name, about["cpu"], about["cores"])
-    old.cpu, old.cores = about["cpu"], about["cores"]
-    refresh(old, documents)
-    print(save(old))
+    machine = parse(path) if path.exists() else Machine(name, "", 0)
+    for file in files:
+        report = load([file])
+        about = report.runs[0]["machine"]
+        machine.cpu, machine.cores = about["cpu"], about["cores"]
+        if ops_of(report):
+            refresh(machine, report)
+    print(save(machine))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(sys.argv[1], [Path(file) for file in sys.argv[2:]])

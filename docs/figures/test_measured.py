@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+import tempfile
+from pathlib import Path
 
-from . import measured, performance
+import pytest
+from report.data import Report
+from report.load import SCHEMA, load
+
+from . import measured, performance, readme
 
 
 def result(
     contender: str, seconds: float, op: str = "gemm", case: str = "8x8x8", isa: str = "", **more
 ) -> dict:
-    """A row of a file of ./dev peers: a product of 2 · 10⁹ operations, for which the machine needs a tenth of a second."""
+    """A row of a file of ./dev peers: 2 · 10⁹ operations, for which the machine needs 0.1 s."""
     shape = {"m": 8, "n": 8, "k": 8}
     limit = {"seconds": 0.1, "kind": "fma"}
     row = {"op": op, "case": case, "threads": 1, "contender": contender, "isa": isa, "seconds": seconds}
     return {**row, "flops": 2e9, "shape": shape, "limit": limit, **more}
 
 
-def document(*results: dict, **more) -> dict:
+def report(*results: dict, **more) -> Report:
+    """Of a file with these results."""
     routes = {"headlane": "C++", "BLIS": "C++", "headlane cache": "C++"}
     names = dict.fromkeys((row["contender"], row["isa"]) for row in results)
     contenders = [
@@ -36,13 +43,23 @@ def document(*results: dict, **more) -> dict:
     ]
     machine = {"cpu": "A CPU", "cores": 2, "compiler": "GCC", "os": "Linux", "busy": 0, "limits": limits}
     about = {"date": "2026-01-02T03:04:05Z", "headlane": "0.1.0", "commit": "abc", "modified": False}
-    return {**about, "machine": machine, "contenders": contenders, "results": list(results), **more}
+    document = {
+        "schema": SCHEMA,
+        **about,
+        "machine": machine,
+        "contenders": contenders,
+        "results": results,
+        **more,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "gemm.json"
+        file.write_text(json.dumps(document), encoding="utf-8")
+        return load([file])
 
 
 def test_headlane_is_called_as_the_fastest_other():
-    pytest.importorskip("rich")
     (row,) = measured.rows_of(
-        document(
+        report(
             result("headlane", 0.2, isa="avx512"),
             result("headlane", 0.3, isa="avx2"),
             result("headlane (Python)", 0.25, isa="avx512"),
@@ -55,9 +72,8 @@ def test_headlane_is_called_as_the_fastest_other():
 
 
 def test_packed_weights_and_caches_stand_apart():
-    pytest.importorskip("rich")
     rows = measured.rows_of(
-        document(
+        report(
             result("headlane", 0.2, isa="avx512"),
             result("headlane prepacked", 0.1, isa="avx512"),
             result("oneDNN prepacked", 0.2),
@@ -72,15 +88,14 @@ def test_packed_weights_and_caches_stand_apart():
 
 
 def test_a_refresh_replaces_only_what_was_measured(tmp_path, monkeypatch):
-    pytest.importorskip("rich")
     monkeypatch.setattr(measured, "FOLDER", tmp_path)
     machine = measured.Machine("x", "A CPU", 2)
-    measured.refresh(machine, [document(result("headlane", 0.2, isa="avx512"), result("BLIS", 0.4))])
+    measured.refresh(machine, report(result("headlane", 0.2, isa="avx512"), result("BLIS", 0.4)))
     shape = {"batch": 2, "tokens": 64}
     t5 = result("headlane", 1.0, "t5", "t5-small, batch 2", shape=shape)
-    measured.refresh(machine, [document(t5, date="2026-02-03T00:00:00Z")])
+    measured.refresh(machine, report(t5, date="2026-02-03T00:00:00Z"))
     assert [run.ops for run in machine.runs] == [["gemm"], ["t5"]]
-    measured.refresh(machine, [document(result("headlane", 0.1, isa="avx512"), date="2026-03-04T00:00:00Z")])
+    measured.refresh(machine, report(result("headlane", 0.1, isa="avx512"), date="2026-03-04T00:00:00Z"))
     assert [(run.ops, run.date) for run in machine.runs] == [(["t5"], "2026-02-03"), (["gemm"], "2026-03-04")]
     assert {row.op: row.ours for row in machine.rows} == {"t5": 128.0, "gemm": 20.0}
     measured.save(machine)
@@ -89,16 +104,16 @@ def test_a_refresh_replaces_only_what_was_measured(tmp_path, monkeypatch):
 
 def test_the_table_of_the_readme():
     machine = measured.machines()[0]
-    first, last = performance.MARKERS
-    text = performance.with_table(f"before\n{first}\nold\n{last}\nafter\n", machine)
+    first, last = readme.MARKERS
+    text = readme.with_table(f"before\n{first}\nold\n{last}\nafter\n", machine)
     assert text.startswith(f"before\n{first}\n| |")
     assert text.endswith(f"{last}\nafter\n")
     assert "old" not in text
     widths = {line.count("|") for line in text.splitlines() if line.startswith("|")}
     assert widths == {6}
-    assert performance.with_table(text, machine) == text
+    assert readme.with_table(text, machine) == text
     with pytest.raises(ValueError, match="README"):
-        performance.with_table("no markers", machine)
+        readme.with_table("no markers", machine)
 
 
 def test_every_page_value_of_the_committed_measurements():

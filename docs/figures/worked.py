@@ -1,4 +1,7 @@
-"""The worked examples of examples/worked_examples.hpp: their inputs are read from that header, all else is computed by headlane."""
+"""The worked examples of examples/worked_examples.hpp.
+
+Their inputs are read from that header; all else is computed by headlane.
+"""
 
 from __future__ import annotations
 

@@ -3,10 +3,10 @@
 import sys
 from pathlib import Path
 
-from figures import measured, page, performance
+from figures import measured, page, performance, readme
 
 machines = measured.machines()
 page.fill(Path(sys.argv[1]) / "performance.md", performance.values(machines))
-readme = Path("README.md").read_text(encoding="utf-8")
-if performance.MARKERS[0] in readme and performance.with_table(readme, machines[0]) != readme:
+text = readme.README.read_text(encoding="utf-8")
+if readme.MARKERS[0] in text and readme.with_table(text, machines[0]) != text:
     sys.exit("README.md shows older figures: PYTHONPATH=docs python3 -m figures.readme writes it")
