@@ -26,6 +26,8 @@ NAMES = {
     "rms_norm": "RMS norm",
     "rotary_embedding": "rotary embedding",
     "sinusoidal_encoding": "sinusoidal encoding",
+    "encodings": "positional encodings",
+    "encodings at large positions": "positional encodings, large positions",
 }
 
 
@@ -33,7 +35,7 @@ def values() -> dict[str, str]:
     found = tested.load()
     counts = found.counts
     return {
-        "tested_on": f"{found.cpu}, {found.compiler}, {found.date} (commit {found.commit})",
+        "tested_on": f"{found.cpu}, {found.cores} cores, {found.compiler}, headlane {found.headlane}, on {found.date}",
         "isas": ", ".join(found.isas),
         "tests": f"{found.tests:,}",
         "comparisons": millions(sum(counted.count for counted in found.bounds.values())),
@@ -99,7 +101,7 @@ def ulp(found: Tested) -> str:
     for name, counted in sorted(found.ulp.items(), key=lambda pair: pair[1].worst):
         share = found.shares.get(name)
         limit = f"{share.worst:.2f}" if share else "–"
-        lines.append(f"| {name.replace('_', ' ')} | {counted.worst:.3g} | {limit} |")
+        lines.append(f"| {NAMES.get(name, name.replace('_', ' '))} | {counted.worst:.3g} | {limit} |")
     return "\n".join(lines)
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
 
+LOG = "Testing/Temporary/LastTest.log"
 FILE = Path(__file__).parents[1] / "data" / "tested.json"
 LINES = {
     "test": r"^\d+/\d+ Test: (?P<name>\S+)$",
@@ -47,7 +47,7 @@ class Tested:
     cpu: str
     cores: int
     compiler: str
-    commit: str
+    headlane: str
     date: str
     tests: int = 0
     isas: list[str] = field(default_factory=list)
@@ -89,19 +89,18 @@ def note(kind: str, values: dict[str, str | None], into: Tested) -> None:
 
 
 def about(build: Path) -> Tested:
-    cache = (build / "CMakeCache.txt").read_text(encoding="utf-8")
-    compiler = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.+)$", cache, re.MULTILINE)[1]
+    (found,) = build.glob("CMakeFiles/*/CMakeCXXCompiler.cmake")
+    compiler = dict(
+        re.findall(r'set\(CMAKE_CXX_COMPILER_(ID|VERSION) "([^"]+)"\)', found.read_text(encoding="utf-8"))
+    )
+    cmake = (Path(__file__).parents[2] / "CMakeLists.txt").read_text(encoding="utf-8")
     cpu = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
-
-    def output(*command: str) -> str:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
     return Tested(
         cpu=cpu[1] if cpu else "unknown",
         cores=len(os.sched_getaffinity(0)),
-        compiler=output(compiler, "--version").splitlines()[0],
-        commit=output("git", "rev-parse", "--short", "HEAD"),
-        date=date.fromtimestamp((build / "Testing/Temporary/LastTest.log").stat().st_mtime).isoformat(),
+        compiler={"GNU": "GCC"}.get(compiler["ID"], compiler["ID"]) + " " + compiler["VERSION"],
+        headlane=re.search(r"project\(headlane VERSION ([\d.]+)", cmake)[1],
+        date=date.fromtimestamp((build / LOG).stat().st_mtime).isoformat(),
     )
 
 
@@ -119,8 +118,6 @@ def save(tested: Tested) -> None:
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     result = about(folder)
-    read_log(
-        (folder / "Testing/Temporary/LastTest.log").read_text(encoding="utf-8", errors="replace"), result
-    )
+    read_log((folder / LOG).read_text(encoding="utf-8", errors="replace"), result)
     save(result)
     print(FILE)
