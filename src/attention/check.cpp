@@ -17,16 +17,16 @@ namespace {
 static_assert(max_head_dim == kernels::block_size);
 
 void check_dim(const Operand& operand) {
-  require(operand.shape[3] >= 1 && operand.shape[3] <= max_head_dim, operand.function, ": ", operand.name,
-          " has head_dim ", operand.shape[3], ", it must be 1 to ", max_head_dim);
+  operand.require(operand.shape[3] >= 1 && operand.shape[3] <= max_head_dim, " has head_dim ", operand.shape[3],
+                  ", it must be 1 to ", max_head_dim);
 }
 
 void check_queries_and_keys(const Operand& q, const Operand& k) {
   check_dim(q);
   check_same(q, 0, "batch elements", k, 0, "batch elements");
   check_same(q, 3, "elements a head (head_dim)", k, 3, "elements a head (head_dim)");
-  require(k.shape[1] > 0 ? q.shape[1] % k.shape[1] == 0 : q.shape[1] == 0, q.function, ": q has ", q.shape[1],
-          " heads, ", k.name, " has ", k.shape[1], ", which does not divide them");
+  q.require(k.shape[1] > 0 ? q.shape[1] % k.shape[1] == 0 : q.shape[1] == 0, " has ", q.shape[1], " heads, ", k.name,
+            " has ", k.shape[1], ", which does not divide them");
 }
 
 void check_values_and_out(const Operand& q, const Operand& k, const Operand& v, const Operand& out) {

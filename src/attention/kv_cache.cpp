@@ -47,8 +47,8 @@ void check_sequence(const KvPages& pages, const char* function, Index sequence) 
 void check_tokens(const KvPages& pages, const Operand& x, Index columns, const char* columns_name) {
   check_operand(x);
   const Index heads = x.shape[x.rank - 3], last = x.shape[x.rank - 1];
-  require(heads == pages.kv_heads, x.function, ": ", x.name, " has ", heads, " heads, kv_heads is ", pages.kv_heads);
-  require(last == columns, x.function, ": ", x.name, " has ", last, " columns, ", columns_name, " is ", columns);
+  x.require(heads == pages.kv_heads, " has ", heads, " heads, kv_heads is ", pages.kv_heads);
+  x.require(last == columns, " has ", last, " columns, ", columns_name, " is ", columns);
 }
 
 void check_pair(const KvPages& pages, const Operand& k, const Operand& v) {

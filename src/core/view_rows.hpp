@@ -69,6 +69,16 @@ int closest_axis(const AnyView<T>& view) {
 /// From row to row of a copy: rows fall into different sets of the L1.
 inline Index step_of_copy(Index columns) { return round_up(columns, kernels::lanes) + kernels::lanes; }
 
+/// The rows of a [batch, rows, columns] as one matrix, if they are evenly apart throughout; otherwise returns false.
+template <class T>
+bool all_rows(const View<T, 3>& view, View<T, 2>& matrix) {
+  const auto [batch, rows, columns] = view.shape;
+  const auto [batch_step, row_step, column_step] = view.strides;
+  if (batch > 1 && rows > 1 && batch_step != rows * row_step) return false;
+  matrix = {view.data, {batch * rows, columns}, {rows > 1 ? row_step : batch_step, column_step}};
+  return true;
+}
+
 /// Some rows of the last two axes of a view.
 template <class T>
 struct RowsOfView {

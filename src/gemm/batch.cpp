@@ -3,6 +3,7 @@
 #include "core/dispatch.hpp"
 #include "core/overlap.hpp"
 #include "core/parallel.hpp"
+#include "core/view_rows.hpp"
 #include "gemm/check.hpp"
 
 #include <headlane/gemm_batch.hpp>
@@ -20,24 +21,14 @@ using namespace internal;
 
 namespace {
 
-constexpr const char* function = "gemm_batch";
-
-/// The matrices of a batch one below the other, if their rows are evenly apart throughout.
-template <class T>
-bool stack(const View<T, 3>& v, View<T, 2>& stacked) {
-  const auto [count, rows, columns] = v.shape;
-  const auto [batch_step, row_step, column_step] = v.strides;
-  if (count > 1 && rows > 1 && batch_step != rows * row_step) return false;
-  stacked = {v.data, {count * rows, columns}, {rows > 1 ? row_step : batch_step, column_step}};
-  return true;
-}
+constexpr Caller caller("gemm_batch");
 
 /// A batch with one right operand and one bias is a single product, if strides allow.
 bool stack(const View<const float, 3>& a, bool one_b, const View<float, 3>& c, const GemmBatchOptions& options,
            View<const float, 2>& stacked_a, View<float, 2>& stacked_c, GemmOptions& stacked) {
   const bool one_bias = !options.bias || options.bias.shape[0] == 1 || options.bias.strides[0] == 0;
-  return one_b && one_bias && stack(a, stacked_a) && stack(c, stacked_c) &&
-         (!options.residual || stack(options.residual, stacked.residual));
+  return one_b && one_bias && all_rows(a, stacked_a) && all_rows(c, stacked_c) &&
+         (!options.residual || all_rows(options.residual, stacked.residual));
 }
 
 void batch_checked(const View<const float, 3>& given_a, const View<const float, 3>* given_b, const PackedMatrix* packed,
@@ -46,25 +37,23 @@ void batch_checked(const View<const float, 3>& given_a, const View<const float, 
   const View<const float, 3> a = with_safe_strides(given_a),
                              safe_b = given_b != nullptr ? with_safe_strides(*given_b) : View<const float, 3>{};
   const View<const float, 3>* const b = given_b != nullptr ? &safe_b : nullptr;
-  const Operand of_a = operand(function, "a", a), of_c = operand(function, "c", c);
+  const Operand of_a = caller.operand("a", a), of_c = caller.operand("c", c);
   const View<const float, 2> packed_shape = packed != nullptr ? shape_of(*packed) : View<const float, 2>{};
-  const Operand of_b = packed != nullptr ? operand(function, "b", packed_shape) : operand(function, "b", *b);
+  const Operand of_b = packed != nullptr ? caller.operand("b", packed_shape) : caller.operand("b", *b);
   check_product(of_a, of_b, packed != nullptr, of_c);
   check_same(of_c, 0, "products", of_a, 0, "products");
   if (packed == nullptr) check_same(of_c, 0, "products", of_b, 0, "products");
-  const Operand bias = operand(function, "bias", options.bias),
-                residual = operand(function, "residual", options.residual);
-  const bool with_bias = bias.data != nullptr, with_residual = residual.data != nullptr;
+  const Operand bias = caller.operand("bias", options.bias), residual = caller.operand("residual", options.residual);
   check_finish(of_c, bias, options.activation, residual);
-  if (with_bias) check_same(bias, 0, "products", of_c, 0, "products");
-  if (with_residual) check_same(residual, 0, "products", of_c, 0, "products");
-  check_threads(function, options.num_threads);
+  if (bias) check_same(bias, 0, "products", of_c, 0, "products");
+  if (residual) check_same(residual, 0, "products", of_c, 0, "products");
+  check_threads(caller, options.num_threads);
   const kernels::KernelTable& kernel = active();
   const Index count = c.shape[0], m = c.shape[1], n = c.shape[2], k = a.shape[2];
   if (count == 0 || m == 0 || n == 0) return;
 
   GemmOptions each{.alpha = options.alpha, .beta = options.beta, .activation = options.activation};
-  if (with_bias) each.bias = options.bias.select(0, 0);
+  if (bias) each.bias = options.bias.select(0, 0);
   const View<const float, 2> first_b = packed != nullptr ? packed_shape : b->select(0, 0);
   const bool one_b = packed != nullptr || count == 1 || b->strides[0] == 0;
   View<const float, 2> stacked_a;
@@ -73,7 +62,7 @@ void batch_checked(const View<const float, 3>& given_a, const View<const float, 
   if (stack(a, one_b, c, options, stacked_a, stacked_c, each)) {
     batch.first = product_of(stacked_a, first_b, packed, stacked_c, each);
   } else {
-    each.residual = with_residual ? options.residual.select(0, 0) : View<const float, 2>{};
+    each.residual = residual ? options.residual.select(0, 0) : View<const float, 2>{};
     const View<float, 2> first_c = c.select(0, 0);
     batch = {.first = product_of(a.select(0, 0), first_b, packed, first_c, each),
              .count = count,
@@ -95,15 +84,15 @@ struct Operands {
   Operand a, b, c, bias, residual;
 
   explicit Operands(const GemmProblem& p)
-      : a(operand(function, "a", p.a)),
-        b(operand(function, "b", p.b)),
-        c(operand(function, "c", p.c)),
-        bias(operand(function, "bias", p.options.bias)),
-        residual(operand(function, "residual", p.options.residual)) {}
+      : a(caller.operand("a", p.a)),
+        b(caller.operand("b", p.b)),
+        c(caller.operand("c", p.c)),
+        bias(caller.operand("bias", p.options.bias)),
+        residual(caller.operand("residual", p.options.residual)) {}
 
   void check(const GemmProblem& p) const {
     const View<const float, 2> shape = p.packed != nullptr ? shape_of(*p.packed) : View<const float, 2>{};
-    check_product(a, p.packed != nullptr ? operand(function, "b", shape) : b, p.packed != nullptr, c);
+    check_product(a, p.packed != nullptr ? caller.operand("b", shape) : b, p.packed != nullptr, c);
     check_finish(c, bias, p.options.activation, residual);
   }
 
@@ -122,7 +111,7 @@ void numbered(std::size_t problem, const F& f) {
   try {
     f();
   } catch (const std::invalid_argument& error) {
-    const std::string prefix = std::string(function) + ": ", text = error.what();
+    const std::string prefix = std::string(caller.function()) + ": ", text = error.what();
     const std::string rest = text.starts_with(prefix) ? text.substr(prefix.size()) : text;
     throw std::invalid_argument(prefix + "problem " + std::to_string(problem) + ": " + rest);
   }
@@ -165,7 +154,7 @@ void gemm_batch(View<const float, 3> a, const PackedMatrix& b, View<float, 3> c,
 void gemm_batch(std::span<const GemmProblem> problems, int num_threads) {
   const CallScope scope;
   check_problems(problems);
-  check_threads(function, num_threads);
+  check_threads(caller, num_threads);
   const kernels::KernelTable& kernel = active();
   const auto batches = scratch_array<Batch>(Purpose::batches, std::ssize(problems));
   std::size_t count = 0;

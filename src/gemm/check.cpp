@@ -19,8 +19,8 @@ void check_product(const Operand& a, const Operand& b, bool packed, const Operan
 
 void check_finish(const Operand& c, const Operand& bias, Activation activation, const Operand& residual) {
   const int row = c.rank - 2, column = c.rank - 1;
-  require(activation <= Activation::erf, c.function, ": activation is ", static_cast<Index>(activation),
-          ", which is none of none … erf");
+  c.caller.require(activation <= Activation::erf, "activation is ", static_cast<Index>(activation),
+                   ", which is none of none … erf");
   if (bias) {
     check_operand(bias);
     check_same(bias, bias.rank - 1, "elements", c, column, "columns");

@@ -52,14 +52,15 @@ struct Weights {
 void gated_checked(const View<const float, 2>& a, const Weights& gate, const Weights& up, const View<float, 2>& c,
                    const GemmGatedOptions& options) {
   const CallScope scope;
-  const Operand of_a = operand("gemm_gated", "a", a), of_c = operand("gemm_gated", "c", c);
-  const View<const float, 2> nothing;
-  const Operand none = operand("gemm_gated", "residual", nothing);
+  constexpr Caller caller("gemm_gated");
+  const Operand of_a = caller.operand("a", a), of_c = caller.operand("c", c);
+  const View<const float, 2> no_view;
+  const Operand no_residual = caller.operand("residual", no_view);
   for (const Weights* w : {&gate, &up}) {
-    check_product(of_a, operand("gemm_gated", w->name, w->view), w->packed != nullptr, of_c);
-    check_finish(of_c, operand("gemm_gated", w->bias_name, w->bias), options.activation, none);
+    check_product(of_a, caller.operand(w->name, w->view), w->packed != nullptr, of_c);
+    check_finish(of_c, caller.operand(w->bias_name, w->bias), options.activation, no_residual);
   }
-  check_threads("gemm_gated", options.num_threads);
+  check_threads(caller, options.num_threads);
   const kernels::KernelTable& kernel = active();
   const Index m = c.shape[0], n = c.shape[1];
   if (m == 0 || n == 0) return;

@@ -22,11 +22,12 @@ void run(const Product& product, int num_threads) {
 
 void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
                   const View<float, 2>& c, const GemmOptions& options) {
-  const Operand of_c = operand("gemm", "c", c);
-  check_product(operand("gemm", "a", a), operand("gemm", "b", b), packed != nullptr, of_c);
-  check_finish(of_c, operand("gemm", "bias", options.bias), options.activation,
-               operand("gemm", "residual", options.residual));
-  check_threads("gemm", options.num_threads);
+  constexpr Caller caller("gemm");
+  const Operand of_c = caller.operand("c", c);
+  check_product(caller.operand("a", a), caller.operand("b", b), packed != nullptr, of_c);
+  check_finish(of_c, caller.operand("bias", options.bias), options.activation,
+               caller.operand("residual", options.residual));
+  check_threads(caller, options.num_threads);
   run(product_of(a, b, packed, c, options), options.num_threads);
 }
 

@@ -28,8 +28,8 @@ Index packed_size(const Operand& b) {
   Index size = 0;
   const bool fits =
       b.shape[1] <= max && !__builtin_mul_overflow(b.shape[0], round_up(b.shape[1], panel_columns), &size);
-  require(is_empty(b) || (fits && size <= max), b.function, ": b of shape ", b, " does not fit into memory: at most ",
-          max, " elements can be addressed, columns in whole panels of ", panel_columns);
+  b.require(is_empty(b) || (fits && size <= max), " of shape ", b, " does not fit into memory: at most ", max,
+            " elements can be addressed, columns in whole panels of ", panel_columns);
   return is_empty(b) ? 0 : size;
 }
 
@@ -40,10 +40,11 @@ constexpr Index columns_of_task = 128;
 
 PackedMatrix::PackedMatrix(View<const float, 2> b, int num_threads) {
   const CallScope scope;
-  const Operand of_b = operand("PackedMatrix", "b", b);
+  constexpr Caller caller("PackedMatrix");
+  const Operand of_b = caller.operand("b", b);
   check_operand(of_b);
   const Index size = packed_size(of_b);
-  check_threads("PackedMatrix", num_threads);
+  check_threads(caller, num_threads);
   const kernels::KernelTable& kernel = active();
   rows_ = b.shape[0];
   columns_ = b.shape[1];
@@ -69,10 +70,9 @@ std::size_t PackedMatrix::bytes() const {
 }
 
 void PackedMatrix::unpack(View<float, 2> out) const {
-  const Operand to = operand("PackedMatrix::unpack", "out", out);
+  const Operand to = Caller("PackedMatrix::unpack").operand("out", out);
   check_output(to);
-  require(out.shape[0] == rows_ && out.shape[1] == columns_, "PackedMatrix::unpack: out is ", to, ", the matrix is ",
-          rows_, " x ", columns_);
+  to.require(out.shape[0] == rows_ && out.shape[1] == columns_, " is ", to, ", the matrix is ", rows_, " x ", columns_);
   if (data_ == nullptr) return;
   const Index width = round_up(columns_, panel_columns);
   for (Index i = 0; i < rows_; ++i) {

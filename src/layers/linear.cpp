@@ -48,8 +48,8 @@ Normalization::Normalization(const StateDict& state, std::string_view prefix, No
 void Normalization::forward(AnyView<const float> x, AnyView<float> y, int num_threads) const {
   const Operand of_x = operand("Normalization::forward", "x", x);
   check_operand(of_x);
-  require(x.rank >= 1 && x.shape[static_cast<std::size_t>(x.rank - 1)] == size(), of_x.function, ": x is ", of_x,
-          ", the layer takes rows of ", size());
+  of_x.require(x.rank >= 1 && x.shape[static_cast<std::size_t>(x.rank - 1)] == size(), " is ", of_x,
+               ", the layer takes rows of ", size());
   if (kind_ == NormKind::layer)
     layer_norm(x, y, {.eps = eps_, .weight = view_of(weight_), .bias = view_of(bias_), .num_threads = num_threads});
   else rms_norm(x, y, {.eps = eps_, .weight = view_of(weight_), .num_threads = num_threads});

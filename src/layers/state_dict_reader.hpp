@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/check.hpp"
+#include "core/view_rows.hpp"
 
 #include <headlane/layers.hpp>
 
@@ -47,20 +48,11 @@ void check_forward(const char* function, const View<const float, 3>& x, Index in
 /// Options of attention inside of a layer from x to y.
 void check_layer_options(const char* function, const AttentionOptions& options, const Operand& x, const Operand& y);
 
-/// All rows of a [batch, length, width] as a matrix, if they are evenly apart.
-template <class T>
-bool all_rows(const View<T, 3>& x, View<T, 2>& rows) {
-  const auto [batch, length, width] = x.shape;
-  if (batch > 1 && length > 1 && x.strides[0] != length * x.strides[1]) return false;
-  rows = {x.data, {batch * length, width}, {length > 1 ? x.strides[1] : x.strides[0], x.strides[2]}};
-  return true;
-}
-
 /// f(x, y, residual) for matrices that hold all rows: one if strides allow, otherwise one for each batch element. Null data of the residual: none.
 template <class F>
 void for_each_matrix(const View<const float, 3>& x, const View<float, 3>& y, const View<const float, 3>& residual,
                      const F& f) {
-  if (is_empty(operand("", "", y))) return;
+  if (is_empty(y)) return;
   const View<const float, 3> from = with_safe_strides(x);
   const bool with = residual.data != nullptr;
   View<const float, 2> x2, residual2;

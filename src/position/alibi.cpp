@@ -10,7 +10,7 @@ using namespace internal;
 
 void alibi_slopes(View<float, 1> slopes) {
   const CallScope scope;
-  check_output(operand("alibi_slopes", "slopes", slopes));
+  check_output(Caller("alibi_slopes").operand("slopes", slopes));
   const Index heads = slopes.size(0);
   if (heads < 1) return;
   Index below = 1;  // the power of two

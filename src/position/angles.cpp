@@ -1,6 +1,5 @@
 #include "position/angles.hpp"
 
-#include "core/check.hpp"
 #include "core/round.hpp"
 #include "core/scratch.hpp"
 #include "position/double_double.hpp"
@@ -53,15 +52,14 @@ constinit thread_local const std::uint32_t *kept_high = nullptr, *kept_low = nul
 
 }  // namespace
 
-void check_positions(const char* function, const char* name, Index offset, Index length) {
-  require(-most_position <= offset && offset <= most_position && length <= most_position + 1 - offset, function, ": ",
-          name, " is ", offset, " and there are ", length, " rows; positions are ", -most_position, " to ",
-          most_position);
+void check_positions(Caller caller, const char* name, Index offset, Index length) {
+  caller.require(-most_position <= offset && offset <= most_position && length <= most_position + 1 - offset, name,
+                 " is ", offset, " and there are ", length, " rows; positions are ", -most_position, " to ",
+                 most_position);
 }
 
-void check_base(const char* function, double base) {
-  require(base >= 1 && std::isfinite(base), function, ": base is ", std::to_string(base),
-          ", the least is 1, and it is finite");
+void check_base(Caller caller, double base) {
+  caller.require(base >= 1 && std::isfinite(base), "base is ", base, ", the least is 1, and it is finite");
 }
 
 Steps steps_of_base(double base, Index factor, Index dim) {

@@ -1,6 +1,7 @@
 // Angles of positions: frequencies as steps of a phase, and rows of their sines and cosines.
 #pragma once
 
+#include "core/check.hpp"
 #include "core/dispatch.hpp"
 #include "kernels/table.hpp"
 
@@ -16,9 +17,9 @@ inline constexpr Index most_position = Index{1} << 36;
 inline constexpr float most_frequency = 65536.0f;
 
 /// Throws std::invalid_argument unless positions offset … offset+length-1 are such.
-void check_positions(const char* function, const char* name, Index offset, Index length);
+void check_positions(Caller caller, const char* name, Index offset, Index length);
 /// Throws std::invalid_argument unless the base is finite and at least 1.
-void check_base(const char* function, double base);
+void check_base(Caller caller, double base);
 
 /// What positions multiply. Valid in the thread that made it until that makes others.
 struct Steps {

@@ -18,16 +18,15 @@ namespace {
 
 using kernels::KernelTable;
 
-constexpr const char* function = "rotary_embedding";
+constexpr Caller caller("rotary_embedding");
 /// To weigh the work against the start of threads.
 constexpr double operations_per_element = 10.0;
 /// Elements of a tile's sines and cosines: 8 KiB, in the L1 beside the rows that they turn.
 constexpr Index tile_elements = 2048;
 
 void check_given_positions(const AnyView<const Index>& positions, const View<float, 4>& y, Index offset) {
-  const Operand given = operand(function, "positions", positions), of_y = operand(function, "y", y);
-  require(positions.rank == 1 || positions.rank == 2, function, ": positions has rank ", positions.rank,
-          ", wanted 1 or 2");
+  const Operand given = caller.operand("positions", positions), of_y = caller.operand("y", y);
+  given.require(positions.rank == 1 || positions.rank == 2, " has rank ", positions.rank, ", wanted 1 or 2");
   check_operand(given);
   check_same(given, 0, "batch elements", of_y, 0, "batch elements");
   if (positions.rank == 2) check_same(given, 1, "rows", of_y, 2, "rows");
@@ -36,33 +35,33 @@ void check_given_positions(const AnyView<const Index>& positions, const View<flo
   for (Index b = 0; b < positions.shape[0]; ++b) {
     for (Index i = 0; i < (positions.rank == 2 ? positions.shape[1] : 1); ++i) {
       const Index position = positions.data[b * positions.strides[0] + i * positions.strides[1]];
-      require(-most_position <= position && position <= most_position, function, ": positions has ", position,
-              ", it may be ", -most_position, " to ", most_position);
-      check_positions(function, "offset + positions", offset + position, positions.rank == 2 ? 1 : y.size(2));
+      given.require(-most_position <= position && position <= most_position, " has ", position, ", it may be ",
+                    -most_position, " to ", most_position);
+      check_positions(caller, "offset + positions", offset + position, positions.rank == 2 ? 1 : y.size(2));
     }
   }
 }
 
 void check_frequencies(const View<const float, 1>& frequencies, const View<float, 4>& y, Index pairs) {
-  const Operand given = operand(function, "frequencies", frequencies);
+  const Operand given = caller.operand("frequencies", frequencies);
   check_operand(given);
-  require(frequencies.size(0) == pairs, function, ": frequencies has ", frequencies.size(0), " elements, there are ",
-          pairs, " pairs to rotate");
-  check_no_overlap(operand(function, "y", y), given);
+  given.require(frequencies.size(0) == pairs, " has ", frequencies.size(0), " elements, there are ", pairs,
+                " pairs to rotate");
+  check_no_overlap(caller.operand("y", y), given);
   for (Index j = 0; j < pairs; ++j)
-    require(-most_frequency <= frequencies(j) && frequencies(j) <= most_frequency, function, ": frequencies has ",
-            std::to_string(frequencies(j)), ", it may be -65536 to 65536");
+    given.require(-most_frequency <= frequencies(j) && frequencies(j) <= most_frequency, " has ", frequencies(j),
+                  ", it may be -65536 to 65536");
 }
 
 /// Elements of a row that are rotated. Throws std::invalid_argument.
 Index check(const View<const float, 4>& x, const View<float, 4>& y, const RotaryOptions& options) {
-  check_elementwise(operand(function, "x", x), operand(function, "y", y));
+  check_elementwise(caller.operand("x", x), caller.operand("y", y));
   const Index head_dim = x.size(3), dim = options.rotary_dim == 0 ? head_dim : options.rotary_dim;
-  require(0 <= dim && dim <= head_dim, function, ": rotary_dim is ", dim, ", x has ", head_dim, " columns");
-  require(dim % 2 == 0, function, ": rotary_dim is ", dim, ", wanted an even number (x has ", head_dim, " columns)");
-  check_base(function, options.base);
-  check_positions(function, "offset", options.offset, !options.positions ? x.size(2) : 1);
-  check_threads(function, options.num_threads);
+  caller.require(0 <= dim && dim <= head_dim, "rotary_dim is ", dim, ", x has ", head_dim, " columns");
+  caller.require(dim % 2 == 0, "rotary_dim is ", dim, ", wanted an even number (x has ", head_dim, " columns)");
+  check_base(caller, options.base);
+  check_positions(caller, "offset", options.offset, !options.positions ? x.size(2) : 1);
+  check_threads(caller, options.num_threads);
   if (options.positions) check_given_positions(options.positions, y, options.offset);
   if (options.frequencies) check_frequencies(options.frequencies, y, dim / 2);
   return dim;
@@ -117,7 +116,7 @@ void rotary_embedding(View<const float, 4> x, View<float, 4> y, const RotaryOpti
   const CallScope scope;
   const Index dim = check(x, y, options);
   const KernelTable& kernel = active();
-  if (is_empty(operand(function, "y", y))) return;
+  if (is_empty(y)) return;
   const bool shared = !options.positions;
   const Index length = x.size(2), batch = shared ? 1 : x.size(0), heads = shared ? x.size(0) * x.size(1) : x.size(1);
   const Index tile = std::clamp<Index>(tile_elements / std::max<Index>(dim, 1), 1, length);

@@ -23,12 +23,12 @@ constexpr double operations_per_element = 10.0;
 /// Elements of a tile: 16 KiB, which stays in the L1.
 constexpr Index tile_elements = 4096;
 
-void check_options(const char* function, const SinusoidalOptions& options, Index length) {
-  check_base(function, options.base);
-  check_positions(function, "offset", options.offset, length);
-  require(options.exponent == SinusoidalExponent::paper || options.exponent == SinusoidalExponent::doubled, function,
-          ": exponent is ", static_cast<Index>(options.exponent), ", which is neither paper nor doubled");
-  check_threads(function, options.num_threads);
+void check_options(Caller caller, const SinusoidalOptions& options, Index length) {
+  check_base(caller, options.base);
+  check_positions(caller, "offset", options.offset, length);
+  caller.require(options.exponent == SinusoidalExponent::paper || options.exponent == SinusoidalExponent::doubled,
+                 "exponent is ", static_cast<Index>(options.exponent), ", which is neither paper nor doubled");
+  check_threads(caller, options.num_threads);
 }
 
 Steps steps_for(const SinusoidalOptions& options, Index d_model) {
@@ -46,13 +46,12 @@ void encode(const KernelTable& kernel, Angles& angles, const SinusoidalOptions& 
 
 void sinusoidal_encoding(View<float, 2> y, const SinusoidalOptions& options) {
   const CallScope scope;
-  const Operand of_y = operand("sinusoidal_encoding", "y", y);
-  check_output(of_y);
-  check_options("sinusoidal_encoding", options, y.size(0));
-  require(options.scale == 1, "sinusoidal_encoding: scale is ", std::to_string(options.scale),
-          ", but there is nothing to scale: it must be 1");
+  constexpr Caller caller("sinusoidal_encoding");
+  check_output(caller.operand("y", y));
+  check_options(caller, options, y.size(0));
+  caller.require(options.scale == 1, "scale is ", options.scale, ", but there is nothing to scale: it must be 1");
   const KernelTable& kernel = active();
-  if (is_empty(of_y)) return;
+  if (is_empty(y)) return;
   const Index length = y.size(0), d_model = y.size(1);
   const Index tile = std::max<Index>(tile_elements / d_model, 1);
   const Steps steps = steps_for(options, d_model);
@@ -72,15 +71,14 @@ void sinusoidal_encoding(View<float, 2> y, const SinusoidalOptions& options) {
 
 void add_sinusoidal_encoding(AnyView<const float> x, AnyView<float> y, const SinusoidalOptions& options) {
   const CallScope scope;
-  constexpr const char* function = "add_sinusoidal_encoding";
-  require(x.rank >= 2, function, ": x has rank ", x.rank, ", the least is 2");
-  const Operand of_x = operand(function, "x", x), of_y = operand(function, "y", y);
-  check_elementwise(of_x, of_y);
+  constexpr Caller caller("add_sinusoidal_encoding");
+  caller.require(x.rank >= 2, "x has rank ", x.rank, ", the least is 2");
+  check_elementwise(caller.operand("x", x), caller.operand("y", y));
   const auto last = static_cast<std::size_t>(y.rank - 1);
   const Index length = y.shape[last - 1], d_model = y.shape[last];
-  check_options(function, options, length);
+  check_options(caller, options, length);
   const KernelTable& kernel = active();
-  if (is_empty(of_y)) return;
+  if (is_empty(y)) return;
   Index batch = 1;
   for (std::size_t axis = 0; axis + 1 < last; ++axis) batch *= y.shape[axis];
   const float scale = options.scale == 0 ? static_cast<float>(std::sqrt(static_cast<double>(d_model))) : options.scale;

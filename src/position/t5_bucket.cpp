@@ -2,7 +2,6 @@
 #include "position/t5_bucket.hpp"
 
 #include "core/call_scope.hpp"
-#include "core/check.hpp"
 #include "position/double_double.hpp"
 
 #include <headlane/limits.hpp>
@@ -69,12 +68,12 @@ const Index* t5_bucket_starts(Index buckets, Index max_distance) {
   return kept.starts.data();
 }
 
-void check_t5_buckets(const char* function, Index buckets, Index max_distance, bool bidirectional) {
+void check_t5_buckets(Caller caller, Index buckets, Index max_distance, bool bidirectional) {
   const Index least = bidirectional ? 4 : 2, single = buckets / least;
-  require(buckets >= least && buckets % (bidirectional ? 2 : 1) == 0 && buckets <= max_t5_buckets, function, ": ",
-          buckets, " buckets, there must be ", least, " to ", max_t5_buckets, bidirectional ? ", an even number" : "");
-  require(max_distance > single, function, ": max_distance is ", max_distance, ", but ", single,
-          " distances have buckets of their own");
+  caller.require(buckets >= least && buckets % (bidirectional ? 2 : 1) == 0 && buckets <= max_t5_buckets, buckets,
+                 " buckets, there must be ", least, " to ", max_t5_buckets, bidirectional ? ", an even number" : "");
+  caller.require(max_distance > single, "max_distance is ", max_distance, ", but ", single,
+                 " distances have buckets of their own");
 }
 
 }  // namespace internal

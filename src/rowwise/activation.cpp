@@ -30,7 +30,7 @@ struct Walk {
 
   Walk(const AnyView<const float>& from, const AnyView<float>& to) : x(from), y(to) {
     x.rank = y.rank = 0;
-    const Axes axes = axes_by_step(operand("activate", "y", to));
+    const Axes axes = axes_by_step(Caller("activate").operand("y", to));
     for (std::size_t i = axes.count; i-- > 0;) {
       const auto axis = static_cast<std::size_t>(axes.axis[i]);
       append(to.shape[axis], from.strides[axis], to.strides[axis]);
@@ -79,13 +79,13 @@ void activate_piece(const kernels::KernelTable& kernel, const Walk& walk, Activa
 
 void activate(AnyView<const float> x, AnyView<float> y, Activation activation, const ActivateOptions& options) {
   const CallScope scope;
-  const Operand of_x = operand("activate", "x", x), of_y = operand("activate", "y", y);
-  check_elementwise(of_x, of_y);
-  require(activation > Activation::none && activation <= Activation::erf, "activate: activation is ",
-          static_cast<Index>(activation), ", which is none of relu … erf");
-  check_threads("activate", options.num_threads);
+  constexpr Caller caller("activate");
+  check_elementwise(caller.operand("x", x), caller.operand("y", y));
+  caller.require(activation > Activation::none && activation <= Activation::erf, "activation is ",
+                 static_cast<Index>(activation), ", which is none of relu … erf");
+  check_threads(caller, options.num_threads);
   const kernels::KernelTable& kernel = active();
-  if (std::find(y.shape.begin(), y.shape.begin() + y.rank, 0) != y.shape.begin() + y.rank) return;
+  if (is_empty(y)) return;
 
   const Walk walk(x, y);
   const Index inner = walk.inner(), pieces = ceil_div(inner, piece), units = walk.rows() * pieces;

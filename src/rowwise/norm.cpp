@@ -29,7 +29,7 @@ constexpr Index block_rows = kernels::lanes;
 
 /// Either operation.
 struct Norm {
-  const char* function;
+  Caller caller;
   AnyView<const float> x;
   AnyView<float> y;
   AnyView<const float> residual;
@@ -42,19 +42,18 @@ struct Norm {
 
 void check_vector(const Norm& norm, const char* name, const View<const float, 1>& vector, const Operand& y) {
   if (!vector) return;
-  const Operand given = operand(norm.function, name, vector);
+  const Operand given = norm.caller.operand(name, vector);
   check_operand(given);
   const Index n = norm.x.shape[static_cast<std::size_t>(norm.x.rank - 1)];
-  require(vector.size(0) == n, norm.function, ": ", name, " has ", vector.size(0), " elements, x has ", n,
-          " along its last axis");
+  given.require(vector.size(0) == n, " has ", vector.size(0), " elements, x has ", n, " along its last axis");
   check_no_overlap(y, given);
-  if (norm.sum) check_no_overlap(operand(norm.function, "sum", norm.sum), given);
+  if (norm.sum) check_no_overlap(norm.caller.operand("sum", norm.sum), given);
 }
 
 void check(const Norm& norm) {
-  const Operand x = operand(norm.function, "x", norm.x), y = operand(norm.function, "y", norm.y);
-  const Operand residual = operand(norm.function, "residual", norm.residual);
-  const Operand sum = operand(norm.function, "sum", norm.sum);
+  const Operand x = norm.caller.operand("x", norm.x), y = norm.caller.operand("y", norm.y);
+  const Operand residual = norm.caller.operand("residual", norm.residual);
+  const Operand sum = norm.caller.operand("sum", norm.sum);
   check_elementwise(x, y);
   if (norm.residual) check_elementwise(residual, y);
   if (norm.sum) {
@@ -64,9 +63,8 @@ void check(const Norm& norm) {
   }
   check_vector(norm, "weight", norm.weight, y);
   check_vector(norm, "bias", norm.bias, y);
-  require(norm.eps >= 0 && std::isfinite(norm.eps), norm.function, ": eps is ", std::to_string(norm.eps),
-          ", which is no number from 0 on");
-  check_threads(norm.function, norm.num_threads);
+  norm.caller.require(norm.eps >= 0 && std::isfinite(norm.eps), "eps is ", norm.eps, ", which is no number from 0 on");
+  check_threads(norm.caller, norm.num_threads);
 }
 
 /// f(view) for each of the views; those that are not given have x's shape and strides of 0.
@@ -178,7 +176,7 @@ void run(Norm norm) {
   const CallScope scope;
   check(norm);
   const KernelTable& kernel = active();
-  if (is_empty(operand(norm.function, "x", norm.x))) return;
+  if (is_empty(norm.x)) return;
   order_axes(norm);
   const auto last = static_cast<std::size_t>(norm.x.rank - 1);
   const Index n = norm.x.shape[last], together = norm.x.shape[last - 1];

@@ -3,6 +3,7 @@
 #include <headlane/softmax.hpp>
 
 #include "core/call_scope.hpp"
+#include "core/check.hpp"
 #include "core/dispatch.hpp"
 #include "core/parallel.hpp"
 #include "core/round.hpp"
@@ -157,7 +158,7 @@ void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& opt
   check_softmax(x, y, options);
   const KernelTable& kernel = active();
   const int axis = options.axis < 0 ? options.axis + x.rank : options.axis;
-  if (std::find(x.shape.begin(), x.shape.begin() + x.rank, 0) != x.shape.begin() + x.rank) return;
+  if (is_empty(x)) return;
   const Index n = x.shape[static_cast<std::size_t>(axis)];
   Index rows = 1;
   for (int other = 0; other < x.rank; ++other) rows *= other == axis ? 1 : x.shape[static_cast<std::size_t>(other)];

@@ -8,16 +8,16 @@ namespace {
 /// A mask or a bias.
 void check_per_element(const Operand& given, const Operand& x, const Operand& y) {
   if (!given) return;
-  require(given.rank == x.rank, given.function, ": ", given.name, " has rank ", given.rank, ", x has rank ", x.rank);
+  given.require(given.rank == x.rank, " has rank ", given.rank, ", x has rank ", x.rank);
   check_operand(given);
   for (int axis = 0; axis < x.rank; ++axis)
-    require(given.shape[axis] == x.shape[axis], given.function, ": ", given.name, " has ", given.shape[axis],
-            " elements along axis ", axis, ", x has ", x.shape[axis]);
+    given.require(given.shape[axis] == x.shape[axis], " has ", given.shape[axis], " elements along axis ", axis,
+                  ", x has ", x.shape[axis]);
   check_no_overlap(y, given);
 }
 
 /// Elements that are one by a stride of 0 are looked at once.
-void check_values(const Operand& lengths, Index most) {
+void check_values(const Operand& lengths, Index max) {
   const auto* data = static_cast<const Index*>(lengths.data);
   Index count = 1;
   for (int axis = 0; axis < lengths.rank; ++axis) count *= lengths.strides[axis] == 0 ? 1 : lengths.shape[axis];
@@ -28,20 +28,20 @@ void check_values(const Operand& lengths, Index most) {
       offset += rest % lengths.shape[axis] * lengths.strides[axis];
       rest /= lengths.shape[axis];
     }
-    require(data[offset] >= 0 && data[offset] <= most, lengths.function, ": one of the lengths is ", data[offset],
-            ", x has ", most, " elements along the axis");
+    lengths.caller.require(data[offset] >= 0 && data[offset] <= max, "one of the lengths is ", data[offset], ", x has ",
+                           max, " elements along the axis");
   }
 }
 
 void check_lengths(const Operand& lengths, const Operand& x, const Operand& y, int softmax_axis) {
   if (!lengths) return;
-  require(lengths.rank == x.rank - 1, lengths.function, ": lengths has rank ", lengths.rank, ", x has rank ", x.rank,
-          ", without the axis ", x.rank - 1);
+  lengths.require(lengths.rank == x.rank - 1, " has rank ", lengths.rank, ", x has rank ", x.rank,
+                  ", without the axis ", x.rank - 1);
   check_operand(lengths);
   for (int axis = 0; axis < lengths.rank; ++axis) {
     const int of_x = axis < softmax_axis ? axis : axis + 1;
-    require(lengths.shape[axis] == x.shape[of_x], lengths.function, ": lengths has ", lengths.shape[axis],
-            " elements along axis ", axis, ", x has ", x.shape[of_x], " along axis ", of_x);
+    lengths.require(lengths.shape[axis] == x.shape[of_x], " has ", lengths.shape[axis], " elements along axis ", axis,
+                    ", x has ", x.shape[of_x], " along axis ", of_x);
   }
   check_no_overlap(y, lengths);
   if (!is_empty(lengths)) check_values(lengths, x.shape[softmax_axis]);
@@ -50,17 +50,17 @@ void check_lengths(const Operand& lengths, const Operand& x, const Operand& y, i
 }  // namespace
 
 void check_softmax(const AnyView<const float>& x, const AnyView<float>& y, const SoftmaxOptions& options) {
-  const char* name = "softmax";
-  const Operand of_x = operand(name, "x", x), of_y = operand(name, "y", y);
+  constexpr Caller caller("softmax");
+  const Operand of_x = caller.operand("x", x), of_y = caller.operand("y", y);
   check_elementwise(of_x, of_y);
-  require(options.axis >= -x.rank && options.axis < x.rank, name, ": axis is ", options.axis, ", x has shape ", of_x);
+  caller.require(options.axis >= -x.rank && options.axis < x.rank, "axis is ", options.axis, ", x has shape ", of_x);
   const int axis = options.axis < 0 ? options.axis + x.rank : options.axis;
-  check_per_element(operand(name, "mask", options.mask), of_x, of_y);
-  check_per_element(operand(name, "bias", options.bias), of_x, of_y);
-  check_lengths(operand(name, "lengths", options.lengths), of_x, of_y, axis);
-  require(!options.causal || (x.rank >= 2 && axis == x.rank - 1), name,
-          ": causal is for the last of two axes or more, axis is ", options.axis, ", x has shape ", of_x);
-  check_threads(name, options.num_threads);
+  check_per_element(caller.operand("mask", options.mask), of_x, of_y);
+  check_per_element(caller.operand("bias", options.bias), of_x, of_y);
+  check_lengths(caller.operand("lengths", options.lengths), of_x, of_y, axis);
+  caller.require(!options.causal || (x.rank >= 2 && axis == x.rank - 1),
+                 "causal is for the last of two axes or more, axis is ", options.axis, ", x has shape ", of_x);
+  check_threads(caller, options.num_threads);
 }
 
 }  // namespace headlane::internal
