@@ -31,7 +31,7 @@ do_peers() {
   need_venv peers bench/peers/requirements.txt
   pip_install --no-build-isolation --no-deps -Cbuild-dir=build/python-peers . || say "without headlane's Python module"
   need_minilm || say "without MiniLM"
-  PYTHONPATH=bench "$venv/bin/python" -m peers --programs "$folder/bench/peers" "$@"
+  PYTHONPATH=bench:tools "$venv/bin/python" -m peers --programs "$folder/bench/peers" "$@"
 }
 
 do_report() {

@@ -56,7 +56,7 @@ ALLOWED = {
     # And the examples and benchmarks.
     "examples": [*PUBLIC, *MODELS],
     "bench/native": [*PUBLIC, "examples"],
-    "bench/peers": [*PUBLIC, "bench/native"],
+    "bench/peers/workers/native": [*PUBLIC, "bench/native"],
 }  # fmt: skip
 # Includes against the table: FILE, HEADER, and why.
 EXCEPTIONS = [

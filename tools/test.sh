@@ -50,5 +50,5 @@ do_mutate() {
   need_test_venv
   local python=$venv/bin/python
   need_venv mutate tools/mutate/requirements.txt
-  "$venv/bin/python" tools/mutate --python "$python" "$@"
+  PYTHONPATH=tools "$venv/bin/python" tools/mutate --python "$python" "$@"
 }

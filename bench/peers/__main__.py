@@ -7,15 +7,14 @@ import os
 import re
 import signal
 import sys
-import tempfile
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
-from . import models, record, table
-from .cases import ALL, MEMORY, Case
-from .contenders import Contender, every
-from .measure import QUICK, Bench, Plan, Probe
-from .workers import Failure, Worker
+from . import record, session_models
+from .cases.operations import ALL
+from .session import Session, measure_memory, operations
+from .table import operations as table
+from .workers.process import Failure
 
 
 def arguments() -> argparse.Namespace:
@@ -60,120 +59,6 @@ def counts(text: str) -> list[int]:
     return sorted(set(threads))
 
 
-def chosen_cases(options: argparse.Namespace, op: str) -> list[Case]:
-    cases = [
-        c
-        for c in ALL[op]
-        if not options.case or options.case.search(f"{c.op} {c.label}") or options.case.search(c.label)
-    ]
-    return [case for case in cases if case.quick] if options.quick and not options.case else cases
-
-
-def chosen(contenders: list[Contender], only: str) -> list[Contender]:
-    words = [word.strip().lower() for word in only.split(",") if word.strip()]
-    return [c for c in contenders if not words or any(word in c.title.lower() for word in words)]
-
-
-def status(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
-
-
-class Session:
-    """The probes, which live as long as the run, and one operation after another."""
-
-    def __init__(self, options: argparse.Namespace, stack: ExitStack) -> None:
-        self.options, self.stack = options, stack
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headlane-peers-"))
-        self.bench = Bench(QUICK if options.quick else Plan(), Path(folder))
-        headlane = every(options.programs, [])[0]
-        self.probes = {
-            threads: self._end_with(stack, Worker(headlane, threads))
-            for threads in sorted({1, *options.threads})
-        }
-        self.about = self.probes[1].about
-        isas = [isa for isa in self.about["available"].split() if isa != "portable"]
-        self.probes = {threads: Probe(worker, isas) for threads, worker in self.probes.items()}
-        self.contenders = self.only(every(options.programs, isas))
-
-    def only(self, contenders: list[Contender]) -> list[Contender]:
-        return chosen(contenders, self.options.only)
-
-    def status(self, text: str) -> None:
-        status(text)
-
-    @staticmethod
-    def _end_with(stack: ExitStack, worker: Worker) -> Worker:
-        stack.callback(worker.end)
-        return worker
-
-    def start(self, cases: list[Case], stack: ExitStack) -> list[Worker]:
-        """A worker for each contender and number of threads that any of the cases needs."""
-        workers = []
-        for contender in self.contenders:
-            for threads in self.options.threads:
-                if not any(contender.takes(case, threads) for case in cases):
-                    continue
-                status(f"starting {contender.title}, threads: {threads}")
-                try:
-                    workers.append(self._end_with(stack, Worker(contender, threads)))
-                except Failure as failure:
-                    self.bench.fail(contender.title, str(failure))
-                    break
-        return workers
-
-    def revive(self, workers: list[Worker]) -> None:
-        """One that died in the case before may do better in this one."""
-        for worker in workers:
-            if not worker.alive:
-                worker.end()
-                with suppress(Failure):  # it is left out then, and that it died was noted
-                    worker.start()
-
-    def run(self, op: str) -> tuple[list[Worker], list[dict]]:
-        cases, rows = chosen_cases(self.options, op), []
-        with ExitStack() as stack:
-            workers = self.start(cases, stack)
-            for case in cases:
-                status(f"{case.op} {case.label}")
-                self.bench.load(case)
-                self.revive(workers)
-                for threads in self.options.threads:
-                    able = [w for w in workers if w.threads == threads and w.contender.takes(case, threads)]
-                    status(f"{case.op} {case.label}, threads: {threads}")
-                    rows += self.bench.measure(able, self.probes[threads])
-        status("")
-        return workers, rows
-
-    def run_memory(self) -> list[dict]:
-        """The first call in a process of its own, for headlane and for PyTorch: others may take memory for all scores."""
-        rows = []
-        for case in MEMORY:
-            self.bench.load(case)
-            for contender in self.contenders:
-                if contender.title not in ("headlane", "PyTorch SDPA"):
-                    continue
-                for threads in self.options.threads:
-                    status(f"memory {case.label}, {contender.title}, threads: {threads}")
-                    with ExitStack() as stack:
-                        try:
-                            worker = self._end_with(stack, Worker(contender, threads, timeout=600))
-                        except Failure as failure:
-                            self.bench.fail(contender.title, str(failure))
-                            break
-                        rows += self.bench.first_call(worker)
-        status("")
-        return rows
-
-
-def measure_memory(session: Session, machine: dict) -> Path:
-    document = record.document(session.about["version"], machine)
-    record.add(document, [], session.run_memory(), session.bench.failures)
-    table.print_memory(document)
-    table.print_failures(session.bench.failures)
-    return record.write(document, session.options.json or Path("build/peers/memory.json"))
-
-
 def main() -> int:
     options = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the workers are ended
@@ -182,11 +67,11 @@ def main() -> int:
         machine = record.machine(session.about, session.probes)
         table.print_machine(machine)
         if options.op in ("memory", "models"):
-            measure = measure_memory if options.op == "memory" else models.measure
+            measure = measure_memory if options.op == "memory" else session_models.measure
             print(f"\nwrote {measure(session, machine)}")
             return 0
         files: dict[Path, dict] = {}
-        for op in ALL if options.op == "all" else [options.op]:
+        for op in operations(options):
             workers, rows = session.run(op)
             path = options.json or Path("build/peers") / f"{op}.json"
             document = files.setdefault(path, record.document(session.about["version"], machine))

@@ -11,8 +11,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from time import sleep
 
-from .measure import Probe
-from .workers import Worker
+from .measure.operations import Probe
+from .workers.process import Worker
 
 SCHEMA = "headlane-peers-1"
 READS = (16 << 10, 128 << 10, 1 << 20, 8 << 20, 256 << 20)

@@ -10,6 +10,7 @@ import time
 
 import generate
 import runs
+from progress import Progress
 from tree import Tree
 
 FOLDERS = ["src", "models/src", "python/src", "python/headlane"]
@@ -91,12 +92,13 @@ def meetings(tree, mutants, jobs, wanted):
     if tree.python:
         tree.make_package()
     print(f"== {len(tests)} tests without a fault", flush=True)
-    met = {}
+    met, progress = {}, Progress(len(tests))
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         found = pool.map(
             lambda item: (item[1], runs.meet(item[1], count, tree.work / f"met.{item[0]}")), enumerate(tests)
         )
         for test, numbers in found:
+            progress.case(test.name)
             if numbers is None:
                 print(f"   fails without a fault, left out: {test.name}", flush=True)
                 continue
@@ -111,6 +113,7 @@ class Trial:
     def __init__(self, tree, mutants, met, options):
         self.tree, self.met, self.options = tree, met, options
         self.mutants, self.killed, self.survived, self.invalid = mutants, [], [], []
+        self.progress = Progress(len(mutants))
         self.by_file = {}
         for mutant in mutants:
             self.by_file.setdefault(mutant.file, {}).update(
@@ -123,6 +126,7 @@ class Trial:
             return
         tests = len(self.met.get(mutant.number, []))
         line = f"{mutant.describe()}   [{tests} tests meet it]"
+        self.progress.clear()
         print(f"survived: {line}", flush=True)
         if self.options.survivors:
             with self.options.survivors.open("a") as out:
@@ -167,8 +171,10 @@ class Trial:
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
             way = lambda mutant: self.in_python(mutant) if mutant.python else self.switched(mutant)  # noqa: E731
             for mutant, by in zip(switched, pool.map(way, switched)):
+                self.progress.case(mutant.describe())
                 self.note(mutant, by)
         for mutant in [mutant for mutant in self.mutants if mutant.alone]:
+            self.progress.case(mutant.describe())
             by = self.alone(mutant)
             if by is None:
                 self.invalid.append(mutant)
@@ -204,6 +210,7 @@ def main():
     print(f"== {time.monotonic() - begin:.0f} s: tests have run without a fault", flush=True)
     trial = Trial(tree, mutants, met, options)
     trial.run()
+    trial.progress.clear()
     total = len(trial.killed) + len(trial.survived)
     share = 100 * len(trial.killed) / max(total, 1)
     print(

@@ -1,0 +1,170 @@
+"""What is measured: the shapes of GEMM, softmax and attention, and the list of all cases."""
+
+from __future__ import annotations
+
+from .case import FLOAT, Case
+from .layers import LAYERS
+
+
+def gemm(m: int, n: int, k: int, quick: bool = False) -> Case:
+    """One row streams the matrix b, so that memory is the limit."""
+    shape = {"m": m, "n": n, "k": k}
+    kind = ("read", FLOAT * k * n) if m == 1 else ("fma", 0)
+    return Case(
+        "gemm", f"{m}x{n}x{k}", shape, 2 * m * n * k, FLOAT * (m * k + k * n + m * n), *kind, quick=quick
+    )
+
+
+def softmax(rows: int, columns: int, quick: bool = False, *, mask: bool = False) -> Case:
+    """Five operations an element: maximum, difference, exponential, sum, quotient. The mask hides an eighth of the elements,
+    here and there."""
+    size = rows * columns
+    return Case(
+        "softmax",
+        f"{rows}x{columns}" + (" masked" if mask else ""),
+        {"rows": rows, "columns": columns, "mask": mask},
+        5 * size,
+        2 * FLOAT * size + (size if mask else 0),
+        "copy",
+        FLOAT * size,
+        quick,
+    )
+
+
+NAMES = {
+    "dense": "dense bool mask",
+    "bits": "bit mask",
+    "alibi": "ALiBi",
+    "t5": "T5 bias",
+    "softcap": "softcap",
+}
+
+
+def attention(
+    q_length: int,
+    kv_length: int | None = None,
+    *,
+    batch: int = 1,
+    heads: int = 8,
+    kv_heads: int | None = None,
+    dim: int = 64,
+    causal: bool = False,
+    mask: str | None = None,
+    window: tuple[int, int] = (-1, -1),
+    option: str | None = None,
+    op: str | None = None,
+    base: str = "",
+    quick: bool = False,
+) -> Case:
+    """Eight heads of 64 unless said. Counted are the pairs of a query and a key that it may see; of a mask without order, which
+    leaves no block of keys out, all pairs.
+
+    mask: "bool" is padding, "dense" such a bool mask without order, "bits" the same packed, "float" a bias for each head.
+    window: so many keys before and after the query's own; (-1, -1): all. option: "softcap", "alibi" or "t5"."""
+    decode = kv_length is not None
+    keys = kv_length or q_length
+    shape = {"batch": batch, "heads": heads, "q_length": q_length, "kv_length": keys, "head_dim": dim}
+    shape |= {"kv_heads": kv_heads or heads, "causal": causal, "mask": mask, "option": option}
+    shape |= {"left": window[0], "right": window[1]}
+    seen = {"bool": padded(keys)}.get(mask or "", keys)
+    pairs = seen_pairs(q_length, seen, left=window[0], right=0 if causal else window[1])
+    moved = FLOAT * batch * dim * (2 * heads * q_length + 2 * shape["kv_heads"] * seen)
+    masks = {"bool": batch * keys, "dense": q_length * keys, "bits": q_length * -(-keys // 8)}
+    masks["float"] = FLOAT * heads * q_length * keys
+    name = f"{keys} keys" if decode else f"L={q_length}"
+    parts = [(f"{batch}x" if batch > 1 else "") + name]
+    parts += ["1 head"] * (heads == 1) + [f"{heads} heads on {kv_heads}"] * bool(kv_heads)
+    parts += [f"head_dim {dim}"] * (dim != 64) + ["causal"] * causal
+    parts += [f"window {window[0] + 1 + window[1]}"] * (window != (-1, -1))
+    parts += [NAMES.get(word, f"{word} mask") for word in (mask, option) if word]
+    needs = {name for name in (option, mask if mask == "bits" else None) if name}
+    needs |= {"gqa"} if shape["kv_heads"] != heads else set()
+    needs |= {"window"} if window != (-1, -1) else set()
+    return Case(
+        op or ("decode" if decode else "attention"),
+        " ".join(parts),
+        shape,
+        4 * batch * heads * pairs * dim,
+        moved + masks.get(mask or "", 0),
+        "read" if decode else "fma",
+        2 * FLOAT * batch * shape["kv_heads"] * dim * keys if decode else 0,
+        quick,
+        frozenset(needs),
+        base,
+    )
+
+
+def seen_pairs(queries: int, keys: int, left: int, right: int) -> int:
+    """Of a query and a key that is at most `left` before it and `right` after it; -1: any number."""
+    if left < 0 and right < 0:
+        return queries * keys
+    ends = (keys if right < 0 else min(keys, i + right + 1) for i in range(queries))
+    return sum(max(0, end - (max(0, i - left) if left >= 0 else 0)) for i, end in enumerate(ends))
+
+
+def padded(length: int) -> int:
+    """The keys that the padding mask lets be seen: the last quarter is padding."""
+    return length - length // 4
+
+
+GEMM = [
+    gemm(1, 512, 512, True),
+    gemm(8, 512, 512),
+    gemm(32, 512, 512, True),
+    gemm(128, 512, 512),
+    gemm(512, 512, 512, True),
+    gemm(2048, 512, 512),
+    gemm(512, 1536, 512),
+    gemm(512, 2048, 512),
+    gemm(512, 512, 2048),
+    gemm(2048, 2048, 2048),
+    gemm(512, 512, 64),
+    gemm(512, 64, 512),
+    gemm(2048, 2048, 64),
+    gemm(128, 128, 64),
+    gemm(64, 64, 64, True),
+    gemm(17, 33, 65),
+]
+SOFTMAX = [
+    softmax(512, 64, True),
+    softmax(4096, 128),
+    softmax(4096, 512, True),
+    softmax(4096, 512, mask=True),
+    softmax(512, 4096),
+    softmax(16384, 2048),
+]
+LENGTHS = (16, 64, 128, 512, 1024, 2048, 4096)
+
+
+def options(length: int, base: str = "", **more) -> Case:
+    """A case of the second table, where the cost of an option is told against the case called base."""
+    return attention(length, op="attention_options", base=base, **more)
+
+
+ATTENTION = [
+    *(attention(length, quick=length in (16, 128, 512)) for length in LENGTHS),
+    *(attention(length, causal=True, quick=length == 512) for length in LENGTHS),
+    attention(512, mask="bool"),
+    attention(512, mask="float"),
+    attention(128, batch=32),
+    attention(32, batch=64),
+    attention(2048, heads=1),
+    attention(16384),
+    options(16384, "L=16384", window=(128, 127)),
+    options(16384, "L=16384", causal=True, window=(255, 0)),
+    options(2048),
+    *(options(2048, "L=2048", mask=mask) for mask in ("float", "dense", "bits")),
+    *(options(2048, "L=2048", option=option) for option in ("t5", "softcap")),
+    options(2048, "L=2048", causal=True),
+    options(
+        2048, "L=2048 causal", causal=True, option="alibi"
+    ),  # without, keys behind the query get scores of 1000
+    options(1024, quick=True),
+    options(1024, "L=1024", kv_heads=2, quick=True),
+    *(options(1024, dim=dim) for dim in (32, 80, 96, 128, 256)),
+    attention(1, 512, quick=True),
+    attention(1, 4096),
+    attention(1, 1024, batch=8),
+]
+MEMORY = [attention(65536, causal=True, op="memory")]  # not among ALL: no speed is measured
+ALL = {"gemm": GEMM, "softmax": SOFTMAX, "attention": ATTENTION, "layers": LAYERS}

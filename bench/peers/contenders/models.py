@@ -1,0 +1,30 @@
+"""Who takes part in the measurements of whole models."""
+
+from __future__ import annotations
+
+import sys
+
+from .contender import INDUCTOR, PYTHON, Contender
+
+
+def every() -> list[Contender]:
+    def one(name: str, key: str, **more) -> Contender:
+        command = (sys.executable, "-m", "peers.workers.models", key, "{threads}")
+        return Contender(name, PYTHON, (key.split("-")[0],), command, **more)
+
+    return [
+        one("transformers", "t5-transformers"),  # the first: its tokens are what others are held against
+        one("headlane", "t5-headlane"),
+        one("CTranslate2", "t5-ctranslate2"),
+        one("CTranslate2 int8", "t5-ctranslate2-int8"),
+        one("headlane", "minilm-headlane"),
+        one("transformers", "minilm-transformers"),
+        one("transformers compiled", "minilm-compiled", forced=INDUCTOR),
+        one("ONNX Runtime", "minilm-onnxruntime"),
+        one("OpenVINO", "minilm-openvino"),
+    ]
+
+
+TRUTH = Contender(
+    "truth", PYTHON, ("minilm",), (sys.executable, "-m", "peers.workers.models", "minilm-truth", "{threads}")
+)

