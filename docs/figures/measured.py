@@ -134,6 +134,9 @@ def refresh(machine: Machine, report: Report) -> None:
         run.ops = [op for op in run.ops if op not in new.ops]
     machine.runs = [run for run in machine.runs if run.ops] + [new]
     machine.rows = [row for row in machine.rows if row.op not in new.ops] + rows_of(report)
+    place = {op: number for number, op in enumerate(OPERATIONS)}
+    machine.runs.sort(key=lambda run: min(place[op] for op in run.ops))
+    machine.rows.sort(key=lambda row: place[row.op])
 
 
 def ops_of(report: Report) -> list[str]:
@@ -196,11 +199,10 @@ def _digits(value: float) -> float:
 
 def main(name: str, files: list[Path]) -> None:
     path = FOLDER / f"peers-{name}.json"
-    machine = parse(path) if path.exists() else Machine(name, "", 0)
-    for file in files:
-        report = load([file])
-        about = report.runs[0]["machine"]
-        machine.cpu, machine.cores = about["cpu"], about["cores"]
+    reports = [load([file]) for file in files]
+    about = reports[0].runs[0]["machine"]
+    machine = parse(path) if path.exists() else Machine(name, about["cpu"], about["cores"])
+    for report in reports:
         if ops_of(report):
             refresh(machine, report)
     print(save(machine))

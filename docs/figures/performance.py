@@ -92,12 +92,10 @@ def runs_list(machine: Machine) -> str:
             said.append(f"others used {100 * run.busy:.0f} % of the CPUs")
         if run.source:
             said.append(run.source)
-        others = ", ".join(
-            f"{name} {version}" if version else name for name, version in run.contenders.items()
-        )
-        lines.append(
-            f"- **{', '.join(OPERATIONS[op].title for op in run.ops)}:** {'; '.join(said)}. Beside {others}."
-        )
+        others = [f"{name} {version}" if version else name for name, version in run.contenders.items()]
+        beside = f" Beside {', '.join(others)}." if others else ""
+        titles = ", ".join(OPERATIONS[op].title for op in run.ops)
+        lines.append(f"- **{titles}:** {'; '.join(said)}.{beside}")
     return "\n".join(lines)
 
 

@@ -178,7 +178,7 @@ def curve(machine: Machine, threads: int) -> str:
     left, top, wide, high = 40.0, 26.0, 250.0, 150.0
 
     def at(length: int, speed: float) -> tuple[float, float]:
-        x = left + 8 + (wide - 70) * (log2(length / lengths[0])) / log2(lengths[-1] / lengths[0])
+        x = left + 8 + (wide - 70) * log2(length / lengths[0]) / (log2(lengths[-1] / lengths[0]) or 1)
         return x, top + high * (1 - speed / most)
 
     body = [draw.text(0, 14, f"{threads_text(threads)}, GFLOP/s", class_="name")]

@@ -96,7 +96,7 @@ def test_a_refresh_replaces_only_what_was_measured(tmp_path, monkeypatch):
     measured.refresh(machine, report(t5, date="2026-02-03T00:00:00Z"))
     assert [run.ops for run in machine.runs] == [["gemm"], ["t5"]]
     measured.refresh(machine, report(result("headlane", 0.1, isa="avx512"), date="2026-03-04T00:00:00Z"))
-    assert [(run.ops, run.date) for run in machine.runs] == [(["t5"], "2026-02-03"), (["gemm"], "2026-03-04")]
+    assert [(run.ops, run.date) for run in machine.runs] == [(["gemm"], "2026-03-04"), (["t5"], "2026-02-03")]
     assert {row.op: row.ours for row in machine.rows} == {"t5": 128.0, "gemm": 20.0}
     measured.save(machine)
     assert measured.machines() == [machine]
