@@ -160,7 +160,10 @@ def heads_drawing(count: int, size: int) -> str:
 
 
 def positions() -> dict[str, str]:
-    """Example D, large enough to see the waves."""
+    """Example D, and the same large enough to see the waves."""
+    few = headlane.sinusoidal_encoding(4, 8)
+    rows = tuple(f"position {i}" for i in range(4))
+    small = matrix(few, "encoding", digits=2, rows=rows, cell=(37, 28))
     encoding = np.empty((40, 64), np.float32)
     headlane.sinusoidal_encoding(40, 64, out=encoding)
     alt = (
@@ -169,7 +172,10 @@ def positions() -> dict[str, str]:
         "further right ever more slowly, and the last columns hardly change."
     )
     caption = "40 positions, a row each, in 64 columns; blue is positive, orange negative."
-    return {"positions": figure(draw.raster(encoding, alt, cell=5), caption)}
+    return {
+        "few_positions": figure(small, "Four positions in eight columns: sine and cosine side by side."),
+        "positions": figure(draw.raster(encoding, alt, cell=5), caption),
+    }
 
 
 def layer() -> dict[str, str]:

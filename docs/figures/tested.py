@@ -23,7 +23,7 @@ LINES = {
     "ulp": r"MESSAGE: (?P<name>.+), isa (?P<isa>\w+): (?P<count>\d+) (?:floats|values), at most (?P<worst>\S+) ULP",
     "activation": r"MESSAGE: (?P<name>\w+), isa (?P<isa>\w+): at most (?P<worst>\S+) ULP, (?P<share>\S+) of the limit",
     "bits": r"(?P<count>\d+) comparisons by bits(?:, (?P<differ>\d+) differ)?",
-    "exact": r"exact gemm, isa \w+: (?P<shapes>\d+) shapes, (?P<count>\d+) elements, (?P<differ>\d+) differ",
+    "exact": r"exact gemm, isa (?P<isa>\w+): (?P<shapes>\d+) shapes, (?P<count>\d+) elements, (?P<differ>\d+) differ",
     "guarded": r"(?P<count>\d+) guarded cases",
     "illegal": r"(?P<count>\d+) illegal calls",
     "combined": r"MESSAGE: (?P<count>\d+) cases, \d+ of them ragged",
