@@ -127,7 +127,7 @@ def cross(t: Translation) -> dict[str, str]:
 def strongest(rows: list[str], columns: list[str], weights: np.ndarray) -> str:
     """The words that one word of the input explains, in a sentence."""
     pairs = [
-        f"*{word}* at *{columns[weights[i].argmax()]}* ({100 * weights[i].max():.0f} %)"
+        f"at *{columns[weights[i].argmax()]}* for *{word}* ({100 * weights[i].max():.0f} %)"
         for i, word in enumerate(rows)
         if weights[i].max() >= 0.6 and word.isalpha() and columns[weights[i].argmax()].isalpha()
     ]

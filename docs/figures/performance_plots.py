@@ -105,10 +105,10 @@ def axis(left: float, y: float, most: float, scale: float) -> list[str]:
     return body
 
 
-def overview(machine: Machine) -> str:
+def overview(machine: Machine, wide: float = 196.0) -> str:
     """A dot for each case, on a logarithmic scale of the ratio."""
     ops = [op for op in OPERATIONS if any(one.ratio for one in machine.of(op))]
-    left, wide, high, top = 150.0, 196.0, 30.0, 24.0
+    left, high, top = 150.0, 30.0, 24.0
     low, most = -1.0, max(1.6, *(log2(one.ratio) for one in machine.rows if one.ratio)) + 0.1
     low = min(low, *(log2(one.ratio) for one in machine.rows if one.ratio))
 

@@ -1,4 +1,4 @@
-"""The table of speeds in README.md: PYTHONPATH=docs python3 -m figures.readme writes it anew."""
+"""The speeds in README.md, a table and a picture: PYTHONPATH=docs python3 -m figures.readme writes them anew."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from . import measured
 from .measured import Machine
 from .performance import cells, dates
+from .performance_plots import overview
+from .standalone import SCHEMES, standalone
 
 README = Path(__file__).parents[2] / "README.md"
 ROWS = (
@@ -45,6 +47,24 @@ def with_table(readme: str, machine: Machine) -> str:
     return f"{before}{first}\n{table(machine)}\n{last}{after}"
 
 
+def contents(machine: Machine) -> dict[Path, str]:
+    """The files that show speeds outside of the site, and what should be in them."""
+    pictures = {
+        README.parent / "docs" / f"speed-{scheme}.svg": standalone(overview(machine, wide=420.0), scheme)
+        for scheme in SCHEMES
+    }
+    return {README: with_table(README.read_text(encoding="utf-8"), machine), **pictures}
+
+
+def outdated(machine: Machine) -> list[Path]:
+    return [
+        path
+        for path, text in contents(machine).items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+
+
 if __name__ == "__main__":
-    text = README.read_text(encoding="utf-8")
-    README.write_text(with_table(text, measured.machines()[0]), encoding="utf-8")
+    for path, text in contents(measured.machines()[0]).items():
+        path.write_text(text, encoding="utf-8")
+        print(path)

@@ -7,6 +7,6 @@ from figures import measured, page, performance, readme
 
 machines = measured.machines()
 page.fill(Path(sys.argv[1]) / "performance.md", performance.values(machines))
-text = readme.README.read_text(encoding="utf-8")
-if readme.MARKERS[0] in text and readme.with_table(text, machines[0]) != text:
-    sys.exit("README.md shows older figures: PYTHONPATH=docs python3 -m figures.readme writes it")
+if readme.MARKERS[0] in readme.README.read_text(encoding="utf-8"):
+    for path in readme.outdated(machines[0]):
+        sys.exit(f"{path} shows older figures: PYTHONPATH=docs python3 -m figures.readme writes it")
