@@ -33,6 +33,8 @@ class Row:
     route: str = ""
     prepacked: bool = False
     limit: float | None = None
+    cost: float | None = None  # of an option: the time for as much work, over that without it
+    isas: dict[str, float] = field(default_factory=dict)  # headlane's speed with other instruction sets
 
     @property
     def ours(self) -> float:
@@ -177,7 +179,40 @@ def rows_of(report: Report) -> list[Row]:
             case = result.case if plain else f"{result.case}, {variant}"
             groups.setdefault((op, case, result.threads, result.prepacked), []).append(result)
     made = (_row(key, results) for key, results in groups.items())
-    return [row for row in made if row is not None]
+    rows = [row for row in made if row is not None]
+    costs, slower = costs_of(report), slower_isas(report)
+    for row in rows:
+        if not row.prepacked:
+            row.cost = costs.get((row.op, row.case, row.threads))
+            row.isas = slower.get((row.op, row.case, row.threads), {})
+    return rows
+
+
+def costs_of(report: Report) -> dict[tuple, float]:
+    """What options of attention cost, called from C++. The peaks were measured beside both times."""
+    (document,) = report.runs
+    shares, bases = {}, {}
+    for entry in document["results"]:
+        if entry["contender"] == OURS and entry["isa"] in report.isas()[:1] and entry.get("limit"):
+            key = entry["op"], entry["case"], entry["threads"]
+            shares.setdefault(key, entry["limit"]["seconds"] / entry["seconds"])
+            if entry.get("base"):
+                bases[key] = entry["base"]
+    costs = {}
+    for (op, case, threads), base in bases.items():
+        without = shares.get((op, base, threads)) or shares.get(("attention", base, threads))
+        if without:
+            costs[op, case, threads] = round(without / shares[op, case, threads], 3)
+    return costs
+
+
+def slower_isas(report: Report) -> dict[tuple, dict[str, float]]:
+    """headlane's speeds, called from C++, with the instruction sets that are not the widest."""
+    found: dict[tuple, dict[str, float]] = {}
+    for result in report.rows:
+        if result.contender == OURS and result.isa in report.isas()[1:]:
+            found.setdefault((result.op, result.case, result.threads), {})[result.isa] = _digits(result.speed)
+    return found
 
 
 def _row(key: tuple, results: list) -> Row | None:

@@ -68,8 +68,12 @@ def section(machine: Machine, named: bool) -> str:
                 panels(op, rows),
                 table(rows),
             ]
+            if any(row.cost for row in rows):
+                parts.append(costs(rows))
             if any(len(row.speeds) > 2 for row in rows):
                 parts.append(all_contenders(rows))
+            if any(row.isas for row in rows):
+                parts.append(isas(rows))
     return "\n\n".join(parts)
 
 
@@ -137,6 +141,34 @@ def table(rows: list[Row]) -> str:
     for case in cases(rows):
         lines.append(f"| {case.name} | " + " | ".join(cells(case.rows.get(count)) for count in counts) + " |")
     return "\n".join(lines)
+
+
+def costs(rows: list[Row]) -> str:
+    """What an option costs: the time for as much work, over that of the case without it."""
+    counts = sorted({one.threads for one in rows})
+    heads = " | ".join(threads_text(count) for count in counts)
+    lines = [
+        "What an option costs: the time for as much work, over that of the same case without the option.",
+        "",
+        f"| | {heads} |",
+        "|---" + "|---:" * len(counts) + "|",
+    ]
+    for case in cases(one for one in rows if one.cost):
+        found = (case.rows.get(count) for count in counts)
+        lines.append(
+            f"| {case.name} | " + " | ".join(f"{one.cost:.2f}×" if one else "–" for one in found) + " |"
+        )
+    return "\n".join(lines)
+
+
+def isas(rows: list[Row]) -> str:
+    names = list(dict.fromkeys(name for one in rows for name in one.isas))
+    lines = ["| | threads | " + " | ".join(names) + " |", "|---" + "|---:" * (len(names) + 1) + "|"]
+    for one in rows:
+        if one.isas:
+            speeds = " | ".join(digits(one.isas[name]) if name in one.isas else "–" for name in names)
+            lines.append(f"| {label(one.case)} | {one.threads} | {speeds} |")
+    return '??? note "headlane with other instruction sets"\n\n' + "\n".join("    " + text for text in lines)
 
 
 def all_contenders(rows: list[Row]) -> str:

@@ -68,7 +68,18 @@ def test_headlane_is_called_as_the_fastest_other():
         )
     )
     assert row.speeds == {"headlane": 8.0, "PyTorch": 4.0, "BLIS": 2.0}
+    assert row.isas == {"avx2": 6.667}
     assert (row.route, row.best, row.ratio, row.share) == ("Python", ("PyTorch", 4.0), 2.0, 0.4)
+
+
+def test_what_an_option_costs():
+    rows = measured.rows_of(
+        report(
+            result("headlane", 0.2, "attention", "L=2048", isa="avx512"),
+            result("headlane", 0.3, "attention_options", "L=2048 softcap", isa="avx512", base="L=2048"),
+        )
+    )
+    assert [(row.case, row.cost) for row in rows] == [("L=2048", None), ("L=2048 softcap", 1.5)]
 
 
 def test_packed_weights_and_caches_stand_apart():
