@@ -23,6 +23,10 @@ HOUSE = (
     (("src/core", "checks, threads, scratch memory, choice of the instruction set", 0, 6),),
     (("src/kernels", "compiled once per instruction set", 0, 6),),
 )
+HOUSE_CAPTION = (
+    "Within src, a folder may include what lies below it, never what lies beside or above. Everybody includes "
+    "the contracts."
+)
 
 
 def constant(name: str, file: str = "kernels/args/sizes.hpp") -> int:
@@ -50,9 +54,7 @@ def values() -> dict[str, str]:
     sizes = {name: constant(name) for name in ("block_size", "lanes", "panel_columns")}
     return {
         **{name: str(value) for name, value in sizes.items()},
-        "house": figure(
-            house(), "Each folder may include what lies below it, never what lies beside or above."
-        ),
+        "house": figure(house(), HOUSE_CAPTION),
         "gemm": design_gemm.drawing(sizes, tiles()),
         "attention": design_attention.drawing(sizes, tiles()),
         "contract": design_contract.drawing(sizes),
