@@ -2,46 +2,52 @@
 #pragma once
 
 #include "attention/problem.hpp"
-#include "core/check.hpp"
 
 namespace headlane::internal {
 
-/// Whether an option is a view of const elements.
+/// Whether an option is an input or an output: a view of const elements, or of others.
 template <class T>
 inline constexpr bool is_input = false;
 template <class T, int Rank>
-inline constexpr bool is_input<const View<const T, Rank>&> = true;
-
-/// What is read besides the options, and what is written. For a plan, overlaps are not looked at, nor whether there are data.
-struct AttentionOperands {
-  const char* function;
-  Look look;
-  Operand q, k;
-  Operand result;  // out, or what a function gives in its place
-  Operand v;       // rank 0: there is none
-
-  /// An operand of this call.
-  template <class T, int Rank>
-  [[nodiscard]] Operand operand(const char* name, const View<T, Rank>& view) const {
-    return internal::operand(function, name, view);
-  }
-  /// An input, against all that is written.
-  void check_input(const Operand& input, const AttentionOptions& options) const;
-};
+inline constexpr bool is_input<View<const T, Rank>> = true;
+template <class T>
+inline constexpr bool is_output = false;
+template <class T, int Rank>
+inline constexpr bool is_output<View<T, Rank>> = !is_input<View<T, Rank>>;
 
 /// Calls f(operand) for each input that is given among the options.
 template <class F>
-void for_each_input(const char* function, const AttentionOptions& options, const F& f) {
-  for_each_option(options, [&](const char* name, const auto& option) {
-    if constexpr (is_input<decltype(option)>)
-      if (option) f(operand(function, name, option));
+void for_each_input(Caller caller, const AttentionOptions& options, const F& f) {
+  for_each_option(options, [&]<class T>(const char* name, const T& option) {
+    if constexpr (is_input<T>)
+      if (option) f(caller.operand(name, option));
   });
 }
 
-/// Number of batch elements, or of sequences of variable length.
-Index batch_of(const AttentionOperands& operands, const AttentionOptions& options);
+/// Calls f(operand) for each output that is given among the options.
+template <class F>
+void for_each_output(Caller caller, const AttentionOptions& options, const F& f) {
+  for_each_option(options, [&]<class T>(const char* name, const T& option) {
+    if constexpr (is_output<T>)
+      if (option) f(caller.operand(name, option));
+  });
+}
+
+/// The arguments of a call.
+struct AttentionArguments {
+  Caller caller;
+  CheckLevel level;
+  bool cached;  // k and v are sequences of a cache
+  const AttentionOptions& options;
+  Operand q, k;
+  Operand v;       // rank 0: none
+  Operand result;  // out, or what a function has in its place
+};
+
+/// Number of batch elements, or of the sequences that share one.
+Index batch_of(const AttentionArguments& arguments);
 
 /// Checks all options, query_starts and key_starts first.
-void check_options(const AttentionOperands& operands, const AttentionOptions& options, Index batch);
+void check_options(const AttentionArguments& arguments);
 
 }  // namespace headlane::internal

@@ -1,4 +1,4 @@
-// Where a block of keys and values is when its turn comes: packed, or where it stands.
+// Where the kernel reads a block of keys and values: packed, or in place.
 #pragma once
 
 #include "attention/plan.hpp"
@@ -6,28 +6,32 @@
 
 namespace headlane::internal {
 
-/// Packs block `block` of a kv head of an element; `to`: key_block floats for keys and then value_block for values, `values` apart.
+/// One packed block.
 struct PackedBlock {
   float *keys, *values;
 };
-void pack_block(const AttentionProblem& p, const AttentionCut& cut, const Element& e, Index kv_head, Index block,
-                const PackedBlock& to);
 
-/// Among all packed blocks of a kv head.
-inline PackedBlock packed_block(const AttentionCut& cut, float* all, Index block) {
-  return {all + block * cut.key_block, all + cut.blocks * cut.key_block + block * cut.value_block};
+/// Block `block` among all packed blocks of a kv head, which begin at `all`.
+inline PackedBlock packed_block(const KeyBlocks& blocks, float* all, Index block) {
+  return {all + block * blocks.key_floats, all + blocks.count * blocks.key_floats + block * blocks.value_floats};
 }
 
-/// A block of keys for the kernel, with the pointers that it looks at.
+/// Packs a block of a kv head of an element.
+void pack_block(const AttentionProblem& p, const KeyBlocks& blocks, const Element& e, Index kv_head, Index block,
+                const PackedBlock& to);
+
+/// A block of keys for the kernel, and storage for the pointers in it.
 struct BlockOfKeys {
-  static constexpr Index most_pages = kernels::block_size / kernels::panel_columns;
-  const float *k[most_pages], *v[most_pages];
+  static constexpr Index max_pages = kernels::block_size / kernels::panel_columns;
+  const float *k[max_pages], *v[max_pages];
   kernels::KeyBlock block;
 };
 
-/// Packed at `packed`, or where it stands; `turned` is scratch for keys that are read in rows.
-void find_packed(const AttentionProblem& p, const AttentionCut& cut, const Rows& rows, Index block,
+/// A block whose keys are packed; its values are, unless they are read in place.
+void find_packed(const AttentionProblem& p, const KeyBlocks& blocks, const QueryRows& rows, Index block,
                  const PackedBlock& packed, BlockOfKeys& found);
-void find_in_place(const AttentionProblem& p, const Rows& rows, Index block, float* turned, BlockOfKeys& found);
+/// A block that is read in place; `transposed` is scratch memory for keys in rows.
+void find_in_place(const AttentionProblem& p, const QueryRows& rows, Index block, float* transposed,
+                   BlockOfKeys& found);
 
 }  // namespace headlane::internal

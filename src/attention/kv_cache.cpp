@@ -57,8 +57,9 @@ void check_pair(const KvPages& pages, const Operand& k, const Operand& v) {
   check_same(k, k.rank - 2, "tokens", v, v.rank - 2, "tokens");
 }
 
-/// Pages that `tokens` more keys of a sequence need, a copy of its last page included if that one is shared. Of several sequences
-/// that share it, each is asked once, and the last one may find that it is alone.
+/// Pages that `tokens` more keys of a sequence need, a copy of its last page included if that one
+/// is shared. Of several sequences that share it, each is asked once, and the last one may find
+/// that it is alone.
 Index needed_pages(KvPages& pages, Index sequence, Index tokens) {
   const KvPages::Sequence& growing = pages.at(sequence);
   Index count = pages.pages_of(growing.length + tokens) - pages.pages_of(growing.length);

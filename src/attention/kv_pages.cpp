@@ -11,8 +11,9 @@ namespace {
 using kernels::lanes;
 using kernels::panel_columns;
 
-/// Keys first … first + k.shape[0] of a page. Whole 16 go through the kernel, which turns them in registers and fills up the last
-/// ones with zeros; it would do the same to the keys before `first`, so the columns up to the next 16 are set one by one.
+/// Keys first … first + k.shape[0] of a page. Whole 16 go through the kernel, which turns them in
+/// registers and fills up the last ones with zeros; it would do the same to the keys before
+/// `first`, so the columns up to the next 16 are set one by one.
 void write_keys(const kernels::KernelTable& kernel, Index first, const View<const float, 2>& k, float* keys) noexcept {
   const Index dim = k.shape[1], end = first + k.shape[0];
   for (Index key = first; key < end;) {

@@ -13,9 +13,10 @@
 
 namespace headlane::internal {
 
-/// In a page, for each kv head: keys [page_size / 32][head_dim][32], as panels of the right operand of q·kᵀ, then values
-/// [value_width / 32][page_size][32], as panels of the right operand of P·V. The columns value_dim … value_width are zeros. What
-/// lies behind a sequence's last key, other than those, is whatever was there before: pages are not cleared when they are used again.
+/// In a page, for each kv head: keys [page_size / 32][head_dim][32], as panels of the right operand
+/// of q·kᵀ, then values [value_width / 32][page_size][32], as panels of the right operand of P·V.
+/// The columns value_dim … value_width are zeros. What lies behind a sequence's last key, other
+/// than those, is whatever was there before: pages are not cleared when they are used again.
 struct KvPages {
   struct Page {  // floats and the number of sequences that hold it
     struct Free {

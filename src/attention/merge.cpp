@@ -1,12 +1,12 @@
-// merge: results over parts of the keys, put together as attention puts its blocks together.
+// merge: combines partial results over disjoint keys as attention combines its blocks of keys.
 #include <headlane/merge.hpp>
 
+#include "attention/memory.hpp"
 #include "core/call_scope.hpp"
 #include "core/check.hpp"
 #include "core/dispatch.hpp"
 #include "core/parallel.hpp"
 #include "core/round.hpp"
-#include "core/scratch.hpp"
 #include "kernels/table.hpp"
 
 #include <headlane/limits.hpp>
@@ -20,8 +20,8 @@ using namespace internal;
 
 namespace {
 
-constexpr const char* function = "merge";
-constexpr Index rows_of_task = 96;
+constexpr Caller caller("merge");
+constexpr Index rows_per_task = 96;
 
 void check_part(const Operand& part, const Operand& lse, const Operand& sum, const Operand& out) {
   check_operand(part);
@@ -34,20 +34,20 @@ void check_part(const Operand& part, const Operand& lse, const Operand& sum, con
 }
 
 void check(std::span<const AttentionPart> parts, const View<float, 4>& out, const MergeOptions& o) {
-  const Operand of_out = operand(function, "out", out), lse = operand(function, "lse", o.lse),
-                sum = operand(function, "sum", o.sum), sinks = operand(function, "sinks", o.sinks);
+  const Operand of_out = caller.operand("out", out), lse = caller.operand("lse", o.lse),
+                sum = caller.operand("sum", o.sum), sinks = caller.operand("sinks", o.sinks);
   check_output(of_out);
-  require(out.shape[3] >= 1 && out.shape[3] <= max_head_dim, function, ": out has head_dim ", out.shape[3],
-          ", it must be 1 to ", max_head_dim);
-  require(!parts.empty(), function, ": there are no parts");
+  caller.require(out.shape[3] >= 1 && out.shape[3] <= max_head_dim, "out has head_dim ", out.shape[3],
+                 ", it must be 1 to ", max_head_dim);
+  caller.require(!parts.empty(), "there are no parts");
   if (o.lse) {
     check_output(lse);
     check_same_rows(lse, of_out);
     check_no_overlap(lse, of_out);
   }
   if (o.sum) {
-    require(o.lse.data != nullptr, function, ": sum is given, but not lse, which a part needs as well");
-    require(!o.sinks, function, ": sum and sinks are given; the sinks belong to the last merge");
+    caller.require(o.lse.data != nullptr, "sum is given, but not lse, which a part needs as well");
+    caller.require(!o.sinks, "sum and sinks are given; the sinks belong to the last merge");
     check_output(sum);
     check_same_rows(sum, of_out);
     for (const Operand* other : {&of_out, &lse}) check_no_overlap(sum, *other);
@@ -56,69 +56,79 @@ void check(std::span<const AttentionPart> parts, const View<float, 4>& out, cons
     check_operand(sinks);
     check_same(sinks, 0, "elements", of_out, 1, "heads");
   }
-  check_threads(function, o.num_threads);
+  check_threads(caller, o.num_threads);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::string name = "parts[" + std::to_string(i) + "]";
     const std::string part = name + ".out", part_lse = name + ".lse", part_sum = name + ".sum";
-    check_part(operand(function, part.c_str(), parts[i].out), operand(function, part_lse.c_str(), parts[i].lse),
-               operand(function, part_sum.c_str(), parts[i].sum), of_out);
+    check_part(caller.operand(part.c_str(), parts[i].out), caller.operand(part_lse.c_str(), parts[i].lse),
+               caller.operand(part_sum.c_str(), parts[i].sum), of_out);
     for (const Operand& output : {of_out, lse, sum}) {
       if (!output) continue;
-      check_no_overlap(output, operand(function, part.c_str(), parts[i].out));
-      check_no_overlap(output, operand(function, part_lse.c_str(), parts[i].lse));
-      if (parts[i].sum) check_no_overlap(output, operand(function, part_sum.c_str(), parts[i].sum));
+      check_no_overlap(output, caller.operand(part.c_str(), parts[i].out));
+      check_no_overlap(output, caller.operand(part_lse.c_str(), parts[i].lse));
+      if (parts[i].sum) check_no_overlap(output, caller.operand(part_sum.c_str(), parts[i].sum));
     }
   }
   for (const Operand& output : {of_out, lse})
     if (output && sinks) check_no_overlap(output, sinks);
 }
 
-/// Neighbouring rows of a head.
+/// Adjacent rows of a head.
 struct HeadRows {
   Index batch, head, first, count;
 };
 
 template <class T, int Rank>
-T* at(const View<T, Rank>& view, const HeadRows& rows) {
+T* first_row(const View<T, Rank>& view, const HeadRows& rows) {
   return view.data + rows.batch * view.strides[0] + rows.head * view.strides[1] + rows.first * view.strides[2];
 }
 
-/// A copy of one value a row; a part without sums has sums of 1.
+/// Copies one value for each row; without values (a part that has no sums) they are 1.
 void copy_values(const View<const float, 3>& values, const HeadRows& rows, float* to) {
-  for (Index i = 0; i < rows.count; ++i) to[i] = !values ? 1.0f : at(values, rows)[i * values.strides[2]];
+  for (Index i = 0; i < rows.count; ++i) to[i] = !values ? 1.0f : first_row(values, rows)[i * values.strides[2]];
 }
 
 void copy_part(const kernels::KernelTable& kernel, const AttentionPart& part, const HeadRows& rows,
                const kernels::AttentionState& to) {
-  kernel.pack_rows({at(part.out, rows), rows.count, part.out.shape[3], part.out.strides[2], part.out.strides[3]}, 1.0f,
-                   to.out);
+  const View<const float, 4>& out = part.out;
+  kernel.pack_rows({first_row(out, rows), rows.count, out.shape[3], out.strides[2], out.strides[3]}, 1.0f, to.out);
   copy_values(part.lse, rows, to.max);
   copy_values(part.sum, rows, to.sum);
 }
 
+/// Scratch memory of a task: the result so far, the next part, and a sink for each row.
+struct Buffers {
+  kernels::AttentionState state, part;
+  float* sinks;
+};
+
+Buffers carve(Arena& arena) {
+  const auto state = [&] {
+    return kernels::AttentionState{.out = arena.take(rows_per_task * kernels::row_stride),
+                                   .out_step = kernels::row_stride,
+                                   .max = arena.take(rows_per_task),
+                                   .sum = arena.take(rows_per_task)};
+  };
+  return {.state = state(), .part = state(), .sinks = arena.take(rows_per_task)};
+}
+
 void merge_rows(const kernels::KernelTable& kernel, std::span<const AttentionPart> parts, const View<float, 4>& out,
                 const MergeOptions& o, const HeadRows& rows) {
-  constexpr Index step = kernels::row_stride;
-  float* memory = scratch(Purpose::rows, 2 * rows_of_task * (step + 2) + rows_of_task);
-  const auto state_at = [&](float* from) {
-    return kernels::AttentionState{from + 2 * rows_of_task, step, from, from + rows_of_task};
-  };
-  const kernels::AttentionState state = state_at(memory), next = state_at(memory + rows_of_task * (step + 2));
+  const auto [state, next, sinks] = carved_from_scratch(Purpose::rows, &carve);
   copy_part(kernel, parts[0], rows, state);
   for (const AttentionPart& part : parts.subspan(1)) {
     copy_part(kernel, part, rows, next);
-    kernel.attention_merge(state, {rows.count, out.shape[3], next.out, step, next.max, next.sum});
+    kernel.attention_merge(state, {rows.count, out.shape[3], next.out, next.out_step, next.max, next.sum});
   }
-  float* sinks = memory + 2 * rows_of_task * (step + 2);
   if (o.sinks) std::fill_n(sinks, rows.count, o.sinks(rows.head));
   kernel.attention_finish(state, {.rows = rows.count,
                                   .value_dim = out.shape[3],
-                                  .out = at(out, rows),
+                                  .out = first_row(out, rows),
                                   .row_step = out.strides[2],
                                   .column_step = out.strides[3],
-                                  .lse = !o.lse ? nullptr : at(o.lse, rows),
+                                  .lse = !o.lse ? nullptr : first_row(o.lse, rows),
                                   .lse_step = o.lse.strides[2],
-                                  .sum = !o.sum ? nullptr : at(o.sum, rows),
+                                  .sum = !o.sum ? nullptr : first_row(o.sum, rows),
                                   .sum_step = o.sum.strides[2],
                                   .sinks = !o.sinks ? nullptr : sinks});
 }
@@ -131,14 +141,14 @@ void merge(std::span<const AttentionPart> parts, View<float, 4> out, const Merge
   const kernels::KernelTable& kernel = active();
   const auto [batch, heads, length, dim] = out.shape;
   if (batch == 0 || heads == 0 || length == 0) return;
-  const Index per_head = ceil_div(length, rows_of_task);
+  const Index per_head = ceil_div(length, rows_per_task);
   const double elements =
       static_cast<double>(batch * heads) * static_cast<double>(length * dim) * static_cast<double>(parts.size() + 1);
   const int threads = useful_threads(0, elements, options.num_threads);
   parallel_for(batch * heads * per_head, threads, [&](Index task) {
-    const Index head = task / per_head, first = task % per_head * rows_of_task;
+    const Index head = task / per_head, first = task % per_head * rows_per_task;
     merge_rows(kernel, parts, out, options,
-               {head / out.shape[1], head % out.shape[1], first, std::min(rows_of_task, out.shape[2] - first)});
+               {head / out.shape[1], head % out.shape[1], first, std::min(rows_per_task, out.shape[2] - first)});
   });
 }
 

@@ -1,4 +1,4 @@
-// How attention is cut into tasks, what is packed, and the memory that this takes.
+// How a call of attention is divided into tasks, and what they pack.
 #pragma once
 
 #include "attention/problem.hpp"
@@ -6,54 +6,44 @@
 
 namespace headlane::internal {
 
-/// Depends on shapes and options, and on the starts of a ragged batch: not on other data, so that a plan holds for every call.
-struct AttentionCut {
-  enum class Way {
-    by_head,  // a task is a kv head with all its queries, and packs keys and values for itself
-    by_rows,  // all threads pack some kv heads, then share their query rows
-    in_place  // nothing is packed: a cache, or few rows; tasks may share the keys of a row
-  };
-  Way way;
-  Index longest;                 // keys that a query may see
-  Index blocks;                  // of keys
-  Index value_width;             // value_dim, rounded up to whole panels
-  Index key_block, value_block;  // floats of a packed block; value_block is 0 if values are read where they stand
-  bool heads_together;           // one query each: the query heads of a kv head are the rows of a tile
-  Index rows_of_task, parts;     // so many rows at a time, parts to a head
-  Index key_parts;               // tasks that share the keys of a row
-  Index at_once;                 // kv heads that are packed at a time
+/// The blocks into which keys and values of a kv head are divided, and their sizes when packed.
+struct KeyBlocks {
+  Index keys;                      // of which the blocks consist; keys beyond are visible to no query
+  Index count;                     // of blocks of block_size keys
+  Index key_floats, value_floats;  // of a packed block; 0: read in place
+
+  [[nodiscard]] Index block_floats() const { return key_floats + value_floats; }
+  [[nodiscard]] Index floats() const { return count * block_floats(); }
+};
+
+/// Blocks that are packed; with a value_width of 0, values are read in place.
+KeyBlocks packed_blocks(Index keys, Index head_dim, Index value_width);
+
+enum class Strategy {
+  by_head,   // a task is a kv head with all its queries, and packs keys and values for itself
+  by_rows,   // all threads pack some kv heads, then share their query rows
+  in_place,  // nothing is packed: a cache, or few rows; tasks may share the keys of a row
+};
+
+/// Depends on shapes and options, and on query_starts and key_starts, but on no other data: a plan
+/// holds for every call with the same ones.
+struct TaskPlan {
+  Strategy strategy;
+  KeyBlocks blocks;
+  Index value_width;    // value_dim, rounded up to whole panels
+  bool rows_are_heads;  // one query each: the query heads of a kv head are the rows of a tile
+  Index rows_per_task;
+  Index row_parts;        // parts of rows_per_task rows of a head, or of a kv head if rows are heads
+  Index parts;            // the same of a kv head
+  Index key_parts;        // tasks that share the keys of a row
+  Index heads_per_round;  // by_rows: kv heads that are packed at a time
   Index tasks;
-  bool fetches;  // tasks of heads fetch the next one into the L2
+  bool prefetches;  // tasks prefetch the next kv head into the L2
 
-  explicit AttentionCut(const AttentionProblem& p);
-
-  /// Floats of all packed blocks of a kv head.
-  [[nodiscard]] Index packed() const { return blocks * (key_block + value_block); }
-  /// Of the result of rows_of_task rows with one block of keys: maxima, sums, values.
-  [[nodiscard]] Index part() const { return rows_of_task * (value_width + 2); }
+  /// Floats of the running result of rows_per_task rows: maxima, sums, weighted values.
+  [[nodiscard]] Index state_floats() const { return rows_per_task * (value_width + 2); }
 };
 
-/// Where a thread works.
-struct AttentionBuffers {
-  float *q, *scores, *state, *per_row, *distances, *turned, *packed;
-};
-
-/// The memory of a call: the caller's workspace, or what is kept per thread.
-class AttentionMemory {
- public:
-  AttentionMemory(const AttentionProblem& p, const AttentionCut& cut);
-  /// Throws std::invalid_argument if the caller's workspace is too small.
-  void open(const char* function);
-  /// What all threads share; null if that is nothing.
-  [[nodiscard]] float* shared() const { return shared_; }
-  [[nodiscard]] AttentionBuffers of_thread(int thread) const;
-  [[nodiscard]] std::size_t bytes() const;
-
- private:
-  const AttentionProblem& p_;
-  Index q_, scores_, state_, per_row_, distances_, turned_, packed_, shared_floats_;
-  float *shared_ = nullptr, *given_ = nullptr;
-  [[nodiscard]] Index thread_floats() const;
-};
+TaskPlan plan_tasks(const AttentionProblem& p);
 
 }  // namespace headlane::internal

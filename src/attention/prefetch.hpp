@@ -1,4 +1,4 @@
-// What a task fetches into the L2 for the next one.
+// What a task prefetches into the L2 for the next one.
 #pragma once
 
 #include "attention/task.hpp"
@@ -7,10 +7,11 @@
 
 namespace headlane::internal {
 
-using ToFetch = std::array<kernels::Fetch, 3>;
+using Prefetches = std::array<kernels::Fetch, 3>;
 
-/// While a part of the rows of one kv head is computed, a share of the keys and values of the one that the thread will probably take next,
-/// and its first rows: otherwise each head waits for them. plan.cpp says when, and what it gains.
-ToFetch next_of(const Call& call, Index pair, Index part, Index parts);
+/// For part `part` of the rows of a kv head: a share of the keys and values of the kv head that the
+/// thread will probably take next, and with the last part its first rows. Otherwise each head waits
+/// for them. plan.cpp tells when this is done, and what it gains.
+Prefetches next_head(const TaskContext& context, Index kv_head, Index part);
 
 }  // namespace headlane::internal

@@ -1,5 +1,5 @@
-// Attention: the way of a task through the blocks of keys, and how tasks share the work. How a call is divided is in plan.cpp,
-// the arithmetic in kernels/attention/block.hpp.
+// Attention: how a task goes through the blocks of keys, and how tasks share the work. How a call
+// is divided is in plan.cpp, the arithmetic in kernels/attention/block.hpp.
 #include "attention/prefetch.hpp"
 #include "core/parallel.hpp"
 #include "core/round.hpp"
@@ -13,9 +13,9 @@ namespace {
 using kernels::AttentionState;
 using kernels::block_size;
 
-/// The state of rows in `part()` floats.
-AttentionState state_at(const AttentionCut& cut, float* memory) {
-  return {memory + 2 * cut.rows_of_task, cut.value_width, memory, memory + cut.rows_of_task};
+/// The running result of a task's rows in memory of plan.state_floats().
+AttentionState state_at(const TaskPlan& plan, float* memory) {
+  return {memory + 2 * plan.rows_per_task, plan.value_width, memory, memory + plan.rows_per_task};
 }
 
 void clear(const AttentionState& state, Index rows) {
@@ -24,216 +24,230 @@ void clear(const AttentionState& state, Index rows) {
   std::fill_n(state.sum, rows, 0.0f);
 }
 
-/// Where the result of the rows goes. `sinks`: whether they take part.
-kernels::AttentionOutput output_of(const Call& call, const Rows& rows, const AttentionBuffers& b, bool sinks) {
-  const AttentionOptions& o = call.p.given;
+/// Where the result of the rows goes; `sinks` tells whether they take part.
+kernels::AttentionOutput output_of(const AttentionProblem& p, const QueryRows& rows, const ThreadBuffers& buffers,
+                                   bool sinks) {
+  const AttentionOptions& o = p.options;
   return {.rows = rows.count,
-          .value_dim = call.p.keys.v.shape[3],
-          .out = at(call.p.out, rows),
-          .row_step = step(call.p.out, rows),
-          .column_step = call.p.out.strides[3],
-          .lse = !o.lse ? nullptr : at(o.lse, rows),
-          .lse_step = step(o.lse, rows),
-          .sum = !o.sum ? nullptr : at(o.sum, rows),
-          .sum_step = step(o.sum, rows),
-          .sinks = sinks ? per_row(o.sinks, rows, b.per_row + most_rows) : nullptr};
+          .value_dim = p.keys.v.shape[3],
+          .out = first_row(p.out, rows),
+          .row_step = row_stride(p.out, rows),
+          .column_step = p.out.strides[3],
+          .lse = !o.lse ? nullptr : first_row(o.lse, rows),
+          .lse_step = row_stride(o.lse, rows),
+          .sum = !o.sum ? nullptr : first_row(o.sum, rows),
+          .sum_step = row_stride(o.sum, rows),
+          .sinks = sinks ? expand_to_rows(o.sinks, rows, buffers.per_row + max_rows) : nullptr};
 }
 
-/// One block of keys, if some row sees one of them: merged into the state, or, if that is fresh, made the state.
+/// Attends to block `number` if some row sees one of its keys: merges it into block.state, or makes
+/// it the state if it is the first one. find(number, keys) tells where the block is.
 template <class Find>
-bool attend_block(const Call& call, const Rows& rows, const AttentionBuffers& b, Index number, const Find& find,
-                  kernels::AttentionBlock& block) {
-  SeenKeys seen;
-  if (!look(call.p, call.runs, rows, number * block_size, b.distances, seen, block)) return false;
+bool attend_block(const TaskContext& context, const QueryRows& rows, const ThreadBuffers& buffers, Index number,
+                  const Find& find, kernels::AttentionBlock& block) {
+  VisibleKeys visible;
+  if (!find_visible_keys(context.p, context.bias, rows, number * block_size, buffers.distances, visible, block))
+    return false;
   BlockOfKeys keys;
   find(number, keys);
   block.keys = keys.block;
-  call.p.kernel.attention_block(block);
+  context.p.kernel.attention_block(block);
   return true;
 }
 
-/// `find(block, keys)` says where a block is; it is called at most once for each, in order.
+/// Computes the result of the rows. find(block, keys) is called at most once for each block, in
+/// order.
 template <class Find>
-void attend(const Call& call, const Rows& rows, const AttentionBuffers& b, const ToFetch& to_fetch, const Find& find) {
-  kernels::AttentionBlock block = begin_rows(call, rows, b);
-  block.state = state_at(call.cut, b.state);
+void attend(const TaskContext& context, const QueryRows& rows, const ThreadBuffers& buffers,
+            const Prefetches& prefetches, const Find& find) {
+  const AttentionProblem& p = context.p;
+  kernels::AttentionBlock block = begin_rows(p, rows, buffers);
+  block.state = state_at(context.plan, buffers.state);
   block.fresh = true;
-  std::copy(to_fetch.begin(), to_fetch.end(), block.fetch);
-  const kernels::AttentionOutput output = output_of(call, rows, b, true);
-  const Keys keys = keys_of(call.p, rows);
+  std::copy(prefetches.begin(), prefetches.end(), block.fetch);
+  const kernels::AttentionOutput output = output_of(p, rows, buffers, true);
+  const KeyRange keys = visible_range(p, rows);
   const Index first = keys.begin / block_size, end = ceil_div(keys.end, block_size);
-  const bool at_once = end - first == 1 && output.column_step == 1;  // nothing to merge
-  if (at_once) block.output = &output;
+  const bool single_block = end - first == 1 && output.column_step == 1;  // nothing to merge
+  if (single_block) block.output = &output;
   for (Index i = first; i < end; ++i) {
-    if (!attend_block(call, rows, b, i, find, block)) continue;
+    if (!attend_block(context, rows, buffers, i, find, block)) continue;
     block.fresh = false;
-    std::fill_n(block.fetch, to_fetch.size(), kernels::Fetch{});  // done
+    std::fill_n(block.fetch, prefetches.size(), kernels::Fetch{});  // done
   }
   if (block.fresh) clear(block.state, rows.count);
-  else if (at_once) return;
-  call.p.kernel.attention_finish(block.state, output);
+  else if (single_block) return;
+  p.kernel.attention_finish(block.state, output);
 }
 
-/// Those that are no padding.
-Rows there(Rows rows) {
-  if (rows.axis == 2) rows.count = std::clamp<Index>(rows.of.queries - rows.first, 0, rows.count);
-  else if (rows.of.queries == 0) rows.count = 0;
+/// Drops padding rows.
+QueryRows without_padding(QueryRows rows) {
+  if (rows.axis == 2) rows.count = std::clamp<Index>(rows.element.queries - rows.first, 0, rows.count);
+  else if (rows.element.queries == 0) rows.count = 0;
   return rows;
 }
 
-/// Zeros for the others.
-void clear_padding(const Call& call, Rows rows, const AttentionBuffers& b) {
-  const Index skip = there(rows).count;
+/// Writes the result of padding rows: zeros.
+void clear_padding(const TaskContext& context, QueryRows rows, const ThreadBuffers& buffers) {
+  const Index skip = without_padding(rows).count;
   if (skip == rows.count) return;
   rows.first += skip;  // 0 where rows are heads
   rows.count -= skip;
-  const AttentionState state = state_at(call.cut, b.state);
+  const AttentionState state = state_at(context.plan, buffers.state);
   clear(state, rows.count);
-  call.p.kernel.attention_finish(state, output_of(call, rows, b, false));
+  context.p.kernel.attention_finish(state, output_of(context.p, rows, buffers, false));
 }
 
-/// Part `part` of the rows of a kv head: `count` is 0 if the element has none there.
-Rows rows_of(const Call& call, Index pair, Index part) {
-  const AttentionCut& cut = call.cut;
-  const Index kv_heads = call.p.keys.k.shape[1], group = group_of(call.p);
-  Rows rows{
-      .of = element(call.p, pair / kv_heads), .kv_head = pair % kv_heads, .head = 0, .first = 0, .count = 0, .axis = 2};
-  const Index first = part % cut.parts * cut.rows_of_task;
+/// Part `part` of the rows of a kv head; their count is 0 if a shorter element has none there.
+QueryRows rows_of_part(const TaskContext& context, Index kv_head, Index part) {
+  const TaskPlan& plan = context.plan;
+  const Index kv_heads = context.p.keys.k.shape[1], group = group_size(context.p);
+  QueryRows rows{.element = element(context.p, kv_head / kv_heads),
+                 .kv_head = kv_head % kv_heads,
+                 .head = 0,
+                 .first = 0,
+                 .count = 0,
+                 .axis = 2};
+  const Index first = part % plan.row_parts * plan.rows_per_task;
   rows.head = rows.kv_head * group;
-  if (cut.heads_together) {
+  if (plan.rows_are_heads) {
     rows.axis = 1;
     rows.head += first;
-    rows.count = rows.of.rows == 0 ? 0 : std::min(cut.rows_of_task, group - first);
+    rows.count = rows.element.rows == 0 ? 0 : std::min(plan.rows_per_task, group - first);
   } else {
-    rows.head += part / cut.parts;
+    rows.head += part / plan.row_parts;
     rows.first = first;
-    rows.count = std::clamp<Index>(rows.of.rows - first, 0, cut.rows_of_task);
+    rows.count = std::clamp<Index>(rows.element.rows - first, 0, plan.rows_per_task);
   }
   return rows;
 }
 
-Index parts_of_pair(const Call& call) { return call.cut.parts * (call.cut.heads_together ? 1 : group_of(call.p)); }
-
+/// Computes a part of the rows of a kv head, padding included. find(rows, block, keys) as in
+/// attend().
 template <class Find>
-void run_task(const Call& call, const AttentionBuffers& b, Index pair, Index part, const ToFetch& to_fetch,
-              const Find& find) {
-  const Rows all = rows_of(call, pair, part), rows = there(all);
-  clear_padding(call, all, b);
+void run_part(const TaskContext& context, const ThreadBuffers& buffers, Index kv_head, Index part,
+              const Prefetches& prefetches, const Find& find) {
+  const QueryRows all = rows_of_part(context, kv_head, part), rows = without_padding(all);
+  clear_padding(context, all, buffers);
   if (rows.count > 0)
-    attend(call, rows, b, to_fetch, [&](Index block, BlockOfKeys& found) { find(rows, block, found); });
+    attend(context, rows, buffers, prefetches, [&](Index block, BlockOfKeys& found) { find(rows, block, found); });
 }
 
-/// Each block is packed when its turn comes, and is then in the L2 for the first rows that read it; if one pass serves all rows of a kv
-/// head, all blocks go into the same memory.
-void by_head(const Call& call, const AttentionMemory& memory) {
-  const AttentionProblem& p = call.p;
-  const AttentionCut& cut = call.cut;
-  const Index parts = parts_of_pair(call);
-  parallel_for(pairs_of(p), p.threads, [&](Index pair, int thread) {
-    const AttentionBuffers b = memory.of_thread(thread);
+/// Each block is packed when it is first read, and is then in the L2 for the first rows that read
+/// it. If one pass over the keys serves all rows of a kv head, all blocks share the same memory.
+void run_by_head(const TaskContext& context, const AttentionMemory& memory) {
+  const AttentionProblem& p = context.p;
+  const KeyBlocks& blocks = context.plan.blocks;
+  const Index parts = context.plan.parts;
+  parallel_for(total_kv_heads(p), p.threads, [&](Index kv_head, int thread) {
+    const ThreadBuffers buffers = memory.of_thread(thread);
     if (parts == 1)
-      return run_task(call, b, pair, 0, next_of(call, pair, 0, 1),
-                      [&](const Rows& rows, Index block, BlockOfKeys& found) {
-                        const PackedBlock here{b.packed, b.packed + cut.key_block};
-                        pack_block(p, cut, rows.of, rows.kv_head, block, here);
-                        find_packed(p, cut, rows, block, here, found);
+      return run_part(context, buffers, kv_head, 0, next_head(context, kv_head, 0),
+                      [&](const QueryRows& rows, Index block, BlockOfKeys& found) {
+                        const PackedBlock packed{buffers.packed, buffers.packed + blocks.key_floats};
+                        pack_block(p, blocks, rows.element, rows.kv_head, block, packed);
+                        find_packed(p, blocks, rows, block, packed, found);
                       });
     Index packed = 0;  // blocks
     for (Index part = 0; part < parts; ++part)
-      run_task(call, b, pair, part, next_of(call, pair, part, parts),
-               [&](const Rows& rows, Index block, BlockOfKeys& found) {
+      run_part(context, buffers, kv_head, part, next_head(context, kv_head, part),
+               [&](const QueryRows& rows, Index block, BlockOfKeys& found) {
                  for (; packed <= block; ++packed)
-                   pack_block(p, cut, rows.of, rows.kv_head, packed, packed_block(cut, b.packed, packed));
-                 find_packed(p, cut, rows, block, packed_block(cut, b.packed, block), found);
+                   pack_block(p, blocks, rows.element, rows.kv_head, packed,
+                              packed_block(blocks, buffers.packed, packed));
+                 find_packed(p, blocks, rows, block, packed_block(blocks, buffers.packed, block), found);
                });
   });
 }
 
-void by_rows(const Call& call, const AttentionMemory& memory) {
-  const AttentionProblem& p = call.p;
-  const AttentionCut& cut = call.cut;
-  const Index pairs = pairs_of(p), parts = parts_of_pair(call), kv_heads = p.keys.k.shape[1];
-  for (Index from = 0; from < pairs; from += cut.at_once) {
-    const Index here = std::min(cut.at_once, pairs - from);
-    const auto packed = [&](Index pair, Index block) {
-      return packed_block(cut, memory.shared() + (pair - from) * cut.packed(), block);
+void run_by_rows(const TaskContext& context, const AttentionMemory& memory) {
+  const AttentionProblem& p = context.p;
+  const TaskPlan& plan = context.plan;
+  const KeyBlocks& blocks = plan.blocks;
+  const Index all = total_kv_heads(p), parts = plan.parts, kv_heads = p.keys.k.shape[1];
+  for (Index first = 0; first < all; first += plan.heads_per_round) {
+    const Index count = std::min(plan.heads_per_round, all - first);
+    const auto packed = [&](Index kv_head, Index block) {
+      return packed_block(blocks, memory.shared() + (kv_head - first) * blocks.floats(), block);
     };
-    parallel_for(here * cut.blocks, p.threads, [&](Index task) {
-      const Index pair = from + task / cut.blocks, block = task % cut.blocks;
-      pack_block(p, cut, element(p, pair / kv_heads), pair % kv_heads, block, packed(pair, block));
+    parallel_for(count * blocks.count, p.threads, [&](Index task) {
+      const Index kv_head = first + task / blocks.count, block = task % blocks.count;
+      pack_block(p, blocks, element(p, kv_head / kv_heads), kv_head % kv_heads, block, packed(kv_head, block));
     });
-    parallel_for(here * parts, p.threads, [&](Index task, int thread) {
-      const Index pair = from + task / parts;
+    parallel_for(count * parts, p.threads, [&](Index task, int thread) {
+      const Index kv_head = first + task / parts;
       // Causal: the longest rows first.
-      run_task(call, memory.of_thread(thread), pair, parts - 1 - task % parts, {},
-               [&](const Rows& rows, Index block, BlockOfKeys& found) {
-                 find_packed(p, cut, rows, block, packed(pair, block), found);
+      run_part(context, memory.of_thread(thread), kv_head, parts - 1 - task % parts, {},
+               [&](const QueryRows& rows, Index block, BlockOfKeys& found) {
+                 find_packed(p, blocks, rows, block, packed(kv_head, block), found);
                });
     });
   }
 }
 
-/// Tasks that share the keys of their rows leave a part for each block, and then these are merged in order.
-void in_place_by_keys(const Call& call, const AttentionMemory& memory) {
-  const AttentionProblem& p = call.p;
-  const AttentionCut& cut = call.cut;
-  const Index parts = parts_of_pair(call), shares = cut.key_parts;
-  const auto part_at = [&](Index rows_task, Index block) {
-    return state_at(cut, memory.shared() + (rows_task * cut.blocks + block) * cut.part());
+/// Tasks that share the keys of their rows leave a partial result for each block; these are merged
+/// in order.
+void run_in_place_by_keys(const TaskContext& context, const AttentionMemory& memory) {
+  const AttentionProblem& p = context.p;
+  const TaskPlan& plan = context.plan;
+  const Index parts = plan.parts, key_parts = plan.key_parts, blocks = plan.blocks.count;
+  const auto partial_result = [&](Index row_task, Index block) {
+    return state_at(plan, memory.shared() + (row_task * blocks + block) * plan.state_floats());
   };
-  parallel_for(cut.tasks, p.threads, [&](Index task, int thread) {
-    const Index share = task % shares, rows_task = task / shares;
-    const AttentionBuffers b = memory.of_thread(thread);
-    const Rows all = rows_of(call, rows_task / parts, rows_task % parts), rows = there(all);
-    if (share == 0) clear_padding(call, all, b);
+  parallel_for(plan.tasks, p.threads, [&](Index task, int thread) {
+    const Index key_part = task % key_parts, row_task = task / key_parts;
+    const ThreadBuffers buffers = memory.of_thread(thread);
+    const QueryRows all = rows_of_part(context, row_task / parts, row_task % parts), rows = without_padding(all);
+    if (key_part == 0) clear_padding(context, all, buffers);
     if (rows.count == 0) return;
-    kernels::AttentionBlock block = begin_rows(call, rows, b);
+    kernels::AttentionBlock block = begin_rows(p, rows, buffers);
     block.fresh = true;
-    const auto find = [&](Index i, BlockOfKeys& found) { find_in_place(p, rows, i, b.turned, found); };
-    for (Index i = share * cut.blocks / shares; i < (share + 1) * cut.blocks / shares; ++i) {
-      block.state = part_at(rows_task, i);
-      if (!attend_block(call, rows, b, i, find, block)) clear(block.state, rows.count);
+    const auto find = [&](Index i, BlockOfKeys& found) { find_in_place(p, rows, i, buffers.transposed, found); };
+    for (Index i = key_part * blocks / key_parts; i < (key_part + 1) * blocks / key_parts; ++i) {
+      block.state = partial_result(row_task, i);
+      if (!attend_block(context, rows, buffers, i, find, block)) clear(block.state, rows.count);
     }
   });
-  parallel_for(cut.tasks / shares, p.threads, [&](Index rows_task, int thread) {
-    const Rows rows = there(rows_of(call, rows_task / parts, rows_task % parts));
+  parallel_for(plan.tasks / key_parts, p.threads, [&](Index row_task, int thread) {
+    const QueryRows rows = without_padding(rows_of_part(context, row_task / parts, row_task % parts));
     if (rows.count == 0) return;
-    const AttentionState state = part_at(rows_task, 0);
-    for (Index i = 1; i < cut.blocks; ++i) {
-      const AttentionState part = part_at(rows_task, i);
-      p.kernel.attention_merge(state, {rows.count, p.keys.v.shape[3], part.out, part.out_step, part.max, part.sum});
+    const AttentionState state = partial_result(row_task, 0);
+    for (Index i = 1; i < blocks; ++i) {
+      const AttentionState next = partial_result(row_task, i);
+      p.kernel.attention_merge(state, {rows.count, p.keys.v.shape[3], next.out, next.out_step, next.max, next.sum});
     }
-    p.kernel.attention_finish(state, output_of(call, rows, memory.of_thread(thread), true));
+    p.kernel.attention_finish(state, output_of(p, rows, memory.of_thread(thread), true));
   });
 }
 
-void in_place(const Call& call, const AttentionMemory& memory) {
-  const AttentionProblem& p = call.p;
-  if (call.cut.key_parts > 1) return in_place_by_keys(call, memory);
-  const Index parts = parts_of_pair(call);
-  parallel_for(call.cut.tasks, p.threads, [&](Index task, int thread) {
-    const AttentionBuffers b = memory.of_thread(thread);
-    run_task(
-        call, b, task / parts, parts - 1 - task % parts, {},
-        [&](const Rows& rows, Index block, BlockOfKeys& found) { find_in_place(p, rows, block, b.turned, found); });
+void run_in_place(const TaskContext& context, const AttentionMemory& memory) {
+  const AttentionProblem& p = context.p;
+  if (context.plan.key_parts > 1) return run_in_place_by_keys(context, memory);
+  const Index parts = context.plan.parts;
+  parallel_for(context.plan.tasks, p.threads, [&](Index task, int thread) {
+    const ThreadBuffers buffers = memory.of_thread(thread);
+    run_part(context, buffers, task / parts, parts - 1 - task % parts, {},
+             [&](const QueryRows& rows, Index block, BlockOfKeys& found) {
+               find_in_place(p, rows, block, buffers.transposed, found);
+             });
   });
 }
 
 }  // namespace
 
-void run_attention(const char* function, const AttentionProblem& p) {
-  const AttentionCut cut(p);
-  AttentionMemory memory(p, cut);
-  memory.open(function);
-  const RelativeRuns runs(p.given.relative_bias);
-  const Call call{p, cut, runs};
-  switch (cut.way) {
-    case AttentionCut::Way::by_head:
-      return by_head(call, memory);
-    case AttentionCut::Way::by_rows:
-      return by_rows(call, memory);
-    case AttentionCut::Way::in_place:
-      return in_place(call, memory);
+void run_attention(Caller caller, const AttentionProblem& p) {
+  const TaskPlan plan = plan_tasks(p);
+  AttentionMemory memory(p, plan);
+  memory.open(caller);
+  const RelativeRuns bias(p.options.relative_bias);
+  const TaskContext context{p, plan, bias};
+  switch (plan.strategy) {
+    case Strategy::by_head:
+      return run_by_head(context, memory);
+    case Strategy::by_rows:
+      return run_by_rows(context, memory);
+    case Strategy::in_place:
+      return run_in_place(context, memory);
   }
 }
 

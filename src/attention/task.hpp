@@ -1,21 +1,23 @@
-// What all tasks of attention begin with: their rows, scaled, and what is given for each of them.
+// How all tasks of attention begin: with their rows, scaled, and what is given for each of them.
 #pragma once
 
 #include "attention/key_block.hpp"
+#include "attention/memory.hpp"
 
 namespace headlane::internal {
 
-/// What a call has for all its tasks.
-struct Call {
+/// What the tasks of a call share.
+struct TaskContext {
   const AttentionProblem& p;
-  const AttentionCut& cut;
-  const RelativeRuns& runs;
+  const TaskPlan& plan;
+  const RelativeRuns& bias;
 };
 
-/// What is given per head, for each of the rows; null if it is not given.
-const float* per_row(const View<const float, 1>& values, const Rows& rows, float* to);
+/// Values [q_heads] as one for each row; null without values.
+const float* expand_to_rows(const View<const float, 1>& values, const QueryRows& rows, float* to);
 
-/// The rows, scaled, and what else is the same for all blocks.
-kernels::AttentionBlock begin_rows(const Call& call, const Rows& rows, const AttentionBuffers& b);
+/// Packs and scales the rows; returns a block with the members set that are the same for all blocks
+/// of keys.
+kernels::AttentionBlock begin_rows(const AttentionProblem& p, const QueryRows& rows, const ThreadBuffers& buffers);
 
 }  // namespace headlane::internal

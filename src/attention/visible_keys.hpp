@@ -1,4 +1,5 @@
-// Which keys the query rows of a task see: causal, window, lengths, and what masks and biases hide at either end.
+// Which keys the query rows of a task see: causal, window, lengths, and what masks and biases hide
+// at either end.
 #pragma once
 
 #include "attention/kv_pages.hpp"
@@ -10,69 +11,75 @@
 
 namespace headlane::internal {
 
-/// Query rows that one pass over the keys serves. A block of keys and values (256 KiB at head_dim 64) then stays in the L2 for
-/// eight tiles of 12 rows, and their packed queries and results take some 50 KiB more.
-inline constexpr Index most_rows = 96;
+/// Query rows that one pass over the keys serves. A block of keys and values (256 KiB at head_dim
+/// 64) then stays in the L2 for eight tiles of 12 rows, and their packed queries and results take
+/// some 50 KiB more.
+inline constexpr Index max_rows = 96;
 
-/// Up to most_rows query rows that share a kv head: neighbours in one head, or one row of neighbouring heads.
-struct Rows {
-  Element of;
-  Index kv_head;
+/// Up to max_rows query rows that share a kv head: adjacent rows of one head, or the same row of
+/// adjacent heads.
+struct QueryRows {
+  Element element;
+  Index kv_head;      // within the element
   Index head, first;  // of the first row
   Index count;
-  int axis;  // of q and out: 2 along a head, 1 from head to head
+  int axis;  // of q and out along which the rows lie: 2 within a head, 1 across heads
 
-  [[nodiscard]] Index position(Index row) const { return of.offset + first + (axis == 2 ? row : 0); }
+  [[nodiscard]] Index position(Index row) const { return element.position + first + (axis == 2 ? row : 0); }
 };
 
-/// Where the first of the rows stands in something that is [batch, q_heads, q_length, …].
+/// The first of the rows in a view [batch, q_heads, q_length, …].
 template <class T, int Rank>
-T* at(const View<T, Rank>& view, const Rows& rows) {
-  return view.data + rows.of.batch * view.strides[0] + rows.head * view.strides[1] +
-         (rows.of.first_query + rows.first) * view.strides[2];
+T* first_row(const View<T, Rank>& view, const QueryRows& rows) {
+  return view.data + rows.element.batch * view.strides[0] + rows.head * view.strides[1] +
+         (rows.element.first_query + rows.first) * view.strides[2];
 }
 
-/// From row to row.
+/// Row stride, in elements.
 template <class T, int Rank>
-Index step(const View<T, Rank>& view, const Rows& rows) {
+Index row_stride(const View<T, Rank>& view, const QueryRows& rows) {
   return view.strides[static_cast<std::size_t>(rows.axis)];
 }
 
-/// A causal offset. Beyond these it hides or shows everything; so bounded, sums of positions cannot overflow.
+/// A causal offset within bounds, beyond which it masks every key or none: sums of positions cannot
+/// overflow.
 inline Index bounded_offset(Index offset) {
   constexpr Index far = Index{1} << 40;
   return std::clamp(offset, -far, far);
 }
 
 /// Keys begin … end-1.
-struct Keys {
+struct KeyRange {
   Index begin, end;
 };
 
-/// What a query at a position may see of the keys of its element, masks and biases aside. Neither end goes back from row to row.
-inline Keys keys_at(const AttentionProblem& p, Index position, Index keys) {
+/// The keys of an element of `keys` keys that causal and window allow a query to see. As the
+/// position grows, neither end decreases.
+inline KeyRange visible_range(const AttentionProblem& p, Index position, Index keys) {
   return {std::clamp<Index>(position - p.left, 0, keys), std::clamp<Index>(position + p.right + 1, 0, keys)};
 }
 
-/// What some row sees; between them lies what none does.
-inline Keys keys_of(const AttentionProblem& p, const Rows& rows) {
-  return {keys_at(p, rows.position(0), rows.of.keys).begin,
-          keys_at(p, rows.position(rows.count - 1), rows.of.keys).end};
+/// The same for some rows: each key outside is masked for all of them.
+inline KeyRange visible_range(const AttentionProblem& p, const QueryRows& rows) {
+  return {visible_range(p, rows.position(0), rows.element.keys).begin,
+          visible_range(p, rows.position(rows.count - 1), rows.element.keys).end};
 }
 
-/// What each row of a task sees of one block of keys, for the kernel to point to.
-struct SeenKeys {
-  Index hidden[most_rows], seen[most_rows];
+/// The visible keys of a block, for each row of a task: storage for what a kernels::AttentionBlock
+/// points to.
+struct VisibleKeys {
+  Index begin[max_rows], end[max_rows];
 };
 
-/// Puts into `block` what the rows see of the block that begins at key `first`, and what is added to their scores; gives false if no row
-/// sees a key. `distances`: scratch of relative_floats() for the relative bias.
-bool look(const AttentionProblem& p, const RelativeRuns& runs, const Rows& rows, Index first, float* distances,
-          SeenKeys& keys, kernels::AttentionBlock& block);
+/// Sets the members of `block` that tell which keys of the block from key `first` on the rows see,
+/// and what is added to their scores. Returns false if no row sees a key. `distances`: scratch of
+/// relative_bias_floats().
+bool find_visible_keys(const AttentionProblem& p, const RelativeRuns& bias, const QueryRows& rows, Index first,
+                       float* distances, VisibleKeys& keys, kernels::AttentionBlock& block);
 
-/// Room for the relative biases of a block.
-inline Index relative_floats(Index rows_along_head, Index heads) {
-  return std::max(rows_along_head + kernels::block_size, heads * kernels::block_size);
+/// Floats of the relative biases of a block.
+inline Index relative_bias_floats(Index rows_of_head, Index heads) {
+  return std::max(rows_of_head + kernels::block_size, heads * kernels::block_size);
 }
 
 }  // namespace headlane::internal

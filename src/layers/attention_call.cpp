@@ -95,19 +95,19 @@ void LayerCalls::check_keys(const char* function, const MultiHeadAttention& laye
       part_by_head(scratch_rows(Purpose::wide, x.shape[0], x.shape[1], c.q_width), 0, c.q_width, dim);
   const View<float, 4> out = by_head(scratch_rows(Purpose::heads, x.shape[0], x.shape[1], c.q_width), dim);
   if (source.kind == Kind::remembered) {
-    checked_attention(function, q, keys_of(function, *source.cache, source.sequences), out, options, Look::all);
+    checked_attention(function, q, keys_of(function, *source.cache, source.sequences), out, options, CheckLevel::full);
     return;
   }
   if (source.kind == Kind::grown) {
     const View<const Index, 1>& own = options.query_lengths;
     check_token_lengths(function, "query_lengths", own, x.shape[0], "x", x.shape[1], "rows a batch element");
     checked_attention(function, q, keys_of(function, *source.cache, source.sequences, x.shape[1], own), out, options,
-                      Look::all);
+                      CheckLevel::full);
     return;
   }
   const View<float, 3> kv = scratch_rows(Purpose::memory, source.memory.shape[0], source.memory.shape[1], c.end - c.k);
   checked_attention(function, q, {part_by_head(kv, 0, c.kv_width, dim), part_by_head(kv, c.v - c.k, c.kv_width, dim)},
-                    out, options, Look::all);
+                    out, options, CheckLevel::full);
 }
 
 void LayerCalls::check_remember(const char* function, const MultiHeadAttention& layer,

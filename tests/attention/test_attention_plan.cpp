@@ -1,7 +1,7 @@
-// How calls of attention are divided: the plans of many shapes, options and numbers of threads, written down. Bits do not depend
-// on them, speed does: a plan that changes by accident shows here.
+// How calls of attention are divided: the plans of many shapes, options and numbers of threads,
+// written down. Bits do not depend on them, speed does: a plan that changes by accident shows here.
 #include "attention/check.hpp"
-#include "attention/plan.hpp"
+#include "attention/memory.hpp"
 #include "support/attention_plans.hpp"
 
 #include <doctest/doctest.h>
@@ -59,19 +59,19 @@ std::string with_problem(const PlanCase& c, const F& f) {
   }
   const KeysAndValues source =
       c.how.option == PlanOption::cache ? keys_of("plan", cache, sequences) : KeysAndValues{.k = k, .v = v};
-  const AttentionProblem p = checked_attention("plan", q, source, out, options, Look::shapes);
+  const AttentionProblem p = checked_attention("plan", q, source, out, options, CheckLevel::shapes);
   kernels::KernelTable kernel = p.kernel;
   kernel.tile_rows = c.how.tile_rows;
-  return f(AttentionProblem{p.q, p.keys, p.out, p.given, p.batch, p.scale, p.left, p.right, kernel, p.threads});
+  return f(AttentionProblem{p.q, p.keys, p.out, p.options, p.batch, p.scale, p.left, p.right, kernel, p.threads});
 }
 
-const char* name_of(AttentionCut::Way way) {
-  switch (way) {
-    case AttentionCut::Way::by_head:
+const char* name_of(Strategy strategy) {
+  switch (strategy) {
+    case Strategy::by_head:
       return "by_head";
-    case AttentionCut::Way::by_rows:
+    case Strategy::by_rows:
       return "by_rows";
-    case AttentionCut::Way::in_place:
+    case Strategy::in_place:
       return "in_place";
   }
   return "";
@@ -79,12 +79,13 @@ const char* name_of(AttentionCut::Way way) {
 
 /// The plan on one line.
 std::string text_of_plan(const AttentionProblem& p) {
-  const AttentionCut plan(p);
+  const TaskPlan plan = plan_tasks(p);
   std::ostringstream text;
-  text << name_of(plan.way) << " threads " << p.threads << " tasks " << plan.tasks << " rows " << plan.rows_of_task
-       << " x " << plan.parts << (plan.heads_together ? " of heads" : "") << " keys " << plan.longest << " in "
-       << plan.blocks << " / " << plan.key_parts << " packed " << plan.key_block << " + " << plan.value_block << " x "
-       << plan.at_once << (plan.fetches ? " prefetch" : "") << " bytes " << AttentionMemory(p, plan).bytes();
+  text << name_of(plan.strategy) << " threads " << p.threads << " tasks " << plan.tasks << " rows "
+       << plan.rows_per_task << " x " << plan.row_parts << (plan.rows_are_heads ? " of heads" : "") << " keys "
+       << plan.blocks.keys << " in " << plan.blocks.count << " / " << plan.key_parts << " packed "
+       << plan.blocks.key_floats << " + " << plan.blocks.value_floats << " x " << plan.heads_per_round
+       << (plan.prefetches ? " prefetch" : "") << " bytes " << AttentionMemory(p, plan).bytes();
   return text.str();
 }
 
