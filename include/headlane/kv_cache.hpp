@@ -59,8 +59,8 @@ class HEADLANE_API KvCache {
   /// share is copied first.
   void append(Index sequence, View<const float, 3> k, View<const float, 3> v);
   /// Appends to several sequences, each named once: k [sequences, kv_heads, tokens, head_dim],
-  /// v [sequences, kv_heads, tokens, value_dim]. With lengths [sequences], only the first lengths[s]
-  /// tokens of sequence s are appended; the others are padding and are not read.
+  /// v [sequences, kv_heads, tokens, value_dim]. With lengths [sequences], only the first
+  /// lengths[s] tokens of sequence s are appended; the others are padding and are not read.
   void append(std::span<const Index> sequences, View<const float, 4> k, View<const float, 4> v,
               View<const Index, 1> lengths = {});
   /// Copies keys and values of a sequence, as append() received them, from key `first` on:
@@ -79,8 +79,8 @@ class HEADLANE_API KvCache {
   /// The numbers of all sequences, in ascending order.
   [[nodiscard]] std::vector<Index> sequences() const;
   /// The numbers that are free again, in the order in which add() and fork() will return them.
-  /// After these follow numbers that no sequence has had: sequences().size() + free_numbers().size()
-  /// and up.
+  /// After these follow numbers that no sequence has had: sequences().size() +
+  /// free_numbers().size() and up.
   [[nodiscard]] std::vector<Index> free_numbers() const;
   /// The pages of a sequence, by number, in the order of its keys: where sequences share a page,
   /// both have its number.
