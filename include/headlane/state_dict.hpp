@@ -1,4 +1,4 @@
-// StateDict: the tensors that layers are made of, by name.
+// StateDict: the tensors that a layer is constructed from, by name.
 #pragma once
 
 #include <headlane/view.hpp>
@@ -11,10 +11,11 @@
 
 namespace headlane {
 
-/// As state_dict() of a PyTorch module has them; float32, any strides. It owns no elements, and layers copy what they need.
+/// Names and tensors as state_dict() of a PyTorch module returns them: float32, any strides.
+/// It does not own the elements; layers copy what they need.
 using StateDict = std::map<std::string, AnyView<const float>, std::less<>>;
 
-/// A tensor with its elements, dense and row-major.
+/// A tensor that owns its elements, contiguous and row-major.
 struct OwnedTensor {
   std::vector<Index> shape;
   std::vector<float> data;
@@ -22,10 +23,10 @@ struct OwnedTensor {
   bool operator==(const OwnedTensor&) const = default;
 };
 
-/// The tensors that a layer's state_dict() returns (layers.hpp).
+/// The tensors that state_dict() of a layer returns (layers.hpp).
 using OwnedStateDict = std::map<std::string, OwnedTensor, std::less<>>;
 
-/// Views on its tensors, for the constructor of a layer; valid as long as they are.
+/// Views of the tensors, for the constructor of a layer; valid as long as the tensors.
 inline StateDict views_of(const OwnedStateDict& owned) {
   StateDict views;
   for (const auto& [name, tensor] : owned) {

@@ -1,11 +1,17 @@
-// Embedding: rows of a table, or columns of a packed matrix where the table is the output layer's weight too.
+// Embedding: rows of a table, or columns of a packed matrix if the output layer shares the weight.
+#include <headlane/embedding.hpp>
+
 #include "core/call_scope.hpp"
 #include "core/round.hpp"
 #include "gemm/check.hpp"
-#include "kernels/table.hpp"
+#include "kernels/args/sizes.hpp"
+#include "layers/forward_check.hpp"
+#include "layers/rows.hpp"
 #include "layers/state_dict_reader.hpp"
+#include "layers/state_dict_writer.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace headlane {
 
@@ -13,9 +19,10 @@ using namespace internal;
 
 namespace {
 
-/// f(first, count, data, step) for the blocks of a column of a packed matrix: elements first … first + count-1, `step` apart.
+/// Calls f(first, count, data, step) for each block of a column of a packed matrix: its elements
+/// first … first + count-1, `step` apart.
 template <class F>
-void for_column(const PackedMatrix& packed, Index column, const F& f) {
+void for_column_blocks(const PackedMatrix& packed, Index column, const F& f) {
   using kernels::block_size, kernels::panel_columns;
   const Index width = round_up(packed.columns(), panel_columns), panel = column / panel_columns * panel_columns;
   for (Index first = 0; first < packed.rows(); first += block_size) {
@@ -36,9 +43,9 @@ void write(const float* from, Index from_step, Index count, float* to, Index to_
 
 Embedding::Embedding(const StateDict& state, std::string_view prefix, const EmbeddingOptions& options)
     : options_(options) {
-  const Weights weights("Embedding", state, prefix);
-  require(options.max_length >= 0, "Embedding: max_length is ", options.max_length, ", the least is 0");
-  const View<const float, 2> table = weights.matrix("weight", -1, -1);
+  const StateDictReader tensors("Embedding", state, prefix);
+  require(options.max_length >= 0, "Embedding: max_length is ", options.max_length, ", the minimum is 0");
+  const View<const float, 2> table = tensors.matrix("weight", any_size, any_size);
   rows_ = table.shape[0];
   columns_ = table.shape[1];
   if (options.tied) {
@@ -51,25 +58,32 @@ Embedding::Embedding(const StateDict& state, std::string_view prefix, const Embe
     for (Index j = 0; j < columns_; ++j) table_.push_back(table(i, j));
 }
 
+OwnedStateDict Embedding::state_dict(std::string_view prefix) const {
+  StateDictWriter tensors(prefix);
+  if (options_.tied) tensors.add("weight", packed_);
+  else tensors.add(OwnedStateDict{{tensors.name("weight"), {{rows_, columns_}, table_}}});
+  return tensors.take();
+}
+
 void Embedding::forward(View<const Index, 2> ids, View<float, 3> y, const EmbeddingForwardOptions& options) const {
   const CallScope scope;
-  constexpr const char* function = "Embedding::forward";
-  const Operand of_ids = operand(function, "ids", ids), of_y = operand(function, "y", y);
+  constexpr Caller caller = "Embedding::forward";
+  const Operand of_ids = caller.operand("ids", ids), of_y = caller.operand("y", y);
   check_operand(of_ids);
   check_output(of_y);
   check_no_overlap(of_y, of_ids);
   const Index limit = options_.max_length == 0 ? ids.shape[1] : options_.max_length;
-  require(options.truncate || ids.shape[1] <= limit, function, ": ids has ", ids.shape[1],
-          " tokens a sequence, max_length is ", limit, "; truncate keeps the first ones");
+  caller.require(options.truncate || ids.shape[1] <= limit, "ids has ", ids.shape[1],
+                 " tokens in a sequence, max_length is ", limit, "; truncate keeps the first ones");
   const Index length = std::min(ids.shape[1], limit);
   check_same(of_ids, 0, "batch elements", of_y, 0, "batch elements");
-  require(y.shape[1] == length && y.shape[2] == columns_, function, ": y is ", of_y, ", it must be ", length,
-          " rows a batch element, of ", columns_);
+  caller.require(y.shape[1] == length && y.shape[2] == columns_, "y is ", of_y, ", it must be ", length,
+                 " rows a batch element, of ", columns_);
   if (length == 0) return;
   for (Index b = 0; b < ids.shape[0]; ++b)
     for (Index i = 0; i < length; ++i)
-      require(ids(b, i) >= 0 && ids(b, i) < rows_, function, ": ids[", b, ", ", i, "] is ", ids(b, i),
-              ", num_embeddings is ", rows_);
+      caller.require(ids(b, i) >= 0 && ids(b, i) < rows_, "ids[", b, ", ", i, "] is ", ids(b, i),
+                     ", num_embeddings is ", rows_);
   for (Index b = 0; b < ids.shape[0]; ++b)
     for (Index i = 0; i < length; ++i) {
       float* const to = columns_ == 0 ? nullptr : &y(b, i, 0);
@@ -78,7 +92,7 @@ void Embedding::forward(View<const Index, 2> ids, View<float, 3> y, const Embedd
         write(table_.data() + id * columns_, 1, columns_, to, step, options);
         continue;
       }
-      for_column(packed_, id, [&](Index first, Index count, const float* from, Index from_step) {
+      for_column_blocks(packed_, id, [&](Index first, Index count, const float* from, Index from_step) {
         write(from, from_step, count, to + first * step, step, options);
       });
     }
@@ -86,9 +100,9 @@ void Embedding::forward(View<const Index, 2> ids, View<float, 3> y, const Embedd
 
 void Embedding::logits(View<const float, 3> x, View<float, 3> y, int num_threads) const {
   const CallScope scope;
-  constexpr const char* function = "Embedding::logits";
-  require(options_.tied, function, ": the embedding was not made with EmbeddingOptions::tied");
-  check_forward(function, x, columns_, y, rows_, false, num_threads);
+  constexpr Caller caller = "Embedding::logits";
+  caller.require(options_.tied, "the embedding was not made with EmbeddingOptions::tied");
+  check_forward(caller, x, columns_, y, rows_, false, num_threads);
   for_each_matrix(x, y, {}, [&](const auto& from, const auto& to, const auto&) {
     multiply(from, packed_, 0, to, {.num_threads = num_threads});
   });

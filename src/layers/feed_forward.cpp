@@ -1,9 +1,14 @@
-// FeedForward: some rows of the hidden layer at a time.
+// FeedForward: a chunk of rows at a time, so that the hidden activations stay in the cache.
+#include "layers/feed_forward.hpp"
+
 #include "core/call_scope.hpp"
-#include "core/round.hpp"
+#include "core/check.hpp"
+#include "core/scratch.hpp"
 #include "gemm/check.hpp"
-#include "layers/calls.hpp"
+#include "layers/forward_check.hpp"
+#include "layers/rows.hpp"
 #include "layers/state_dict_reader.hpp"
+#include "layers/state_dict_writer.hpp"
 
 #include <headlane/gemm_gated.hpp>
 
@@ -15,58 +20,60 @@ using namespace internal;
 
 namespace {
 
-/// Of the hidden layer at a time: 4 MiB, which stay in the L3.
+/// Hidden activations of a chunk: 4 MiB, which stay in the L3.
 constexpr Index hidden_floats = Index{1} << 20;
-/// Rows at a time are a multiple of this, two tiles of 12, so that two threads have whole ones; and at least some.
-constexpr Index row_unit = 24, least_rows = 96;
+/// A chunk is a multiple of two tiles of 12 rows, so that two threads have whole tiles.
+constexpr Index row_unit = 24, min_rows = 96;
 
 }  // namespace
 
 FeedForward::FeedForward(const StateDict& state, std::string_view prefix, const FeedForwardOptions& options)
     : activation_(options.activation) {
-  const Weights weights("FeedForward", state, prefix);
-  require(options.activation <= Activation::erf, weights.layer(), ": activation is ",
+  const StateDictReader tensors("FeedForward", state, prefix);
+  require(options.activation <= Activation::erf, tensors.layer(), ": activation is ",
           static_cast<Index>(options.activation), ", which is none of none … erf");
-  const View<const float, 2> first = weights.matrix("linear1.weight", -1, -1);
-  const Index d_ff = first.shape[0], d_model = first.shape[1];
-  linear1_ = PackedMatrix(first.transposed());
-  bias1_ = weights.vector_if_any("linear1.bias", d_ff);
-  if (weights.has("linear_gate.weight")) {
-    gate_ = PackedMatrix(weights.matrix("linear_gate.weight", d_ff, d_model).transposed());
-    gate_bias_ = weights.vector_if_any("linear_gate.bias", d_ff);
-    gated_ = true;
-  }
-  linear2_ = PackedMatrix(weights.matrix("linear2.weight", d_model, d_ff).transposed());
-  bias2_ = weights.vector_if_any("linear2.bias", d_model);
+  linear1_ = tensors.linear("linear1", any_size, any_size);
+  const Index d_ff = linear1_.out_features(), d_model = linear1_.in_features();
+  gated_ = tensors.has("linear_gate.weight");
+  if (gated_) linear_gate_ = tensors.linear("linear_gate", d_ff, d_model);
+  linear2_ = tensors.linear("linear2", d_model, d_ff);
+}
+
+OwnedStateDict FeedForward::state_dict(std::string_view prefix) const {
+  StateDictWriter tensors(prefix);
+  tensors.add(linear1_.state_dict(tensors.name("linear1.")));
+  if (gated_) tensors.add(linear_gate_.state_dict(tensors.name("linear_gate.")));
+  tensors.add(linear2_.state_dict(tensors.name("linear2.")));
+  return tensors.take();
 }
 
 void FeedForward::forward(View<const float, 3> x, View<float, 3> y, int num_threads) const {
   const CallScope scope;
   check_forward("FeedForward::forward", x, d_model(), y, d_model(), true, num_threads);
-  LayerCalls::feed_forward(*this, x, y, {}, num_threads);
+  feed_forward(*this, x, y, {}, num_threads);
 }
 
-void LayerCalls::feed_forward(const FeedForward& layer, const View<const float, 3>& x, const View<float, 3>& y,
-                              const View<const float, 3>& residual, int num_threads) {
+void internal::feed_forward(const FeedForward& layer, const View<const float, 3>& x, const View<float, 3>& y,
+                            const View<const float, 3>& residual, int num_threads) {
+  const Linear &linear1 = layer.linear1(), &gate = layer.linear_gate(), &linear2 = layer.linear2();
   const Index d_ff = layer.d_ff();
-  const Index at_once = std::max(least_rows, hidden_floats / std::max<Index>(d_ff, 1) / row_unit * row_unit);
+  const Index chunk = std::max(min_rows, hidden_floats / std::max<Index>(d_ff, 1) / row_unit * row_unit);
   for_each_matrix(x, y, residual, [&](const auto& from, const auto& to, const auto& add) {
-    for (Index row = 0; row < from.shape[0]; row += at_once) {
-      const Index end = std::min(from.shape[0], row + at_once);
+    for (Index row = 0; row < from.shape[0]; row += chunk) {
+      const Index end = std::min(from.shape[0], row + chunk);
       const View<float, 2> hidden(scratch(Purpose::wide, std::max<Index>((end - row) * d_ff, 1)), {end - row, d_ff});
       const View<const float, 2> rows = from.slice(0, row, end);
-      if (layer.gated_)
-        gemm_gated(rows, layer.gate_, layer.linear1_, hidden,
-                   {.activation = layer.activation_,
-                    .gate_bias = view_of(layer.gate_bias_),
-                    .up_bias = view_of(layer.bias1_),
+      if (layer.gated())
+        gemm_gated(rows, gate.weight(), linear1.weight(), hidden,
+                   {.activation = layer.activation(),
+                    .gate_bias = gate.bias(),
+                    .up_bias = linear1.bias(),
                     .num_threads = num_threads});
       else
-        multiply(rows, layer.linear1_, 0, hidden,
-                 {.bias = view_of(layer.bias1_), .activation = layer.activation_, .num_threads = num_threads});
-      multiply(
-          hidden, layer.linear2_, 0, to.slice(0, row, end),
-          {.bias = view_of(layer.bias2_), .residual = add ? add.slice(0, row, end) : add, .num_threads = num_threads});
+        multiply(rows, linear1.weight(), 0, hidden,
+                 {.bias = linear1.bias(), .activation = layer.activation(), .num_threads = num_threads});
+      multiply(hidden, linear2.weight(), 0, to.slice(0, row, end),
+               {.bias = linear2.bias(), .residual = add ? add.slice(0, row, end) : add, .num_threads = num_threads});
     }
   });
 }

@@ -1,11 +1,15 @@
-// MultiHeadAttention: its weights, and the functions that users call. What they compute is in attention_call.cpp.
+// MultiHeadAttention: construction from a state dict, and the public functions.
 #include "core/call_scope.hpp"
+#include "core/check.hpp"
 #include "core/round.hpp"
-#include "kernels/table.hpp"
-#include "layers/calls.hpp"
+#include "kernels/args/sizes.hpp"
+#include "layers/attention_layer.hpp"
+#include "layers/rows.hpp"
 #include "layers/state_dict_reader.hpp"
+#include "layers/state_dict_writer.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <new>
 #include <utility>
 
@@ -15,15 +19,14 @@ using namespace internal;
 
 namespace {
 
-using kernels::panel_columns;
-
-/// Weights that stand one below the other in columns of a product, each from a multiple of 32 on.
+/// Stacks weights [rows, width] so that each begins at a column of the product that is a multiple
+/// of 32.
 class Stack {
  public:
   explicit Stack(Index width) : width_(width) {}
 
   void add(const View<const float, 2>& weight) {
-    const Index first = round_up(rows_, panel_columns);
+    const Index first = round_up(rows_, kernels::panel_columns);
     Index size = 0;
     if (__builtin_mul_overflow(first + weight.shape[0], width_, &size)) throw std::bad_alloc();
     elements_.resize(static_cast<std::size_t>(size));
@@ -41,6 +44,41 @@ class Stack {
   std::vector<float> elements_;
 };
 
+struct Projections {
+  View<const float, 2> q, k, v;
+};
+
+/// From in_proj_weight or the three matrices. Checks their shapes; head_dim follows from them.
+Projections read_projections(const StateDictReader& tensors, Index heads, Index kv_heads) {
+  if (tensors.has("in_proj_weight")) {
+    const View<const float, 2> all = tensors.matrix("in_proj_weight", any_size, any_size);
+    const bool few = heads <= all.shape[0];  // so that the sum does not overflow
+    const Index parts = few ? heads + 2 * kv_heads : 1;
+    require(few && all.shape[0] % parts == 0, tensors.layer(), ": ", tensors.name("in_proj_weight"), " has ",
+            all.shape[0], " rows, not a multiple of ", heads, " + 2 · ", kv_heads, " heads");
+    const Index head_dim = all.shape[0] / parts, k = heads * head_dim, v = k + kv_heads * head_dim;
+    return {all.slice(0, 0, k), all.slice(0, k, v), all.slice(0, v, all.shape[0])};
+  }
+  Projections separate;
+  separate.q = tensors.matrix("q_proj_weight", any_size, any_size);
+  require(separate.q.shape[0] % heads == 0, tensors.layer(), ": ", tensors.name("q_proj_weight"), " has ",
+          separate.q.shape[0], " rows, not a multiple of ", heads, " heads");
+  const Index rows = kv_heads * (separate.q.shape[0] / heads);
+  separate.k = tensors.matrix("k_proj_weight", rows, any_size);
+  separate.v = tensors.matrix("v_proj_weight", rows, separate.k.shape[1]);
+  return separate;
+}
+
+/// A bias of q, k and v as one of the columns of the product.
+std::vector<float> by_columns(const std::vector<float>& bias, const ProjectionColumns& c) {
+  if (bias.empty()) return {};
+  std::vector<float> result(static_cast<std::size_t>(c.end));
+  std::copy_n(bias.begin(), c.q_width, result.begin());
+  std::copy_n(bias.begin() + c.q_width, c.kv_width, result.begin() + c.k);
+  std::copy_n(bias.begin() + c.q_width + c.kv_width, c.kv_width, result.begin() + c.v);
+  return result;
+}
+
 }  // namespace
 
 MultiHeadAttention::MultiHeadAttention(const StateDict& state, std::string_view prefix,
@@ -48,102 +86,100 @@ MultiHeadAttention::MultiHeadAttention(const StateDict& state, std::string_view 
     : heads_(options.heads),
       kv_heads_(options.kv_heads == 0 ? options.heads : options.kv_heads),
       scale_(options.scale) {
-  const Weights weights("MultiHeadAttention", state, prefix);
-  require(heads_ > 0, weights.layer(), ": heads is ", heads_, ", the least is 1");
-  require(kv_heads_ > 0 && heads_ % kv_heads_ == 0, weights.layer(), ": kv_heads is ", kv_heads_,
+  const StateDictReader tensors("MultiHeadAttention", state, prefix);
+  require(heads_ > 0, tensors.layer(), ": heads is ", heads_, ", the minimum is 1");
+  require(kv_heads_ > 0 && heads_ % kv_heads_ == 0, tensors.layer(), ": kv_heads is ", kv_heads_,
           ", which does not divide heads, ", heads_);
   for (const char* name : {"bias_k", "bias_v"})
-    require(!weights.has(name), weights.layer(), ": ", weights.name(name), " is not supported");
+    require(!tensors.has(name), tensors.layer(), ": ", tensors.name(name), " is not supported");
 
-  const bool one = weights.has("in_proj_weight");
-  View<const float, 2> q, k, v;
-  if (one) {
-    const View<const float, 2> all = weights.matrix("in_proj_weight", -1, -1);
-    const bool few = heads_ <= all.shape[0];  // so that the sum does not overflow
-    const Index parts = few ? heads_ + 2 * kv_heads_ : 1;
-    require(few && all.shape[0] % parts == 0, weights.layer(), ": ", weights.name("in_proj_weight"), " has ",
-            all.shape[0], " rows, which are no ", heads_, " + 2 · ", kv_heads_, " heads");
-    head_dim_ = all.shape[0] / parts;
-    q = all.slice(0, 0, heads_ * head_dim_);
-    k = all.slice(0, heads_ * head_dim_, (heads_ + kv_heads_) * head_dim_);
-    v = all.slice(0, (heads_ + kv_heads_) * head_dim_, all.shape[0]);
-  } else {
-    q = weights.matrix("q_proj_weight", -1, -1);
-    require(q.shape[0] % heads_ == 0, weights.layer(), ": ", weights.name("q_proj_weight"), " has ", q.shape[0],
-            " rows, which are no ", heads_, " heads");
-    head_dim_ = q.shape[0] / heads_;
-    k = weights.matrix("k_proj_weight", kv_heads_ * head_dim_, -1);
-    v = weights.matrix("v_proj_weight", kv_heads_ * head_dim_, k.shape[1]);
-  }
-  require(head_dim_ >= 1 && head_dim_ <= kernels::block_size, weights.layer(), ": head_dim is ", head_dim_,
+  const auto [q, k, v] = read_projections(tensors, heads_, kv_heads_);
+  head_dim_ = q.shape[0] / heads_;
+  kv_dim_ = k.shape[1];
+  require(head_dim_ >= 1 && head_dim_ <= kernels::block_size, tensors.layer(), ": head_dim is ", head_dim_,
           ", it must be 1 to ", kernels::block_size);
-  x_width_ = q.shape[1];
-  memory_width_ = k.shape[1];
-  Stack first(x_width_), second(memory_width_);
-  Stack& keys = x_width_ == memory_width_ ? first : second;
-  first.add(q), keys.add(k), keys.add(v);
-  in_proj_ = first.packed();
-  if (&keys == &second) memory_proj_ = second.packed();
-  in_bias_ = weights.vector_if_any("in_proj_bias", q.shape[0] + k.shape[0] + v.shape[0]);
-  if (!in_bias_.empty()) {  // spread to the columns of the product
-    const auto at = [](Index i) { return static_cast<std::ptrdiff_t>(i); };
-    const ProjectionColumns c = LayerCalls::columns(*this);
-    std::vector<float> spread(static_cast<std::size_t>(c.end));
-    std::copy_n(in_bias_.begin(), c.q_width, spread.begin());
-    std::copy_n(in_bias_.begin() + at(c.q_width), c.kv_width, spread.begin() + at(c.k));
-    std::copy_n(in_bias_.begin() + at(c.q_width + c.kv_width), c.kv_width, spread.begin() + at(c.v));
-    in_bias_ = std::move(spread);
-  }
-  out_proj_ = Linear(state, weights.name("out_proj."));
-  require(out_proj_.in_features() == heads_ * head_dim_, weights.layer(), ": ", weights.name("out_proj.weight"),
+  const bool apart = kv_dim_ != q.shape[1];
+  Stack of_x(q.shape[1]), of_memory(kv_dim_);
+  Stack& keys = apart ? of_memory : of_x;
+  of_x.add(q), keys.add(k), keys.add(v);
+  in_proj_ = of_x.packed();
+  if (apart) memory_proj_ = of_memory.packed();
+  in_bias_ = by_columns(tensors.optional_vector("in_proj_bias", q.shape[0] + k.shape[0] + v.shape[0]),
+                        projection_columns(heads_, kv_heads_, head_dim_));
+  out_proj_ = Linear(state, tensors.name("out_proj."));
+  require(out_proj_.in_features() == heads_ * head_dim_, tensors.layer(), ": ", tensors.name("out_proj.weight"),
           " has ", out_proj_.in_features(), " columns, the heads have ", heads_ * head_dim_, " elements");
+}
+
+View<const float, 1> MultiHeadAttention::in_proj_bias() const { return view_of(in_bias_); }
+
+OwnedStateDict MultiHeadAttention::state_dict(std::string_view prefix) const {
+  StateDictWriter tensors(prefix);
+  const ProjectionColumns c = projection_columns(*this);
+  if (kv_dim() == x_width(*this)) {
+    tensors.append("in_proj_weight", in_proj_, 0, c.q_width);
+    tensors.append("in_proj_weight", in_proj_, c.k, c.kv_width);
+    tensors.append("in_proj_weight", in_proj_, c.v, c.kv_width);
+  } else {
+    tensors.append("q_proj_weight", in_proj_, 0, c.q_width);
+    tensors.append("k_proj_weight", memory_proj_, 0, c.kv_width);
+    tensors.append("v_proj_weight", memory_proj_, c.v - c.k, c.kv_width);
+  }
+  if (!in_bias_.empty()) {
+    std::vector<float> bias;
+    for (const auto& [first, count] : {std::pair(Index{0}, c.q_width), {c.k, c.kv_width}, {c.v, c.kv_width}})
+      bias.insert(bias.end(), in_bias_.begin() + first, in_bias_.begin() + first + count);
+    tensors.add("in_proj_bias", bias);
+  }
+  tensors.add(out_proj_.state_dict(tensors.name("out_proj.")));
+  return tensors.take();
 }
 
 void MultiHeadAttention::forward(View<const float, 3> x, View<float, 3> y, const AttentionOptions& options) const {
   const CallScope scope;
-  constexpr const char* function = "MultiHeadAttention::forward";
-  LayerCalls::check(function, *this, x, {}, y, true, options);
-  LayerCalls::attention(function, *this, x, {}, y, {}, options);
+  constexpr Caller caller = "MultiHeadAttention::forward";
+  check_attention(caller, *this, x, {}, y, options);
+  attend(caller, *this, x, {}, y, {}, options);
 }
 
 void MultiHeadAttention::forward(View<const float, 3> x, View<const float, 3> memory, View<float, 3> y,
                                  const AttentionOptions& options) const {
   const CallScope scope;
-  constexpr const char* function = "MultiHeadAttention::forward";
+  constexpr Caller caller = "MultiHeadAttention::forward";
   const KeySource source{.kind = KeySource::Kind::memory, .memory = memory};
-  LayerCalls::check(function, *this, x, source, y, true, options);
-  LayerCalls::attention(function, *this, x, source, y, {}, options);
+  check_attention(caller, *this, x, source, y, options);
+  attend(caller, *this, x, source, y, {}, options);
 }
 
 void MultiHeadAttention::forward(View<const float, 3> x, KvCache& cache, std::span<const Index> sequences,
                                  View<float, 3> y, const AttentionOptions& options) const {
   const CallScope scope;
-  constexpr const char* function = "MultiHeadAttention::forward";
-  const KeySource source{.kind = KeySource::Kind::grown, .grown = &cache, .cache = &cache, .sequences = sequences};
-  LayerCalls::check(function, *this, x, source, y, true, options);
-  LayerCalls::check_keys(function, *this, x, source, options);
-  Appended appended(cache, sequences);
-  LayerCalls::attention(function, *this, x, source, y, {}, options);
-  appended.keep();
+  constexpr Caller caller = "MultiHeadAttention::forward";
+  const KeySource source = growing(cache, sequences);
+  check_attention(caller, *this, x, source, y, options);
+  check_keys(caller, *this, x, source, options);
+  AppendGuard appended(cache, sequences);
+  attend(caller, *this, x, source, y, {}, options);
+  appended.commit();
 }
 
-void MultiHeadAttention::forward_remembered(View<const float, 3> x, const KvCache& cache,
-                                            std::span<const Index> sequences, View<float, 3> y,
-                                            const AttentionOptions& options) const {
+void MultiHeadAttention::forward_projected(View<const float, 3> x, const KvCache& cache,
+                                           std::span<const Index> sequences, View<float, 3> y,
+                                           const AttentionOptions& options) const {
   const CallScope scope;
-  constexpr const char* function = "MultiHeadAttention::forward_remembered";
-  const KeySource source{.kind = KeySource::Kind::remembered, .cache = &cache, .sequences = sequences};
-  LayerCalls::check(function, *this, x, source, y, true, options);
-  LayerCalls::attention(function, *this, x, source, y, {}, options);
+  constexpr Caller caller = "MultiHeadAttention::forward_projected";
+  const KeySource source = projected(cache, sequences);
+  check_attention(caller, *this, x, source, y, options);
+  attend(caller, *this, x, source, y, {}, options);
 }
 
-void MultiHeadAttention::remember(View<const float, 3> memory, KvCache& cache, std::span<const Index> sequences,
-                                  const RememberOptions& options) const {
+void MultiHeadAttention::project_memory(View<const float, 3> memory, KvCache& cache, std::span<const Index> sequences,
+                                        const ProjectMemoryOptions& options) const {
   const CallScope scope;
-  LayerCalls::check_remember("MultiHeadAttention::remember", *this, memory, cache, sequences, options);
-  Appended appended(cache, sequences);
-  LayerCalls::remember(*this, memory, cache, sequences, options);
-  appended.keep();
+  check_project_memory("MultiHeadAttention::project_memory", *this, memory, cache, sequences, options);
+  AppendGuard appended(cache, sequences);
+  internal::project_memory(*this, memory, cache, sequences, options);
+  appended.commit();
 }
 
 }  // namespace headlane

@@ -143,11 +143,11 @@ inline std::uint64_t layer_hash(const LayerSizes& s) {
   const Tensor<3> x = random_tensor<3>({2, 16, s.d_model}, random),
                   memory = random_tensor<3>({2, 9, s.memory_width}, random);
   const Tensor<3> y({2, 16, s.d_model});
-  KvCache cache(s.kv_heads, s.head_dim, s.head_dim), remembered(s.kv_heads, s.head_dim, s.head_dim);
-  const std::vector<Index> sequences{cache.add(), cache.add()}, others{remembered.add(), remembered.add()};
-  decoder.multihead_attn().remember(memory.view, remembered, others);
+  KvCache cache(s.kv_heads, s.head_dim, s.head_dim), projected(s.kv_heads, s.head_dim, s.head_dim);
+  const std::vector<Index> sequences{cache.add(), cache.add()}, others{projected.add(), projected.add()};
+  decoder.multihead_attn().project_memory(memory.view, projected, others);
   for (const auto& [first, end] : {std::pair<Index, Index>{0, 11}, {11, 16}})
-    decoder.forward(x.view.slice(1, first, end), cache, sequences, remembered, others, y.view.slice(1, first, end));
+    decoder.forward(x.view.slice(1, first, end), cache, sequences, projected, others, y.view.slice(1, first, end));
   Hash hash;
   hash.add(y.view);
   EncoderLayer(state.dict, "", s.options()).forward(x.view, y.view);

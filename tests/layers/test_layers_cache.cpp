@@ -1,4 +1,4 @@
-// Layers over caches: decoding in pieces of any size has the bits of all positions at once, a remembered memory those of the memory given;
+// Layers over caches: decoding in pieces of any size has the bits of all positions at once, projected memory those of the memory;
 // what fails leaves caches as they were.
 #include "support/layer_model.hpp"
 #include "support/scope.hpp"
@@ -19,25 +19,25 @@ struct Decoding {
         memory({3, 21, s.memory_width}),
         y(x.view.shape),
         cache(s.kv_heads, s.head_dim, s.head_dim, {.page_size = page}),
-        remembered(s.kv_heads, s.head_dim, s.head_dim, {.page_size = page}) {
+        projected(s.kv_heads, s.head_dim, s.head_dim, {.page_size = page}) {
     Random random(seed + 1);
     fill_normal(x.view, random);
     fill_normal(memory.view, random);
-    for (KvCache* one : {&cache, &remembered})
+    for (KvCache* one : {&cache, &projected})
       for (int i = 0; i < 4; ++i) (void)one->add();
   }
 
   [[nodiscard]] const MultiHeadAttention& self() const { return layer.self_attn(); }
   [[nodiscard]] const MultiHeadAttention& cross() const { return layer.multihead_attn(); }
   [[nodiscard]] View<const float, 3> rows(Index first, Index end) const { return x.view.slice(1, first, end); }
-  void remember(const RememberOptions& options = {}) {
-    cross().remember(memory.view, remembered, memory_sequences, options);
+  void project_memory(const ProjectMemoryOptions& options = {}) {
+    cross().project_memory(memory.view, projected, memory_sequences, options);
   }
   /// What the cache holds of the sequences and how much.
   [[nodiscard]] std::vector<Index> lengths() const {
     std::vector<Index> all;
     for (Index i = 0; i < 4; ++i) all.push_back(cache.length(i));
-    for (Index i = 0; i < 4; ++i) all.push_back(remembered.length(i));
+    for (Index i = 0; i < 4; ++i) all.push_back(projected.length(i));
     return all;
   }
 
@@ -46,7 +46,7 @@ struct Decoding {
   RandomState state;
   DecoderLayer layer;
   Tensor<3> x, memory, y;
-  KvCache cache, remembered;
+  KvCache cache, projected;
   std::vector<Index> sequences{2, 0, 3}, memory_sequences{1, 3, 0};
 };
 
@@ -57,7 +57,7 @@ TEST_CASE("cached decoding has the bits of all positions at once, in pieces of a
       const Tensor<3> whole(d.x.view.shape), attended(d.x.view.shape);
       d.layer.forward(d.x.view, d.memory.view, whole.view);
       d.self().forward(d.x.view, attended.view, {.causal = true});
-      d.remember();
+      d.project_memory();
       KvCache other(s.kv_heads, s.head_dim, s.head_dim, {.page_size = 64});
       for (int i = 0; i < 4; ++i) (void)other.add();
       for (Index first = 0; first < d.length; first += piece) {
@@ -66,7 +66,7 @@ TEST_CASE("cached decoding has the bits of all positions at once, in pieces of a
         // causal or not: a cache's queries see what was there before them
         d.self().forward(d.rows(first, end), other, d.sequences, y, {.causal = piece == 1});
         CHECK(different_bits(y, attended.view.slice(1, first, end)) == 0);
-        d.layer.forward(d.rows(first, end), d.cache, d.sequences, d.remembered, d.memory_sequences, y);
+        d.layer.forward(d.rows(first, end), d.cache, d.sequences, d.projected, d.memory_sequences, y);
         CHECK_MESSAGE(different_bits(y, whole.view.slice(1, first, end)) == 0, text_of(s), ", piece ", piece, ", isa ",
                       isa());
         CHECK(d.lengths() == std::vector<Index>{end, 0, end, end, 21, 21, 0, 21});
@@ -80,31 +80,31 @@ TEST_CASE("cached decoding in place, on several threads, with a cache that forks
     Decoding d(s);
     const Tensor<3> whole(d.x.view.shape);
     d.layer.forward(d.x.view, d.memory.view, whole.view);
-    d.remember({.num_threads = 2});
-    d.layer.forward(d.rows(0, 20), d.cache, d.sequences, d.remembered, d.memory_sequences, d.y.view.slice(1, 0, 20));
+    d.project_memory({.num_threads = 2});
+    d.layer.forward(d.rows(0, 20), d.cache, d.sequences, d.projected, d.memory_sequences, d.y.view.slice(1, 0, 20));
     const std::vector<Index> forks{d.cache.fork(2), d.cache.fork(0), d.cache.fork(3)};
     const Tensor<3> copied(d.x.view.shape);
     copy<3>(d.x.view, copied.view);
     for (const bool forked : {true, false}) {
       const View<float, 3> rows = (forked ? copied : d.x).view.slice(1, 20, d.length);
-      d.layer.forward(rows, d.cache, forked ? forks : d.sequences, d.remembered, d.memory_sequences, rows,
+      d.layer.forward(rows, d.cache, forked ? forks : d.sequences, d.projected, d.memory_sequences, rows,
                       {.num_threads = 3});
       CHECK(different_bits(rows, whole.view.slice(1, 20, d.length)) == 0);
     }
   }
 }
 
-TEST_CASE("attention to what is remembered has the bits of attention to the memory") {
+TEST_CASE("attention to projected memory has the bits of attention to the memory") {
   for (const LayerSizes& s : layer_sizes()) {
     Decoding d(s);
     const Tensor<3> expected(d.x.view.shape);
     d.cross().forward(d.x.view, d.memory.view, expected.view);
-    d.remember();
-    d.cross().forward_remembered(d.x.view, d.remembered, d.memory_sequences, d.y.view);
+    d.project_memory();
+    d.cross().forward_projected(d.x.view, d.projected, d.memory_sequences, d.y.view);
     CHECK_MESSAGE(different_bits(d.y.view, expected.view) == 0, text_of(s));
     // A second time: behind the first.
-    d.remember();
-    CHECK(d.remembered.length(d.memory_sequences[0]) == 42);
+    d.project_memory();
+    CHECK(d.projected.length(d.memory_sequences[0]) == 42);
 
     // With lengths, and the same rows as a ragged batch with gaps before and behind.
     const std::vector<Index> lengths{21, 0, 9}, starts{2, 23, 23, 32};
@@ -118,10 +118,10 @@ TEST_CASE("attention to what is remembered has the bits of attention to the memo
       KvCache cache(s.kv_heads, s.head_dim, s.head_dim);
       std::vector<Index> sequences(3);
       for (Index& sequence : sequences) sequence = cache.add();
-      if (with_starts) d.cross().remember(ragged.view, cache, sequences, {.key_starts = {starts.data(), {4}}});
-      else d.cross().remember(d.memory.view, cache, sequences, {.key_lengths = of_lengths});
+      if (with_starts) d.cross().project_memory(ragged.view, cache, sequences, {.key_starts = {starts.data(), {4}}});
+      else d.cross().project_memory(d.memory.view, cache, sequences, {.key_lengths = of_lengths});
       for (std::size_t i = 0; i < 3; ++i) CHECK(cache.length(sequences[i]) == lengths[i]);
-      d.cross().forward_remembered(d.x.view, cache, sequences, d.y.view);
+      d.cross().forward_projected(d.x.view, cache, sequences, d.y.view);
       CHECK_MESSAGE(different_bits(d.y.view, expected.view) == 0, text_of(s), with_starts ? ", starts" : ", lengths");
     }
   }
@@ -132,7 +132,7 @@ void check_unchanged(Decoding& d, const Tensor<3>& whole, const std::vector<Inde
   CHECK(d.lengths() == std::vector<Index>{20, 0, 20, 20, 21, 21, 0, 21});
   CHECK(d.cache.pages_in_use() == 3);  // those of the forks
   const Tensor<3> y({3, 5, d.s.d_model});
-  d.layer.forward(d.rows(20, 25), d.cache, d.sequences, d.remembered, d.memory_sequences, y.view);
+  d.layer.forward(d.rows(20, 25), d.cache, d.sequences, d.projected, d.memory_sequences, y.view);
   CHECK(different_bits(y.view, whole.view.slice(1, 20, 25)) == 0);
   for (std::size_t i = 0; i < forks.size(); ++i) {
     d.cache.remove(d.sequences[i]);
@@ -144,8 +144,8 @@ TEST_CASE("what fails leaves the caches as they were, and y") {
   Decoding d({.memory_width = 11});
   const Tensor<3> whole(d.x.view.shape);
   d.layer.forward(d.x.view, d.memory.view, whole.view);
-  d.remember();
-  d.layer.forward(d.rows(0, 20), d.cache, d.sequences, d.remembered, d.memory_sequences, d.y.view.slice(1, 0, 20));
+  d.project_memory();
+  d.layer.forward(d.rows(0, 20), d.cache, d.sequences, d.projected, d.memory_sequences, d.y.view.slice(1, 0, 20));
   // An append has to copy pages first.
   const std::vector<Index> forks{d.cache.fork(2), d.cache.fork(0), d.cache.fork(3)};
   const Tensor<3> y({3, 3, d.s.d_model}), lse({3, 3, 3});
@@ -157,7 +157,7 @@ TEST_CASE("what fails leaves the caches as they were, and y") {
                          const std::vector<Index>& sequences, const std::vector<Index>& memory_sequences) {
     std::string message;
     try {
-      d.layer.forward(x, d.cache, sequences, d.remembered, memory_sequences, y.view, self, cross);
+      d.layer.forward(x, d.cache, sequences, d.projected, memory_sequences, y.view, self, cross);
     } catch (const std::invalid_argument& error) {
       message = error.what();
     }
@@ -204,10 +204,10 @@ TEST_CASE("a cache that is full is as it was") {
   Decoding d(LayerSizes{});
   KvCache small(3, 8, 8, {.page_size = 32, .max_pages = 2});
   for (int i = 0; i < 4; ++i) (void)small.add();
-  CHECK_THROWS_AS(d.cross().remember(d.memory.view, small, d.memory_sequences), std::length_error);
-  d.remember();
+  CHECK_THROWS_AS(d.cross().project_memory(d.memory.view, small, d.memory_sequences), std::length_error);
+  d.project_memory();
   CHECK_THROWS_AS(
-      d.layer.forward(d.rows(0, 9), small, d.sequences, d.remembered, d.memory_sequences, d.y.view.slice(1, 0, 9)),
+      d.layer.forward(d.rows(0, 9), small, d.sequences, d.projected, d.memory_sequences, d.y.view.slice(1, 0, 9)),
       std::length_error);
   CHECK_THROWS_AS(d.self().forward(d.rows(0, 9), small, d.sequences, d.y.view.slice(1, 0, 9)), std::length_error);
   for (Index i = 0; i < 4; ++i) CHECK(small.length(i) == 0);

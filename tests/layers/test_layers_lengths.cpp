@@ -71,14 +71,14 @@ TEST_CASE("a cache grows by each sequence's own length, and its rows have the bi
       const Positions positions(s.heads, random);
       KvCache of_self(s.kv_heads, s.head_dim, s.head_dim, {.page_size = 32}),
           of_decoder(s.kv_heads, s.head_dim, s.head_dim, {.page_size = 64}),
-          remembered(s.kv_heads, s.head_dim, s.head_dim);
+          projected(s.kv_heads, s.head_dim, s.head_dim);
       std::vector<Index> sequences;
       for (Index b = 0; b < count; ++b) {
         sequences.push_back(of_self.add());
-        (void)of_decoder.add(), (void)remembered.add();
+        (void)of_decoder.add(), (void)projected.add();
       }
-      decoder.multihead_attn().remember(batch.memory.view, remembered, sequences,
-                                        {.key_lengths = view_of(batch.memory_lengths)});
+      decoder.multihead_attn().project_memory(batch.memory.view, projected, sequences,
+                                              {.key_lengths = view_of(batch.memory_lengths)});
       std::vector<Tensor<3>> attended, decoded;
       for (Index b = 0; b < count; ++b) {
         attended.emplace_back(batch.x_of(b).shape);
@@ -103,7 +103,7 @@ TEST_CASE("a cache grows by each sequence's own length, and its rows have the bi
         options.query_lengths = view_of(pieces);
         if (random.integer(0, 1) == 0) options.key_lengths = view_of(keys);
         self.forward(x.view, of_self, sequences, y.view, options);
-        decoder.forward(x.view, of_decoder, sequences, remembered, sequences, z.view, options,
+        decoder.forward(x.view, of_decoder, sequences, projected, sequences, z.view, options,
                         {.query_lengths = view_of(pieces)});
         for (std::size_t i = 0; i < done.size(); ++i) {
           const auto b = static_cast<Index>(i);

@@ -49,10 +49,10 @@ TEST_CASE("layers: num_threads = 1 starts no thread in any of their parts") {
       sequences.push_back(cache.add());
       (void)other.add(), (void)memory.add();
     }
-    decoder.multihead_attn().remember(x.view, memory, sequences, {.num_threads = 1});
-    alone("remember");
-    decoder.multihead_attn().forward_remembered(x.view, memory, sequences, y.view, {.num_threads = 1});
-    alone("forward_remembered");
+    decoder.multihead_attn().project_memory(x.view, memory, sequences, {.num_threads = 1});
+    alone("project_memory");
+    decoder.multihead_attn().forward_projected(x.view, memory, sequences, y.view, {.num_threads = 1});
+    alone("forward_projected");
     decoder.self_attn().forward(x.view, cache, sequences, y.view, {.num_threads = 1});
     alone("forward over a cache");
     decoder.forward(x.view, other, sequences, memory, sequences, y.view, {.num_threads = 1}, {.num_threads = 1});

@@ -98,8 +98,8 @@ TEST_CASE("layers over caches: each allocation fails, and the caches are as they
       each->emplace(2, 16, 16, KvCacheOptions{.page_size = 32});
       for (int i = 0; i < 2; ++i) static_cast<void>((*each)->add());
     }
-    attention.remember(rows.memory.view, *cache, both);
-    decoder.multihead_attn().remember(rows.memory.view, *memory, both);
+    attention.project_memory(rows.memory.view, *cache, both);
+    decoder.multihead_attn().project_memory(rows.memory.view, *memory, both);
   };
   const auto held = [&] {
     Hash hash;
@@ -112,7 +112,8 @@ TEST_CASE("layers over caches: each allocation fails, and the caches are as they
   const auto result = [&] { return held() ^ bits_of_rows(rows.y); };
   for (const int threads : {1, 2}) {
     const ThreadsScope team(threads);
-    check_failing({"remember", prepare, [&] { attention.remember(rows.x.view, *cache, both); }, held, true}, 2);
+    check_failing({"project_memory", prepare, [&] { attention.project_memory(rows.x.view, *cache, both); }, held, true},
+                  2);
     check_failing({"MultiHeadAttention over a cache", prepare,
                    [&] { attention.forward(rows.x.view, *cache, both, rows.y.view); }, held, true},
                   2);
@@ -122,8 +123,8 @@ TEST_CASE("layers over caches: each allocation fails, and the caches are as they
     check_failing({"DecoderLayer over caches, y", prepare,
                    [&] { decoder.forward(rows.x.view, *cache, both, *memory, both, rows.y.view); }, result},
                   3);
-    check_failing({"forward_remembered", prepare,
-                   [&] { attention.forward_remembered(rows.x.view, *memory, both, rows.y.view); }, result},
+    check_failing({"forward_projected", prepare,
+                   [&] { attention.forward_projected(rows.x.view, *memory, both, rows.y.view); }, result},
                   1);
     check_failing({"DecoderLayer over caches", prepare,
                    [&] { decoder.forward(rows.x.view, *cache, both, *memory, both, rows.y.view); }, held, true},

@@ -78,8 +78,8 @@ TEST_CASE("KvCache that was moved from: every call is an error") {
     push("attention", [&] { attention(q.view, cache, one, out.view); });
     push("plan_attention", [&] { (void)plan_attention(q.view, cache, one, out.view); });
     push("forward", [&] { decoder.self_attn().forward(x.view, cache, one, y.view); });
-    push("forward_remembered", [&] { decoder.multihead_attn().forward_remembered(x.view, cache, one, y.view); });
-    push("remember", [&] { decoder.multihead_attn().remember(x.view, cache, one); });
+    push("forward_projected", [&] { decoder.multihead_attn().forward_projected(x.view, cache, one, y.view); });
+    push("project_memory", [&] { decoder.multihead_attn().project_memory(x.view, cache, one); });
     KvCache good(3, 8, 8);
     (void)good.add();
     push("decoder", [&] { decoder.forward(x.view, cache, one, good, one, y.view); });
@@ -194,10 +194,10 @@ TEST_CASE("layers that were moved from, or default-constructed, take rows of no 
     refuse(f, [&] { a.forward(none, none, to_none); });
     refuse(f, [&] { a.forward(x.view, cache, two, y.view); });
     refuse(f, [&] { a.forward(none, cache, two, to_none); });
-    refuse("MultiHeadAttention::forward_remembered", [&] { a.forward_remembered(x.view, cache, two, y.view); });
-    refuse("MultiHeadAttention::forward_remembered", [&] { a.forward_remembered(none, cache, two, to_none); });
-    refuse("MultiHeadAttention::remember", [&] { a.remember(x.view, cache, two); });
-    refuse("MultiHeadAttention::remember", [&] { a.remember(none, cache, two); });
+    refuse("MultiHeadAttention::forward_projected", [&] { a.forward_projected(x.view, cache, two, y.view); });
+    refuse("MultiHeadAttention::forward_projected", [&] { a.forward_projected(none, cache, two, to_none); });
+    refuse("MultiHeadAttention::project_memory", [&] { a.project_memory(x.view, cache, two); });
+    refuse("MultiHeadAttention::project_memory", [&] { a.project_memory(none, cache, two); });
     CHECK(cache.length(0) == 0);
     ++used;
   };

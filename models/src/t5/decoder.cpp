@@ -26,9 +26,9 @@ T5Decoder::T5Decoder(const T5Model& model, const T5Config& config, View<const fl
       made.sequences.push_back(made.self.add());
       made.memory_sequences.push_back(made.memory.add());
     }
-    RememberOptions options{.num_threads = num_threads};
+    ProjectMemoryOptions options{.num_threads = num_threads};
     options.key_starts = {starts.data(), {std::ssize(starts)}};
-    layer.multihead_attn().remember(memory, made.memory, made.memory_sequences, options);
+    layer.multihead_attn().project_memory(memory, made.memory, made.memory_sequences, options);
     poll_();
   }
 }

@@ -12,10 +12,10 @@ void remember(const char* function, const MultiHeadAttention& layer, nb::handle 
   const CacheArgument to(function, "cache", cache, sequences);
   require(static_cast<bool>(to), function, ": cache is None");
   const Integers lengths(function, "key_lengths", key_lengths), starts(function, "key_starts", key_starts);
-  const RememberOptions options{lengths.view(), starts.view(), threads_of(function, num_threads)};
+  const ProjectMemoryOptions options{lengths.view(), starts.view(), threads_of(function, num_threads)};
   compute_layer(function, [&] {
     const std::unique_lock lock(to.locked->mutex);
-    layer.remember(rows, to.locked->cache, to.sequences, options);
+    layer.project_memory(rows, to.locked->cache, to.sequences, options);
   });
 }
 
@@ -38,7 +38,7 @@ nb::object attend(const MultiHeadAttention& self, nb::handle x, nb::handle memor
     if (!to) return self.forward(rows.x(), rows.y(), options_for(length));
     if (remembered) {
       const std::shared_lock lock(to.locked->mutex);
-      return self.forward_remembered(rows.x(), to.locked->cache, to.sequences, rows.y(), options_for(to.longest()));
+      return self.forward_projected(rows.x(), to.locked->cache, to.sequences, rows.y(), options_for(to.longest()));
     }
     const std::unique_lock lock(to.locked->mutex);
     self.forward(rows.x(), to.locked->cache, to.sequences, rows.y(), options_for(to.longest() + length));

@@ -1,0 +1,60 @@
+// Embedding: a table of vectors, also usable as the output layer. The contract of all layers:
+//   layers.hpp.
+#pragma once
+
+#include <headlane/export.h>
+#include <headlane/packed_matrix.hpp>
+#include <headlane/state_dict.hpp>
+#include <headlane/view.hpp>
+
+#include <string_view>
+#include <vector>
+
+namespace headlane {
+
+struct EmbeddingOptions {
+  /// The output layer shares the weight (logits()): it is stored once, as a PackedMatrix.
+  bool tied = false;
+  /// Maximum number of tokens in a sequence; 0: unlimited.
+  Index max_length = 0;
+};
+
+struct EmbeddingForwardOptions {
+  float scale = 1.0f;     ///< multiplies the vectors: sqrt(d_model) in Vaswani et al. 2017
+  bool add = false;       ///< accumulates: y = y + vector · scale, each operation rounded
+  bool truncate = false;  ///< drops the tokens after the first max_length; otherwise they are an error
+};
+
+/// torch.nn.Embedding.
+///
+/// Tensor: weight [num_embeddings, embedding_dim].
+class HEADLANE_API Embedding {
+ public:
+  Embedding() = default;
+  explicit Embedding(const StateDict& state, std::string_view prefix = {}, const EmbeddingOptions& options = {});
+
+  [[nodiscard]] Index num_embeddings() const { return rows_; }
+  [[nodiscard]] Index embedding_dim() const { return columns_; }
+  [[nodiscard]] OwnedStateDict state_dict(std::string_view prefix = {}) const;
+
+  /// y = the vectors of the ids, times scale.
+  ///
+  /// Shapes: ids [batch, length], y [batch, length, embedding_dim]. With truncate, the length of
+  ///   y is at most max_length.
+  /// Errors: an id outside 0 … num_embeddings-1; the message names its position.
+  void forward(View<const Index, 2> ids, View<float, 3> y, const EmbeddingForwardOptions& options = {}) const;
+
+  /// y = x · weightᵀ; requires EmbeddingOptions::tied.
+  ///
+  /// Shapes: x [batch, length, embedding_dim], y [batch, length, num_embeddings].
+  /// Aliasing: y must not overlap x.
+  void logits(View<const float, 3> x, View<float, 3> y, int num_threads = 0) const;
+
+ private:
+  detail::Size rows_, columns_;
+  EmbeddingOptions options_;
+  std::vector<float> table_;  // if not tied
+  PackedMatrix packed_;       // if tied: [embedding_dim, num_embeddings]
+};
+
+}  // namespace headlane

@@ -1,0 +1,48 @@
+// Linear: y = activation(x · weightᵀ + bias) + residual. The contract of all layers: layers.hpp.
+#pragma once
+
+#include <headlane/activation_kind.hpp>
+#include <headlane/export.h>
+#include <headlane/packed_matrix.hpp>
+#include <headlane/state_dict.hpp>
+#include <headlane/view.hpp>
+
+#include <string_view>
+#include <vector>
+
+namespace headlane {
+
+struct LinearOptions {
+  Activation activation = Activation::none;  ///< applied after the bias
+  View<const float, 3> residual = {};        ///< if given: shape of y, any strides; added last
+  int num_threads = 0;                       ///< maximum for this call; 0: num_threads() (runtime.hpp)
+};
+
+/// torch.nn.Linear.
+///
+/// Tensors: weight [out_features, in_features], bias [out_features].
+class HEADLANE_API Linear {
+ public:
+  Linear() = default;
+  explicit Linear(const StateDict& state, std::string_view prefix = {});
+
+  [[nodiscard]] Index in_features() const { return weight_.rows(); }
+  [[nodiscard]] Index out_features() const { return weight_.columns(); }
+  /// The transposed weight, [in_features, out_features].
+  [[nodiscard]] const PackedMatrix& weight() const { return weight_; }
+  /// [out_features]; null data if there is none. Valid as long as the layer.
+  [[nodiscard]] View<const float, 1> bias() const;
+  [[nodiscard]] OwnedStateDict state_dict(std::string_view prefix = {}) const;
+
+  /// y = activation(x · weightᵀ + bias) + residual.
+  ///
+  /// Shapes: x [batch, length, in_features], y [batch, length, out_features].
+  /// Aliasing: y must not overlap any input.
+  void forward(View<const float, 3> x, View<float, 3> y, const LinearOptions& options = {}) const;
+
+ private:
+  PackedMatrix weight_;
+  std::vector<float> bias_;
+};
+
+}  // namespace headlane

@@ -1,0 +1,106 @@
+// MultiHeadAttention: projections, attention, output projection. The contract of all layers:
+// layers.hpp.
+#pragma once
+
+#include <headlane/attention.hpp>
+#include <headlane/export.h>
+#include <headlane/kv_cache.hpp>
+#include <headlane/linear.hpp>
+#include <headlane/packed_matrix.hpp>
+#include <headlane/state_dict.hpp>
+#include <headlane/view.hpp>
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace headlane {
+
+struct MultiHeadAttentionOptions {
+  Index heads = 0;                            ///< required (torch: num_heads)
+  Index kv_heads = 0;                         ///< a divisor of heads; 0: heads
+  std::optional<float> scale = std::nullopt;  ///< of the scores; default 1 / sqrt(head_dim) (T5: 1)
+};
+
+struct ProjectMemoryOptions {
+  /// If given: [sequences]; rows of a batch element after the first key_lengths[s] are padding.
+  View<const Index, 1> key_lengths = {};
+  /// If given: [sequences + 1]; memory is one batch element that holds variable-length sequences,
+  /// as in AttentionOptions.
+  View<const Index, 1> key_starts = {};
+  int num_threads = 0;  ///< maximum for this call; 0: num_threads() (runtime.hpp)
+};
+
+/// torch.nn.MultiheadAttention with batch_first=True.
+///
+/// Tensors, where inner = heads · head_dim, kv_inner = kv_heads · head_dim:
+///   in_proj_weight [inner + 2 · kv_inner, d_model]: rows of q, k and v in this order;
+///     or three matrices, as in torch if kv_dim, the width of memory, differs from d_model:
+///     q_proj_weight [inner, d_model], k_proj_weight and v_proj_weight [kv_inner, kv_dim]
+///   in_proj_bias [inner + 2 · kv_inner]
+///   out_proj.weight [d_model, inner]
+///   out_proj.bias [d_model]
+/// head_dim follows from the shapes, 1 … 512, and need not be d_model / heads. bias_k and bias_v
+/// are an error: use sinks.
+///
+/// AttentionOptions of every forward function: scale defaults to the layer's; sum and workspace
+/// are an error.
+class HEADLANE_API MultiHeadAttention {
+ public:
+  MultiHeadAttention() = default;
+  MultiHeadAttention(const StateDict& state, std::string_view prefix, const MultiHeadAttentionOptions& options);
+
+  [[nodiscard]] Index d_model() const { return out_proj_.out_features(); }
+  /// The width of memory: d_model, unless keys and values have projections of their own.
+  [[nodiscard]] Index kv_dim() const { return kv_dim_; }
+  [[nodiscard]] Index heads() const { return heads_; }
+  [[nodiscard]] Index kv_heads() const { return kv_heads_; }
+  [[nodiscard]] Index head_dim() const { return head_dim_; }
+  [[nodiscard]] std::optional<float> scale() const { return scale_; }
+  /// The projection of x, transposed: [d_model, columns]. The columns of q, k and v each begin at a
+  /// multiple of 32; if kv_dim differs from d_model, there is only q.
+  [[nodiscard]] const PackedMatrix& in_proj() const { return in_proj_; }
+  /// If kv_dim differs from d_model: the projection of memory, [kv_dim, columns of k and v].
+  [[nodiscard]] const PackedMatrix& memory_proj() const { return memory_proj_; }
+  /// For the same columns of q, k and v; null data if there is none. Valid as long as the layer.
+  [[nodiscard]] View<const float, 1> in_proj_bias() const;
+  [[nodiscard]] const Linear& out_proj() const { return out_proj_; }
+  [[nodiscard]] OwnedStateDict state_dict(std::string_view prefix = {}) const;
+
+  /// Self-attention. Queries, keys and values come from one product.
+  void forward(View<const float, 3> x, View<float, 3> y, const AttentionOptions& options = {}) const;
+
+  /// Cross-attention to memory [batch, memory length, kv_dim].
+  void forward(View<const float, 3> x, View<const float, 3> memory, View<float, 3> y,
+               const AttentionOptions& options = {}) const;
+
+  /// Self-attention over a cache (of kv_heads, head_dim, head_dim): always causal.
+  ///
+  /// Appends the keys and values of x, batch element b to sequence sequences[b], then attends to
+  /// everything the sequence holds. With query_lengths, each sequence grows by its own length, and
+  /// padding rows are not appended.
+  /// Errors: as all layers; the cache is then unchanged.
+  void forward(View<const float, 3> x, KvCache& cache, std::span<const Index> sequences, View<float, 3> y,
+               const AttentionOptions& options = {}) const;
+
+  /// Cross-attention to the keys and values that project_memory() wrote to a cache. Not causal.
+  void forward_projected(View<const float, 3> x, const KvCache& cache, std::span<const Index> sequences,
+                         View<float, 3> y, const AttentionOptions& options = {}) const;
+
+  /// Projects memory to keys and values once, for many calls of forward_projected().
+  ///
+  /// Appends batch element b to sequence sequences[b], in ascending order of b; a sequence may
+  /// occur more than once.
+  void project_memory(View<const float, 3> memory, KvCache& cache, std::span<const Index> sequences,
+                      const ProjectMemoryOptions& options = {}) const;
+
+ private:
+  detail::Size heads_, kv_heads_, head_dim_, kv_dim_;
+  std::optional<float> scale_;
+  PackedMatrix in_proj_, memory_proj_;
+  std::vector<float> in_bias_;
+  Linear out_proj_;
+};
+
+}  // namespace headlane

@@ -1,0 +1,20 @@
+// TransformerLayerOptions: the options of EncoderLayer and DecoderLayer.
+#pragma once
+
+#include <headlane/activation_kind.hpp>
+#include <headlane/multi_head_attention.hpp>
+#include <headlane/normalization.hpp>
+
+namespace headlane {
+
+struct TransformerLayerOptions {
+  MultiHeadAttentionOptions attention = {};
+  Activation activation = Activation::relu;
+  NormKind norm = NormKind::layer;
+  /// Pre-norm, x + f(norm(x)), as in most models since GPT-2; otherwise post-norm, norm(x +
+  /// f(x)), as in Vaswani et al. 2017 and BERT.
+  bool norm_first = false;
+  float eps = 1e-5f;  ///< of the norms
+};
+
+}  // namespace headlane

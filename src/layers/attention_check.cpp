@@ -1,0 +1,108 @@
+// Checks of the arguments of MultiHeadAttention.
+#include "attention/problem.hpp"
+#include "core/check.hpp"
+#include "layers/attention_layer.hpp"
+#include "layers/forward_check.hpp"
+#include "layers/rows.hpp"
+
+#include <cstddef>
+#include <utility>
+
+namespace headlane::internal {
+namespace {
+
+using Kind = KeySource::Kind;
+
+void check_constructed(Caller caller, const MultiHeadAttention& layer) {
+  caller.require(layer.heads() > 0, "the attention has no weights: it was default-constructed or moved from");
+}
+
+void check_memory(const Operand& memory, const MultiHeadAttention& layer) {
+  memory.require(memory.shape[2] == layer.kv_dim(), " is ", memory, ", the layer takes rows of ", layer.kv_dim());
+}
+
+void check_cache(Caller caller, const MultiHeadAttention& layer, const KvCache& cache, std::span<const Index> sequences,
+                 Index wanted) {
+  caller.require(cache.kv_heads() == layer.kv_heads() && cache.head_dim() == layer.head_dim() &&
+                     cache.value_dim() == layer.head_dim(),
+                 "the cache has ", cache.kv_heads(), " heads of ", cache.head_dim(), " and ", cache.value_dim(),
+                 ", the layer has ", layer.kv_heads(), " of ", layer.head_dim());
+  caller.require(std::cmp_equal(sequences.size(), wanted), "sequences has ", static_cast<Index>(sequences.size()),
+                 " elements, there are ", wanted, " batch elements");
+  for (std::size_t i = 0; i < sequences.size(); ++i)
+    caller.require(cache.has(sequences[i]), "sequences[", static_cast<Index>(i), "] is ", sequences[i],
+                   ", which the cache does not have");
+}
+
+}  // namespace
+
+void check_attention(Caller caller, const MultiHeadAttention& layer, const View<const float, 3>& x,
+                     const KeySource& source, const View<float, 3>& y, const AttentionOptions& options) {
+  check_forward(caller, x, x_width(layer), y, layer.d_model(), true, options.num_threads);
+  check_constructed(caller, layer);
+  const Operand of_x = caller.operand("x", x), of_y = caller.operand("y", y);
+  check_layer_options(caller, options, of_x, of_y);
+  if (source.from_x())
+    caller.require(layer.kv_dim() == x_width(layer), "the layer takes x of width ", x_width(layer),
+                   " and memory of width ", layer.kv_dim(), ": it has no self-attention");
+  if (source.kind == Kind::memory) {
+    const Operand memory = caller.operand("memory", source.memory);
+    check_operand(memory);
+    check_same(memory, 0, "batch elements", of_x, 0, "batch elements");
+    check_memory(memory, layer);
+    check_no_overlap(of_y, memory);
+    if (options.lse) check_no_overlap(caller.operand("lse", options.lse), memory);
+  }
+  if (source.cache != nullptr) check_cache(caller, layer, *source.cache, source.sequences, x.shape[0]);
+}
+
+void check_keys(Caller caller, const MultiHeadAttention& layer, const View<const float, 3>& x, const KeySource& source,
+                const AttentionOptions& options) {
+  const ProjectionColumns c = projection_columns(layer);
+  const Index batch = x.shape[0], length = x.shape[1], dim = layer.head_dim();
+  const View<const float, 3> queries = scratch_rows(Purpose::wide, batch, length, c.q_width);
+  const View<const float, 4> q = by_head(queries, dim);
+  const View<float, 4> out = by_head(scratch_rows(Purpose::heads, batch, length, c.q_width), dim);
+  const auto check = [&](const KeysAndValues& keys) {
+    (void)checked_attention(caller, q, keys, out, options, CheckLevel::full);
+  };
+  switch (source.kind) {
+    case Kind::projected_cache:
+      return check(keys_of(caller, *source.cache, source.sequences));
+    case Kind::growing_cache: {
+      const View<const Index, 1>& own = options.query_lengths;
+      check_token_lengths(caller, "query_lengths", own, batch, "x", length, "rows a batch element");
+      return check(keys_of(caller, *source.cache, source.sequences, length, own));
+    }
+    default: {
+      const Index keys = source.memory.shape[1];
+      const View<const float, 3> kv = scratch_rows(Purpose::memory, source.memory.shape[0], keys, c.end - c.k);
+      return check({by_head(kv.slice(2, 0, c.kv_width), dim), by_head(kv.slice(2, c.v - c.k, c.end - c.k), dim)});
+    }
+  }
+}
+
+void check_project_memory(Caller caller, const MultiHeadAttention& layer, const View<const float, 3>& memory,
+                          const KvCache& cache, std::span<const Index> sequences, const ProjectMemoryOptions& options) {
+  const Operand of_memory = caller.operand("memory", memory);
+  check_operand(of_memory);
+  check_constructed(caller, layer);
+  check_memory(of_memory, layer);
+  check_threads(caller, options.num_threads);
+  const View<const Index, 1>&lengths = options.key_lengths, &starts = options.key_starts;
+  const auto count = static_cast<Index>(sequences.size());
+  if (!starts) {
+    check_cache(caller, layer, cache, sequences, memory.shape[0]);
+    return check_token_lengths(caller, "key_lengths", lengths, count, "memory", memory.shape[1],
+                               "rows a batch element");
+  }
+  check_operand(caller.operand("key_starts", starts));
+  check_cache(caller, layer, cache, sequences, starts.shape[0] - 1);
+  caller.require(!lengths, "key_lengths and key_starts are both given");
+  caller.require(memory.shape[0] == 1, "memory has ", memory.shape[0], " batch elements, with key_starts it has 1");
+  for (Index i = 0; i <= count; ++i)
+    caller.require(starts(i) >= (i == 0 ? 0 : starts(i - 1)) && starts(i) <= memory.shape[1], "key_starts[", i, "] is ",
+                   starts(i), ", memory has ", memory.shape[1], " rows, and starts do not decrease");
+}
+
+}  // namespace headlane::internal

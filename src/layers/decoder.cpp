@@ -1,0 +1,119 @@
+#include "attention/check.hpp"
+#include "core/call_scope.hpp"
+#include "layers/feed_forward.hpp"
+#include "layers/state_dict_writer.hpp"
+#include "layers/sublayer.hpp"
+
+#include <headlane/decoder_layer.hpp>
+
+namespace headlane {
+
+using namespace internal;
+
+namespace {
+
+constexpr Caller caller = "DecoderLayer::forward";
+
+}  // namespace
+
+/// The arguments of forward(), over memory or over caches.
+struct DecoderLayer::Call {
+  View<const float, 3> x;
+  View<float, 3> y;
+  KeySource self, cross;
+  const AttentionOptions& self_options;
+  const AttentionOptions& cross_options;
+};
+
+DecoderLayer::DecoderLayer(const StateDict& state, std::string_view prefix, const TransformerLayerOptions& options)
+    : norm_first_(options.norm_first),
+      self_attn_(state, joined(prefix, "self_attn."), options.attention),
+      multihead_attn_(state, joined(prefix, "multihead_attn."), options.attention),
+      feed_forward_(state, prefix, {.activation = options.activation}),
+      norm1_(state, joined(prefix, "norm1."), options.norm, options.eps),
+      norm2_(state, joined(prefix, "norm2."), options.norm, options.eps),
+      norm3_(state, joined(prefix, "norm3."), options.norm, options.eps) {
+  check_widths("DecoderLayer", feed_forward_.d_model(), self_attn_, norm1_, norm2_, norm3_);
+  require(multihead_attn_.d_model() == d_model() && x_width(multihead_attn_) == d_model(),
+          "DecoderLayer: multihead_attn takes rows of ", x_width(multihead_attn_), " and returns rows of ",
+          multihead_attn_.d_model(), ", self_attn returns rows of ", d_model());
+}
+
+OwnedStateDict DecoderLayer::state_dict(std::string_view prefix) const {
+  StateDictWriter tensors(prefix);
+  tensors.add(self_attn_.state_dict(tensors.name("self_attn.")));
+  tensors.add(multihead_attn_.state_dict(tensors.name("multihead_attn.")));
+  tensors.add(feed_forward_.state_dict(prefix));
+  tensors.add(norm1_.state_dict(tensors.name("norm1.")));
+  tensors.add(norm2_.state_dict(tensors.name("norm2.")));
+  tensors.add(norm3_.state_dict(tensors.name("norm3.")));
+  return tensors.take();
+}
+
+/// All arguments, both attentions included: the first one writes before the second one would check.
+void DecoderLayer::check(const Call& call) const {
+  const AttentionOptions &self = call.self_options, &cross = call.cross_options;
+  check_attention(caller, self_attn_, call.x, call.self, call.y, self);
+  check_attention(caller, multihead_attn_, call.x, call.cross, call.y, cross);
+  const auto check_apart = [&](const char* name, const View<float, 3>& lse, const AttentionOptions& other) {
+    if (!lse) return;
+    for_each_input(caller, other, [&](const Operand& in) { check_no_overlap(caller.operand(name, lse), in); });
+  };
+  check_apart("self.lse", self.lse, cross);
+  check_apart("cross.lse", cross.lse, self);
+  if (self.lse) {
+    const Operand of_self = caller.operand("self.lse", self.lse);
+    if (call.cross.kind == KeySource::Kind::memory)
+      check_no_overlap(of_self, caller.operand("memory", call.cross.memory));
+    if (cross.lse) check_no_overlap(of_self, caller.operand("cross.lse", cross.lse));
+  }
+  check_keys(caller, multihead_attn_, call.x, call.cross, cross);
+  if (call.self.kind == KeySource::Kind::growing_cache) check_keys(caller, self_attn_, call.x, call.self, self);
+}
+
+void DecoderLayer::run(const Call& call) const {
+  const auto [batch, length, width] = call.x.shape;
+  const View<float, 3> first = scratch_rows(Purpose::sum, batch, length, width),
+                       second = scratch_rows(Purpose::second_sum, batch, length, width);
+  const int threads = call.self_options.num_threads;
+  sublayer(norm1_, norm_first_, call.x, first, threads, [&](const auto& in, const auto& out, const auto& add) {
+    attend(caller, self_attn_, in, call.self, out, add, call.self_options);
+  });
+  sublayer(norm2_, norm_first_, first, second, threads, [&](const auto& in, const auto& out, const auto& add) {
+    attend(caller, multihead_attn_, in, call.cross, out, add, call.cross_options);
+  });
+  sublayer(norm3_, norm_first_, second, call.y, threads, [&](const auto& in, const auto& out, const auto& add) {
+    feed_forward(feed_forward_, in, out, add, threads);
+  });
+}
+
+void DecoderLayer::forward(View<const float, 3> x, View<const float, 3> memory, View<float, 3> y,
+                           const AttentionOptions& self, const AttentionOptions& cross) const {
+  const CallScope scope;
+  const Call call{.x = x,
+                  .y = y,
+                  .self = {},
+                  .cross = {.kind = KeySource::Kind::memory, .memory = memory},
+                  .self_options = self,
+                  .cross_options = cross};
+  check(call);
+  run(call);
+}
+
+void DecoderLayer::forward(View<const float, 3> x, KvCache& cache, std::span<const Index> sequences,
+                           const KvCache& memory, std::span<const Index> memory_sequences, View<float, 3> y,
+                           const AttentionOptions& self, const AttentionOptions& cross) const {
+  const CallScope scope;
+  const Call call{.x = x,
+                  .y = y,
+                  .self = growing(cache, sequences),
+                  .cross = projected(memory, memory_sequences),
+                  .self_options = self,
+                  .cross_options = cross};
+  check(call);
+  AppendGuard appended(cache, sequences);
+  run(call);
+  appended.commit();
+}
+
+}  // namespace headlane

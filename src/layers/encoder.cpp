@@ -1,0 +1,43 @@
+#include "core/call_scope.hpp"
+#include "layers/feed_forward.hpp"
+#include "layers/state_dict_writer.hpp"
+#include "layers/sublayer.hpp"
+
+#include <headlane/encoder_layer.hpp>
+
+namespace headlane {
+
+using namespace internal;
+
+EncoderLayer::EncoderLayer(const StateDict& state, std::string_view prefix, const TransformerLayerOptions& options)
+    : norm_first_(options.norm_first),
+      self_attn_(state, joined(prefix, "self_attn."), options.attention),
+      feed_forward_(state, prefix, {.activation = options.activation}),
+      norm1_(state, joined(prefix, "norm1."), options.norm, options.eps),
+      norm2_(state, joined(prefix, "norm2."), options.norm, options.eps) {
+  check_widths("EncoderLayer", feed_forward_.d_model(), self_attn_, norm1_, norm2_);
+}
+
+OwnedStateDict EncoderLayer::state_dict(std::string_view prefix) const {
+  StateDictWriter tensors(prefix);
+  tensors.add(self_attn_.state_dict(tensors.name("self_attn.")));
+  tensors.add(feed_forward_.state_dict(prefix));
+  tensors.add(norm1_.state_dict(tensors.name("norm1.")));
+  tensors.add(norm2_.state_dict(tensors.name("norm2.")));
+  return tensors.take();
+}
+
+void EncoderLayer::forward(View<const float, 3> x, View<float, 3> y, const AttentionOptions& options) const {
+  const CallScope scope;
+  constexpr Caller caller = "EncoderLayer::forward";
+  check_attention(caller, self_attn_, x, {}, y, options);
+  const View<float, 3> sum = scratch_rows(Purpose::sum, x.shape[0], x.shape[1], x.shape[2]);
+  sublayer(norm1_, norm_first_, x, sum, options.num_threads, [&](const auto& in, const auto& out, const auto& add) {
+    attend(caller, self_attn_, in, {}, out, add, options);
+  });
+  sublayer(norm2_, norm_first_, sum, y, options.num_threads, [&](const auto& in, const auto& out, const auto& add) {
+    feed_forward(feed_forward_, in, out, add, options.num_threads);
+  });
+}
+
+}  // namespace headlane
