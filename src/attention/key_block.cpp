@@ -38,7 +38,7 @@ void find_packed(const AttentionProblem& p, const KeyBlocks& blocks, const Query
   found.block = {.page = block_size,
                  .k = found.k,
                  .k_row_step = 0,
-                 .turned = nullptr,
+                 .transposed = nullptr,
                  .v = found.v,
                  .v_row_step = in_place ? p.keys.v.strides[2] : panel_columns,
                  .v_panel_step = in_place ? panel_columns : panel_columns * keys};
@@ -50,7 +50,7 @@ void find_in_place(const AttentionProblem& p, const QueryRows& rows, Index block
   found.block = {.page = block_size,
                  .k = found.k,
                  .k_row_step = p.keys.k.strides[2],
-                 .turned = transposed,
+                 .transposed = transposed,
                  .v = found.v,
                  .v_row_step = p.keys.v.strides[2],
                  .v_panel_step = panel_columns};

@@ -35,7 +35,7 @@ ThreadBuffers AttentionMemory::carve(Arena& arena) const {
   ThreadBuffers buffers = carve_row_buffers(arena, p_, plan_.rows_per_task, plan_.rows_are_heads);
   buffers.state = arena.take(plan_.state_floats());
   if (plan_.strategy == Strategy::in_place && p_.keys.cache == nullptr)
-    buffers.transposed = arena.take(kernels::turned_keys * p_.q.shape[3]);
+    buffers.transposed = arena.take(kernels::transposed_keys * p_.q.shape[3]);
   // One pass over the keys packs one block at a time; several passes keep all blocks.
   if (plan_.strategy == Strategy::by_head)
     buffers.packed = arena.take(plan_.parts == 1 ? plan_.blocks.block_floats() : plan_.blocks.floats());

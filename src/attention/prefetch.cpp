@@ -8,8 +8,8 @@ namespace headlane::internal {
 namespace {
 
 /// Rows first … first + count-1 of a head, a share of them with each of `queries` rows.
-kernels::Fetch shared_out(const View<const float, 4>& x, const Element& e, Index head, Index first, Index count,
-                          Index queries) {
+kernels::Prefetch shared_out(const View<const float, 4>& x, const Element& e, Index head, Index first, Index count,
+                             Index queries) {
   if (x.strides[3] != 1 || count <= 0) return {};
   const float* data = x.data + e.batch * x.strides[0] + head * x.strides[1] + first * x.strides[2];
   return {data, count, x.strides[2], ceil_div(x.shape[3], kernels::lanes), ceil_div(count, queries)};

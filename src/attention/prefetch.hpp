@@ -7,7 +7,7 @@
 
 namespace headlane::internal {
 
-using Prefetches = std::array<kernels::Fetch, 3>;
+using Prefetches = std::array<kernels::Prefetch, 3>;
 
 /// For part `part` of the rows of a kv head: a share of the keys and values of the kv head that the
 /// thread will probably take next, and with the last part its first rows. Otherwise each head waits

@@ -63,8 +63,8 @@ void attend(const TaskContext& context, const QueryRows& rows, const ThreadBuffe
   const AttentionProblem& p = context.p;
   kernels::AttentionBlock block = begin_rows(p, rows, buffers);
   block.state = state_at(context.plan, buffers.state);
-  block.fresh = true;
-  std::copy(prefetches.begin(), prefetches.end(), block.fetch);
+  block.is_first = true;
+  std::copy(prefetches.begin(), prefetches.end(), block.prefetch);
   const kernels::AttentionOutput output = output_of(p, rows, buffers, true);
   const KeyRange keys = visible_range(p, rows);
   const Index first = keys.begin / block_size, end = ceil_div(keys.end, block_size);
@@ -72,10 +72,10 @@ void attend(const TaskContext& context, const QueryRows& rows, const ThreadBuffe
   if (single_block) block.output = &output;
   for (Index i = first; i < end; ++i) {
     if (!attend_block(context, rows, buffers, i, find, block)) continue;
-    block.fresh = false;
-    std::fill_n(block.fetch, prefetches.size(), kernels::Fetch{});  // done
+    block.is_first = false;
+    std::fill_n(block.prefetch, prefetches.size(), kernels::Prefetch{});  // done
   }
-  if (block.fresh) clear(block.state, rows.count);
+  if (block.is_first) clear(block.state, rows.count);
   else if (single_block) return;
   p.kernel.attention_finish(block.state, output);
 }
@@ -201,7 +201,7 @@ void run_in_place_by_keys(const TaskContext& context, const AttentionMemory& mem
     if (key_part == 0) clear_padding(context, all, buffers);
     if (rows.count == 0) return;
     kernels::AttentionBlock block = begin_rows(p, rows, buffers);
-    block.fresh = true;
+    block.is_first = true;
     const auto find = [&](Index i, BlockOfKeys& found) { find_in_place(p, rows, i, buffers.transposed, found); };
     for (Index i = key_part * blocks / key_parts; i < (key_part + 1) * blocks / key_parts; ++i) {
       block.state = partial_result(row_task, i);

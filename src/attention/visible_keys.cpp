@@ -101,14 +101,14 @@ bool find_visible_keys(const AttentionProblem& p, const RelativeRuns& bias, cons
   block.bias = per_score(p.options.bias, rows, first);
   block.relative = relative_biases(p, bias, rows, first, distances);
   block.distance = first - rows.position(0);
-  block.hidden = keys.begin;
-  block.seen = keys.end;
+  block.key_begin = keys.begin;
+  block.key_end = keys.end;
   const bool masks = block.mask.data != nullptr || block.bits.data != nullptr || block.bias.data != nullptr ||
                      block.relative.data != nullptr;
   // Neither end decreases from row to row: where the first and the last row agree, all do.
   const KeyRange top = visible_of_block(p, rows, 0, first), bottom = visible_of_block(p, rows, rows.count - 1, first);
   const bool uniform = top.begin == bottom.begin && top.end == bottom.end;
-  block.alike = uniform && !masks;
+  block.uniform = uniform && !masks;
   bool any = false;
   for (Index i = 0; i < rows.count; ++i) {
     KeyRange row = uniform ? top : visible_of_block(p, rows, i, first);

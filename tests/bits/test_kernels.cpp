@@ -237,15 +237,15 @@ void check_strip(const Strip& s, std::uint64_t seed) {
     block.keys = {.page = block_size,
                   .k = &k_page,
                   .k_row_step = 0,
-                  .turned = nullptr,
+                  .transposed = nullptr,
                   .v = &v_page,
                   .v_row_step = panel_columns,
                   .v_panel_step = values.panel_step()};
-    block.hidden = hidden.data();
-    block.seen = seen.data();
-    block.alike = s.seen.empty();
+    block.key_begin = hidden.data();
+    block.key_end = seen.data();
+    block.uniform = s.seen.empty();
     block.scores = scores.view.data;
-    block.fresh = first == 0;
+    block.is_first = first == 0;
     block.state = state;
     active().attention_block(block);
   }

@@ -1,34 +1,36 @@
-// What attention's kernels take: where keys and values stand, what rows see of them, and where results go.
+// Arguments of attention's kernels: where keys and values are, which of them rows see, and where
+// results go. Steps are strides, in elements.
 #pragma once
 
 #include <headlane/index.hpp>
 
 namespace headlane::internal::kernels {
 
-/// The running result of some query rows: what online softmax carries from one block of keys to the next.
+/// The running result of some query rows: the state of online softmax between blocks of keys.
 struct AttentionState {
   float* out;  ///< [rows, out_step], the sum of p·v, not yet divided; out_step a multiple of panel_columns
   Index out_step;
-  float* max;  ///< [rows] largest score so far; -inf while no key was seen
+  float* max;  ///< [rows] largest score so far; -inf before the first visible key
   float* sum;  ///< [rows] Σ exp(score - max)
 };
 
-/// Something given for each score: element [row, key] stands at data[row · row_step + key · key_step]. Null data: not given.
+/// A value for each score: element [row, key] is data[row · row_step + key · key_step]. Null: not
+/// given.
 template <class T>
 struct PerScore {
   const T* data;
   Index row_step, key_step;
 };
 
-/// Keys that a row-major block of keys has turned into panels at a time.
-inline constexpr Index turned_keys = 128;
+/// Keys of a row-major block that are transposed into panels at a time.
+inline constexpr Index transposed_keys = 128;
 
-/// Where a block of keys and values stands: in pages of `page` keys each, a multiple of panel_columns.
+/// A block of keys and values, in pages of `page` keys each, a multiple of panel_columns.
 struct KeyBlock {
   Index page;
   const float* const* k;  ///< of each page: packed panels [panel][head_dim][panel_columns], or rows
-  Index k_row_step;       ///< 0: panels; otherwise rows of stride 1, this far apart, in one page
-  float* turned;          ///< of rows: scratch [turned_keys · head_dim]
+  Index k_row_step;       ///< 0: panels; otherwise the row stride of row-major keys, in one page
+  float* transposed;      ///< for row-major keys: scratch [transposed_keys · head_dim]
   const float* const* v;  ///< of each page: panels as GemmBlock::b
   Index v_row_step, v_panel_step;
 };
@@ -38,43 +40,43 @@ struct AttentionOutput {
   Index rows, value_dim;
   float* out;
   Index row_step, column_step;
-  float* lse;  ///< may be null
+  float* lse;  ///< null: not wanted
   Index lse_step;
-  float* sum;  ///< null, or where the sum goes: then nothing is divided, and lse gets the largest score
+  float* sum;  ///< null, or receives the sum: then nothing is divided, and lse receives the largest score
   Index sum_step;
   const float* sinks;  ///< null, or [rows]: one more score, without a value
 };
 
-/// Rows that a later block will read: some of them are fetched into the L2 with each query row.
-struct Fetch {
+/// Rows that a later block will read: with each query row some of them are prefetched into the L2.
+struct Prefetch {
   const float* data;
-  Index rows, row_step, row_lines;  ///< so many rows of so many cache lines
-  Index per_query;                  ///< rows to fetch with a query row
+  Index rows, row_step, row_lines;  ///< the number of rows, and of cache lines in a row
+  Index per_query;                  ///< rows to prefetch with a query row
 };
 
 /// Some query rows against one block of keys (at most block_size).
 struct AttentionBlock {
   Index rows, head_dim, value_dim;
-  const float* q;  ///< packed rows, already scaled, row_stride apart
+  const float* q;  ///< packed rows, scaled, row_stride apart
   KeyBlock keys;
-  const Index* hidden;           ///< [rows] each row sees none of the block's keys before this one
-  const Index* seen;             ///< [rows] nor from this one on; 0 if it sees none at all
-  bool alike;                    ///< both are the same for all rows
-  PerScore<bool> mask;           ///< of those between, it sees the ones that are true here
-  PerScore<unsigned char> bits;  ///< and those whose bit key % 8 is set in byte key / 8, key_step apart
-  PerScore<float> bias;          ///< added to the scores; a key with -inf is not seen
+  const Index* key_begin;        ///< [rows] keys of the block before this one are masked
+  const Index* key_end;          ///< [rows] keys from this one on are masked; 0: no visible key
+  bool uniform;                  ///< both are the same for all rows
+  PerScore<bool> mask;           ///< false masks further keys
+  PerScore<unsigned char> bits;  ///< so does a 0 in bit key % 8 of byte key / 8, key_step apart
+  PerScore<float> bias;          ///< added to the scores; -inf masks the key
   PerScore<float> relative;      ///< added before bias, likewise; key_step 1
   float softcap;                 ///< 0: none
-  const float* slopes;  ///< null, or [rows]: slope · (key + distance - row · row_distance) is added to the scores
+  const float* slopes;           ///< null, or [rows]: adds slope · (key + distance - row · row_distance)
   Index distance, row_distance;
   float* scores;  ///< scratch [max_tile_rows, row_stride]
-  bool fresh;     ///< the state is not yet initialised: this is the first block
+  bool is_first;  ///< there is no state yet: the block initialises it
   AttentionState state;
-  const AttentionOutput* output;  ///< null, or where the result goes at once, for this is the only block; column_step 1
-  Fetch fetch[3];
+  const AttentionOutput* output;  ///< for the only block: where the result goes, column_step 1; or null
+  Prefetch prefetch[3];
 };
 
-/// Some rows of a result over other keys, as AttentionState.
+/// A partial result of some rows, over other keys. Members as in AttentionState.
 struct AttentionPartRows {
   Index rows, value_dim;
   const float* out;
@@ -82,12 +84,13 @@ struct AttentionPartRows {
   const float *max, *sum;
 };
 
-/// Scores of some rows with one block of keys become weights: exp(score - max) · factor, 0 for keys that a row does not see.
+/// Turns scores of some rows with one block of keys into probabilities: exp(score - max) · factor,
+/// 0 for masked keys.
 struct AttentionWeights {
   const float *max, *factor;  ///< [rows]
-  float* weights;             ///< null, or element [row, key] at row · row_step + key
+  float* weights;             ///< null, or element [row, key] is weights[row · row_step + key]
   Index row_step;
-  float* key_sums;  ///< null, or [keys of the block]: the weights are added to it, row after row
+  float* key_sums;  ///< null, or [keys of the block]: the probabilities are added to it, row after row
 };
 
 }  // namespace headlane::internal::kernels

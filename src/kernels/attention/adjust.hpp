@@ -1,4 +1,4 @@
-// What becomes of scores between q·kᵀ and their exponentials: softcap, ALiBi, biases, masks.
+// Adjusts scores between q·kᵀ and their exponentials: softcap, ALiBi, biases, masks.
 #pragma once
 
 #include "kernels/args/attention.hpp"
@@ -8,27 +8,29 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// Whether a row sees each key between its `hidden` and its `seen`.
-HEADLANE_INLINE bool sees_all(const AttentionBlock& block) {
+/// Whether a row sees every key between its key_begin and its key_end.
+HEADLANE_INLINE bool sees_whole_range(const AttentionBlock& block) {
   return block.mask.data == nullptr && block.bits.data == nullptr && block.bias.data == nullptr &&
          block.relative.data == nullptr;
 }
 
-/// Whether scores are changed before they are compared, softcap aside.
-HEADLANE_INLINE bool adjusts(const AttentionBlock& block) { return !sees_all(block) || block.slopes != nullptr; }
+/// Whether scores are adjusted before they are compared, softcap aside.
+HEADLANE_INLINE bool adjusts(const AttentionBlock& block) {
+  return !sees_whole_range(block) || block.slopes != nullptr;
+}
 
-/// Whether that is done while they are in registers: mask and bias can be loaded 16 at a time, and tanh is not needed, whose code
-/// would be there for every register of every tile.
+/// Whether they can be adjusted while they are in registers: mask and bias can be loaded 16 at a
+/// time, and tanh is not needed, whose code would be repeated for every register of every tile.
 HEADLANE_INLINE bool adjusts_in_registers(const AttentionBlock& block) {
   return (block.mask.data == nullptr || block.mask.key_step == 1) &&
          (block.bias.data == nullptr || block.bias.key_step == 1) && block.softcap == 0.0f;
 }
 
-/// softcap · tanh(score / softcap) of n scores of a row, and what else is in the last 16.
+/// Replaces n scores of a row by softcap · tanh(score / softcap), and the rest of the last 16.
 template <class Arch>
 __attribute__((noinline)) void cap_scores(float softcap, float* scores, Index n) {
   using V = Lanes<Arch>;
-  // Of the least caps the reciprocal is infinite, and infinity times 0 is NaN.
+  // The reciprocal of the smallest caps is infinite, and infinity times 0 is NaN.
   const float reciprocal = 1.0f / softcap;
   const V factor = V::broadcast(reciprocal < __FLT_MAX__ ? reciprocal : __FLT_MAX__), cap = V::broadcast(softcap);
   for_each_group<Arch>(n, [&](Index i, auto vectors, Index) {
@@ -41,7 +43,7 @@ __attribute__((noinline)) void cap_scores(float softcap, float* scores, Index n)
   });
 }
 
-/// slope · distance added to 16 scores of a row, from key `key` on.
+/// Adds slope · distance to 16 scores of a row, from key `key` on.
 template <class Arch>
 HEADLANE_INLINE Lanes<Arch> sloped(const AttentionBlock& block, Index row, Index key, const Lanes<Arch>& score) {
   using V = Lanes<Arch>;
@@ -49,21 +51,21 @@ HEADLANE_INLINE Lanes<Arch> sloped(const AttentionBlock& block, Index row, Index
   return fma(V::broadcast(block.slopes[row]), V::from(static_cast<float>(distance)), score);
 }
 
-/// A bias added, of which -inf hides the key.
+/// Adds a bias, of which -inf masks the key.
 template <class Arch>
 HEADLANE_INLINE Lanes<Arch> biased(const Lanes<Arch>& score, const Lanes<Arch>& bias) {
   const Lanes<Arch> minus_inf = Lanes<Arch>::broadcast(-__builtin_inff());
   return select_equal(bias, minus_inf, minus_inf, score + bias);
 }
 
-/// The flags of 16 keys, the first `count` of which are read.
+/// The flags of 16 keys; only those of the first `count` are read.
 HEADLANE_INLINE unsigned flags_of(const PerScore<unsigned char>& bits, Index row, Index key, Index count) {
   const unsigned char* flags = bits.data + row * bits.row_step + key / 8 * bits.key_step;
   return static_cast<unsigned>(flags[0] | (count > 8 ? flags[bits.key_step] << 8 : 0));
 }
 
-/// 16 scores of a row, from key `key` on, with all that is added after the softcap, and -inf where the row does not see the key. Beyond `count` (at
-/// least 1) nothing is read.
+/// Adds everything that follows the softcap to 16 scores of a row, from key `key` on; masked keys
+/// become -inf. Nothing is read beyond `count` keys (at least 1).
 template <class Arch>
 __attribute__((noinline)) Lanes<Arch> adjusted(const AttentionBlock& block, Index row, Index key, Lanes<Arch> score,
                                                Index count) {
@@ -82,7 +84,7 @@ __attribute__((noinline)) Lanes<Arch> adjusted(const AttentionBlock& block, Inde
   return score;
 }
 
-/// The same for a tile in registers, one after the other for all of it, so that each is asked for once.
+/// The same for a tile in registers, option by option, so that each is tested once for the tile.
 template <class Arch, int Rows, int Vectors>
 HEADLANE_INLINE void adjust_tile(const AttentionBlock& block, Index row, Index key,
                                  Accumulators<Arch, Rows, Vectors>& acc) {
@@ -116,9 +118,9 @@ HEADLANE_INLINE void adjust_tile(const AttentionBlock& block, Index row, Index k
   }
 }
 
-/// Asks for the bias and mask of a tile, which then come while its products are computed.
+/// Prefetches the bias and mask of a tile, which then arrive while its products are computed.
 template <int Rows, int Vectors>
-HEADLANE_INLINE void fetch_adjustments(const AttentionBlock& block, Index row, Index key) {
+HEADLANE_INLINE void prefetch_adjustments(const AttentionBlock& block, Index row, Index key) {
   const auto& bias = block.bias;
   const auto& mask = block.mask;
   const int bias_rows = bias.data == nullptr ? 0 : bias.row_step == 0 ? 1 : Rows;

@@ -1,6 +1,7 @@
-// Attention of some query rows to one block of keys: their scores (scores.hpp), P·V, and the merge into the running state.
-// Online softmax by blocks (Milakov and Gimelshein 2018; Dao et al. 2022), each with its own maximum, so that what a block
-// contributes does not depend on the blocks before it.
+// Attention of some query rows to one block of keys: their scores (scores.hpp), P·V, and the merge
+// into the running state. Online softmax by blocks (Milakov and Gimelshein 2018; Dao et al. 2022),
+// each with its own maximum, so that the contribution of a block does not depend on the blocks
+// before it.
 #pragma once
 
 #include "kernels/attention/merge.hpp"
@@ -9,16 +10,16 @@
 namespace headlane::internal::kernels {
 namespace {
 
-HEADLANE_INLINE bool sees(const AttentionBlock& block, Index row, Index key) {
-  const auto hidden_by = [&](const PerScore<float>& bias) {
+HEADLANE_INLINE bool is_visible(const AttentionBlock& block, Index row, Index key) {
+  const auto masked_by = [&](const PerScore<float>& bias) {
     return bias.data != nullptr && bias.data[row * bias.row_step + key * bias.key_step] == -__builtin_inff();
   };
   const auto& mask = block.mask;
   const auto& bits = block.bits;
-  return key >= block.hidden[row] && key < block.seen[row] &&
+  return key >= block.key_begin[row] && key < block.key_end[row] &&
          (mask.data == nullptr || mask.data[row * mask.row_step + key * mask.key_step]) &&
          (bits.data == nullptr || (bits.data[row * bits.row_step + key / 8 * bits.key_step] >> key % 8 & 1) != 0) &&
-         !hidden_by(block.bias) && !hidden_by(block.relative);
+         !masked_by(block.bias) && !masked_by(block.relative);
 }
 
 template <class Arch, int Rows, int Vectors>
@@ -36,32 +37,33 @@ HEADLANE_INLINE bool all_finite(const Accumulators<Arch, Rows, Vectors>& acc) {
   return zeros[0].reduce_add() == 0.0f;
 }
 
-/// P · V of one row and 16 columns, `offset` behind the first one, with the keys alone that the row sees: neither a NaN nor an infinity
-/// in the value of another key may reach it, not even times 0. Slow, for data that has them.
+/// P · V of one row and 16 columns, `offset` after the first one, over its visible keys alone:
+/// neither a NaN nor an infinity in the value of a masked key may reach it, not even times 0. Slow,
+/// for data that has them.
 template <class Arch>
-__attribute__((noinline)) void seen_values(const AttentionBlock& block, Index row, const float* weights, Index offset,
-                                           const Seen& seen, float* result) {
+__attribute__((noinline)) void visible_values(const AttentionBlock& block, Index row, const float* weights,
+                                              Index offset, const VisibleRange& visible, float* result) {
   using V = Lanes<Arch>;
   const KeyBlock& keys = block.keys;
   V acc = V::zero();
-  for (Index key = seen.begin; key < seen.most; ++key)
-    if (sees(block, row, key))
+  for (Index key = visible.begin; key < visible.end; ++key)
+    if (is_visible(block, row, key))
       acc = fma(V::broadcast(weights[key]),
                 V::load(keys.v[key / keys.page] + key % keys.page * keys.v_row_step + offset), acc);
   acc.store(result);
 }
 
-/// How P · V of a tile goes into the state.
+/// How P · V of a tile is merged into the state.
 enum class Merge {
-  first,  // it is the state
+  first,  // becomes the state
   all,    // state = keep · state + add · (P · V)
-  some,   // only for rows that see a key
+  some,   // the same, for rows that have a visible key
 };
 
-/// P · V of a tile, divided, into the result: where there is one block only, nothing is merged.
+/// Divides P · V of a tile and stores it in the output: there is only one block, nothing to merge.
 template <class Arch, int Rows, int Vectors>
-HEADLANE_INLINE void put_tile(const AttentionOutput& output, Index row, Index column, const float* factor,
-                              const Accumulators<Arch, Rows, Vectors>& acc) {
+HEADLANE_INLINE void store_output(const AttentionOutput& output, Index row, Index column, const float* factor,
+                                  const Accumulators<Arch, Rows, Vectors>& acc) {
   using V = Lanes<Arch>;
   float* to = output.out + row * output.row_step + column;
   const Index last = output.value_dim - column - (Vectors - 1) * lanes;  // columns of the last vector
@@ -78,60 +80,62 @@ HEADLANE_INLINE void put_tile(const AttentionOutput& output, Index row, Index co
 }
 
 template <class Arch, int Rows, int Vectors, Merge merge>
-HEADLANE_INLINE void merge_tile(const AttentionBlock& block, Index row, Index column, const Weights& weights,
+HEADLANE_INLINE void merge_tile(const AttentionBlock& block, Index row, Index column, const MergeFactors& factors,
                                 const Accumulators<Arch, Rows, Vectors>& acc) {
   using V = Lanes<Arch>;
   float* out = block.state.out + row * block.state.out_step + column;
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i, out += block.state.out_step) {
-    if (merge == Merge::some && block.seen[row + i] == 0) continue;
-    const V keep = V::broadcast(weights.keep[i]), add = V::broadcast(weights.add[i]);
+    if (merge == Merge::some && block.key_end[row + i] == 0) continue;
+    const V keep = V::broadcast(factors.keep[i]), add = V::broadcast(factors.add[i]);
 #pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j) {
-      // A chain that underflowed to -0 and then met weights of 0 may be +0: with a zero added it always is.
+      // A chain that underflowed to -0 and then met weights of 0 may be +0: with a zero added it
+      // always is.
       const V part = acc[i][j] + V::zero();
       (merge == Merge::first ? part : fma(part, add, V::load(out + j * lanes) * keep)).store(out + j * lanes);
     }
   }
 }
 
-/// P · V of one tile into the state. Keys that a row does not see have the weight 0 there.
+/// Merges P · V of one tile into the state. Masked keys have the weight 0.
 template <class Arch, int Rows, int Vectors>
-HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index column, const Seen& seen,
-                                const Weights& weights) {
+HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index column, const VisibleRange& visible,
+                                const MergeFactors& factors) {
   using V = Lanes<Arch>;
   V acc[Rows][Vectors];
   clear<Arch, Rows, Vectors>(acc);
   const KeyBlock& keys = block.keys;
   const Index offset = column / panel_columns * keys.v_panel_step + column % panel_columns;
-  for (Index first = seen.begin, page = first / keys.page; first < seen.most; ++page) {
-    const Index page_end = (page + 1) * keys.page, end = page_end < seen.most ? page_end : seen.most;
+  for (Index first = visible.begin, page = first / keys.page; first < visible.end; ++page) {
+    const Index page_end = (page + 1) * keys.page, end = page_end < visible.end ? page_end : visible.end;
     const Panels v{keys.v[page] + offset + (first - page * keys.page) * keys.v_row_step, keys.v_row_step,
                    keys.v_panel_step};
     multiply<Arch, Rows, Vectors>(end - first, PackedRows{block.scores + first}, v, acc);
     first = end;
   }
-  if ((seen.begin < seen.from || seen.least < seen.most || !sees_all(block)) && !all_finite<Arch, Rows, Vectors>(acc)) {
+  const bool masked = visible.begin < visible.all_begin || visible.all_end < visible.end || !sees_whole_range(block);
+  if (masked && !all_finite<Arch, Rows, Vectors>(acc)) {
     alignas(64) float part[lanes];
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
       for (int j = 0; j < Vectors; ++j) {
         const Index at = offset + Panels{nullptr, 0, keys.v_panel_step}.offset(j);
-        seen_values<Arch>(block, row + i, block.scores + i * row_stride, at, seen, part);
+        visible_values<Arch>(block, row + i, block.scores + i * row_stride, at, visible, part);
         acc[i][j] = V::load(part);
       }
   }
-  if (block.output != nullptr) put_tile<Arch, Rows, Vectors>(*block.output, row, column, weights.keep, acc);
-  else if (block.fresh) merge_tile<Arch, Rows, Vectors, Merge::first>(block, row, column, weights, acc);
-  else if (seen.least > 0) merge_tile<Arch, Rows, Vectors, Merge::all>(block, row, column, weights, acc);
-  else merge_tile<Arch, Rows, Vectors, Merge::some>(block, row, column, weights, acc);
+  if (block.output != nullptr) store_output<Arch, Rows, Vectors>(*block.output, row, column, factors.keep, acc);
+  else if (block.is_first) merge_tile<Arch, Rows, Vectors, Merge::first>(block, row, column, factors, acc);
+  else if (visible.all_end > 0) merge_tile<Arch, Rows, Vectors, Merge::all>(block, row, column, factors, acc);
+  else merge_tile<Arch, Rows, Vectors, Merge::some>(block, row, column, factors, acc);
 }
 
-/// Asks for what the rows of a tile have to fetch.
+/// Prefetches what falls to the rows of a tile.
 template <int Rows>
-HEADLANE_INLINE void fetch(const AttentionBlock& block, Index row) {
-  for (const Fetch& f : block.fetch) {
+HEADLANE_INLINE void prefetch_ahead(const AttentionBlock& block, Index row) {
+  for (const Prefetch& f : block.prefetch) {
     const Index end = (row + Rows) * f.per_query < f.rows ? (row + Rows) * f.per_query : f.rows;
     for (Index i = row * f.per_query; i < end; ++i)
       for (Index line = 0; line < f.row_lines; ++line) __builtin_prefetch(f.data + i * f.row_step + line * lanes, 0, 2);
@@ -140,34 +144,36 @@ HEADLANE_INLINE void fetch(const AttentionBlock& block, Index row) {
 
 template <class Arch, int Rows>
 HEADLANE_INLINE void attention_tile(const AttentionBlock& block, Index row) {
-  const Seen seen = seen_by<Arch, Rows>(block, row);
-  if (seen.most == 0 && !block.fresh) return;
+  const VisibleRange visible = visible_to<Arch, Rows>(block, row);
+  if (visible.end == 0 && !block.is_first) return;
   alignas(64) float largest[lanes] = {}, sums[lanes] = {};
-  alignas(64) Weights weights = {};
-  fetch<Rows>(block, row);
-  tile_scores<Arch, Rows>(block, row, seen, largest);
+  alignas(64) MergeFactors factors = {};
+  prefetch_ahead<Rows>(block, row);
+  tile_scores<Arch, Rows>(block, row, visible, largest);
   for (int i = 0; i < Rows; ++i) {
     float* scores = block.scores + i * row_stride;
-    const Index begin = block.hidden[row + i] / lanes * lanes, end = block.seen[row + i];
+    const Index begin = block.key_begin[row + i] / lanes * lanes, end = block.key_end[row + i];
     sums[i] = end > begin ? score_exponentials<Arch>(scores + begin, end - begin, largest[i]) : 0.0f;
-    for (Index j = seen.first; j < begin; j += lanes) Lanes<Arch>::zero().store(scores + j);
-    for (Index j = (end + lanes - 1) / lanes * lanes; j < seen.most; j += lanes) Lanes<Arch>::zero().store(scores + j);
+    for (Index j = visible.panel_begin; j < begin; j += lanes) Lanes<Arch>::zero().store(scores + j);
+    for (Index j = (end + lanes - 1) / lanes * lanes; j < visible.end; j += lanes)
+      Lanes<Arch>::zero().store(scores + j);
   }
   const Lanes<Arch> block_max = Lanes<Arch>::load(largest), block_sum = Lanes<Arch>::load(sums);
   if (block.output != nullptr) {
-    finish_rows<Arch>(*block.output, row, Rows, block_max, block_sum, weights.keep);
-  } else if (block.fresh) {
+    finish_rows<Arch>(*block.output, row, Rows, block_max, block_sum, factors.keep);
+  } else if (block.is_first) {
     block_max.store(block.state.max + row, Rows);
     block_sum.store(block.state.sum + row, Rows);
   } else {
-    merge_sums<Arch>(block.state, row, Rows, block_max, block_sum, weights);
+    merge_sums<Arch>(block.state, row, Rows, block_max, block_sum, factors);
   }
   for_each_column_tile<Arch, Rows>(block.value_dim, [&](Index column, auto vectors) {
-    value_tile<Arch, Rows, vectors.value>(block, row, column, seen, weights);
+    value_tile<Arch, Rows, vectors.value>(block, row, column, visible, factors);
   });
 }
 
-/// Tile by tile of rows: its scores (12 × 512 floats, 24 KiB) stay in the L1 from one pass to the next.
+/// Computes one tile of rows after the other: its scores (12 × 512 floats, 24 KiB) stay in the L1
+/// between the passes.
 template <class Arch>
 void attention_block(const AttentionBlock& block) noexcept {
   for_each_row_tile<Arch>(block.rows, [&](Index row, auto rows) { attention_tile<Arch, rows.value>(block, row); });

@@ -1,4 +1,5 @@
-// The running result of query rows: parts from blocks of keys are merged into it, and in the end it is divided.
+// The running result of query rows: partial results of blocks of keys are merged into it, and the
+// end result is divided by its sums.
 #pragma once
 
 #include "kernels/args/attention.hpp"
@@ -7,23 +8,24 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// How the state and the block's part are weighted: state = keep · state + add · part; if there is only this block: keep · part.
-struct Weights {
+/// Factors of the state and of a block's partial result: state = keep · state + add · part; for the
+/// only block, keep · part.
+struct MergeFactors {
   float keep[lanes], add[lanes];
 };
 
 /// Merges the maxima and sums of up to 16 rows, one row a lane.
 template <class Arch>
 HEADLANE_INLINE void merge_sums(const AttentionState& state, Index row, Index rows, const Lanes<Arch>& part_max,
-                                const Lanes<Arch>& part_sum, Weights& weights) {
+                                const Lanes<Arch>& part_sum, MergeFactors& factors) {
   using V = Lanes<Arch>;
   const V minus_inf = V::broadcast(-__builtin_inff());
   const V old_max = V::load(state.max + row, rows, 0.0f), old_sum = V::load(state.sum + row, rows, 0.0f);
   const V new_max = max(part_max, old_max);
   const V m = select_equal(new_max, minus_inf, V::zero(), new_max);
   const V keep = exp(old_max - m), add = exp(part_max - m);
-  keep.store(weights.keep);
-  add.store(weights.add);
+  keep.store(factors.keep);
+  add.store(factors.add);
   new_max.store(state.max + row, rows);
   fma(part_sum, add, old_sum * keep).store(state.sum + row, rows);
 }
@@ -33,11 +35,11 @@ void attention_merge(const AttentionState& state, const AttentionPartRows& part)
   using V = Lanes<Arch>;
   for (Index first = 0; first < part.rows; first += lanes) {
     const Index rows = part.rows - first < lanes ? part.rows - first : lanes;
-    alignas(64) Weights weights;
+    alignas(64) MergeFactors factors;
     merge_sums<Arch>(state, first, rows, V::load(part.max + first, rows, 0.0f), V::load(part.sum + first, rows, 0.0f),
-                     weights);
+                     factors);
     for (Index i = 0; i < rows; ++i) {
-      const V keep = V::broadcast(weights.keep[i]), add = V::broadcast(weights.add[i]);
+      const V keep = V::broadcast(factors.keep[i]), add = V::broadcast(factors.add[i]);
       float* out = state.out + (first + i) * state.out_step;
       const float* from = part.out + (first + i) * part.out_step;
       for (Index j = 0; j < part.value_dim; j += lanes)
@@ -46,13 +48,13 @@ void attention_merge(const AttentionState& state, const AttentionPartRows& part)
   }
 }
 
-/// A row of the result. Never -0, which a part of weight 0 could turn into +0.
+/// 16 elements of the result. Never -0, which a part of weight 0 could turn into +0.
 template <class Arch>
 HEADLANE_INLINE Lanes<Arch> divided(const Lanes<Arch>& sum_of_values, const Lanes<Arch>& factor) {
   return sum_of_values * factor + Lanes<Arch>::zero();
 }
 
-/// Of up to 16 rows, one a lane: what divides them, and what is given out beside them.
+/// Finds the factors that divide up to 16 rows, one row a lane, and writes lse and sum.
 template <class Arch>
 HEADLANE_INLINE void finish_rows(const AttentionOutput& output, Index first, Index rows, Lanes<Arch> largest,
                                  Lanes<Arch> sum, float* factor) {
@@ -61,7 +63,7 @@ HEADLANE_INLINE void finish_rows(const AttentionOutput& output, Index first, Ind
   if (output.sinks != nullptr) {
     const V minus_inf = V::broadcast(-__builtin_inff()), sink = V::load(output.sinks + first, rows, 0.0f);
     const V joint = max(largest, sink), m = select_equal(joint, minus_inf, V::zero(), joint);
-    weight = exp(largest - m);  // 0 for a row that saw no key
+    weight = exp(largest - m);  // 0 for a row without visible keys
     sum = fma(sum, weight, exp(sink - m));
     largest = joint;
   }

@@ -1,4 +1,5 @@
-// Scores of a tile of query rows with one block of keys: q·kᵀ, bias and mask, their maximum and their exponentials.
+// Scores of a tile of query rows with one block of keys: q·kᵀ, bias and mask, their maximum and
+// their exponentials.
 #pragma once
 
 #include "kernels/args/attention.hpp"
@@ -10,45 +11,46 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// What the rows of a tile see: no row sees keys before `begin` or from `most` on, every row sees from … least-1 unless mask and bias
-/// hide some. `first` is the beginning of the panel of `begin`; least is 0 if some row sees nothing.
-struct Seen {
-  Index first, begin, from, least, most;
+/// The keys that the rows of a tile see: no row sees keys before `begin` or from `end` on; every
+/// row sees all_begin … all_end-1, mask and bias aside. panel_begin is the first key of the panel
+/// of `begin`; all_end is 0 if some row has no visible key.
+struct VisibleRange {
+  Index panel_begin, begin, all_begin, all_end, end;
 };
 
 template <class Arch, int Rows>
-HEADLANE_INLINE Seen seen_by(const AttentionBlock& block, Index row) {
-  const auto first_of = [](Index begin) { return begin / panel_columns * panel_columns; };
-  if (block.alike) {
-    const Index hidden = block.hidden[row], seen = block.seen[row];
-    return {first_of(hidden), hidden, hidden, seen, seen};
+HEADLANE_INLINE VisibleRange visible_to(const AttentionBlock& block, Index row) {
+  const auto panel_of = [](Index begin) { return begin / panel_columns * panel_columns; };
+  if (block.uniform) {
+    const Index begin = block.key_begin[row], end = block.key_end[row];
+    return {panel_of(begin), begin, begin, end, end};
   }
-  Seen result{0, block_size, 0, block_size, 0};
+  VisibleRange result{0, block_size, 0, block_size, 0};
   for (int i = 0; i < Rows; ++i) {
-    const Index hidden = block.hidden[row + i], seen = block.seen[row + i];
-    result.begin = hidden < result.begin ? hidden : result.begin;
-    result.from = hidden > result.from ? hidden : result.from;
-    result.least = seen < result.least ? seen : result.least;
-    result.most = seen > result.most ? seen : result.most;
+    const Index begin = block.key_begin[row + i], end = block.key_end[row + i];
+    result.begin = begin < result.begin ? begin : result.begin;
+    result.all_begin = begin > result.all_begin ? begin : result.all_begin;
+    result.all_end = end < result.all_end ? end : result.all_end;
+    result.end = end > result.end ? end : result.end;
   }
-  if (result.begin >= result.most) result.begin = 0;
-  result.first = first_of(result.begin);
+  if (result.begin >= result.end) result.begin = 0;
+  result.panel_begin = panel_of(result.begin);
   return result;
 }
 
-/// What becomes of the scores of a tile while they are in registers.
+/// How the scores of a tile are handled while they are in registers.
 enum class Scores {
-  stored,    // nothing: rows differ in the keys that they see, or mask and bias are strided
-  compared,  // their maximum goes into lane_max, 16 a row
-  adjusted,  // mask and bias go in, then the maximum
+  stored,    // stored only: rows differ in the keys that they see, or mask and bias are strided
+  compared,  // and their maximum goes into lane_max, 16 a row
+  adjusted,  // adjusted by mask and bias first
 };
 
-/// scores = q · kᵀ for one tile; `panels` are those of the keys from `first` on.
+/// scores = q · kᵀ for one tile; `panels` holds the keys from `first` on.
 template <class Arch, int Rows, int Vectors, Scores scores>
 HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, const float* panels, Index first, Index column,
                                 float* lane_max) {
   using V = Lanes<Arch>;
-  if constexpr (scores == Scores::adjusted) fetch_adjustments<Rows, Vectors>(block, row, column);
+  if constexpr (scores == Scores::adjusted) prefetch_adjustments<Rows, Vectors>(block, row, column);
   V acc[Rows][Vectors];
   clear<Arch, Rows, Vectors>(acc);
   const Index within = column - first;
@@ -69,41 +71,43 @@ HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, const fl
   }
 }
 
-/// Calls f(panels, first, begin, end) for pieces of the keys begin … end-1; `panels` are those of the keys from `first` on.
+/// Calls f(panels, first, begin, end) for pieces of the visible keys: begin … end-1, with the keys
+/// from `first` on in `panels`.
 template <class Arch, class F>
-HEADLANE_INLINE void for_each_piece_of_keys(const AttentionBlock& block, const Seen& seen, const F& f) {
+HEADLANE_INLINE void for_each_piece_of_keys(const AttentionBlock& block, const VisibleRange& visible, const F& f) {
   const KeyBlock& keys = block.keys;
-  const Index size = keys.k_row_step == 0 ? keys.page : turned_keys;
-  for (Index first = seen.first / size * size; first < seen.most; first += size) {
-    const Index begin = first < seen.first ? seen.first : first,
-                end = first + size < seen.most ? first + size : seen.most;
+  const Index size = keys.k_row_step == 0 ? keys.page : transposed_keys;
+  for (Index first = visible.panel_begin / size * size; first < visible.end; first += size) {
+    const Index begin = first < visible.panel_begin ? visible.panel_begin : first,
+                end = first + size < visible.end ? first + size : visible.end;
     if (keys.k_row_step == 0) {
       f(keys.k[first / size], first, begin, end);
     } else {
       pack_panels<Arch>({keys.k[0] + begin * keys.k_row_step, block.head_dim, end - begin, 1, keys.k_row_step},
-                        keys.turned);
-      f(keys.turned, begin, begin, end);
+                        keys.transposed);
+      f(keys.transposed, begin, begin, end);
     }
   }
 }
 
-/// All scores that some row of the tile sees, and the largest that each row sees: -inf if it sees none.
+/// Computes the scores of all keys that some row of the tile sees, and the largest visible score of
+/// each row, -inf without visible keys.
 template <class Arch, int Rows>
-HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const Seen& seen, float* largest) {
+HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const VisibleRange& visible, float* largest) {
   using V = Lanes<Arch>;
   const V minus_inf = V::broadcast(-__builtin_inff());
   alignas(64) float lane_max[Rows * lanes];
   for (int i = 0; i < Rows; ++i) minus_inf.store(lane_max + i * lanes);
-  const Index comparable = adjusts_in_registers(block) ? seen.least : 0;
+  const Index comparable = adjusts_in_registers(block) ? visible.all_end : 0;
   const bool adjust = adjusts(block);
-  Index compared = seen.first, compared_end = seen.first;  // these keys
-  for_each_piece_of_keys<Arch>(block, seen, [&](const float* panels, Index first, Index begin, Index most) {
-    for_each_column_tile<Arch, Rows>(most - begin, [&](Index at, auto vectors) {
+  Index compared = visible.panel_begin, compared_end = visible.panel_begin;  // these keys
+  for_each_piece_of_keys<Arch>(block, visible, [&](const float* panels, Index first, Index begin, Index piece_end) {
+    for_each_column_tile<Arch, Rows>(piece_end - begin, [&](Index at, auto vectors) {
       const Index column = begin + at, end = column + vectors.value * lanes;
       constexpr int width = vectors.value;
-      if (column < seen.from || end > comparable)
+      if (column < visible.all_begin || end > comparable)
         return score_tile<Arch, Rows, width, Scores::stored>(block, row, panels, first, column, lane_max);
-      if (compared_end == seen.first) compared = column;
+      if (compared_end == visible.panel_begin) compared = column;
       compared_end = end;
       if (adjust) score_tile<Arch, Rows, width, Scores::adjusted>(block, row, panels, first, column, lane_max);
       else score_tile<Arch, Rows, width, Scores::compared>(block, row, panels, first, column, lane_max);
@@ -112,14 +116,14 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const S
   for (int i = 0; i < Rows; ++i) {
     V m = V::load(lane_max + i * lanes);
     float* scores = block.scores + i * row_stride;
-    const Index hidden = block.hidden[row + i], end = block.seen[row + i], begin = hidden / lanes * lanes;
+    const Index first = block.key_begin[row + i], end = block.key_end[row + i], begin = first / lanes * lanes;
     if (block.softcap != 0.0f && end > begin) cap_scores<Arch>(block.softcap, scores + begin, end - begin);
     for (Index j = begin == compared ? compared_end : begin; j < end;) {
       const Index count = end - j;
       V score = V::load(scores + j);
       if (adjust) score = adjusted<Arch>(block, row + i, j, score, count);
-      score = score.without_first(hidden - j, minus_inf);
-      if (adjust || hidden > j) score.store(scores + j);
+      score = score.without_first(first - j, minus_inf);
+      if (adjust || first > j) score.store(scores + j);
       m = max(score.first(count, minus_inf), m);
       j = j + lanes == compared ? compared_end : j + lanes;
     }
@@ -127,7 +131,8 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const S
   }
 }
 
-/// Replaces the first n scores of a row by exp(score - largest), and gives their sum. The rest of the last 16 become 0.
+/// Replaces the first n scores of a row by exp(score - largest) and returns their sum. The rest of
+/// the last 16 become 0.
 template <class Arch>
 HEADLANE_INLINE float score_exponentials(float* scores, Index n, float largest) {
   using V = Lanes<Arch>;

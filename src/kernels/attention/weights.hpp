@@ -1,4 +1,4 @@
-// Weights of attention themselves, of some query rows and one block of keys: for those who want to see them.
+// Attention probabilities of some query rows and one block of keys.
 #pragma once
 
 #include "kernels/attention/scores.hpp"
@@ -6,7 +6,8 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// exp(score - max) · factor for the keys begin … end-1 of a row, which it may see; stored, and added to the sums of the keys.
+/// exp(score - max) · factor for the keys begin … end-1 of a row, 0 where one is masked; stored,
+/// and added to the sums of the keys.
 template <class Arch>
 HEADLANE_INLINE void row_weights(const float* scores, Index begin, Index end, float max, float factor, float* weights,
                                  float* key_sums) {
@@ -26,14 +27,14 @@ HEADLANE_INLINE void row_weights(const float* scores, Index begin, Index end, fl
 
 template <class Arch, int Rows>
 HEADLANE_INLINE void weights_tile(const AttentionBlock& block, const AttentionWeights& to, Index row) {
-  const Seen seen = seen_by<Arch, Rows>(block, row);
-  if (seen.most == 0) return;
+  const VisibleRange visible = visible_to<Arch, Rows>(block, row);
+  if (visible.end == 0) return;
   alignas(64) float largest[lanes];
-  tile_scores<Arch, Rows>(block, row, seen, largest);
+  tile_scores<Arch, Rows>(block, row, visible, largest);
   for (int i = 0; i < Rows; ++i) {
     const Index r = row + i;
-    if (block.seen[r] > block.hidden[r])
-      row_weights<Arch>(block.scores + i * row_stride, block.hidden[r], block.seen[r], to.max[r], to.factor[r],
+    if (block.key_end[r] > block.key_begin[r])
+      row_weights<Arch>(block.scores + i * row_stride, block.key_begin[r], block.key_end[r], to.max[r], to.factor[r],
                         to.weights == nullptr ? nullptr : to.weights + r * to.row_step, to.key_sums);
   }
 }
