@@ -9,7 +9,7 @@ using namespace headlane;
 
 namespace {
 
-void ask(const models::Config& config, const std::string& key, int depth) {
+void ask(const models::internal::Config& config, const std::string& key, int depth) {
   constexpr Index low = std::numeric_limits<Index>::min(), high = std::numeric_limits<Index>::max();
   const auto attempt = [](const auto& call) { fuzz::expect_checkpoint_error(call); };
   attempt([&] { (void)config.contains(key); });
@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static fuzz::InputFolder<1> input({"config.json"});
   input.write(fuzz::text_of(data, size));
   fuzz::expect_checkpoint_error([&] {
-    const models::Config config(input.path() / "config.json");
+    const models::internal::Config config(input.path() / "config.json");
     for (const std::string& key : config.keys()) ask(config, key, 0);
     ask(config, "absent", 0);
   });

@@ -8,6 +8,7 @@
 
 using namespace headlane;
 using namespace headlane::models;
+using namespace headlane::models::internal;
 
 namespace {
 

@@ -198,7 +198,8 @@ TEST_CASE("Conversions of every length write nothing else") {
   for (std::size_t n = 0; n <= halves.size(); ++n) {
     for (const bool is_float16 : {true, false}) {
       std::vector<float> out(n + 1, 42.0f);
-      (is_float16 ? models::convert_float16 : models::convert_bfloat16)(bytes.first(2 * n), out.data());
+      (is_float16 ? models::internal::convert_float16 : models::internal::convert_bfloat16)(bytes.first(2 * n),
+                                                                                            out.data());
       std::vector<float> right;
       for (std::size_t i = 0; i < n; ++i)
         right.push_back(from_format(halves[i], is_float16 ? 5 : 8, is_float16 ? 10 : 7));

@@ -93,9 +93,9 @@ TEST_CASE("Truncated between opening a file and reading its header, or JSON") {
   for (const std::size_t size : offsets(file)) {
     CAPTURE(size);
     folder.write("model.safetensors", file);
-    const models::InputFile opened(path);
+    const models::internal::InputFile opened(path);
     std::filesystem::resize_file(path, size);
-    check_says(message_of([&] { models::read_safetensors(opened); }), {path.string(), "after it was opened"});
+    check_says(message_of([&] { models::internal::read_safetensors(opened); }), {path.string(), "after it was opened"});
     std::string content(file.size(), '\0');
     check_says(message_of([&] { opened.read(0, std::as_writable_bytes(std::span(content))); }),
                {path.string(), "truncated", "it ends at byte " + std::to_string(size)});

@@ -126,9 +126,9 @@ bool parses(const std::string& bytes) {
   static const MemoryFile memory;
   memory.write(bytes);
   try {
-    const models::InputFile file(memory.path());
+    const models::internal::InputFile file(memory.path());
     std::uint64_t total = 0;
-    for (const auto& [name, tensor] : models::read_safetensors(file)) {
+    for (const auto& [name, tensor] : models::internal::read_safetensors(file)) {
       const bool within =
           tensor.offset >= 8 && tensor.offset <= file.size() && tensor.size <= file.size() - tensor.offset;
       if (!within) FAIL("tensor " << name << " is not within the file");

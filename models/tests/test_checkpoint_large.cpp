@@ -63,10 +63,10 @@ std::string many_tensors(int n) {
 TEST_CASE("Four times the tensors take four times the time") {
   constexpr int n = 10'000;
   const std::string few = many_tensors(n), many = many_tensors(4 * n);
-  CHECK(models::parse_header(few, 4 * n, "few").size() == n);
-  CHECK(models::parse_header(many, 16 * n, "many").size() == 4 * n);
-  const double short_time = seconds_of([&] { models::parse_header(few, 4 * n, "few"); });
-  const double long_time = seconds_of([&] { models::parse_header(many, 16 * n, "many"); });
+  CHECK(models::internal::parse_header(few, 4 * n, "few").size() == n);
+  CHECK(models::internal::parse_header(many, 16 * n, "many").size() == 4 * n);
+  const double short_time = seconds_of([&] { models::internal::parse_header(few, 4 * n, "few"); });
+  const double long_time = seconds_of([&] { models::internal::parse_header(many, 16 * n, "many"); });
   MESSAGE(n << " tensors: " << 1e3 * short_time << " ms, " << 4 * n << ": " << 1e3 * long_time << " ms");
   CHECK(long_time < 9 * short_time);
 }
@@ -81,8 +81,8 @@ TEST_CASE("Other JSON: four times the objects take four times the time") {
   constexpr int n = 20'000;
   for (const bool named : {true, false}) {
     const std::string few = objects(n, named), many = objects(4 * n, named);
-    const double short_time = seconds_of([&] { models::parse_json(few, "few"); });
-    const double long_time = seconds_of([&] { models::parse_json(many, "many"); });
+    const double short_time = seconds_of([&] { models::internal::parse_json(few, "few"); });
+    const double long_time = seconds_of([&] { models::internal::parse_json(many, "many"); });
     CHECK(long_time < 9 * short_time);
   }
 }
@@ -115,8 +115,8 @@ TEST_CASE("A header of 99 MB that is none is refused at once, and in little memo
     header.reserve(99'000'000 + unit.size());
     while (header.size() < 99'000'000) header += unit;
     const double start = cpu_seconds();
-    const double megabytes =
-        peak_of([&] { check_says(message_of([&] { models::parse_header(header, 0, "file"); }), {"file: ", word}); });
+    const double megabytes = peak_of(
+        [&] { check_says(message_of([&] { models::internal::parse_header(header, 0, "file"); }), {"file: ", word}); });
     CHECK(cpu_seconds() - start < 1);
     CHECK(megabytes < 20);
   }
@@ -127,9 +127,9 @@ TEST_CASE("A file with such a header needs the memory of the header") {
   const std::string begin = R"({"x":{"more":[0)";
   folder.write("model.safetensors", bytes_of<std::uint64_t>({99'000'000}) + begin);
   std::filesystem::resize_file(folder.path() / "model.safetensors", 8 + 99'000'000);
-  const models::InputFile file(folder.path() / "model.safetensors");
+  const models::internal::InputFile file(folder.path() / "model.safetensors");
   const double megabytes =
-      peak_of([&] { check_says(message_of([&] { models::read_safetensors(file); }), {"NUL character"}); });
+      peak_of([&] { check_says(message_of([&] { models::internal::read_safetensors(file); }), {"NUL character"}); });
   CHECK(megabytes < 120);
 }
 
@@ -142,7 +142,7 @@ TEST_CASE("Other values count together") {
     return text + R"(],"shape":[0],"data_offsets":[0,0]}})";
   };
   const auto reading = [](const std::string& text) {
-    return message_of([&] { models::parse_header(text, 0, "file"); });
+    return message_of([&] { models::internal::parse_header(text, 0, "file"); });
   };
   CHECK(reading(header(30'000, 35'536)) == "no error");
   check_says(reading(header(30'000, 35'537)), {"file: ", "too many values: 65536 are the most"});
@@ -154,7 +154,7 @@ TEST_CASE("As many axes as other libraries have") {
     std::string shape = "1";
     for (int i = 1; i < axes; ++i) shape += ",1";
     const std::string text = R"({"x":{"dtype":"U8","shape":[)" + shape + R"(],"data_offsets":[0,1]}})";
-    return message_of([&] { models::parse_header(text, 1, "file"); });
+    return message_of([&] { models::internal::parse_header(text, 1, "file"); });
   };
   CHECK(reading(64) == "no error");
   check_says(reading(65), {"file: tensor 'x': shape has too many axes, 64 are the most"});
@@ -164,7 +164,7 @@ TEST_CASE("A million values of JSON") {
   const auto reading = [](int values) {
     std::string text = R"({"x":[0)";
     for (int i = 3; i < values; ++i) text += ",0";
-    return message_of([&] { models::parse_json(text + "]}", "file"); });
+    return message_of([&] { models::internal::parse_json(text + "]}", "file"); });
   };
   CHECK(reading(1'000'000) == "no error");
   check_says(reading(1'000'001), {"file: JSON has too many values: 1000000 are the most"});

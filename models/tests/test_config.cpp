@@ -9,7 +9,7 @@
 namespace headlane::test {
 namespace {
 
-using models::Config;
+using models::internal::Config;
 
 constexpr Index most = std::numeric_limits<Index>::max(), least = std::numeric_limits<Index>::min();
 

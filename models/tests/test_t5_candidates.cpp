@@ -10,6 +10,7 @@
 
 using namespace headlane;
 using namespace headlane::models;
+using namespace headlane::models::internal;
 using namespace headlane::test;
 
 TEST_CASE("the best candidates are those of a stable sort, with ties, infinities and NaN") {

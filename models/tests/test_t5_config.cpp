@@ -8,6 +8,7 @@
 
 using namespace headlane;
 using namespace headlane::models;
+using namespace headlane::models::internal;
 using namespace headlane::test;
 
 namespace {

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-using headlane::models::words_of;
+using headlane::models::internal::words_of;
 using Words = std::vector<std::string>;
 
 TEST_CASE("words in lower case, split at what is no letter") {

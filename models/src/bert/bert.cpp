@@ -14,6 +14,9 @@
 #include <utility>
 
 namespace headlane::models {
+
+using namespace internal;
+
 namespace {
 
 /// Tokens of a round: enough work for many threads, and a bound for scratch memory.
@@ -23,13 +26,9 @@ View<const Index, 2> row_of(const std::vector<Index>& values) {
   return {values.data(), {1, static_cast<Index>(values.size())}};
 }
 
-/// Throws std::invalid_argument; the parts are joined to the message.
 template <class... Parts>
 [[noreturn, gnu::cold, gnu::noinline]] void fail_call(const char* function, const Parts&... parts) {
-  std::string message = function;
-  message += ": ";
-  (append(message, parts), ...);
-  throw std::invalid_argument(message);
+  headlane::internal::fail(function, ": ", parts...);
 }
 
 void check_ids(const char* function, const char* name, std::size_t s, std::span<const Index> ids, Index size) {
@@ -225,7 +224,7 @@ View<const float, 2> Bert::states(const Call& call, std::size_t first, std::size
 }
 
 void Bert::run(Call call) const {
-  const internal::FloatingPointScope scope;
+  const headlane::internal::FloatingPointScope scope;
   Workspaces& workspaces = unmoved(workspaces_, call.function, "model");
   check(call);
   std::unique_ptr<Workspace> work = workspaces.take();

@@ -13,6 +13,9 @@
 #include <utility>
 
 namespace headlane::models {
+
+using namespace internal;
+
 namespace {
 
 using std::filesystem::path;
@@ -145,7 +148,7 @@ EncoderLayer layer_of(const Checkpoint& checkpoint, const BertConfig& config, In
 }  // namespace
 
 Bert::Bert(const path& folder) {
-  const internal::FloatingPointScope scope;
+  const headlane::internal::FloatingPointScope scope;
   SentenceFolder sentences = sentence_folder(folder);
   folder_ = sentences.transformer;
   config_ = config_of(folder_ / "config.json", std::move(sentences));

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 namespace {
 
 using std::filesystem::path;
@@ -191,4 +191,4 @@ SentenceFolder sentence_folder(const path& folder) {
   return result;
 }
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 
 struct SentenceFolder {
   std::filesystem::path transformer;  ///< config.json, weights, tokenizer
@@ -17,4 +17,4 @@ struct SentenceFolder {
 /// Pooling and Normalize, in this order, and for settings that are not known or not supported.
 SentenceFolder sentence_folder(const std::filesystem::path& folder);
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

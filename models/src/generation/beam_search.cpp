@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 namespace {
 
 // What transformers adds to a score that must not win. Added, not put in its place: the order of such scores remains theirs.
@@ -95,4 +95,4 @@ std::vector<Index> BeamSearch::result() {
   return std::move(beams() == 1 ? running_.front().tokens : finished_.front().tokens);
 }
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

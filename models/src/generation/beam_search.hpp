@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 
 /// The beam search of transformers: twice as many continuations as beams are looked at, those that end a sentence compete for num_beams
 /// finished ones, the others run on. All scores are float32, with its operations in its order.
@@ -65,4 +65,4 @@ class BeamSearch {
   std::vector<Ordered> order_;      // of run_on()
 };
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <limits>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 namespace {
 
 constexpr std::size_t block = 128;
@@ -45,4 +45,4 @@ void Candidates::offer(Index beam, float score, std::span<const float> logits) {
   }
 }
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 
 struct Candidate {
   float score = 0;
@@ -30,4 +30,4 @@ class Candidates {
   std::vector<Candidate> best_;
 };
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <limits>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 
 void forbid(std::span<float> logits, std::span<const Index> tokens, std::span<const Index> eos,
             const GenerateOptions& options) {
@@ -21,4 +21,4 @@ void forbid(std::span<float> logits, std::span<const Index> tokens, std::span<co
       logits[static_cast<std::size_t>(tokens[i])] = lowest;
 }
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

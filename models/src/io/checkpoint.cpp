@@ -14,6 +14,9 @@
 #include <utility>
 
 namespace headlane::models {
+
+using namespace internal;
+
 namespace {
 
 constexpr std::size_t most_index_bytes = 100'000'000;
@@ -57,7 +60,7 @@ void read_halves(const InputFile& file, const StoredTensor& stored, std::string_
 
 }  // namespace
 
-struct Checkpoint::Contents {
+struct HEADLANE_HIDDEN Checkpoint::Contents {
   struct Entry {
     std::shared_ptr<const InputFile> file;
     StoredTensor stored;

@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 namespace {
 
 constexpr std::size_t most_bytes = std::size_t{16} << 20;
@@ -142,4 +142,4 @@ std::vector<std::vector<Index>> Config::integer_lists(std::string_view key, Inde
   return result;
 }
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 
 /// A JSON object, asked for its members by type. A member that is not there, or null, takes the default; without a default that
 /// is an error. So is another type, or a number out of its range. Errors are CheckpointError and name the file and the key.
@@ -53,4 +53,4 @@ class Config {
   std::shared_ptr<const Json> members_;
 };
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

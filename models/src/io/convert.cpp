@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 namespace {
 
 std::uint16_t half_at(const std::byte* in, std::size_t i) {
@@ -40,4 +40,4 @@ void convert_bfloat16(std::span<const std::byte> in, float* out) {
   for (std::size_t i = 0; i < n; ++i) out[i] = std::bit_cast<float>(static_cast<std::uint32_t>(half_at(from, i)) << 16);
 }
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

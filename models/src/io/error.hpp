@@ -1,10 +1,11 @@
 // Messages of CheckpointError: the file, then the parts joined.
 #pragma once
 
+#include "core/message.hpp"
+
 #include <headlane/index.hpp>
 #include <headlane/models/checkpoint_error.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <filesystem>
 #include <span>
@@ -12,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 
 /// Text from a file without control characters, which could drive a terminal.
 inline std::string without_controls(std::string text) {
@@ -42,14 +43,9 @@ inline std::string listed(std::span<const Index> shape) {
   return result + "]";
 }
 
-inline void append(std::string& message, std::string_view text) { message += text; }
-void append(std::string& message, std::integral auto number) { message += std::to_string(number); }
-
 template <class... Parts>
 [[noreturn, gnu::cold, gnu::noinline]] void fail(const std::filesystem::path& file, const Parts&... parts) {
-  std::string message = without_controls(file.string()) + ": ";  // an index names files, too
-  (append(message, parts), ...);
-  throw CheckpointError(message);
+  headlane::internal::fail<CheckpointError>(without_controls(file.string()), ": ", parts...);
 }
 
 /// Dereferences a pointer that is null only if its owner was moved from, which throws std::invalid_argument.
@@ -59,4 +55,4 @@ auto& unmoved(const Pointer& pointer, const char* function, const char* object) 
   return *pointer;
 }
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 namespace {
 
 [[noreturn]] void fail_with_errno(const std::filesystem::path& path, std::string_view subject, const char* what) {
@@ -86,4 +86,4 @@ std::string read_text(const std::filesystem::path& path, std::uint64_t limit) {
   return text;
 }
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

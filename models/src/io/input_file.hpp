@@ -9,7 +9,7 @@
 #include <string_view>
 #include <time.h>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 
 /// Read, never mapped: reading past the end of a mapped file that was truncated is a SIGBUS, here it is an error.
 class InputFile {
@@ -38,4 +38,4 @@ class InputFile {
 /// The content of a file of at most `limit` bytes.
 std::string read_text(const std::filesystem::path& path, std::uint64_t limit);
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

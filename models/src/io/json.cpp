@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 namespace {
 
 using nlohmann::json;
@@ -149,4 +149,4 @@ Json read_json_object(const std::filesystem::path& file, std::size_t limit) {
   return result;
 }
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 
 /// A value of JSON. Not a nlohmann::json: its destructor allocates, and terminates the process if it cannot.
 struct Json {
@@ -49,4 +49,4 @@ Json read_json(const std::filesystem::path& file, std::size_t limit);
 /// The same, and an error unless it is an object.
 Json read_json_object(const std::filesystem::path& file, std::size_t limit);
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 
 // A value's destructor and its text recurse.
 constexpr std::size_t most_levels = 32;
@@ -35,4 +35,4 @@ void fail_not_json(const std::filesystem::path& file, std::string reason) {
   fail(file, "is not JSON: ", shown(reason));
 }
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

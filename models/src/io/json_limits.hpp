@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 
 /// Moderate nesting, no name twice in an object, at most `most_values` values. What is not is a CheckpointError.
 class JsonLimits {
@@ -35,4 +35,4 @@ void check_no_nul(std::string_view text, const std::filesystem::path& file);
 /// Throws CheckpointError with the parser's message.
 [[noreturn]] void fail_not_json(const std::filesystem::path& file, std::string reason);
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

@@ -10,7 +10,7 @@
 #include <span>
 #include <tuple>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
@@ -65,4 +65,4 @@ StoredTensors read_safetensors(const InputFile& file) {
   return parse_header(header, file.size() - sizeof(std::uint64_t) - header.size(), file.path());
 }
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 
 struct StoredTensor {
   std::string_view dtype;  // as the file names it; the text is not the file's
@@ -36,4 +36,4 @@ StoredTensors read_safetensors(const InputFile& file);
 /// The same of a header without its length, in front of so many bytes of data. Throws CheckpointError that names `path`.
 StoredTensors parse_header(std::string_view header, std::uint64_t data_bytes, const std::filesystem::path& path);
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

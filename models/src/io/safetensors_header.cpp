@@ -12,7 +12,7 @@
 #include <optional>
 #include <utility>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 namespace {
 
 using nlohmann::json;
@@ -295,4 +295,4 @@ StoredTensors read_entries(std::string_view header, std::uint64_t data_bytes, co
   return reader.take();
 }
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

@@ -7,7 +7,7 @@
 #include <array>
 #include <utility>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 namespace {
 
 constexpr Index most_tokens = Index{1} << 24, most_width = Index{1} << 20, most_layers = 1024, most_heads = 1024;
@@ -132,4 +132,4 @@ T5Config read_t5_config(const std::filesystem::path& folder) {
   return config;
 }
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 namespace {
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
@@ -67,4 +67,4 @@ void T5Decoder::reorder(std::span<const Index> parents) {
   rows_ = std::ssize(parents);
 }
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

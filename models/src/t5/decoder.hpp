@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 
 /// Rows continue sequences whose keys and values are kept. What it holds goes with it, so nothing is left behind by an exception.
 class T5Decoder {
@@ -41,4 +41,4 @@ class T5Decoder {
   std::vector<bool> kept_;
 };
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

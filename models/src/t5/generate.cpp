@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 namespace {
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
@@ -172,4 +172,4 @@ std::vector<std::vector<Index>> generate(const T5Model& model, const T5Config& c
   return Generation(model, config, inputs, options, progress, poll).run(decoder);
 }
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

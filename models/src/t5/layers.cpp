@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 
 void T5Layers::add(Parts& parts, const std::string& to, const std::string& name,
                    std::initializer_list<Index> shape) const {
@@ -66,4 +66,4 @@ Normalization T5Layers::norm(const std::string& name) const {
   return {{{"weight", weight.view()}}, "", NormKind::rms, config_.layer_norm_epsilon};
 }
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

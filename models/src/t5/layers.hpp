@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 
 /// Refers to both arguments.
 class T5Layers {
@@ -36,4 +36,4 @@ class T5Layers {
   const T5Config& config_;
 };
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

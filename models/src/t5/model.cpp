@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 namespace {
 
 bool same_bits(const AnyView<const float>& a, const AnyView<const float>& b, const T5Config& config) {
@@ -92,4 +92,4 @@ void T5Model::logits(View<const float, 3> x, View<float, 3> y, int num_threads) 
   else embedding_.logits(x, y, num_threads);
 }
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

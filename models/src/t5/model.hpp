@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 
 /// The bias of the distance between tokens, which all layers of a stack share.
 class T5Bias {
@@ -53,4 +53,4 @@ class T5Model {
   float output_scale_ = 1.0f;
 };
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

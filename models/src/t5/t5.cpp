@@ -10,6 +10,8 @@
 
 namespace headlane::models {
 
+using namespace internal;
+
 struct T5::Implementation {
   T5Config config;
   T5Model model;
@@ -19,7 +21,7 @@ struct T5::Implementation {
 };
 
 T5::T5(const std::filesystem::path& folder) {
-  const internal::FloatingPointScope scope;
+  const headlane::internal::FloatingPointScope scope;
   T5Config config = read_t5_config(folder);
   implementation_ = std::make_unique<const Implementation>(Checkpoint(folder), std::move(config));
 }
@@ -46,13 +48,13 @@ GenerateOptions T5::defaults(std::string_view task) const {
 
 std::vector<std::vector<Index>> T5::generate(std::span<const std::vector<Index>> inputs,
                                              const GenerateOptions& options) const {
-  const internal::FloatingPointScope scope;
+  const headlane::internal::FloatingPointScope scope;
   const Implementation& self = implementation("T5::generate");
-  return models::generate(self.model, self.config, inputs, options);
+  return internal::generate(self.model, self.config, inputs, options);
 }
 
 std::vector<float> T5::encode(std::span<const Index> input, int num_threads) const {
-  const internal::FloatingPointScope scope;
+  const headlane::internal::FloatingPointScope scope;
   const auto& [config, model] = implementation("T5::encode");
   check_ids("T5::encode", "the input", input, config);
   const Index length = std::ssize(input), d = config.d_model;
@@ -63,7 +65,7 @@ std::vector<float> T5::encode(std::span<const Index> input, int num_threads) con
 }
 
 std::vector<float> T5::logits(std::span<const Index> input, std::span<const Index> output, int num_threads) const {
-  const internal::FloatingPointScope scope;
+  const headlane::internal::FloatingPointScope scope;
   const auto& [config, model] = implementation("T5::logits");
   check_ids("T5::logits", "the output", output, config);
   const std::vector<float> memory = encode(input, num_threads);

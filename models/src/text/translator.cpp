@@ -11,6 +11,9 @@
 #include <utility>
 
 namespace headlane::models {
+
+using namespace internal;
+
 namespace {
 
 std::string chosen_task(const T5Config& config, const TranslatorOptions& options) {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 namespace {
 
 constexpr char32_t none = 0;  // no character: separates
@@ -76,4 +76,4 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-namespace headlane::models {
+namespace headlane::models::internal {
 
 /// Runs of letters, in lower case, with apostrophes inside them (’ as '). UTF-8; bytes that are none separate words.
 std::vector<std::string> words_of(std::string_view text);
 
-}  // namespace headlane::models
+}  // namespace headlane::models::internal

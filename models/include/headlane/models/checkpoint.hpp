@@ -64,7 +64,7 @@ class HEADLANE_API Checkpoint {
   }
 
  private:
-  struct HEADLANE_HIDDEN Contents;
+  struct Contents;
   [[nodiscard]] HEADLANE_HIDDEN const Contents& contents(const char* function) const;
   std::shared_ptr<const Contents> contents_;
 };
