@@ -42,8 +42,8 @@ namespace headlane {
 ///     s = s + relative bias
 ///     s = s + bias
 ///   Keys lie on a grid of 512. Each block has its own maximum, exponentials and sum (as in
-///   softmax) and its own P·V (an fma chain over keys); blocks merge in order. The bits are the same
-///   for every instruction set, number of threads, stride, batch, and split of the queries.
+///   softmax) and its own P·V (an fma chain over keys); blocks merge in order. The bits are the
+///   same for every instruction set, number of threads, stride, batch, and split of the queries.
 /// Error: with u = 2^-24, D = head_dim, N = min(kv_length, 512), B = ceil(kv_length / 512),
 ///   probabilities p_j, and over the visible keys of the row S = max Σ|q||k| · |scale| and
 ///   M = max |score|:

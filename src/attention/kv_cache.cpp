@@ -1,4 +1,4 @@
-// KvCache: checks, and appending to all of the named sequences or to none.
+// KvCache: the entries, their checks, and appending to all of the named sequences or to none.
 #include <headlane/kv_cache.hpp>
 
 #include "attention/kv_pages.hpp"
@@ -17,30 +17,32 @@ using namespace internal;
 
 namespace {
 
-/// The same, if these sizes are possible.
+/// Returns the pages if their sizes are possible.
 KvPages checked(KvPages pages) {
-  constexpr const char* f = "KvCache";
-  require(pages.kv_heads >= 1, f, ": kv_heads is ", pages.kv_heads, ", the least is 1");
-  require(pages.head_dim >= 1 && pages.head_dim <= max_head_dim, f, ": head_dim is ", pages.head_dim,
-          ", it may be 1 to ", max_head_dim);
-  require(pages.value_dim >= 1 && pages.value_dim <= max_head_dim, f, ": value_dim is ", pages.value_dim,
-          ", it may be 1 to ", max_head_dim);
+  constexpr Caller caller("KvCache");
+  const auto check_dim = [&](const char* name, Index dim) {
+    caller.require(dim >= 1 && dim <= max_head_dim, name, " is ", dim, ", it may be 1 to ", max_head_dim);
+  };
+  caller.require(pages.kv_heads >= 1, "kv_heads is ", pages.kv_heads, ", the least is 1");
+  check_dim("head_dim", pages.head_dim);
+  check_dim("value_dim", pages.value_dim);
   const Index size = pages.page_size;
-  require(size == 32 || size == 64 || size == 128 || size == 256 || (size > 0 && size % kernels::block_size == 0), f,
-          ": page_size is ", size, ", it may be 32, 64, 128, 256 or a multiple of ", kernels::block_size);
-  require(pages.max_pages >= 0, f, ": max_pages is ", pages.max_pages, ", the least is 0");
-  constexpr Index most = std::numeric_limits<Index>::max() / static_cast<Index>(sizeof(float)) / 2;
+  caller.require(
+      size == 32 || size == 64 || size == 128 || size == 256 || (size > 0 && size % kernels::block_size == 0),
+      "page_size is ", size, ", it may be 32, 64, 128, 256 or a multiple of ", kernels::block_size);
+  caller.require(pages.max_pages >= 0, "max_pages is ", pages.max_pages, ", the least is 0");
+  constexpr Index max_floats = std::numeric_limits<Index>::max() / static_cast<Index>(sizeof(float)) / 2;
   Index floats = 0;
   const bool fits = !__builtin_mul_overflow(size, pages.head_dim + pages.value_width(), &floats) &&
-                    !__builtin_mul_overflow(floats, pages.kv_heads, &floats) && floats <= most;
-  require(fits, f, ": a page of page_size ", size, " and kv_heads ", pages.kv_heads,
-          " does not fit into memory: at most ", most, " elements can be addressed");
+                    !__builtin_mul_overflow(floats, pages.kv_heads, &floats) && floats <= max_floats;
+  caller.require(fits, "a page of page_size ", size, " and kv_heads ", pages.kv_heads,
+                 " does not fit into memory: at most ", max_floats, " elements can be addressed");
   return pages;
 }
 
-void check_sequence(const KvPages& pages, const char* function, Index sequence) {
-  require(pages.has(sequence), function, ": sequence ", sequence, " is not there, the numbers given so far are below ",
-          static_cast<Index>(pages.sequences.size()));
+void check_sequence(const KvPages& pages, Caller caller, Index sequence) {
+  caller.require(pages.has(sequence), "sequence ", sequence, " is not there, the numbers given so far are below ",
+                 static_cast<Index>(pages.sequences.size()));
 }
 
 /// k or v [..., kv_heads, tokens, columns].
@@ -57,9 +59,9 @@ void check_pair(const KvPages& pages, const Operand& k, const Operand& v) {
   check_same(k, k.rank - 2, "tokens", v, v.rank - 2, "tokens");
 }
 
-/// Pages that `tokens` more keys of a sequence need, a copy of its last page included if that one
-/// is shared. Of several sequences that share it, each is asked once, and the last one may find
-/// that it is alone.
+/// Number of pages that `tokens` more keys of a sequence need, including a copy of its last page if
+/// that one is shared. Called once for each sequence of an append: of several that share a last
+/// page, the one that comes last may keep it.
 Index needed_pages(KvPages& pages, Index sequence, Index tokens) {
   const KvPages::Sequence& growing = pages.at(sequence);
   Index count = pages.pages_of(growing.length + tokens) - pages.pages_of(growing.length);
@@ -71,9 +73,9 @@ Index needed_pages(KvPages& pages, Index sequence, Index tokens) {
   return count;
 }
 
-constexpr const char* append_name = "KvCache::append";
+constexpr Caller append_caller("KvCache::append");
 
-/// Checked but for sequences that are named twice.
+/// Appends; the arguments are checked, except that no sequence is named twice.
 void append_to(KvPages& pages, std::span<const Index> sequences, const View<const float, 4>& k,
                const View<const float, 4>& v, const View<const Index, 1>& lengths) {
   const CallScope scope;
@@ -83,13 +85,13 @@ void append_to(KvPages& pages, std::span<const Index> sequences, const View<cons
   ++pages.calls;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     Index& call = pages.at(sequences[i]).call;
-    require(call != pages.calls, append_name, ": sequence ", sequences[i], " is named twice in sequences");
+    append_caller.require(call != pages.calls, "sequence ", sequences[i], " is named twice in sequences");
     call = pages.calls;
     if (tokens_of(i) > 0) count += needed_pages(pages, sequences[i], tokens_of(i));
   }
   const Index in_use = pages.pages_in_use();
   if (pages.max_pages > 0 && count > pages.max_pages - in_use)
-    fail<std::length_error>(append_name, ": ", in_use, " pages are in use and ", count,
+    fail<std::length_error>(append_caller.function(), ": ", in_use, " pages are in use and ", count,
                             " more are needed, max_pages is ", pages.max_pages);
   for (std::size_t i = 0; i < sequences.size(); ++i) pages.reserve_table(sequences[i], tokens_of(i));
   pages.reserve_pages(count);
@@ -115,7 +117,7 @@ KvCache::KvCache(KvCache&&) noexcept = default;
 KvCache& KvCache::operator=(KvCache&&) noexcept = default;
 
 KvPages& KvCache::pages(const char* function) const {
-  require(pages_ != nullptr, function, ": the cache was moved from");
+  Caller(function).require(pages_ != nullptr, "the cache was moved from");
   return *pages_;
 }
 
@@ -126,67 +128,68 @@ const KvPages& internal::pages_of(const KvCache& cache, const char* function) { 
 Index KvCache::add() { return pages("KvCache::add").add(-1, 0); }
 
 Index KvCache::fork(Index sequence, Index length) {
-  constexpr const char* f = "KvCache::fork";
-  KvPages& p = pages(f);
-  check_sequence(p, f, sequence);
+  constexpr Caller caller("KvCache::fork");
+  KvPages& p = pages(caller.function());
+  check_sequence(p, caller, sequence);
   const Index all = p.length(sequence);
-  require(length >= -1 && length <= all, f, ": length is ", length, ", sequence ", sequence, " has ", all, " keys");
+  caller.require(length >= -1 && length <= all, "length is ", length, ", sequence ", sequence, " has ", all, " keys");
   return p.add(sequence, length < 0 ? all : length);
 }
 
 void KvCache::append(Index sequence, View<const float, 3> k, View<const float, 3> v) {
-  KvPages& p = pages(append_name);
-  check_sequence(p, append_name, sequence);
-  check_pair(p, operand(append_name, "k", k), operand(append_name, "v", v));
+  KvPages& p = pages(append_caller.function());
+  check_sequence(p, append_caller, sequence);
+  check_pair(p, append_caller.operand("k", k), append_caller.operand("v", v));
   append_to(p, {&sequence, 1}, k.broadcast(0, 1), v.broadcast(0, 1), {});
 }
 
 void KvCache::append(std::span<const Index> sequences, View<const float, 4> k, View<const float, 4> v,
                      View<const Index, 1> lengths) {
-  KvPages& p = pages(append_name);
-  for (const Index sequence : sequences) check_sequence(p, append_name, sequence);
-  const Operand of_k = operand(append_name, "k", k), of_v = operand(append_name, "v", v);
+  KvPages& p = pages(append_caller.function());
+  for (const Index sequence : sequences) check_sequence(p, append_caller, sequence);
+  const Operand of_k = append_caller.operand("k", k), of_v = append_caller.operand("v", v);
   check_pair(p, of_k, of_v);
   for (const Operand& x : {of_k, of_v})
-    require(x.shape[0] == static_cast<Index>(sequences.size()), append_name, ": ", x.name, " has ", x.shape[0],
-            " sequences, sequences has ", static_cast<Index>(sequences.size()));
-  check_token_lengths(append_name, "lengths", lengths, static_cast<Index>(sequences.size()), "k", k.shape[2], "tokens");
+    x.require(x.shape[0] == static_cast<Index>(sequences.size()), " has ", x.shape[0], " sequences, sequences has ",
+              static_cast<Index>(sequences.size()));
+  check_token_lengths(append_caller, "lengths", lengths, static_cast<Index>(sequences.size()), "k", k.shape[2],
+                      "tokens");
   append_to(p, sequences, k, v, lengths);
 }
 
 void KvCache::read(Index sequence, Index first, View<float, 3> k, View<float, 3> v) const {
-  constexpr const char* f = "KvCache::read";
-  const KvPages& p = pages(f);
-  check_sequence(p, f, sequence);
-  const Operand of_k = operand(f, "k", k), of_v = operand(f, "v", v);
+  constexpr Caller caller("KvCache::read");
+  const KvPages& p = pages(caller.function());
+  check_sequence(p, caller, sequence);
+  const Operand of_k = caller.operand("k", k), of_v = caller.operand("v", v);
   check_output(of_k);
   check_output(of_v);
   check_no_overlap(of_k, of_v);
   check_pair(p, of_k, of_v);
   const Index all = p.length(sequence);
-  require(first >= 0 && first <= all && k.shape[1] <= all - first, f, ": first is ", first, " and k has ", k.shape[1],
-          " tokens, sequence ", sequence, " has ", all, " keys");
+  caller.require(first >= 0 && first <= all && k.shape[1] <= all - first, "first is ", first, " and k has ", k.shape[1],
+                 " tokens, sequence ", sequence, " has ", all, " keys");
   p.read(sequence, first, k, v);
 }
 
 void KvCache::truncate(Index sequence, Index length) {
-  constexpr const char* f = "KvCache::truncate";
-  KvPages& p = pages(f);
-  check_sequence(p, f, sequence);
+  constexpr Caller caller("KvCache::truncate");
+  KvPages& p = pages(caller.function());
+  check_sequence(p, caller, sequence);
   const Index all = p.length(sequence);
-  require(length >= 0 && length <= all, f, ": length is ", length, ", sequence ", sequence, " has ", all, " keys");
+  caller.require(length >= 0 && length <= all, "length is ", length, ", sequence ", sequence, " has ", all, " keys");
   p.truncate(sequence, length);
 }
 
 void KvCache::remove(Index sequence) {
-  constexpr const char* f = "KvCache::remove";
-  check_sequence(pages(f), f, sequence);
+  constexpr Caller caller("KvCache::remove");
+  check_sequence(pages(caller.function()), caller, sequence);
   pages_->remove(sequence);
 }
 
 Index KvCache::length(Index sequence) const {
-  constexpr const char* f = "KvCache::length";
-  check_sequence(pages(f), f, sequence);
+  constexpr Caller caller("KvCache::length");
+  check_sequence(pages(caller.function()), caller, sequence);
   return pages_->length(sequence);
 }
 
@@ -206,9 +209,9 @@ std::vector<Index> KvCache::free_numbers() const {
 }
 
 std::vector<Index> KvCache::page_table(Index sequence) const {
-  constexpr const char* f = "KvCache::page_table";
-  const KvPages& p = pages(f);
-  check_sequence(p, f, sequence);
+  constexpr Caller caller("KvCache::page_table");
+  const KvPages& p = pages(caller.function());
+  check_sequence(p, caller, sequence);
   std::vector<Index> numbers;
   for (const KvPages::Page* page : p.at(sequence).pages) numbers.push_back(page->number);
   return numbers;

@@ -1,4 +1,4 @@
-// Pages: where they come from, who holds them, and what is written into them.
+// Pages of a KvCache: allocation, sharing, and the layout in which keys and values are stored.
 #include "attention/kv_pages.hpp"
 
 #include <algorithm>
@@ -11,9 +11,9 @@ namespace {
 using kernels::lanes;
 using kernels::panel_columns;
 
-/// Keys first … first + k.shape[0] of a page. Whole 16 go through the kernel, which turns them in
-/// registers and fills up the last ones with zeros; it would do the same to the keys before
-/// `first`, so the columns up to the next 16 are set one by one.
+/// Stores k as the keys first … first + k.shape[0] - 1 of a page. The kernel transposes groups of
+/// 16 keys in registers and pads the last group with zeros. It would overwrite keys before `first`,
+/// so the columns up to the next group are stored one by one.
 void write_keys(const kernels::KernelTable& kernel, Index first, const View<const float, 2>& k, float* keys) noexcept {
   const Index dim = k.shape[1], end = first + k.shape[0];
   for (Index key = first; key < end;) {
@@ -32,7 +32,7 @@ void write_keys(const kernels::KernelTable& kernel, Index first, const View<cons
   }
 }
 
-/// Values are rows of their panels: any number of them stands at any place.
+/// Stores v as the values from `first` on: they are rows of their panels and need no transposing.
 void write_values(const kernels::KernelTable& kernel, Index first, const View<const float, 2>& v, Index page_size,
                   float* values) noexcept {
   for (Index column = 0; column < v.shape[1]; column += panel_columns) {
@@ -94,7 +94,7 @@ void KvPages::reserve_pages(Index count) {
 
 void KvPages::make_page() {
   constexpr std::size_t line = 64;
-  // Zeros that the system gives, so that no more of a long page is touched than is used.
+  // Zeros from the system: a long page is backed by memory only as far as it is used.
   std::unique_ptr<void, Page::Free> memory(std::calloc(page_bytes() + line, 1));
   if (!memory) throw std::bad_alloc();
   const std::size_t past = reinterpret_cast<std::uintptr_t>(memory.get()) % line;
@@ -115,7 +115,7 @@ KvPages::Page* KvPages::take_page() noexcept {
   return page;
 }
 
-void KvPages::give_back(Page* page) noexcept {
+void KvPages::release(Page* page) noexcept {
   if (--page->holders > 0) return;
   page->next_free = free_page;
   free_page = page;
@@ -138,7 +138,7 @@ void KvPages::grow(Index sequence, Index tokens) noexcept {
       }
     }
     growing.pages.back() = own;
-    give_back(shared);
+    release(shared);
   }
   const auto size = static_cast<std::size_t>(pages_of(growing.length + tokens));
   while (growing.pages.size() < size) growing.pages.push_back(take_page());
@@ -177,7 +177,7 @@ void KvPages::read(Index sequence, Index first, const View<float, 3>& k, const V
 void KvPages::truncate(Index sequence, Index length) noexcept {
   Sequence& kept = at(sequence);
   const auto size = static_cast<std::size_t>(pages_of(length));
-  for (; kept.pages.size() > size; kept.pages.pop_back()) give_back(kept.pages.back());
+  for (; kept.pages.size() > size; kept.pages.pop_back()) release(kept.pages.back());
   kept.length = length;
 }
 

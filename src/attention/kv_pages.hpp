@@ -1,4 +1,4 @@
-// What a KvCache holds: pages and the tables of pages of its sequences.
+// The memory of a KvCache: pages, and the tables of pages of its sequences.
 #pragma once
 
 #include "core/round.hpp"
@@ -13,27 +13,29 @@
 
 namespace headlane::internal {
 
-/// In a page, for each kv head: keys [page_size / 32][head_dim][32], as panels of the right operand
-/// of q·kᵀ, then values [value_width / 32][page_size][32], as panels of the right operand of P·V.
-/// The columns value_dim … value_width are zeros. What lies behind a sequence's last key, other
-/// than those, is whatever was there before: pages are not cleared when they are used again.
+/// The pages of a KvCache, and the tables of pages of its sequences.
+///
+/// A page has for each kv head the keys [page_size / 32][head_dim][32], as panels of the right
+/// operand of q·kᵀ, then the values [value_width / 32][page_size][32], as panels of the right
+/// operand of P·V. The columns value_dim … value_width are zeros. Anything else after the last key
+/// of a sequence is left over from earlier use: pages are not cleared when they are used again.
 struct KvPages {
-  struct Page {  // floats and the number of sequences that hold it
+  struct Page {
     struct Free {
       void operator()(void* p) const { std::free(p); }
     };
     std::unique_ptr<void, Free> memory;
     Index number = 0;           // among all pages
-    float* data = nullptr;      // in that memory, at the start of a cache line
+    float* data = nullptr;      // in that memory, aligned to a cache line
     Page* next_free = nullptr;  // if it is free
-    Index holders = 0;          // 0: it is free
+    Index holders = 0;          // sequences that hold it; 0: it is free
     Index call = 0;             // the last append() that looked at it,
-    Index claims = 0;           // and how many sequences of that one end in it
+    Index claims = 0;           // and how many of the sequences of that append() end in it
   };
-  struct Sequence {  // its pages and its length
+  struct Sequence {
     std::vector<Page*> pages;
-    Index length = 0;      // -1: there is no such sequence
-    Index next_free = -1;  // number, if there is not
+    Index length = 0;      // -1: the number is free
+    Index next_free = -1;  // the free number after this one
     Index call = 0;        // the last append() that named it
   };
 
@@ -47,7 +49,7 @@ struct KvPages {
 
   [[nodiscard]] bool has(Index sequence) const;
   [[nodiscard]] Index length(Index sequence) const;
-  /// Of a kv head, in the page that has the sequence's keys page_size · page …; both exist.
+  /// The keys (values) of a kv head in page `page` of an existing sequence.
   [[nodiscard]] const float* keys(Index sequence, Index head, Index page) const;
   [[nodiscard]] const float* values(Index sequence, Index head, Index page) const;
 
@@ -59,30 +61,33 @@ struct KvPages {
   [[nodiscard]] Index pages_in_use() const { return static_cast<Index>(pages.size()) - free_pages; }
   [[nodiscard]] Index pages_of(Index keys) const { return ceil_div(keys, page_size); }
 
-  // What follows takes arguments that were checked. What may throw leaves everything as it was.
+  // The functions below take checked arguments. Those that may throw leave everything unchanged if
+  // they do.
 
   Sequence& at(Index sequence) { return sequences[static_cast<std::size_t>(sequence)]; }
   [[nodiscard]] const Sequence& at(Index sequence) const { return sequences[static_cast<std::size_t>(sequence)]; }
-  /// A new sequence of the first keys of another one; of no keys, if that is -1.
+  /// Adds a sequence of the first `length` keys of `source`; without keys, if that is -1.
   Index add(Index source, Index length);
-  /// Room for `tokens` more keys of a sequence in its table, and free pages.
+  /// Reserves room in the page table of a sequence for `tokens` more keys.
   void reserve_table(Index sequence, Index tokens);
+  /// Makes pages until `count` are free.
   void reserve_pages(Index count);
-  /// Its last page is its own, and there are pages for `tokens` more keys: of those reserved.
+  /// Takes reserved pages for `tokens` more keys; a shared last page is replaced by a copy.
   void grow(Index sequence, Index tokens) noexcept;
-  /// k [kv_heads, tokens, head_dim] and v become the keys first … of a sequence; it has the pages.
+  /// Stores k [kv_heads, tokens, head_dim] and v [kv_heads, tokens, value_dim] as the keys and
+  /// values from `first` on of a sequence that has the pages.
   void write(const kernels::KernelTable& kernel, Index sequence, Index first, const View<const float, 3>& k,
              const View<const float, 3>& v) noexcept;
-  /// Keeps the first keys; gives back the pages behind them.
+  /// Keeps the first keys, and releases the pages after them.
   void truncate(Index sequence, Index length) noexcept;
   void remove(Index sequence) noexcept;
-  /// What write() has written.
+  /// Copies keys and values from `first` on as write() received them.
   void read(Index sequence, Index first, const View<float, 3>& k, const View<float, 3>& v) const noexcept;
 
  private:
   void make_page();
   Page* take_page() noexcept;
-  void give_back(Page* page) noexcept;
+  void release(Page* page) noexcept;
 };
 
 }  // namespace headlane::internal

@@ -11,18 +11,18 @@ namespace {
 using kernels::block_size;
 using kernels::panel_columns;
 
-/// Packed keys and values in work at a time, unless one kv head alone takes more.
+/// Packed keys and values at a time, unless one kv head alone takes more.
 constexpr Index max_packed = Index{32} << 20 >> 2;  // 32 MiB in floats
 /// A kv head of at most this size is packed by the task that uses it, into its own L2; a larger one
 /// by all threads.
 constexpr Index max_packed_by_task = Index{1} << 20 >> 2;  // 1 MiB in floats
-/// Values that at most this many rows see are read in place: too few uses pay for no packing. With
-/// rows of values that are adjacent in memory, that holds for more of them (8 heads of 64 × 64: 4
+/// Values that at most this many rows use are read in place: packing would not repay itself. Where
+/// the rows of v are adjacent in memory, that holds for more rows (gain for 8 heads of 64 × 64: 4
 /// %, of 2048 × 64: -1 %).
 constexpr Index max_rows_in_place = 24, max_rows_in_place_adjacent = 256;
-/// The next kv head is prefetched if it does not displace the present one, and if all of them do
-/// not fit into the L2 anyway (Zen 5: 64 × 8 heads of 32 × 64 from 60 to 100 GFLOP/s; 8 heads of 64
-/// × 64, which fit, from 176 to 168).
+/// The next kv head is prefetched if it does not displace the present one, and if all heads
+/// together do not fit into the L2 anyway (Zen 5: 64 × 8 heads of 32 × 64 from 60 to 100 GFLOP/s; 8
+/// heads of 64 × 64, which fit, from 176 to 168).
 constexpr Index max_prefetched = Index{256} << 10 >> 2, min_prefetched_from = Index{1} << 20 >> 2;  // 256 KiB, 1 MiB
 /// Tasks for each thread, so that the last ones end at about the same time.
 constexpr Index tasks_per_thread = 4;
@@ -72,7 +72,7 @@ bool is_in_place(const AttentionProblem& p, const Sizes& sizes) {
 
 bool packs_values(const AttentionProblem& p, const Sizes& sizes) {
   const bool adjacent = p.keys.v.strides[2] == p.keys.v.shape[3];
-  const Index uses = std::min(sizes.queries, p.left + p.right + 1) * sizes.group;  // rows that see a value
+  const Index uses = std::min(sizes.queries, p.left + p.right + 1) * sizes.group;  // rows that use a value
   return !can_read_values(p) || uses > (adjacent ? max_rows_in_place_adjacent : max_rows_in_place);
 }
 
@@ -95,10 +95,10 @@ Index choose_heads_per_round(const Sizes& sizes, Strategy strategy, const KeyBlo
 }
 
 Index choose_rows_per_task(const AttentionProblem& p, const Sizes& sizes, Strategy strategy, Index heads_per_round) {
-  const Index most = std::min(sizes.rows_are_heads ? sizes.group : sizes.queries, max_rows);
-  if (strategy == Strategy::by_head || sizes.rows_are_heads) return most;
+  const Index max_per_task = std::min(sizes.rows_are_heads ? sizes.group : sizes.queries, max_rows);
+  if (strategy == Strategy::by_head || sizes.rows_are_heads) return max_per_task;
   const Index rows = (strategy == Strategy::by_rows ? heads_per_round : sizes.kv_heads) * sizes.group * sizes.queries;
-  return std::min(most, round_up(ceil_div(rows, tasks_per_thread * p.threads), p.kernel.tile_rows));
+  return std::min(max_per_task, round_up(ceil_div(rows, tasks_per_thread * p.threads), p.kernel.tile_rows));
 }
 
 /// Tasks share the keys of their rows if there are too few tasks for the threads otherwise.

@@ -38,7 +38,7 @@ struct AttentionProblem {
   const AttentionOptions& options;
   Index batch;  // elements, or sequences of variable length
   float scale;
-  Index left, right;  // window and causal: a query sees keys position - left … position + right
+  Index left, right;  // window and causal: keys position - left … position + right are visible
   const kernels::KernelTable& kernel;
   int threads;
 };

@@ -17,7 +17,7 @@ void RelativeRuns::fill(const View<const float, 2>& table, Index head, Index fir
     const Index distance = first + i, magnitude = distance < 0 ? -distance : distance;
     if (distance >= 0 && !bidirectional_) return std::fill_n(to + i, count - i, value(0)), void();
     const Index bucket = std::upper_bound(starts, starts + buckets_, magnitude) - starts - 1;
-    Index end = count;  // of the distances in this bucket
+    Index end = count;  // of the run in this bucket
     if (distance < 0) end = i + magnitude - starts[bucket] + 1;
     else if (bucket + 1 < buckets_) end = i + starts[bucket + 1] - magnitude;
     end = std::min(end, count);

@@ -1,4 +1,4 @@
-// T5's relative position bias: which distances share a bucket.
+// T5's relative position bias: runs of distances that share a bucket.
 #pragma once
 
 #include "position/t5_bucket.hpp"
@@ -10,10 +10,9 @@
 
 namespace headlane::internal {
 
-/// Of one direction, where each bucket begins.
+/// Where each bucket of a direction begins; nothing for a bias without a table.
 class RelativeRuns {
  public:
-  /// Of a bias without a table: nothing.
   explicit RelativeRuns(const RelativeBias& bias);
 
   /// to[i] = the bias of `head` for the distance first + i.
@@ -22,7 +21,7 @@ class RelativeRuns {
  private:
   Index buckets_ = 0;  // of one direction
   bool bidirectional_;
-  std::array<Index, max_t5_buckets> start_;  // the least distance of a bucket
+  std::array<Index, max_t5_buckets> start_;  // the smallest distance of each bucket
 };
 
 }  // namespace headlane::internal

@@ -40,8 +40,8 @@ kernels::AttentionOutput output_of(const AttentionProblem& p, const QueryRows& r
           .sinks = sinks ? expand_to_rows(o.sinks, rows, buffers.per_row + max_rows) : nullptr};
 }
 
-/// Attends to block `number` if some row sees one of its keys: merges it into block.state, or makes
-/// it the state if it is the first one. find(number, keys) tells where the block is.
+/// Attends to block `number` if it has a visible key: merges it into block.state, or initialises
+/// the state if it is the first one. find(number, keys) tells where the block is.
 template <class Find>
 bool attend_block(const TaskContext& context, const QueryRows& rows, const ThreadBuffers& buffers, Index number,
                   const Find& find, kernels::AttentionBlock& block) {

@@ -1,5 +1,5 @@
-// Which keys the query rows of a task see: causal, window, lengths, and what masks and biases hide
-// at either end.
+// The visible keys of the query rows of a task: causal, window, lengths, and masks and biases as
+// far as they mask keys at either end.
 #pragma once
 
 #include "attention/kv_pages.hpp"
@@ -65,14 +65,13 @@ inline KeyRange visible_range(const AttentionProblem& p, const QueryRows& rows) 
           visible_range(p, rows.position(rows.count - 1), rows.element.keys).end};
 }
 
-/// The visible keys of a block, for each row of a task: storage for what a kernels::AttentionBlock
-/// points to.
+/// The visible keys of a block for each row of a task, to which a kernels::AttentionBlock points.
 struct VisibleKeys {
   Index begin[max_rows], end[max_rows];
 };
 
-/// Sets the members of `block` that tell which keys of the block from key `first` on the rows see,
-/// and what is added to their scores. Returns false if no row sees a key. `distances`: scratch of
+/// Sets the members of `block` for the visible keys of the block from key `first` on, and for what
+/// is added to their scores. Returns false if no key is visible to any row. `distances`: scratch of
 /// relative_bias_floats().
 bool find_visible_keys(const AttentionProblem& p, const RelativeRuns& bias, const QueryRows& rows, Index first,
                        float* distances, VisibleKeys& keys, kernels::AttentionBlock& block);

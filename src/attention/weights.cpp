@@ -128,7 +128,7 @@ void run(Caller caller, const AttentionProblem& p, const Outputs& outputs) {
   const RowFactors factors{{memory, {batch, heads, length}}, {memory + batch * heads * length, {batch, heads, length}}};
   find_factors(caller, p, factors);
   if (keys == 0) return;
-  // All keys, also those that no query sees: their weights are written as well. There are no
+  // All keys, also those visible to no query: their weights are written as well. There are no
   // values.
   const KeyBlocks blocks = packed_blocks(keys, p.q.shape[3], 0);
   const RelativeRuns bias(p.options.relative_bias);

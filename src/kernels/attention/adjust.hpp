@@ -8,16 +8,14 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// Whether a row sees every key between its key_begin and its key_end.
-HEADLANE_INLINE bool sees_whole_range(const AttentionBlock& block) {
+/// Whether every key between key_begin and key_end of a row is visible.
+HEADLANE_INLINE bool is_unmasked(const AttentionBlock& block) {
   return block.mask.data == nullptr && block.bits.data == nullptr && block.bias.data == nullptr &&
          block.relative.data == nullptr;
 }
 
 /// Whether scores are adjusted before they are compared, softcap aside.
-HEADLANE_INLINE bool adjusts(const AttentionBlock& block) {
-  return !sees_whole_range(block) || block.slopes != nullptr;
-}
+HEADLANE_INLINE bool adjusts(const AttentionBlock& block) { return !is_unmasked(block) || block.slopes != nullptr; }
 
 /// Whether they can be adjusted while they are in registers: mask and bias can be loaded 16 at a
 /// time, and tanh is not needed, whose code would be repeated for every register of every tile.

@@ -114,7 +114,7 @@ HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index co
     multiply<Arch, Rows, Vectors>(end - first, PackedRows{block.scores + first}, v, acc);
     first = end;
   }
-  const bool masked = visible.begin < visible.all_begin || visible.all_end < visible.end || !sees_whole_range(block);
+  const bool masked = visible.begin < visible.all_begin || visible.all_end < visible.end || !is_unmasked(block);
   if (masked && !all_finite<Arch, Rows, Vectors>(acc)) {
     alignas(64) float part[lanes];
 #pragma GCC unroll 16

@@ -11,9 +11,9 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// The keys that the rows of a tile see: no row sees keys before `begin` or from `end` on; every
-/// row sees all_begin … all_end-1, mask and bias aside. panel_begin is the first key of the panel
-/// of `begin`; all_end is 0 if some row has no visible key.
+/// The visible keys of the rows of a tile: outside begin … end-1, no key is visible to any row;
+/// all_begin … all_end-1 are visible to every row, mask and bias aside. panel_begin is the first
+/// key of the panel of `begin`; all_end is 0 if some row has no visible key.
 struct VisibleRange {
   Index panel_begin, begin, all_begin, all_end, end;
 };
@@ -40,7 +40,7 @@ HEADLANE_INLINE VisibleRange visible_to(const AttentionBlock& block, Index row) 
 
 /// How the scores of a tile are handled while they are in registers.
 enum class Scores {
-  stored,    // stored only: rows differ in the keys that they see, or mask and bias are strided
+  stored,    // stored only: rows differ in their visible keys, or mask and bias are strided
   compared,  // and their maximum goes into lane_max, 16 a row
   adjusted,  // adjusted by mask and bias first
 };
@@ -90,8 +90,8 @@ HEADLANE_INLINE void for_each_piece_of_keys(const AttentionBlock& block, const V
   }
 }
 
-/// Computes the scores of all keys that some row of the tile sees, and the largest visible score of
-/// each row, -inf without visible keys.
+/// Computes the scores of all keys that are visible to some row of the tile, and the largest
+/// visible score of each row, -inf without visible keys.
 template <class Arch, int Rows>
 HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const VisibleRange& visible, float* largest) {
   using V = Lanes<Arch>;
