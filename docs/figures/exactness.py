@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from . import draw, tested
@@ -63,10 +64,10 @@ def millions(count: int) -> str:
 
 
 def shown(found: dict[str, Counted]) -> list[tuple[str, Counted]]:
-    """Ordinary data: among special values (NaN, infinities) a ratio says nothing."""
+    """Ordinary data: among special values and exact examples a ratio says nothing."""
     named = [(NAMES.get(name, name.replace("_", " ")), counted) for name, counted in found.items()]
     return sorted(
-        (pair for pair in named if "special" not in pair[0] and pair[1].worst > 0),
+        (pair for pair in named if not re.search("special|worked", pair[0]) and pair[1].worst > 0),
         key=lambda pair: -pair[1].worst,
     )
 
