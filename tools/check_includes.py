@@ -21,7 +21,7 @@ ALLOWED = {
     "src/kernels/args": [*PUBLIC],
     "src/kernels/simd": [*PUBLIC, "src/kernels/args"],
     "src/kernels/gemm": ["src/kernels/args", "src/kernels/simd"],
-    "src/kernels/rowwise": ["src/kernels/args", "src/kernels/simd", "src/kernels/gemm"],
+    "src/kernels/rowwise": [*PUBLIC, "src/kernels/args", "src/kernels/simd"],
     "src/kernels/position": ["src/kernels/args", "src/kernels/simd"],
     "src/kernels/attention": [
         "src/kernels/args", "src/kernels/simd", "src/kernels/gemm", "src/kernels/rowwise",

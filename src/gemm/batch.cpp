@@ -1,4 +1,4 @@
-// gemm_batch: checks, and what of a batch is one product.
+// gemm_batch: the entries. A batch with one right operand is a single product, if strides allow.
 #include "core/call_scope.hpp"
 #include "core/dispatch.hpp"
 #include "core/overlap.hpp"
@@ -23,9 +23,10 @@ namespace {
 
 constexpr Caller caller("gemm_batch");
 
-/// A batch with one right operand and one bias is a single product, if strides allow.
-bool stack(const View<const float, 3>& a, bool one_b, const View<float, 3>& c, const GemmBatchOptions& options,
-           View<const float, 2>& stacked_a, View<float, 2>& stacked_c, GemmOptions& stacked) {
+/// True if a batch with one right operand and one bias is a single product of all its rows, which
+/// it then returns.
+bool as_one_product(const View<const float, 3>& a, bool one_b, const View<float, 3>& c, const GemmBatchOptions& options,
+                    View<const float, 2>& stacked_a, View<float, 2>& stacked_c, GemmOptions& stacked) {
   const bool one_bias = !options.bias || options.bias.shape[0] == 1 || options.bias.strides[0] == 0;
   return one_b && one_bias && all_rows(a, stacked_a) && all_rows(c, stacked_c) &&
          (!options.residual || all_rows(options.residual, stacked.residual));
@@ -44,7 +45,7 @@ void batch_checked(const View<const float, 3>& given_a, const View<const float, 
   check_same(of_c, 0, "products", of_a, 0, "products");
   if (packed == nullptr) check_same(of_c, 0, "products", of_b, 0, "products");
   const Operand bias = caller.operand("bias", options.bias), residual = caller.operand("residual", options.residual);
-  check_finish(of_c, bias, options.activation, residual);
+  check_epilogue(of_c, bias, options.activation, residual);
   if (bias) check_same(bias, 0, "products", of_c, 0, "products");
   if (residual) check_same(residual, 0, "products", of_c, 0, "products");
   check_threads(caller, options.num_threads);
@@ -59,7 +60,7 @@ void batch_checked(const View<const float, 3>& given_a, const View<const float, 
   View<const float, 2> stacked_a;
   View<float, 2> stacked_c;
   Batch batch;
-  if (stack(a, one_b, c, options, stacked_a, stacked_c, each)) {
+  if (as_one_product(a, one_b, c, options, stacked_a, stacked_c, each)) {
     batch.first = product_of(stacked_a, first_b, packed, stacked_c, each);
   } else {
     each.residual = residual ? options.residual.select(0, 0) : View<const float, 2>{};
@@ -71,7 +72,7 @@ void batch_checked(const View<const float, 3>& given_a, const View<const float, 
              .c_step = c.strides[0],
              .bias_step = options.bias.strides[0],
              .residual_step = options.residual.strides[0]};
-    if (is_turned(first_c, packed, each)) std::swap(batch.a_step, batch.b_step);
+    if (is_transposed(first_c, packed, each)) std::swap(batch.a_step, batch.b_step);
   }
   const Work work = work_of(m, n, k);
   const double products = static_cast<double>(count);
@@ -79,7 +80,7 @@ void batch_checked(const View<const float, 3>& given_a, const View<const float, 
            useful_threads(products * work.operations, products * work.elements, options.num_threads));
 }
 
-/// What a problem of a list reads and writes.
+/// The operands of a problem of a list.
 struct Operands {
   Operand a, b, c, bias, residual;
 
@@ -93,7 +94,7 @@ struct Operands {
   void check(const GemmProblem& p) const {
     const View<const float, 2> shape = p.packed != nullptr ? shape_of(*p.packed) : View<const float, 2>{};
     check_product(a, p.packed != nullptr ? caller.operand("b", shape) : b, p.packed != nullptr, c);
-    check_finish(c, bias, p.options.activation, residual);
+    check_epilogue(c, bias, p.options.activation, residual);
   }
 
   template <class F>
@@ -105,7 +106,7 @@ struct Operands {
   }
 };
 
-/// f(), with the number of a problem in what it throws.
+/// Calls f(), and adds the number of the problem to the message of an error.
 template <class F>
 void numbered(std::size_t problem, const F& f) {
   try {

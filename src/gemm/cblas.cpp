@@ -1,4 +1,5 @@
-// headlane_cblas_sgemm: CBLAS's arguments as views; what is thrown as a message that the calling thread keeps.
+// headlane_cblas_sgemm: turns CBLAS's arguments into views, and exceptions into a message that the
+// calling thread keeps.
 #include <headlane/cblas.h>
 
 #include "core/check.hpp"
@@ -20,9 +21,10 @@ static_assert(sizeof(Index) == sizeof(int64_t), "int64_t has to fit into an Inde
 
 constexpr std::string_view function = "headlane_cblas_sgemm: ";
 
-/// Of the calling thread; empty: none. Of a fixed size, for it may have to say that there is no memory.
-constexpr std::size_t most_text = 512;
-thread_local constinit char last_error[most_text] = "";
+/// The message of the calling thread; empty: none. Its size is fixed, since it may have to say that
+/// there is no memory.
+constexpr std::size_t max_text = 512;
+thread_local constinit char last_error[max_text] = "";
 
 void clear_error() noexcept { last_error[0] = '\0'; }
 
@@ -31,7 +33,7 @@ void set_error(std::string_view message) noexcept {
   constexpr std::string_view of_gemm = "gemm: ";
   if (message.starts_with(of_gemm)) message.remove_prefix(of_gemm.size());
   const auto continues = [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0u) == 0x80u; };
-  std::size_t length = std::min(message.size(), most_text - 1 - function.size());
+  std::size_t length = std::min(message.size(), max_text - 1 - function.size());
   while (length > 0 && length < message.size() && continues(message[length])) --length;
   char* end = std::copy(function.begin(), function.end(), last_error);
   end = std::copy_n(message.begin(), length, end);
@@ -62,7 +64,7 @@ View<T, 2> view_of(const char* name, T* data, Index rows, Index columns, bool co
   require(ld >= least, "ld", name, " is ", ld, ", the least is ", least, ": ", name, " has ", width,
           column_major ? " rows" : " columns");
   const Index lines = columns_lie_dense ? columns : rows;
-  const Index step = lines > 1 ? ld : least;  // a single line may have any ld: no address may be computed with it
+  const Index step = lines > 1 ? ld : least;  // a single line may have any ld, which no address may be computed with
   return {data, {rows, columns}, {columns_lie_dense ? 1 : step, columns_lie_dense ? step : 1}};
 }
 
@@ -85,7 +87,7 @@ void headlane_cblas_sgemm(int layout, int trans_a, int trans_b, int64_t m, int64
     const View<float, 2> of_c = view_of("c", c, m, n, column_major, false, ldc);
     const bool no_product = alpha == 0.0f || k == 0;
     if (m == 0 || n == 0 || (no_product && beta == 1.0f)) return;
-    if (no_product) {  // whatever a and b are, null or overlapping
+    if (no_product) {  // a and b are not read: they may be null or overlap c
       of_a = {nullptr, {m, 0}};
       of_b = {nullptr, {0, n}};
     }

@@ -17,7 +17,7 @@ void check_product(const Operand& a, const Operand& b, bool packed, const Operan
   if (!packed) check_no_overlap(c, b);
 }
 
-void check_finish(const Operand& c, const Operand& bias, Activation activation, const Operand& residual) {
+void check_epilogue(const Operand& c, const Operand& bias, Activation activation, const Operand& residual) {
   const int row = c.rank - 2, column = c.rank - 1;
   c.caller.require(activation <= Activation::erf, "activation is ", static_cast<Index>(activation),
                    ", which is none of none … erf");
@@ -34,8 +34,8 @@ void check_finish(const Operand& c, const Operand& bias, Activation activation, 
   }
 }
 
-bool is_turned(const View<float, 2>& c, const PackedMatrix* packed, const GemmOptions& options) {
-  if (packed != nullptr || options.bias) return false;  // these are by columns
+bool is_transposed(const View<float, 2>& c, const PackedMatrix* packed, const GemmOptions& options) {
+  if (packed != nullptr || options.bias) return false;  // both refer to columns
   return c.strides[1] != 1 && c.strides[0] == 1;
 }
 
@@ -49,22 +49,22 @@ Product product_of(const View<const float, 2>& a, const View<const float, 2>& b,
             .c = c,
             .alpha = options.alpha,
             .beta = options.beta,
-            .finish = {}};
+            .epilogue = {}};
   if (packed != nullptr) p.packed = packed_columns(*packed);
-  p.finish = {.bias = bias.data,
-              .bias_step = bias.strides[0],
-              .activation = options.activation,
-              .factor = nullptr,
-              .factor_row_step = 0,
-              .residual = residual.data,
-              .row_step = residual.strides[0],
-              .column_step = residual.strides[1]};
-  if (is_turned(c, packed, options)) {
+  p.epilogue = {.bias = bias.data,
+                .bias_step = bias.strides[0],
+                .activation = options.activation,
+                .factor = nullptr,
+                .factor_row_step = 0,
+                .residual = residual.data,
+                .row_step = residual.strides[0],
+                .column_step = residual.strides[1]};
+  if (is_transposed(c, packed, options)) {
     std::swap(p.a, p.b);
     p.a = p.a.transposed();
     p.b = p.b.transposed();
     p.c = c.transposed();
-    std::swap(p.finish.row_step, p.finish.column_step);
+    std::swap(p.epilogue.row_step, p.epilogue.column_step);
   }
   return p;
 }

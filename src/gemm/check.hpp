@@ -1,4 +1,4 @@
-// Checks that gemm, gemm_batch and gemm_gated share.
+// Checks shared by gemm, gemm_batch and gemm_gated.
 #pragma once
 
 #include "core/check.hpp"
@@ -7,27 +7,30 @@
 
 namespace headlane::internal {
 
-/// a · b → c, each as it is and fitting to the other ones in its last two axes; no overlap. b packed: only its shape is looked at.
+/// Checks a · b → c: each operand, that the last two axes fit, and that c overlaps neither a nor b.
+/// Of a packed b only the shape is checked.
 void check_product(const Operand& a, const Operand& b, bool packed, const Operand& c);
 
-/// What c ends with. Null data: not given.
-void check_finish(const Operand& c, const Operand& bias, Activation activation, const Operand& residual);
+/// Checks the epilogue of c. Null data: not given.
+void check_epilogue(const Operand& c, const Operand& bias, Activation activation, const Operand& residual);
 
-/// The arguments of a call as a product.
+/// The product that a call describes.
 Product product_of(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
                    const View<float, 2>& c, const GemmOptions& options);
 
-/// A matrix that is only a shape: the packed operand in messages.
+/// The shape of a packed operand, for checks and messages.
 inline View<const float, 2> shape_of(const PackedMatrix& b) { return {b.data(), {b.rows(), b.columns()}}; }
 
-/// Whether product_of turns it: cᵀ = bᵀ·aᵀ, the same sums of products. Vectors run along neighbours in a row of c.
-bool is_turned(const View<float, 2>& c, const PackedMatrix* packed, const GemmOptions& options);
+/// True if product_of transposes: cᵀ = bᵀ·aᵀ, the same sums of products. Vectors run along rows of
+/// c, whose elements then are contiguous.
+bool is_transposed(const View<float, 2>& c, const PackedMatrix* packed, const GemmOptions& options);
 
 inline PackedColumns packed_columns(const PackedMatrix& b) {
   return {b.data(), round_up(b.columns(), kernels::panel_columns), 0};
 }
 
-/// c = a · columns first … first + n-1 of b, n the columns of c, with what the options say. Arguments are checked; first is a multiple of 32.
+/// c = a · columns first … first + n - 1 of b, where c has n columns, with the options of gemm. The
+/// arguments are checked; first is a multiple of 32.
 void multiply(const View<const float, 2>& a, const PackedMatrix& b, Index first, const View<float, 2>& c,
               const GemmOptions& options);
 

@@ -1,4 +1,5 @@
-// gemm: the entry. Checks are in check.cpp, what runs in parallel in partition.cpp, a part in block_loop.cpp.
+// gemm: the entry. Checks are in check.cpp, the partition into tasks in partition.cpp, a task in
+// block_loop.cpp.
 #include <headlane/gemm.hpp>
 
 #include "core/call_scope.hpp"
@@ -25,8 +26,8 @@ void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, 
   constexpr Caller caller("gemm");
   const Operand of_c = caller.operand("c", c);
   check_product(caller.operand("a", a), caller.operand("b", b), packed != nullptr, of_c);
-  check_finish(of_c, caller.operand("bias", options.bias), options.activation,
-               caller.operand("residual", options.residual));
+  check_epilogue(of_c, caller.operand("bias", options.bias), options.activation,
+                 caller.operand("residual", options.residual));
   check_threads(caller, options.num_threads);
   run(product_of(a, b, packed, c, options), options.num_threads);
 }

@@ -1,4 +1,4 @@
-// PackedMatrix: checks, and the order of its elements.
+// PackedMatrix: packing, and the order of its elements.
 #include <headlane/packed_matrix.hpp>
 
 #include "core/call_scope.hpp"
@@ -33,7 +33,7 @@ Index packed_size(const Operand& b) {
   return is_empty(b) ? 0 : size;
 }
 
-/// Columns that a task packs.
+/// Columns that one task packs.
 constexpr Index columns_of_task = 128;
 
 }  // namespace

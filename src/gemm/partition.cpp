@@ -1,5 +1,5 @@
-// How products are divided into parts, and what runs in parallel. One part is in block_loop.cpp, the arithmetic in
-// kernels/gemm/block.hpp.
+// The partition of products into tasks, and the parallel loop over them. A task is in
+// block_loop.cpp, the arithmetic in kernels/gemm/block.hpp.
 #include "core/parallel.hpp"
 #include "core/round.hpp"
 #include "core/scratch.hpp"
@@ -16,34 +16,34 @@ namespace {
 using kernels::KernelTable;
 using kernels::panel_columns;
 
-/// Columns of a part at most: packed with 512 rows they are 2 MiB, in each thread.
-constexpr Index most_columns = 1024;
+/// Columns of a region: packed with 512 rows they are 2 MiB, in each thread.
+constexpr Index max_columns = 1024;
 
-/// Of a batch, to compare it with others; not 0.
+/// The cost of a batch relative to other batches; not 0.
 double weight_of(const Batch& batch) {
   const Product& p = batch.first;
   const Work work = work_of(p.c.shape[0], p.c.shape[1], p.a.shape[1]);
   return static_cast<double>(batch.count) * (work.operations + work.elements);
 }
 
-/// A batch and its tasks: `parts` for each product.
+/// A batch and its tasks: partition.count() for each product.
 struct Tasks {
   const Batch* batch;
-  Grid grid;
-  Index end;  // its tasks and all those before it
+  Partition partition;
+  Index end;  // the number of tasks of this batch and all before it
 };
 
 Tasks tasks_of(const Batch& batch, double share, int threads, Index before) {
   const Product& p = batch.first;
-  const Grid grid(p.c.shape[0], p.c.shape[1], p.a.shape[1], batch.count, share, threads);
-  return {&batch, grid, before + batch.count * grid.parts()};
+  const Partition partition(p.c.shape[0], p.c.shape[1], p.a.shape[1], batch.count, share, threads);
+  return {&batch, partition, before + batch.count * partition.count()};
 }
 
 /// Task i of a batch.
 void run_task(const Tasks& tasks, Index i, const KernelTable& kernel) {
-  const Index parts = tasks.grid.parts();
-  if (parts == 1) return compute(i == 0 ? tasks.batch->first : (*tasks.batch)[i], kernel);
-  compute(cut((*tasks.batch)[i / parts], tasks.grid.part(i % parts)), kernel);
+  const Index regions = tasks.partition.count();
+  if (regions == 1) return compute(i == 0 ? tasks.batch->first : (*tasks.batch)[i], kernel);
+  compute(restricted((*tasks.batch)[i / regions], tasks.partition.region(i % regions)), kernel);
 }
 
 }  // namespace
@@ -55,39 +55,41 @@ Work work_of(Index m, Index n, Index k) {
 
 Product Batch::operator[](Index i) const {
   Product p = first;
-  p.a.data = moved(p.a.data, i * a_step);
-  if (!p.packed) p.b.data = moved(p.b.data, i * b_step);
+  p.a.data = offset_by(p.a.data, i * a_step);
+  if (!p.packed) p.b.data = offset_by(p.b.data, i * b_step);
   p.c.data += i * c_step;
-  p.finish.bias = moved(p.finish.bias, i * bias_step);
-  p.finish.residual = moved(p.finish.residual, i * residual_step);
+  p.epilogue.bias = offset_by(p.epilogue.bias, i * bias_step);
+  p.epilogue.residual = offset_by(p.epilogue.residual, i * residual_step);
   return p;
 }
 
-// The cut for which a simple count of the time is least, in units of a row times a panel: the tasks of the busiest thread, each with some
-// more rows and panels than it has, for what it reads and packs that other parts read as well, and a beginning.
-Grid::Grid(Index m, Index n, Index k, Index alike, double share, int threads) : m_(m), n_(n) {
+// Minimises a simple estimate of the time, in units of a row times a panel: the tasks of the
+// busiest thread, each with some extra rows and panels, for the operands that it reads and packs
+// although other tasks do so as well, and a fixed overhead.
+Partition::Partition(Index m, Index n, Index k, Index alike, double share, int threads) : m_(m), n_(n) {
   const Index panels = ceil_div(n, panel_columns);
-  column_parts_ = ceil_div(n, most_columns);
+  column_parts_ = ceil_div(n, max_columns);
   if (threads == 1) return;
-  constexpr Index strip = 12, most_rounds = 4;
+  constexpr Index max_rounds = 4;
   constexpr double extra_rows = 6, extra_panels = 0.5;
-  const double beginning = 1024.0 / static_cast<double>(k + 1);
-  // How much a core of a shared machine may fall behind, in tasks: fewer and longer tasks wait longer for the last one.
+  const double overhead = 1024.0 / static_cast<double>(k + 1);
+  // How far a core of a shared machine may fall behind, in tasks: fewer and longer tasks wait
+  // longer for the last one.
   constexpr double delay = 0.15;
-  double least = std::numeric_limits<double>::infinity();
+  double best = std::numeric_limits<double>::infinity();
   Index best_rows = 1, best_columns = column_parts_;
   for (Index columns = column_parts_; columns < 2 * panels; columns *= 2) {
     const Index column_parts = std::min(columns, panels);
-    for (Index round = 1; round <= most_rounds; ++round) {
+    for (Index round = 1; round <= max_rounds; ++round) {
       const double wanted = static_cast<double>(round * threads) * share / static_cast<double>(alike * column_parts);
-      const Index row_parts = std::clamp<Index>(static_cast<Index>(wanted + 1e-6), 1, ceil_div(m, strip));
+      const Index row_parts = std::clamp<Index>(static_cast<Index>(wanted + 1e-6), 1, ceil_div(m, kernels::strip_rows));
       const double rounds = std::max(1.0, static_cast<double>(row_parts * column_parts * alike) / share / threads);
       const double task = (static_cast<double>(ceil_div(m, row_parts)) + extra_rows) *
                               (static_cast<double>(ceil_div(panels, column_parts)) + extra_panels) +
-                          beginning;
+                          overhead;
       const double time = task * ((alike > 1 ? rounds : std::ceil(rounds)) + delay);
-      if (time < least) {
-        least = time;
+      if (time < best) {
+        best = time;
         best_rows = row_parts;
         best_columns = column_parts;
       }
@@ -97,8 +99,8 @@ Grid::Grid(Index m, Index n, Index k, Index alike, double share, int threads) : 
   column_parts_ = best_columns;
 }
 
-Part Grid::part(Index i) const {
-  if (parts() == 1) return {0, m_, 0, n_};
+Region Partition::region(Index i) const {
+  if (count() == 1) return {0, m_, 0, n_};
   const Index row_part = i / column_parts_, column_part = i % column_parts_, panels = ceil_div(n_, panel_columns);
   const Index row = row_part * m_ / row_parts_, column = column_part * panels / column_parts_ * panel_columns;
   return {row, (row_part + 1) * m_ / row_parts_ - row, column,

@@ -1,4 +1,5 @@
-// Checked products of matrices: what the entries (gemm.cpp, batch.cpp, gated.cpp) hand to partition.cpp.
+// Checked matrix products, which the entries (gemm.cpp, batch.cpp, gated.cpp) pass to
+// partition.cpp.
 #pragma once
 
 #include "kernels/table.hpp"
@@ -9,11 +10,12 @@
 
 namespace headlane::internal {
 
-/// Columns of a PackedMatrix: for each block of 512 rows all its panels; `column` is the first one wanted.
+/// Columns of a PackedMatrix, which holds all panels of its first 512 rows, then those of the next
+/// 512, and so on.
 struct PackedColumns {
   const float* data = nullptr;  // null: not packed
-  Index width = 0;              // of all, a multiple of panel_columns
-  Index column = 0;             // a multiple of panel_columns
+  Index width = 0;              // of the whole matrix, a multiple of panel_columns
+  Index column = 0;             // the first one, a multiple of panel_columns
 
   explicit operator bool() const { return data != nullptr; }
 
@@ -21,22 +23,22 @@ struct PackedColumns {
   [[nodiscard]] const float* panels(Index first, Index k) const { return data + first * width + column * k; }
 };
 
-/// A product whose arguments are checked; c is not empty.
+/// c = epilogue(alpha · a · b + beta · c). The arguments are checked and c is not empty.
 struct Product {
-  View<const float, 2> a, b;  // b: only its shape if it is packed
+  View<const float, 2> a, b;  // if b is packed, only its shape counts
   PackedColumns packed;
   View<float, 2> c;
   float alpha, beta;
-  kernels::GemmFinish finish;  // what c ends with
+  kernels::GemmEpilogue epilogue;
 };
 
-/// Null, of an operand without elements, stays null.
+/// data + elements; null, for an operand without elements, stays null.
 template <class T>
-T* moved(T* data, Index elements) {
+T* offset_by(T* data, Index elements) {
   return data == nullptr ? data : data + elements;
 }
 
-/// Products of the same sizes: in number i, each pointer is i steps further.
+/// Products of the same sizes: the operands of product i are i steps further.
 struct Batch {
   Product first;
   Index count = 1;
@@ -45,37 +47,37 @@ struct Batch {
   [[nodiscard]] Product operator[](Index i) const;
 };
 
-/// What a product takes: floating-point operations, elements read or written.
+/// The cost of a product: floating-point operations, and elements read or written.
 struct Work {
   double operations, elements;
 };
 Work work_of(Index m, Index n, Index k);
 
 /// Rows and columns of c that one task computes.
-struct Part {
+struct Region {
   Index row, rows, column, columns;
 };
 
-/// Cuts m × n into parts for tasks.
-class Grid {
+/// A partition of m × n elements of c into the regions of tasks.
+class Partition {
  public:
-  /// For one of `alike` products m × n × k that take `share` of all the work of `threads`.
-  Grid(Index m, Index n, Index k, Index alike, double share, int threads);
-  [[nodiscard]] Index parts() const { return row_parts_ * column_parts_; }
-  [[nodiscard]] Part part(Index i) const;
+  /// For each of `alike` products m × n × k that are together `share` of all the work of `threads`.
+  Partition(Index m, Index n, Index k, Index alike, double share, int threads);
+  [[nodiscard]] Index count() const { return row_parts_ * column_parts_; }
+  [[nodiscard]] Region region(Index i) const;
 
  private:
   Index m_, n_;
   Index row_parts_ = 1, column_parts_;
 };
 
-/// The rows and columns of a part as a product by itself.
-Product cut(const Product& product, const Part& part);
+/// The product that computes one region of c.
+Product restricted(const Product& product, const Region& region);
 
-/// All of a product, by this thread.
+/// Computes a product on this thread.
 void compute(const Product& product, const kernels::KernelTable& kernel);
 
-/// Some batches at once; `threads` share all their parts.
+/// Computes all batches; `threads` share all their regions.
 void run_gemm(std::span<const Batch> batches, const kernels::KernelTable& kernel, int threads);
 
 }  // namespace headlane::internal

@@ -7,11 +7,11 @@
 #include "kernels/gemm/pack.hpp"
 #include "kernels/position/rotary.hpp"
 #include "kernels/position/sin_cos.hpp"
+#include "kernels/rowwise/activation.hpp"
 #include "kernels/rowwise/copy_rows.hpp"
 #include "kernels/rowwise/norm_row.hpp"
 #include "kernels/rowwise/softmax_masked.hpp"
 #include "kernels/rowwise/softmax_row.hpp"
-#include "kernels/simd/activation.hpp"
 #include "kernels/simd/exp.hpp"
 
 #define HEADLANE_JOIN_(a, b) a##b
@@ -46,7 +46,7 @@ const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA){
     .pack_rows = pack_rows<Arch>,
     .pack_panels = pack_panels<Arch>,
     .gemm_block = gemm_block<Arch>,
-    .gemm_finish = gemm_finish<Arch>,
+    .gemm_epilogue = gemm_epilogue<Arch>,
     .softmax_rows = softmax_rows<Arch>,
     .softmax_masked = softmax_masked<Arch>,
     .norm_rows = norm_rows<Arch>,

@@ -1,5 +1,6 @@
-// One table of kernels for each instruction set. Drivers include this header and nothing else of the folder.
-// Pointers are to float, sizes and strides count elements; no kernel checks, allocates or throws.
+// The table of kernels, one for each instruction set. Drivers include this header and nothing else
+// of the folder. Sizes and strides count elements. No kernel checks its arguments, allocates or
+// throws.
 #pragma once
 
 #include "kernels/args/attention.hpp"
@@ -15,24 +16,26 @@ namespace headlane::internal::kernels {
 
 struct KernelTable {
   const char* name;
-  Index tile_rows;  ///< MR: rows that a tile takes at once
+  Index tile_rows;  ///< MR: rows of a register tile
 
   /// Copies rows × columns (<= block_size) to rows row_stride apart, times scale.
   void (*pack_rows)(const Source& source, float scale, float* packed) noexcept;
-  /// Copies rows × columns to panels [panel][row][panel_columns], the last one padded with zeros to a multiple of 16 columns.
+  /// Copies rows × columns to panels [panel][row][panel_columns], padded with zeros to a multiple
+  /// of 16 columns.
   void (*pack_panels)(const Source& source, float* packed) noexcept;
   void (*gemm_block)(const GemmBlock& block) noexcept;
-  /// Only block.finish on block.c.
-  void (*gemm_finish)(const GemmBlock& block) noexcept;
+  /// Applies block.epilogue to block.c, without a product.
+  void (*gemm_epilogue)(const GemmBlock& block) noexcept;
   void (*softmax_rows)(const SoftmaxRows& rows) noexcept;
   void (*softmax_masked)(const MaskedRow& row) noexcept;
   void (*norm_rows)(const NormRows& rows) noexcept;
   /// to[r · row_step + c · column_step] = source[r, c].
   void (*copy_rows)(const Source& source, float* to, Index row_step, Index column_step) noexcept;
   void (*attention_block)(const AttentionBlock& block) noexcept;
-  /// state = state merged with the part, as attention_block does it.
+  /// Merges a part into the state, as attention_block does.
   void (*attention_merge)(const AttentionState& state, const AttentionPartRows& part) noexcept;
-  /// out = state.out / state.sum, lse = state.max + log(state.sum); 0 and -inf for a row that saw no key.
+  /// out = state.out / state.sum, lse = state.max + log(state.sum); 0 and -inf for a row without
+  /// visible keys.
   void (*attention_finish)(const AttentionState& state, const AttentionOutput& output) noexcept;
   void (*attention_weights)(const AttentionBlock& block, const AttentionWeights& weights) noexcept;
   /// y[i] = activation(x[i]); y may be x.
@@ -40,7 +43,7 @@ struct KernelTable {
   void (*sin_cos_rows)(const SinCosRows& rows) noexcept;
   void (*scale_add_rows)(const ScaleAddRows& rows) noexcept;
   void (*rotary_rows)(const RotaryRows& rows) noexcept;
-  /// y[i] = exp(x[i]), y[i] = log(x[i]): for the tests of their error.
+  /// y[i] = exp(x[i]), y[i] = log(x[i]): for the tests of their errors.
   void (*exp)(const float* x, float* y, Index n) noexcept;
   void (*log)(const float* x, float* y, Index n) noexcept;
 };

@@ -31,7 +31,7 @@ void Linear::forward(View<const float, 3> x, View<float, 3> y, const LinearOptio
   constexpr Caller caller = "Linear::forward";
   check_forward(caller, x, in_features(), y, out_features(), false, options.num_threads);
   const Operand of_y = caller.operand("y", y), residual = caller.operand("residual", options.residual);
-  check_finish(of_y, caller.operand("bias", View<const float, 1>{}), options.activation, residual);
+  check_epilogue(of_y, caller.operand("bias", View<const float, 1>{}), options.activation, residual);
   if (options.residual) check_same(residual, 0, "batch elements", of_y, 0, "batch elements");
   for_each_matrix(x, y, options.residual, [&](const auto& from, const auto& to, const auto& add) {
     multiply(from, weight_, 0, to,

@@ -129,7 +129,7 @@ void check_gemm_block(Index m, Index n, Index k, const GemmOptions& options, Ind
                        .c_row_step = c.view.stride(0),
                        .alpha = options.alpha,
                        .beta = options.beta,
-                       .finish = nullptr});
+                       .epilogue = nullptr});
   Comparison comparison("gemm_block", text_of(std::array<Index, 3>{m, n, k}), seed);
   std::size_t at = 0;
   for_each_position(c.view.shape, [&](const auto& p) {

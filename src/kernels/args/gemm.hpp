@@ -6,15 +6,16 @@
 
 namespace headlane::internal::kernels {
 
-/// A matrix to copy from: any strides, rows × columns, multiplied by scale where the kernel says so.
+/// A matrix to copy from: rows × columns with any strides.
 struct Source {
   const float* data;
   Index rows, columns;
   Index row_step, column_step;
 };
 
-/// What follows the last block of a product: c = activation(c + bias) · factor + residual. Null data: not wanted.
-struct GemmFinish {
+/// The epilogue of a product, applied after its last block: c = activation(c + bias) · factor +
+/// residual. Null: not given.
+struct GemmEpilogue {
   const float* bias;  ///< element j at bias[j · bias_step]
   Index bias_step;
   Activation activation;
@@ -31,12 +32,12 @@ struct GemmBlock {
   Index a_row_step;
   const float* b;  ///< panels of panel_columns columns: element [p, j] of a panel at p·b_row_step + j
   Index b_row_step;
-  Index b_panel_step;  ///< from one panel to the next
-  float* keep;         ///< null, or where b is left in packed panels; then m >= 24
+  Index b_panel_step;  ///< panel stride
+  float* keep;         ///< where to store b as packed panels, m >= 24; or null
   float* c;            ///< column stride 1
   Index c_row_step;
-  float alpha, beta;         ///< beta 0: c is not read
-  const GemmFinish* finish;  ///< null: another block follows, or nothing
+  float alpha, beta;             ///< beta 0: c is not read
+  const GemmEpilogue* epilogue;  ///< null: none, or another block follows
 };
 
 }  // namespace headlane::internal::kernels

@@ -7,14 +7,15 @@
 
 namespace headlane::internal::kernels {
 
-/// Angles as fractions of a turn of 63 bits: `high` the first 32, `low` the other 31. The arrays hold a multiple of 16.
+/// Angles as fractions of a turn in 63 bits: `high` has the upper 32, `low` the lower 31. The
+/// arrays hold a multiple of 16.
 struct Phases {
   Index count;                                ///< angles
-  std::uint32_t *high, *low;                  ///< of the row at hand
-  const std::uint32_t *high_step, *low_step;  ///< from row to row
+  std::uint32_t *high, *low;                  ///< of the current row
+  const std::uint32_t *high_step, *low_step;  ///< row strides
 };
 
-/// Rows of sines and cosines of angles. The phases are left at the row behind the last one.
+/// Rows of sines and cosines of angles. The phases advance to the row after the last one.
 struct SinCosRows {
   Phases phases;
   Index rows;
@@ -35,7 +36,8 @@ struct ScaleAddRows {
   Index addend_step;
 };
 
-/// Rows of which 2·pairs elements are rotated, the others copied. Elements have stride 1.
+/// Rows whose first 2·pairs elements are rotated and whose other elements are copied. Elements have
+/// stride 1.
 struct RotaryRows {
   const float* x;
   float* y;  ///< may be x

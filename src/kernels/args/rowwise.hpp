@@ -1,4 +1,4 @@
-// Arguments of the kernels that go row by row: softmax and normalisation.
+// Arguments of the row-wise kernels: softmax and normalisation.
 #pragma once
 
 #include <headlane/index.hpp>
@@ -9,14 +9,14 @@ namespace headlane::internal::kernels {
 struct SoftmaxRows {
   const float* x;
   float* y;              ///< may be x
-  Index x_step, y_step;  ///< from row to row
+  Index x_step, y_step;  ///< row strides
   Index rows, n;
   float scale;
   bool log;
 };
 
-/// One row of n elements with stride 1, of which some do not take part: those from `end` on, where nothing is read, those whose
-/// mask is false, and those whose bias is -inf. Null data: not given.
+/// One row of n elements with stride 1, some of which are masked: those from `end` on, where
+/// nothing is read, those whose mask is false, and those whose bias is -inf. Null: not given.
 struct MaskedRow {
   const float* x;
   float* y;  ///< may be x
@@ -29,13 +29,13 @@ struct MaskedRow {
   bool log;
 };
 
-/// Rows of n >= 1 elements with stride 1, to be normalised. Null data: not given.
+/// Rows of n >= 1 elements with stride 1, to be normalised. Null: not given.
 struct NormRows {
   const float* x;
   float* y;                                       ///< may be x or residual
-  const float* residual;                          ///< x + residual is what is normalised
-  float* sum;                                     ///< gets that; may be x or residual
-  Index x_step, y_step, residual_step, sum_step;  ///< from row to row
+  const float* residual;                          ///< x + residual is normalised
+  float* sum;                                     ///< receives x + residual; may be x or residual
+  Index x_step, y_step, residual_step, sum_step;  ///< row strides
   Index rows, n;
   const float *weight, *bias;  ///< [n]
   float eps;

@@ -8,12 +8,13 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// c = f(c + bias) · factor + residual, for rows and columns of c that were just computed and are in the L1. F void: no activation.
+/// c = f(c + bias) · factor + residual, for a tile of c that was just stored and is in the L1. F
+/// void: no activation.
 template <class Arch, class F>
-HEADLANE_INLINE void finish_tile(const GemmBlock& block, Index row, Index rows, Index column, Index columns) {
+HEADLANE_INLINE void apply_epilogue(const GemmBlock& block, Index row, Index rows, Index column, Index columns) {
   using V = Lanes<Arch>;
   constexpr Index at_once = group_size<Arch>;  // Lanes, along a row and on to the next
-  const GemmFinish& finish = *block.finish;
+  const GemmEpilogue& epilogue = *block.epilogue;
   const Index per_row = (columns + lanes - 1) / lanes, total = rows * per_row;
   for (Index first = 0; first < total; first += at_once) {
     V x[at_once];
@@ -25,50 +26,49 @@ HEADLANE_INLINE void finish_tile(const GemmBlock& block, Index row, Index rows, 
       c[i] = block.c + r * block.c_row_step + j;
       count[i] = column + columns - j < lanes ? column + columns - j : lanes;
       x[i] = V::gather(c[i], 1, count[i]);
-      if (finish.bias != nullptr)
-        x[i] = x[i] + V::gather(finish.bias + j * finish.bias_step, finish.bias_step, count[i]);
+      if (epilogue.bias != nullptr)
+        x[i] = x[i] + V::gather(epilogue.bias + j * epilogue.bias_step, epilogue.bias_step, count[i]);
     }
     if constexpr (!__is_same(F, void)) apply<F>(x);
     for (Index i = 0; i < at_once && first + i < total; ++i) {
       const Index at = first + i, r = row + at / per_row, j = column + at % per_row * lanes;
-      if (finish.factor != nullptr)
-        x[i] = x[i] * V::gather(finish.factor + r * finish.factor_row_step + j, 1, count[i]);
-      if (finish.residual != nullptr)
-        x[i] = x[i] +
-               V::gather(finish.residual + r * finish.row_step + j * finish.column_step, finish.column_step, count[i]);
+      if (epilogue.factor != nullptr)
+        x[i] = x[i] * V::gather(epilogue.factor + r * epilogue.factor_row_step + j, 1, count[i]);
+      if (epilogue.residual != nullptr)
+        x[i] = x[i] + V::gather(epilogue.residual + r * epilogue.row_step + j * epilogue.column_step,
+                                epilogue.column_step, count[i]);
       count[i] == lanes ? x[i].store(c[i]) : x[i].store(c[i], count[i]);
     }
   }
 }
 
-/// Not inline: one copy for all sizes of tiles.
+/// Not inline: one copy for all tile sizes.
 template <class Arch>
-__attribute__((noinline)) void finish_tile(const GemmBlock& block, Index row, Index rows, Index column, Index columns) {
+__attribute__((noinline)) void apply_epilogue(const GemmBlock& block, Index row, Index rows, Index column,
+                                              Index columns) {
   if (columns > block.n - column) columns = block.n - column;
-  if (block.finish->activation == Activation::none) return finish_tile<Arch, void>(block, row, rows, column, columns);
-  with_activation(block.finish->activation,
-                  [&](auto f) { finish_tile<Arch, decltype(f)>(block, row, rows, column, columns); });
+  if (block.epilogue->activation == Activation::none)
+    return apply_epilogue<Arch, void>(block, row, rows, column, columns);
+  with_activation(block.epilogue->activation,
+                  [&](auto f) { apply_epilogue<Arch, decltype(f)>(block, row, rows, column, columns); });
 }
 
 template <class Arch>
-void gemm_finish(const GemmBlock& block) noexcept {
-  finish_tile<Arch>(block, 0, block.m, 0, block.n);
+void gemm_epilogue(const GemmBlock& block) noexcept {
+  apply_epilogue<Arch>(block, 0, block.m, 0, block.n);
 }
 
-/// Rows of a strip: with 512 columns 24 KiB, so that it stays in the L1 while the panels stream past it from the L2, 128 bytes
-/// for every 12 × 32 fmas. A smaller tile goes over a panel several times while it is in the L1.
-inline constexpr Index strip_rows = 12;
-
-/// The tile's lines of c, to be read and written, into the L1 while the products are computed: 2048 × 2048 × 512 added to c waited for
-/// each of them, 90 to 94 % of the FMA peak. Where c is only written, this gains nothing.
+/// Prefetches the tile's lines of c, which are read and written, into the L1 while the products are
+/// computed: 2048 × 2048 × 512 added to c waited for each of them, 90 to 94 % of the FMA peak.
+/// Where c is only written, this gains nothing.
 template <int Rows, int Vectors>
-HEADLANE_INLINE void fetch_tile(const float* c, Index row_step) {
+HEADLANE_INLINE void prefetch_tile(const float* c, Index row_step) {
   constexpr int line = 16;  // floats
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 8
     for (int j = 0; j < Vectors * lanes; j += line) __builtin_prefetch(c + j, 1);
-    if (i + 1 < Rows) hide(c += row_step);
+    if (i + 1 < Rows) make_opaque(c += row_step);
   }
 }
 
@@ -86,7 +86,7 @@ HEADLANE_INLINE void store_tile(const Accumulators<Arch, Rows, Vectors>& acc, co
     }
 }
 
-/// The same for the last columns of c, fewer than the tile has.
+/// The same for the last columns of c, fewer than the tile is wide.
 template <class Arch, int Rows, int Vectors>
 HEADLANE_INLINE void store_part(const Accumulators<Arch, Rows, Vectors>& acc, const GemmBlock& block, float* c,
                                 Index columns) {
@@ -101,14 +101,15 @@ HEADLANE_INLINE void store_part(const Accumulators<Arch, Rows, Vectors>& acc, co
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
       fma(alpha, acc[i][j], read ? beta * V::load(at, count, 0.0f) : V::zero()).store(at, count);
-      if (i + 1 < Rows) hide(at += block.c_row_step);
+      if (i + 1 < Rows) make_opaque(at += block.c_row_step);
     }
   }
 }
 
-/// Two rows of the next strip, which the tile has fetched while it computes: six tiles fetch them all. 2048 × 512 × 512 waited for
-/// rows of a in the first tile of each strip: 90 to 96 % of the FMA peak. In the last strip rows that are there already.
-HEADLANE_INLINE const float* rows_to_fetch(const GemmBlock& block, Index row, Index column) {
+/// Two rows of the next strip, which a tile prefetches while it computes: six tiles prefetch them
+/// all. 2048 × 512 × 512 waited for rows of a in the first tile of each strip: 90 to 96 % of the
+/// FMA peak. In the last strip, rows that are in the cache already.
+HEADLANE_INLINE const float* rows_to_prefetch(const GemmBlock& block, Index row, Index column) {
   const Index next = row + strip_rows + column / panel_columns * 2 % strip_rows;
   return block.a + (next + 1 < block.m ? next : row) * block.a_row_step;
 }
@@ -122,18 +123,19 @@ HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) 
   const Index panel = column / panel_columns, within = column % panel_columns, columns = block.n - column;
   const Panels b{block.b + panel * block.b_panel_step + within, block.b_row_step, block.b_panel_step};
   float* keep = visit == Visit::keep ? block.keep + panel * panel_columns * block.k + within : nullptr;
-  const StridedRows<Rows> a(block.a + row * block.a_row_step, block.a_row_step, rows_to_fetch(block, row, column));
+  const StridedRows<Rows> a(block.a + row * block.a_row_step, block.a_row_step, rows_to_prefetch(block, row, column));
   float* c = block.c + row * block.c_row_step + column;
-  if (block.beta != 0.0f) fetch_tile<Rows, Vectors>(c, block.c_row_step);
+  if (block.beta != 0.0f) prefetch_tile<Rows, Vectors>(c, block.c_row_step);
   multiply<Arch, Rows, Vectors, visit, Partial>(block.k, a, b, acc, keep, columns - (Vectors - 1) * lanes);
 
   if constexpr (Partial) store_part<Arch, Rows, Vectors>(acc, block, c, columns);
   else if (block.beta == 0.0f) store_tile<Arch, Rows, Vectors, false>(acc, block, c);
   else store_tile<Arch, Rows, Vectors, true>(acc, block, c);
-  if (block.finish != nullptr) finish_tile<Arch>(block, row, Rows, column, Vectors * lanes);
+  if (block.epilogue != nullptr) apply_epilogue<Arch>(block, row, Rows, column, Vectors * lanes);
 }
 
-/// Not inline: once a row of tiles, and the loop over the others keeps its registers.
+/// Not inline: it runs once for each row of tiles, and the loop over the others keeps its
+/// registers.
 template <class Arch, int Rows, int Vectors, Visit visit>
 __attribute__((noinline)) void last_tile(const GemmBlock& block, Index row, Index column) {
   gemm_tile<Arch, Rows, Vectors, true, visit>(block, row, column);
@@ -176,7 +178,8 @@ __attribute__((noinline)) void gemm_first_rows(const GemmBlock& block) {
 template <class Arch>
 void gemm_block(const GemmBlock& block) noexcept {
   if (block.m < 2 * strip_rows) return gemm_strips<Arch>(block, 0);
-  // The first rows wait for b, unless it is fetched early; where it is not yet packed, they leave it in panels: two stores for 24 fmas.
+  // The first rows wait for b unless it is prefetched. Where it is not yet packed, they store it in
+  // panels: two stores for 24 fmas.
   GemmBlock rest = block;
   if (block.keep != nullptr) {
     gemm_first_rows<Arch, Visit::keep>(block);

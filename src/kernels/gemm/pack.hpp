@@ -1,46 +1,11 @@
-// Copies of operands in the order in which a tile reads them.
+// Copies of operands in the order in which a tile reads them: rows of a, panels of b.
 #pragma once
 
 #include "kernels/args/gemm.hpp"
-#include "kernels/gemm/tile.hpp"
-#include "kernels/simd/lanes.hpp"
+#include "kernels/simd/transpose.hpp"
 
 namespace headlane::internal::kernels {
 namespace {
-
-/// to[c, r] = scale · from[r, c] for r < rows, c < columns (both <= 16); what lies beyond them in the 16 × 16 of `to` is
-/// zero for r and untouched for c. Both have inner stride 1.
-template <class Arch, bool Whole>
-HEADLANE_INLINE void transpose_part(const float* from, Index from_step, Index rows, Index columns, float scale,
-                                    float* to, Index to_step) {
-  using R = Register<Arch>;
-  using Float = typename R::Float;
-  constexpr int width = R::width;
-  const Float factor(scale);
-  for (Index column = 0; column < (Whole ? lanes : columns); column += width) {
-    for (Index row = 0; row < lanes; row += width) {
-      Float square[width];
-#pragma GCC unroll 16
-      for (int i = 0; i < width; ++i) {
-        square[i] = Float(0.0f);
-        if (Whole) square[i] = R::load(from + (row + i) * from_step + column) * factor;
-        else if (row + i < rows)
-          square[i] = R::load_some(from + (row + i) * from_step + column, columns - column, 0.0f) * factor;
-      }
-      R::transpose(square);
-#pragma GCC unroll 16
-      for (int i = 0; i < width; ++i)
-        if (Whole || column + i < columns) R::store(to + (column + i) * to_step + row, square[i]);
-    }
-  }
-}
-
-template <class Arch>
-HEADLANE_INLINE void transpose_16(const float* from, Index from_step, Index rows, Index columns, float scale, float* to,
-                                  Index to_step) {
-  if (rows >= lanes && columns >= lanes) transpose_part<Arch, true>(from, from_step, rows, columns, scale, to, to_step);
-  else transpose_part<Arch, false>(from, from_step, rows, columns, scale, to, to_step);
-}
 
 /// to[r, 0 … 16) = scale · from[r, 0 … count), zeros after them, for one row of any column step.
 template <class Arch>
@@ -52,7 +17,8 @@ HEADLANE_INLINE void copy_16(const float* from, Index column_step, Index count, 
   for (Index i = 0; i < lanes; ++i) to[i] = i < count ? from[i * column_step] * scale : 0.0f;
 }
 
-/// Rows (any number) of at most block_size columns, row_stride apart; zeros up to the next multiple of 16.
+/// Rows (any number) of at most block_size columns, row_stride apart; zeros up to the next multiple
+/// of 16.
 template <class Arch>
 void pack_rows(const Source& source, float scale, float* packed) noexcept {
   const auto [data, rows, columns, row_step, column_step] = source;
@@ -62,7 +28,6 @@ void pack_rows(const Source& source, float scale, float* packed) noexcept {
         const Index height = rows - r < lanes ? rows - r : lanes, width = columns - c < lanes ? columns - c : lanes;
         alignas(64) float square[lanes * lanes];
         for (Index i = 0; i < lanes * lanes; ++i) square[i] = 0.0f;
-        // Read 16 × 16 with the inner stride of 1, and turn it.
         transpose_16<Arch>(data + r + c * column_step, column_step, width, height, scale, square, lanes);
         for (Index i = 0; i < height; ++i)
           Lanes<Arch>::load(square + i * lanes).store(packed + (r + i) * row_stride + c);
@@ -75,20 +40,22 @@ void pack_rows(const Source& source, float scale, float* packed) noexcept {
                     packed + r * row_stride + c);
 }
 
-/// Contiguous columns are fetched so far ahead: decoding 8 × 8 heads of 1024 keys from memory, 21 to 31 GB/s (Zen 5; 64 ahead 31, 128 ahead
-/// or only into the L2 29).
+/// Contiguous columns are prefetched this far ahead: decoding 8 × 8 heads of 1024 keys from memory,
+/// 21 to 31 GB/s (Zen 5; 64 ahead 31, 128 ahead or only into the L2 29).
 inline constexpr Index columns_ahead = 32;
 
-/// Asks for data[steps · step], which may lie beyond the array, for a single column anywhere: an address that may wrap, not a pointer.
-HEADLANE_INLINE void fetch_beyond(const float* data, Index steps, Index step) {
+/// Prefetches data[steps · step], which may lie beyond the array (anywhere, for a single column):
+/// an address that may wrap, not a pointer.
+HEADLANE_INLINE void prefetch_beyond(const float* data, Index steps, Index step) {
   const std::uintptr_t distance = static_cast<std::uintptr_t>(steps) * static_cast<std::uintptr_t>(step);
   const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(data) + distance * sizeof(float);
-  __builtin_prefetch(reinterpret_cast<const void*>(address));  // NOLINT(performance-no-int-to-ptr): nothing is read
+  __builtin_prefetch(reinterpret_cast<const void*>(address));  // NOLINT(performance-no-int-to-ptr): not dereferenced
 }
 
-/// Panels [panel][row][panel_columns]; columns that the last 16 lack are zeros, whole 16 that the last panel lacks stay untouched,
-/// for no tile reads them. Some rows at a time go to all panels: a row
-/// is then read as one stream, and its panels are still few enough lines to stay in the L1 until they are full.
+/// Panels [panel][row][panel_columns]. Columns are padded with zeros to a multiple of 16; a second
+/// 16 that the last panel lacks stays untouched, for no tile reads it. Some rows at a time go to
+/// all panels: a row is then read as one stream, and the panels' lines are few enough to stay in
+/// the L1 until they are full.
 template <class Arch>
 void pack_panels(const Source& source, float* packed) noexcept {
   const auto [data, rows, columns, row_step, column_step] = source;
@@ -98,7 +65,7 @@ void pack_panels(const Source& source, float* packed) noexcept {
       const Index count = columns - column < lanes ? columns - column : lanes;
       float* to = packed + column / width * rows * width + column % width;
       for (Index row = 0; row < rows; row += lanes) {
-        for (Index c = 0; c < lanes; ++c) fetch_beyond(data + row, column + columns_ahead + c, column_step);
+        for (Index c = 0; c < lanes; ++c) prefetch_beyond(data + row, column + columns_ahead + c, column_step);
         transpose_16<Arch>(data + row + column * column_step, column_step, count,
                            rows - row < lanes ? rows - row : lanes, 1.0f, to + row * width, width);
       }

@@ -1,4 +1,5 @@
-// The register tile: rows × vectors accumulators that one loop over k feeds. Everything that multiplies goes through here.
+// The register tile: rows × vectors accumulators, and the loop over k that updates them. Every
+// product of the library uses it.
 #pragma once
 
 #include "kernels/simd/lanes.hpp"
@@ -6,8 +7,8 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// How many rows and Lanes of accumulators fit: rows · vectors registers, one row of b, one broadcast of a. Two FMA pipes of
-/// latency 4 want at least 8 accumulators; more rows mean fewer loads per fma.
+/// The accumulators that fit: rows · vectors Lanes beside one row of b and one broadcast element of
+/// a. Two FMA pipes of latency 4 need at least 8 accumulators; more rows mean fewer loads per fma.
 /// Default for 16 registers of 8 floats: 6 × 16 floats are 12 registers, 2 for b, 1 for a.
 template <class Arch>
 struct Tile {
@@ -20,7 +21,7 @@ struct Tile<xsimd::avx512bw> {
   static constexpr int rows = 12, vectors = 2;
 };
 #endif
-/// One float a register: 1 × 16 are 16 accumulators.
+/// One float a register: 1 × 16 is 16 accumulators.
 template <>
 struct Tile<Scalar> {
   static constexpr int rows = 1, vectors = 1;
@@ -30,12 +31,12 @@ struct Tile<Portable> {
   static constexpr int rows = 1, vectors = 1;
 };
 
-/// A right operand: element [p, j] of panel i stands at data[i · panel_step + p · row_step + j].
+/// A right operand: element [p, j] of panel i is data[i · panel_step + p · row_step + j].
 struct Panels {
   const float* data;
   Index row_step, panel_step;
 
-  /// Of vector j of a row. A tile begins at the beginning of a panel, unless it is one vector wide.
+  /// Offset of vector j of a row. A tile begins at a panel boundary, unless it is one vector wide.
   [[nodiscard]] HEADLANE_INLINE Index offset(int j) const {
     constexpr int per_panel = panel_columns / lanes;
     return (j / per_panel) * panel_step + (j % per_panel) * lanes;
@@ -53,57 +54,60 @@ HEADLANE_INLINE void clear(Accumulators<Arch, Rows, Vectors>& acc) {
     for (int j = 0; j < Vectors; ++j) acc[i][j] = Lanes<Arch>::zero();
 }
 
-/// Registers of each Lanes that one pass over k accumulates: all, but for plain floats 8 of 16, since a CPU has 16 registers and 8
-/// chains fill two FMA units of latency 4. With all 16 two accumulators would spill (32 to 60 % of the scalar FMA peak, now 85 %).
+/// Registers of each Lanes that one pass over k accumulates: all of them, but of plain floats 8 of
+/// 16, since a CPU has 16 registers and 8 chains fill two FMA units of latency 4. With all 16, two
+/// accumulators spill: 32 to 60 % of the scalar FMA peak instead of 85 %.
 template <class Arch>
 inline constexpr int registers_per_pass = Lanes<Arch>::width == 1 ? 8 : Lanes<Arch>::parts;
 
-/// From here on the compiler knows nothing about a pointer. Otherwise GCC keeps a pointer for each row of a tile, twelve for a and twelve
-/// for c, most of them on the stack (95 to 72 % of the FMA peak, as soon as the code around the loop changed a little).
+/// Makes a pointer opaque to the optimiser. Otherwise GCC keeps a pointer for each row of a tile,
+/// twelve for a and twelve for c, most of them on the stack: 72 instead of 95 % of the FMA peak, as
+/// soon as the code around the loop changes a little.
 template <class T>
-HEADLANE_INLINE void hide(T*& p) {
+HEADLANE_INLINE void make_opaque(T*& p) {
   asm("" : "+r"(p));
 }
 
-/// The rows of a left operand, walked along k: element i is that of row i, next() goes on along all rows.
-/// Rows at a constant distance: one pointer, the rest is in the instruction.
+/// The rows of a left operand, walked along k: operator[](i) reads row i, next() advances all rows.
+/// Packed rows are a constant distance apart: one pointer, and the offset of a row is an immediate.
 struct PackedRows {
   const float* data;
   [[nodiscard]] HEADLANE_INLINE float operator[](int i) const { return data[i * row_stride]; }
   HEADLANE_INLINE void next() { ++data; }
 };
-/// Rows anywhere: a pointer for every three of them, for an address is a pointer plus 0, 1 or 2 times the step; 12 rows, their step, b and
-/// its step are 7 of 16 registers. As fast as PackedRows. On the way it fetches the row at `fetch` and the next one into the L2.
+/// Rows in place: a pointer for every three of them, since an address is a pointer plus 0, 1 or 2
+/// times the step. 12 rows, their step, b and its step take 7 of 16 registers. As fast as
+/// PackedRows. Along the way they prefetch the row at `ahead` and the one after it into the L2.
 template <int Rows>
 struct StridedRows {
-  static constexpr int group = 3, fetching_rows = 4;  // with fewer rows a is a small part of what is read
+  static constexpr int group = 3, min_prefetch_rows = 4;  // with fewer rows a is a small part of all reads
   const float* data[(Rows + group - 1) / group];
   Index step;
-  const float* fetch;
-  HEADLANE_INLINE StridedRows(const float* first, Index step_, const float* fetch_) : step(step_), fetch(fetch_) {
+  const float* ahead;
+  HEADLANE_INLINE StridedRows(const float* first, Index step_, const float* ahead_) : step(step_), ahead(ahead_) {
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; i += group) data[i / group] = first + i * step;
   }
   [[nodiscard]] HEADLANE_INLINE float operator[](int i) const { return data[i / group][i % group * step]; }
   HEADLANE_INLINE void next() {
 #pragma GCC unroll 8
-    for (const float*& row : data) hide(++row);
-    if constexpr (Rows < fetching_rows) return;
-    __builtin_prefetch(fetch, 0, 2);
-    __builtin_prefetch(fetch + step, 0, 2);
-    hide(++fetch);
+    for (const float*& row : data) make_opaque(++row);
+    if constexpr (Rows < min_prefetch_rows) return;
+    __builtin_prefetch(ahead, 0, 2);
+    __builtin_prefetch(ahead + step, 0, 2);
+    make_opaque(++ahead);
   }
 };
 
-/// What a tile does with rows of b beside multiplying.
+/// What else a tile does with the rows of b that it multiplies by.
 enum class Visit {
   again,  // nothing: they were read before
-  first,  // fetches those of the next panel into the L2
-  keep,   // and stores them at `keep`, panel_columns apart
+  first,  // prefetches the rows of the next panel into the L2
+  keep,   // does so, and stores its own rows at `keep`, panel_columns apart
 };
 
-/// acc[i][j] = fma(a[i, p], b[p, j], acc[i][j]) for p = 0 … k-1. Partial: of the last vector of b only `count` elements are read, the
-/// others are 0.
+/// acc[i][j] = fma(a[i, p], b[p, j], acc[i][j]) for p = 0 … k-1. Partial: only `count` elements of
+/// the last vector of b are read, the others count as 0.
 template <class Arch, int Rows, int Vectors, Visit visit = Visit::again, bool Partial = false, class Left>
 HEADLANE_INLINE void multiply(Index k, const Left& a, const Panels& b, Accumulators<Arch, Rows, Vectors>& acc,
                               float* keep = nullptr, Index count = lanes) {
@@ -153,10 +157,11 @@ HEADLANE_INLINE void with_rows(Index rows, const F& f) {
   f(Constant<Limit>{});
 }
 
-/// Calls f(first, count) for parts that cover n, none longer than `most`, as even as they can be: 16 of at most 12 are 8 + 8.
+/// Calls f(first, count) for parts that cover n, none longer than `max`, as even as possible: 16
+/// with max 12 is 8 + 8.
 template <class F>
-HEADLANE_INLINE void for_each_part(Index n, Index most, const F& f) {
-  for (Index parts = (n + most - 1) / most, first = 0; parts > 0; --parts) {
+HEADLANE_INLINE void for_each_part(Index n, Index max, const F& f) {
+  for (Index parts = (n + max - 1) / max, first = 0; parts > 0; --parts) {
     const Index count = (n - first + parts - 1) / parts;
     f(first, count);
     first += count;
@@ -171,7 +176,8 @@ HEADLANE_INLINE void for_each_row_tile(Index rows, const F& f) {
   });
 }
 
-/// Vectors that a tile of so many rows is wide: more when rows are few, to have enough accumulators; 1 or whole panels, at most 4.
+/// Width in vectors of a tile of so many rows: more when rows are few, for enough accumulators; 1
+/// or whole panels, at most 4.
 template <class Arch>
 constexpr int vectors_of_tile(int rows) {
   constexpr int per_panel = panel_columns / lanes;
@@ -179,8 +185,8 @@ constexpr int vectors_of_tile(int rows) {
   return fit < per_panel ? 1 : fit / per_panel > 4 ? 4 * per_panel : fit / per_panel * per_panel;
 }
 
-/// Calls f(first_column, Constant<vectors>) for groups of vectors that cover `columns` of b: as wide as a tile of Rows
-/// allows, then as wide as a full tile, then single vectors.
+/// Calls f(first_column, Constant<vectors>) for the tiles that cover `columns` of b: as wide as a
+/// tile of Rows rows may be, then as wide as a full tile, then single vectors.
 template <class Arch, int Rows, class F>
 HEADLANE_INLINE void for_each_column_tile(Index columns, const F& f) {
   constexpr int wide = vectors_of_tile<Arch>(Rows), usual = Tile<Arch>::vectors;

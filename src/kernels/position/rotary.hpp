@@ -1,4 +1,5 @@
-// Positions applied to rows: a table of sines and cosines added, or pairs of elements rotated by them.
+// Positions applied to rows: adding a table of sines and cosines, or rotating pairs of elements by
+// them.
 #pragma once
 
 #include "kernels/args/position.hpp"

@@ -1,14 +1,18 @@
-// Copies of rows of any strides. Where rows lie side by side on one side and elements on the other, 16 × 16 are turned in registers.
+// Copies of rows of any strides. Where rows are contiguous on one side and columns on the other, 16
+// × 16 elements are transposed in registers.
 #pragma once
 
-#include "kernels/gemm/pack.hpp"
+#include "kernels/args/gemm.hpp"
+#include "kernels/simd/transpose.hpp"
 
 namespace headlane::internal::kernels {
 namespace {
 
-/// to[c, r] = from[r, c] for the first 16 of rows and columns, or as many as there are; nothing else is written. Both have inner stride 1.
+/// to[c, r] = from[r, c] for the first 16 rows and columns, or as many as there are; nothing else
+/// is written. Both have inner stride 1.
 template <class Arch>
-HEADLANE_INLINE void turn_16(const float* from, Index from_step, Index rows, Index columns, float* to, Index to_step) {
+HEADLANE_INLINE void copy_transposed_16(const float* from, Index from_step, Index rows, Index columns, float* to,
+                                        Index to_step) {
   if (rows >= lanes && columns >= lanes)
     return transpose_part<Arch, true>(from, from_step, lanes, lanes, 1.0f, to, to_step);
   alignas(64) float square[lanes * lanes];
@@ -20,8 +24,9 @@ HEADLANE_INLINE void turn_16(const float* from, Index from_step, Index rows, Ind
 template <class Arch>
 void copy_rows(const Source& source, float* to, Index to_row_step, Index to_column_step) noexcept {
   const auto [data, rows, columns, row_step, column_step] = source;
-  const bool rows_adjoin = row_step == 1 && to_column_step == 1, elements_adjoin = column_step == 1 && to_row_step == 1;
-  if (rows < 4 || !(rows_adjoin || elements_adjoin)) {  // turning some few rows takes as long as turning 16
+  const bool columns_contiguous = row_step == 1 && to_column_step == 1,
+             rows_contiguous = column_step == 1 && to_row_step == 1;
+  if (rows < 4 || !(columns_contiguous || rows_contiguous)) {  // transposing a few rows takes as long as transposing 16
     const auto length = [](Index step) { return step < 0 ? -step : step; };
     if (length(row_step) + length(to_row_step) < length(column_step) + length(to_column_step)) {
       for (Index c = 0; c < columns; ++c)
@@ -38,8 +43,8 @@ void copy_rows(const Source& source, float* to, Index to_row_step, Index to_colu
     for (Index c = 0; c < columns; c += lanes) {
       const float* from = data + r * row_step + c * column_step;
       float* square = to + r * to_row_step + c * to_column_step;
-      if (rows_adjoin) turn_16<Arch>(from, column_step, columns - c, rows - r, square, to_row_step);
-      else turn_16<Arch>(from, row_step, rows - r, columns - c, square, to_column_step);
+      if (columns_contiguous) copy_transposed_16<Arch>(from, column_step, columns - c, rows - r, square, to_row_step);
+      else copy_transposed_16<Arch>(from, row_step, rows - r, columns - c, square, to_column_step);
     }
   }
 }

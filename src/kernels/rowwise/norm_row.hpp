@@ -1,5 +1,5 @@
-// Layer norm and RMS norm of rows: a pass for the mean (or the mean square), one for the variance, one for the result. Between them
-// the row stays in the L1.
+// Layer norm and RMS norm of rows: a pass for the mean (or the mean square), one for the variance,
+// one for the result. The row stays in the L1 in between.
 #pragma once
 
 #include "kernels/args/rowwise.hpp"
@@ -8,11 +8,13 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// A sum has 4 × 16 partial sums, on every instruction set: one Lanes alone would wait for its own additions, 4 cycles each.
+/// A sum consists of 4 × 16 partial sums on every instruction set: a single Lanes would wait for
+/// its own additions, 4 cycles each.
 inline constexpr int norm_vectors = 4;
 inline constexpr Index norm_group = norm_vectors * lanes;
 
-/// f(j, i, count) for vectors of 16 elements from i on, of which those from `count` on do not exist; j = i / 16 mod 4.
+/// Calls f(j, i, count) for vectors of 16 elements from i on, of which `count` exist; j = i / 16
+/// mod 4.
 template <class F>
 HEADLANE_INLINE void for_each_vector(Index n, const F& f) {
   Index i = 0;
@@ -34,7 +36,7 @@ struct PartialSums {
 #pragma GCC unroll 4
     for (int j = 0; j < norm_vectors; ++j) part[j] = Lanes<Arch>::zero();
   }
-  /// 64 → 32 → 16, then as Lanes do.
+  /// 64 → 32 → 16, then as Lanes::reduce_add.
   HEADLANE_INLINE float total() const { return ((part[0] + part[2]) + (part[1] + part[3])).reduce_add(); }
 };
 
@@ -48,7 +50,7 @@ struct NormRow {
   const float* x;
   const float* residual;
   float* y;
-  float* keep;     ///< null, or where x + residual goes: where it is wanted, otherwise where the result will be
+  float* keep;     ///< where x + residual is stored: sum, else y; null without residual and sum
   const float* s;  ///< x + residual
   float mean, factor, shift;
 };
@@ -124,14 +126,15 @@ HEADLANE_INLINE void norm_result(const NormRows& rows, const NormRow& row) {
   });
 }
 
-/// Rows go through the passes side by side, so that the others are read while the sums of one fold and its root is taken, some 100
-/// cycles. Together they have at most so many elements, a third of an L1 of 48 KiB.
-/// Nothing is fetched ahead: rows come one after the other, and with prefetches 2048 × 512 took 1.9 times a copy, without 1.7 (Zen 5).
+/// Elements of the rows that go through the passes side by side: a third of an L1 of 48 KiB. While
+/// the sums of one row fold and its root is taken, some 100 cycles, the others are read. Nothing is
+/// prefetched, since rows are adjacent: with prefetches 2048 × 512 took 1.9 times a copy, without
+/// 1.7 (Zen 5).
 inline constexpr Index norm_side_by_side = 4096;
 
 template <class Arch, bool Centred>
 void norm_all(const NormRows& rows) {
-  const Index most = norm_side_by_side / rows.n, together = most > 4 ? 4 : most < 1 ? 1 : most;
+  const Index max = norm_side_by_side / rows.n, together = max > 4 ? 4 : max < 1 ? 1 : max;
   for (Index first = 0; first < rows.rows; first += together) {
     const Index count = rows.rows - first < together ? rows.rows - first : together;
     NormRow row[4];

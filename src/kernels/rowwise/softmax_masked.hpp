@@ -1,5 +1,6 @@
-// Softmax of a row of which some elements do not take part: the plain one of a row that has scores of -inf there, but that a row
-// without any score above -inf gives no NaN, and that a NaN stays among the elements that take part.
+// Softmax of a row with masked elements: softmax with scores of -inf there, except that a row
+// without any score above -inf does not become NaN, and that a NaN stays confined to the elements
+// that are not masked.
 #pragma once
 
 #include "kernels/args/rowwise.hpp"
@@ -15,24 +16,25 @@ HEADLANE_INLINE Lanes<Arch> bias_of(const MaskedRow& row, Index i, Index count) 
   return Lanes<Arch>::gather(row.bias + i * row.bias_step, row.bias_step, count);
 }
 
-/// `value` where elements i … i+15 take part as far as mask and bias say, `hidden` elsewhere.
+/// `value` for those of elements i … i+15 that mask and bias leave visible, `masked` elsewhere.
 template <class Arch>
-HEADLANE_INLINE Lanes<Arch> taking_part(const MaskedRow& row, Index i, Index count, Lanes<Arch> value,
-                                        const Lanes<Arch>& bias, const Lanes<Arch>& hidden) {
-  if (row.bias != nullptr) value = select_equal(bias, Lanes<Arch>::broadcast(-__builtin_inff()), hidden, value);
-  if (row.mask != nullptr) value = value.where(row.mask + i * row.mask_step, row.mask_step, count, hidden);
+HEADLANE_INLINE Lanes<Arch> where_visible(const MaskedRow& row, Index i, Index count, Lanes<Arch> value,
+                                          const Lanes<Arch>& bias, const Lanes<Arch>& masked) {
+  if (row.bias != nullptr) value = select_equal(bias, Lanes<Arch>::broadcast(-__builtin_inff()), masked, value);
+  if (row.mask != nullptr) value = value.where(row.mask + i * row.mask_step, row.mask_step, count, masked);
   return value;
 }
 
-/// What goes into y for the scores, and what is known of them.
+/// The first pass: writes scores, or x, to y, and finds the maximum.
 template <class Arch>
 struct MaskedScores {
   using V = Lanes<Arch>;
-  // x itself is kept where its product with the scale may be rounded, so that it is rounded once, after the maximum is subtracted.
-  // A product with 0 is exact, and 0 is no factor for the -inf of the elements that do not take part.
+  // y keeps x itself where its product with the scale may be rounded, so that it is rounded once,
+  // after the maximum is subtracted. A product with 0 is exact, and 0 times the -inf of masked
+  // elements would be NaN.
   bool kept;
-  float factor;        // from what is in y to the scores
-  V largest, invalid;  // the second: NaN where some score was one, otherwise 0
+  float factor;        // the scores are factor · y
+  V largest, invalid;  // invalid: NaN if a score is NaN, otherwise 0
 
   HEADLANE_INLINE explicit MaskedScores(const MaskedRow& row)
       : kept(row.bias == nullptr && row.scale != 0.0f),
@@ -44,8 +46,8 @@ struct MaskedScores {
     const V minus_inf = V::broadcast(-__builtin_inff()), bias = bias_of<Arch>(row, i, count);
     V value = load_some<Arch>(row.x + i, count);
     if (!kept) value = fma(value, V::broadcast(row.scale), bias);
-    value = taking_part<Arch>(row, i, count, value, bias,
-                              V::broadcast(factor < 0.0f ? __builtin_inff() : -__builtin_inff()));
+    value = where_visible<Arch>(row, i, count, value, bias,
+                                V::broadcast(factor < 0.0f ? __builtin_inff() : -__builtin_inff()));
     store_some(row.y + i, count, value);
     V score = fma(value, V::broadcast(factor), V::zero());
     if (count < lanes) score = score.first(count, minus_inf);
@@ -54,12 +56,13 @@ struct MaskedScores {
   }
 };
 
-/// A row of NaN, but where elements do not take part.
+/// Fills a row with NaN, except where elements are masked.
 template <class Arch>
 HEADLANE_INLINE void nan_row(const MaskedRow& row, const Lanes<Arch>& nothing) {
   for (Index i = 0; i < row.end; i += lanes) {
     const Index count = row.end - i;
-    taking_part<Arch>(row, i, count, Lanes<Arch>::broadcast(__builtin_nanf("")), bias_of<Arch>(row, i, count), nothing)
+    where_visible<Arch>(row, i, count, Lanes<Arch>::broadcast(__builtin_nanf("")), bias_of<Arch>(row, i, count),
+                        nothing)
         .store(row.y + i, count);
   }
 }

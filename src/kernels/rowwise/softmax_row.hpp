@@ -7,13 +7,14 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// Stores exp(load(…)) and gives the sum: element i in lane i mod 16, then the fixed fold. `load(i, count)` gives what is <= 0 and
-/// fills the lanes from count on with -inf; `store(i, p, count)` may drop those.
+/// Stores exp(load(…)) and returns the sum: element i in lane i mod 16, then the fixed fold.
+/// `load(i, count)` returns values <= 0, and -inf in the lanes from count on, which `store(i, p,
+/// count)` may drop.
 template <class Arch, class Load, class Store>
 HEADLANE_INLINE float exponentials(Index n, const Load& load, const Store& store) {
   using V = Lanes<Arch>;
   V sum = V::zero();
-  for_each_group<Arch>(n, [&](Index i, auto vectors, Index count) {
+  for_each_group<Arch>(n, [&](Index i, auto vectors, Index count) HEADLANE_INLINE_LAMBDA {
     V p[vectors.value];
 #pragma GCC unroll 4
     for (int j = 0; j < vectors.value; ++j) p[j] = load(i + j * lanes, count - j * lanes);
@@ -27,8 +28,8 @@ HEADLANE_INLINE float exponentials(Index n, const Load& load, const Store& store
   return sum.reduce_add();
 }
 
-/// scale · x + shift of 16 elements. Lanes from `count` on are -inf and their memory is not touched: they are filled after the
-/// scale, which may be 0 or negative.
+/// scale · x + shift of 16 elements. Lanes from `count` on are -inf and their memory is not
+/// touched: they are filled after the scale, which may be 0 or negative.
 template <class Arch>
 HEADLANE_INLINE Lanes<Arch> scaled(const float* x, Index count, const Lanes<Arch>& scale, const Lanes<Arch>& shift) {
   using V = Lanes<Arch>;
@@ -77,16 +78,16 @@ HEADLANE_INLINE void softmax_row(const SoftmaxRows& rows, const float* x, float*
   softmax_below<Arch, Log>(largest[0].reduce_max(), rows.scale, rows.n, x, y, x_ahead, y_ahead);
 }
 
-/// Rows are fetched this many elements ahead (and at least one row): softmax of 4096 × 512 from the L3 takes 2.3 instead of 3.0
-/// times a copy on Zen 5.
-inline constexpr Index fetch_ahead = 1536;
+/// Rows are prefetched this many elements ahead (and at least one row): softmax of 4096 × 512 from
+/// the L3 takes 2.3 instead of 3.0 times a copy on Zen 5.
+inline constexpr Index prefetch_distance = 1536;
 
 template <class Arch>
 void softmax_rows(const SoftmaxRows& rows) noexcept {
   for (Index i = 0; i < rows.rows; ++i) {
     const float* x = rows.x + i * rows.x_step;
     float* y = rows.y + i * rows.y_step;
-    const Index distance = 1 + fetch_ahead / rows.n, ahead = i + distance < rows.rows ? distance : 0;
+    const Index distance = 1 + prefetch_distance / rows.n, ahead = i + distance < rows.rows ? distance : 0;
     if (rows.log) softmax_row<Arch, true>(rows, x, y, ahead * rows.x_step, ahead * rows.y_step);
     else softmax_row<Arch, false>(rows, x, y, ahead * rows.x_step, ahead * rows.y_step);
   }

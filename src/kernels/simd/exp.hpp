@@ -1,4 +1,5 @@
-// exp and log on Lanes. Their errors over all 2^32 inputs are measured by tests/rowwise/exp_exhaustive.cpp.
+// exp and log on Lanes. Their errors over all 2^32 inputs are measured by
+// tests/rowwise/exp_exhaustive.cpp.
 #pragma once
 
 #include "kernels/simd/lanes.hpp"
@@ -6,37 +7,35 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// How many registers go through exp side by side. Its chain of a dozen dependent operations is some 50 cycles long; one
-/// register after the other, a scheduler of 100 entries holds too few chains to fill two FMA pipes (Zen 5: 10.6 cycles per
-/// 16 floats instead of 5.4). Sixteen plain floats would spill.
+/// Registers that go through exp side by side. Its chain of a dozen dependent operations is some 50
+/// cycles long; one register after the other, a scheduler of 100 entries holds too few chains to
+/// fill two FMA pipes (Zen 5: 10.6 cycles per 16 floats instead of 5.4). Sixteen plain floats would
+/// spill.
 template <class Arch>
 inline constexpr int exp_registers = Register<Arch>::width == 1 ? 1 : 4;
 
-/// exp of N registers, apart from the factor 2^n: x becomes exp(r) with x = n·ln2 + r, |r| <= ln2/2, and `shifted` has n in its
-/// low bits. Polynomial of degree 6, minimax in relative error (0.05·2^-24) with its coefficients rounded to float one after
-/// the other. Range reduction after Cody and Waite 1980.
+/// exp of N registers, apart from the factor 2^n: x becomes exp(r) with x = n·ln2 + r, |r| <=
+/// ln2/2, and `shifted` has n in its low bits. The polynomial of degree 6 is minimax in relative
+/// error (0.05·2^-24), its coefficients rounded to float one after the other. Range reduction after
+/// Cody and Waite 1980.
 template <class R, int N>
 HEADLANE_INLINE void exp_reduced(typename R::Float (&x)[N], typename R::Float (&n)[N], typename R::Int (&shifted)[N]) {
   using Float = typename R::Float;
   constexpr float coefficients[] = {0x1.12398p-7f, 0x1.5558aep-5f, 0x1.555492p-3f, 0x1.fffffcp-2f, 1.0f, 1.0f};
   const Float magic(0x1.8p23f);  // adding it rounds to an integer, which then stands in the low bits
   Float r[N];
-#pragma GCC unroll 4
-  for (int i = 0; i < N; ++i) n[i] = R::fma(x[i], Float(0x1.715476p0f), magic);  // 1 / ln2
-#pragma GCC unroll 4
-  for (int i = 0; i < N; ++i) shifted[i] = R::as_int(n[i]);
-#pragma GCC unroll 4
-  for (int i = 0; i < N; ++i) n[i] = n[i] - magic;
-#pragma GCC unroll 4
-  for (int i = 0; i < N; ++i) r[i] = R::fma(n[i], Float(-0x1.62e43p-1f), x[i]);  // ln2, high part
-#pragma GCC unroll 4
-  for (int i = 0; i < N; ++i) r[i] = R::fma(n[i], Float(0x1.05c61p-29f), r[i]);  // minus its low part
-#pragma GCC unroll 4
-  for (int i = 0; i < N; ++i) x[i] = Float(0x1.6a4f7p-10f);
+  for_each_register<N>([&](int i)
+                           HEADLANE_INLINE_LAMBDA { n[i] = R::fma(x[i], Float(0x1.715476p0f), magic); });  // 1 / ln2
+  for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { shifted[i] = R::as_int(n[i]); });
+  for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { n[i] = n[i] - magic; });
+  for_each_register<N>(
+      [&](int i) HEADLANE_INLINE_LAMBDA { r[i] = R::fma(n[i], Float(-0x1.62e43p-1f), x[i]); });  // ln2, high part
+  for_each_register<N>(
+      [&](int i) HEADLANE_INLINE_LAMBDA { r[i] = R::fma(n[i], Float(0x1.05c61p-29f), r[i]); });  // minus its low part
+  for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { x[i] = Float(0x1.6a4f7p-10f); });
 #pragma GCC unroll 6
   for (const float coefficient : coefficients)
-#pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) x[i] = R::fma(x[i], r[i], Float(coefficient));
+    for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { x[i] = R::fma(x[i], r[i], Float(coefficient)); });
 }
 
 /// f on all registers of x, exp_registers at a time.
@@ -48,29 +47,31 @@ HEADLANE_INLINE void map_registers(Lanes<Arch> (&x)[Vectors], const F& f) {
 #pragma GCC unroll 16
   for (int first = 0; first < Vectors * parts; first += step) {
     typename Register<Arch>::Float group[step];
-#pragma GCC unroll 4
-    for (int i = 0; i < step; ++i) group[i] = x[(first + i) / parts].part[(first + i) % parts];
+    for_each_register<step>(
+        [&](int i) HEADLANE_INLINE_LAMBDA { group[i] = x[(first + i) / parts].part[(first + i) % parts]; });
     f(group);
-#pragma GCC unroll 4
-    for (int i = 0; i < step; ++i) x[(first + i) / parts].part[(first + i) % parts] = group[i];
+    for_each_register<step>(
+        [&](int i) HEADLANE_INLINE_LAMBDA { x[(first + i) / parts].part[(first + i) % parts] = group[i]; });
   }
 }
 
-/// x = exp(x), at most 1 ULP from the exact value for every x, underflow to denormals and to 0 included.
-/// exp(0) is exactly 1, exp(-inf) is 0, exp(x > 88.73) is +inf, NaN stays NaN.
+/// x = exp(x), at most 1 ULP from the exact value for every x, underflow to denormals and to 0
+/// included. exp(0) is exactly 1, exp(-inf) is 0, exp(x > 88.73) is +inf, NaN stays NaN.
 template <class Arch>
 HEADLANE_INLINE Lanes<Arch> exp(const Lanes<Arch>& x) {
   using R = Register<Arch>;
   using Float = typename R::Float;
   Lanes<Arch> y[1] = {x};
-  map_registers(y, [](auto& group) {
+  map_registers(y, [](auto& group) HEADLANE_INLINE_LAMBDA {
     constexpr int count = sizeof(group) / sizeof(group[0]);
     Float n[count];
     typename R::Int shifted[count];
-    // exp(-104) < 2^-150 rounds to 0, exp(89) > 2^128. max and min give their second operand if one is NaN.
-    for (int i = 0; i < count; ++i) group[i] = R::min(Float(89.0f), R::max(Float(-104.0f), group[i]));
+    // exp(-104) < 2^-150 rounds to 0, exp(89) > 2^128. max and min return their second operand if
+    // one is NaN.
+    for_each_register<count>(
+        [&](int i) HEADLANE_INLINE_LAMBDA { group[i] = R::min(Float(89.0f), R::max(Float(-104.0f), group[i])); });
     exp_reduced<R>(group, n, shifted);
-    for (int i = 0; i < count; ++i) group[i] = R::scale(group[i], n[i], shifted[i]);
+    for_each_register<count>([&](int i) HEADLANE_INLINE_LAMBDA { group[i] = R::scale(group[i], n[i], shifted[i]); });
   });
   return y[0];
 }
@@ -81,25 +82,25 @@ HEADLANE_INLINE void exp_nonpositive_registers(typename R::Float (&x)[N]) {
   using Float = typename R::Float;
   Float n[N];
   typename R::Int shifted[N];
-#pragma GCC unroll 4
-  for (int i = 0; i < N; ++i) x[i] = R::max(Float(-88.0f), x[i]);  // n >= -127
+  for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { x[i] = R::max(Float(-88.0f), x[i]); });  // n >= -127
   exp_reduced<R>(x, n, shifted);
-  // 2^n from its exponent bits, 0 for n = -127: what stands above the low 9 bits is shifted out.
-#pragma GCC unroll 4
-  for (int i = 0; i < N; ++i) x[i] = x[i] * R::as_float((shifted[i] + 127) << 23);
+  // 2^n from its exponent bits, 0 for n = -127: the shift drops all but the low 9 bits.
+  for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { x[i] = x[i] * R::as_float((shifted[i] + 127) << 23); });
 }
 
-/// The same for x <= 0 (and NaN) in softmax: cheaper, several Lanes at a time, and 0 below -87.68 where exp() still has
-/// denormals, which are slow on some CPUs and would weigh nothing. Elsewhere the bits of exp().
+/// exp for x <= 0 (and NaN) in softmax, cheaper and several Lanes at a time. Below -87.68 it
+/// returns 0, where exp() still returns denormals, which are slow on some CPUs and contribute
+/// nothing. Elsewhere the bits of exp().
 template <class Arch, int Vectors>
 HEADLANE_INLINE void exp_nonpositive(Lanes<Arch> (&x)[Vectors]) {
-  map_registers(x, [](auto& group) { exp_nonpositive_registers<Register<Arch>>(group); });
+  map_registers(x, [](auto& group) HEADLANE_INLINE_LAMBDA { exp_nonpositive_registers<Register<Arch>>(group); });
 }
 
-/// log(x), at most 1 ULP from the exact value for every x; log(1) is 0, log(±0) is -inf, log(x < 0) is NaN, NaN stays.
+/// log(x), at most 1 ULP from the exact value for every x; log(1) is 0, log(±0) is -inf, log(x < 0)
+/// is NaN, NaN stays.
 ///
-/// x = 2^e·(1 + f), sqrt(1/2) <= 1 + f < sqrt(2); log(1 + f) = f - f²/2 + f³·P(f), P of degree 7, minimax in relative error of
-/// the whole (0.1·2^-24).
+/// x = 2^e·(1 + f), sqrt(1/2) <= 1 + f < sqrt(2); log(1 + f) = f - f²/2 + f³·P(f), P of degree 7,
+/// minimax in relative error of the whole (0.1·2^-24).
 template <class Arch>
 HEADLANE_INLINE Lanes<Arch> log(const Lanes<Arch>& x) {
   using V = Lanes<Arch>;
@@ -133,12 +134,13 @@ HEADLANE_INLINE Lanes<Arch> log(const Lanes<Arch>& x) {
   return V::map(one_register, x);
 }
 
-/// Lanes that a pass takes at once, as many as exp works on side by side.
+/// Lanes of one step of a pass, as many as exp works on side by side.
 template <class Arch>
 inline constexpr int group_size =
     exp_registers<Arch> > Lanes<Arch>::parts ? exp_registers<Arch> / Lanes<Arch>::parts : 1;
 
-/// f(position, Constant<vectors>, count) along n elements: groups, single Lanes, and last one with fewer than 16 elements.
+/// Calls f(position, Constant<vectors>, count) along n elements: for groups, then single Lanes,
+/// then the last one of fewer than 16 elements.
 template <class Arch, class F>
 HEADLANE_INLINE void for_each_group(Index n, const F& f) {
   constexpr Index group = group_size<Arch> * lanes;

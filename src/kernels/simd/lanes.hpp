@@ -1,5 +1,6 @@
-// Lanes<Arch>: the virtual vector of 16 floats that all kernels are written on: one AVX-512 register, two AVX2, four
-// NEON, or sixteen plain floats. Written on Lanes, a kernel gives the same bits on every instruction set.
+// Lanes<Arch>: the virtual vector of 16 floats that all kernels are written on: one AVX-512
+// register, two AVX2, four NEON, or sixteen plain floats. Kernels written on Lanes return the same
+// bits on every instruction set.
 #pragma once
 
 #include "kernels/args/sizes.hpp"
@@ -8,11 +9,19 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// A number as a type, for loops that are unrolled over tiles of several sizes.
+/// A number as a type, for tile sizes known at compile time.
 template <int Value>
 struct Constant {
   static constexpr int value = Value;
 };
+
+/// f(0), f(1), … f(N-1), unrolled. A step of a computation on N registers is one call: all
+/// registers take it side by side before any takes the next.
+template <int N, class F>
+HEADLANE_INLINE void for_each_register(const F& f) {
+#pragma GCC unroll 16
+  for (int i = 0; i < N; ++i) f(i);
+}
 
 /// to[i] = from[i · step] for i < count (at most 16). Not inline: rare, and called in many places.
 template <class T>
@@ -20,7 +29,7 @@ __attribute__((noinline)) void copy_strided(const T* from, Index step, Index cou
   for (Index i = 0; i < lanes && i < count; ++i) to[i] = from[i * step];
 }
 
-/// Every operation works lane by lane. Masks are what comparisons of two registers give.
+/// Every operation works lane by lane. A mask is the result of comparing two registers.
 template <class Arch>
 struct Lanes {
   using R = Register<Arch>;
@@ -59,7 +68,8 @@ struct Lanes {
     for (int i = 0; i < parts; ++i) R::store(p + i * width, part[i]);
   }
 
-  /// The first `count` (0 … 16) elements; the other lanes are `fill` and their memory is not touched.
+  /// The first `count` (0 … 16) elements; the other lanes are `fill` and their memory is not
+  /// touched.
   static HEADLANE_INLINE Lanes load(const float* p, Index count, float fill) {
     Lanes result;
 #pragma GCC unroll 16
@@ -72,7 +82,8 @@ struct Lanes {
     for (int i = 0; i < parts; ++i) R::store_some(p + i * width, part[i], count - i * width);
   }
 
-  /// `count` (1 … 16) elements, `step` apart; the other lanes are 0 and their memory is not touched.
+  /// `count` (1 … 16) elements, `step` apart; the other lanes are 0 and their memory is not
+  /// touched.
   static HEADLANE_INLINE Lanes gather(const float* p, Index step, Index count) {
     if (step == 1) return count >= lanes ? load(p) : load(p, count, 0.0f);
     alignas(64) float copy[lanes] = {};
@@ -96,7 +107,7 @@ struct Lanes {
   friend HEADLANE_INLINE Lanes fma(const Lanes& a, const Lanes& b, const Lanes& c) {
     return map([](Float x, Float y, Float z) { return R::fma(x, y, z); }, a, b, c);
   }
-  /// a > b ? a : b. A NaN in a gives b, a NaN in b stays: max(bound, x) and x keep a NaN in x.
+  /// a > b ? a : b. A NaN in a returns b, a NaN in b stays: max(bound, x) keeps a NaN in x.
   friend HEADLANE_INLINE Lanes max(const Lanes& a, const Lanes& b) {
     return map([](Float x, Float y) { return R::max(x, y); }, a, b);
   }
@@ -109,7 +120,8 @@ struct Lanes {
     return map([](Float p, Float q, Float r, Float s) { return R::select(p < q, r, s); }, a, b, x, y);
   }
 
-  /// The lanes of this one whose flag is true, the others of `fill`; `count` flags, `step` apart, none of the others is read.
+  /// Selects this where the flag is true, `fill` elsewhere; reads `count` flags, `step` apart, and
+  /// no others.
   HEADLANE_INLINE Lanes where(const bool* flags, Index step, Index count, const Lanes& fill) const {
     if (step == 1) return where(flags, count, fill);
     bool copy[lanes] = {};
@@ -136,7 +148,8 @@ struct Lanes {
   /// The numbers first, first + 1 … first + 15.
   static HEADLANE_INLINE Lanes from(float first) { return positions() + broadcast(first); }
 
-  /// Sum of the lanes by the fixed tree 16 → 8 → 4 → 2 → 1: lane i + lane i+8, then i + i+4, i + i+2, i + i+1.
+  /// Sum of the lanes by the fixed tree 16 → 8 → 4 → 2 → 1: lane i + lane i+8, then i + i+4, i +
+  /// i+2, i + i+1.
   HEADLANE_INLINE float reduce_add() const {
     return fold([](Float x, Float y) { return x + y; });
   }
@@ -174,7 +187,8 @@ struct Lanes {
   }
 };
 
-/// The first `count` elements, all 16 if there are more; the other lanes are `fill` and their memory is not touched.
+/// The first `count` elements, all 16 if there are more; the other lanes are `fill` and their
+/// memory is not touched.
 template <class Arch>
 HEADLANE_INLINE Lanes<Arch> load_some(const float* p, Index count, float fill = 0.0f) {
   return count >= lanes ? Lanes<Arch>::load(p) : Lanes<Arch>::load(p, count, fill);

@@ -1,4 +1,5 @@
-// Pairs of neighbouring elements: two registers of first and second elements become two of pairs, and back.
+// Pairs of adjacent elements: interleaves registers of first and of second elements, and separates
+// them again.
 #pragma once
 
 #include "kernels/simd/lanes.hpp"
@@ -6,7 +7,8 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// interleave: a, b become a0 b0 a1 b1 …; separate: the other way. The plain kinds have pairs of registers anyway.
+/// interleave: a, b become a0 b0 a1 b1 …; separate: the inverse. With one float a register there is
+/// nothing to do.
 template <class R, int Width = R::width>
 struct Pairs {
   static_assert(Width == 1);

@@ -1,5 +1,6 @@
-// Register<Arch>: one hardware register of floats, and the few operations that xsimd lacks or leaves open. Lanes<Arch>
-// is made of as many of them as hold 16 floats. The plain kinds have registers of one float.
+// Register<Arch>: one hardware register of floats, and the few operations that xsimd lacks or
+// leaves unspecified. Lanes<Arch> consists of as many of them as hold 16 floats. A plain register
+// holds one float.
 #pragma once
 
 #include "kernels/args/sizes.hpp"
@@ -14,12 +15,13 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// One float a register, no vector instructions: `Scalar` has an fma instruction, `Portable` need not have.
+/// One float a register, no vector instructions: `Scalar` has an fma instruction, `Portable` need
+/// not have.
 struct Scalar {};
 struct Portable {};
 
-/// x · 2^n, rounded once, in two exact steps and one rounded, for 2^n itself may be no normal number. `shifted` is n + 2^23 ·
-/// 1.5 as a float's bits: n in the low ones. -150 <= n <= 128.
+/// x · 2^n, rounded once, in two exact steps and one rounded, for 2^n itself may be no normal
+/// number. `shifted` is n + 2^23 · 1.5 as a float's bits: n in the low ones. -150 <= n <= 128.
 template <class R>
 HEADLANE_INLINE typename R::Float scale_in_two(typename R::Float x, typename R::Int shifted) {
   const auto n = shifted - 0x4b400000, half = R::shift_right(n, 1);
@@ -35,7 +37,8 @@ struct XsimdRegister {
   static HEADLANE_INLINE Float load(const float* p) { return Float::load_unaligned(p); }
   static HEADLANE_INLINE void store(float* p, Float x) { x.store_unaligned(p); }
   static HEADLANE_INLINE Float fma(Float x, Float y, Float z) { return xsimd::fma(x, y, z); }
-  /// a > b ? a : b, so that NaN and ±0 behave alike everywhere: xsimd's max differs between versions and machines.
+  /// a > b ? a : b, so that NaN and ±0 behave alike everywhere: xsimd's max differs between
+  /// versions and machines.
   static HEADLANE_INLINE Float max(Float a, Float b) { return xsimd::select(a > b, a, b); }
   static HEADLANE_INLINE Float min(Float a, Float b) { return xsimd::select(a < b, a, b); }
   template <class Mask>
@@ -72,12 +75,14 @@ struct Register;
 #if defined(__AVX512F__)
 template <>
 struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
-  /// The first `count` elements, any count; the other lanes are `fill` and their memory is not touched.
+  /// The first `count` elements, any count; the other lanes are `fill` and their memory is not
+  /// touched.
   static HEADLANE_INLINE Float load_some(const float* p, Index count, float fill) {
     return _mm512_mask_loadu_ps(_mm512_set1_ps(fill), first(count), p);
   }
   static HEADLANE_INLINE void store_some(float* p, Float x, Index count) { _mm512_mask_storeu_ps(p, first(count), x); }
-  /// x where the flag is true, `fill` where it is false and from lane `count` on, whose flags are not read.
+  /// x where the flag is true, `fill` where it is false and from lane `count` on, whose flags are
+  /// not read.
   static HEADLANE_INLINE Float select_flags(const bool* flags, Index count, Float x, Float fill) {
     const auto* p = reinterpret_cast<const __m128i*>(flags);
     const __m128i bytes = count >= 16 ? _mm_loadu_si128(p) : _mm_maskz_loadu_epi8(first(count), p);
