@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from . import design
+
+ROOT = design.SOURCES.parent
 
 
 def test_sizes_are_found_in_the_sources():
@@ -14,6 +18,14 @@ def test_sizes_are_found_in_the_sources():
 
 def test_every_include_points_down_in_the_picture_of_the_folders():
     design.check_house()
+
+
+def test_files_that_the_page_names_exist():
+    page = (ROOT / "docs" / "site" / "design.md").read_text(encoding="utf-8")
+    names = re.findall(r"`(?:src/)?([a-z_]+/(?:[a-z_]+\.[ch]pp)?)`", page)
+    assert len(names) > 5
+    for name in names:
+        assert (design.SOURCES / name).exists() or (ROOT / "include" / name).exists(), name
 
 
 def test_pictures_have_text_alternatives():
