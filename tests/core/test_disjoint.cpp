@@ -1,0 +1,47 @@
+// require_disjoint: what overlaps, what does not, and the messages.
+#include <doctest/doctest.h>
+#include <headlane/disjoint.hpp>
+
+#include <vector>
+
+namespace headlane::test {
+namespace {
+
+std::vector<float>& memory() {
+  static std::vector<float> floats(64);
+  return floats;
+}
+
+View<const float, 2> at(Index first, const std::array<Index, 2>& shape, const std::array<Index, 2>& strides) {
+  return {memory().data() + first, shape, strides};
+}
+
+void require_apart(const View<const float, 2>& out, const View<const float, 2>& a) {
+  const NamedView inputs[] = {{"absent", {}}, {"a", a}};
+  require_disjoint("f", {"out", out}, inputs);
+}
+
+TEST_CASE("require_disjoint: separate rows, interleaved columns and empty views do not overlap") {
+  CHECK_NOTHROW(require_apart(at(0, {2, 8}, {8, 1}), at(16, {2, 8}, {8, 1})));
+  CHECK_NOTHROW(require_apart(at(0, {4, 4}, {16, 1}), at(4, {4, 12}, {16, 1})));
+  CHECK_NOTHROW(require_apart(at(0, {4, 4}, {16, 1}), at(0, {0, 12}, {16, 1})));
+  CHECK_NOTHROW(require_apart(at(0, {4, 4}, {16, 1}), at(32, {4, 4}, {0, 0}).slice(0, 0, 0)));
+}
+
+TEST_CASE("require_disjoint: a common element is an error that names both arguments") {
+  CHECK_THROWS_WITH_AS(require_apart(at(0, {2, 8}, {8, 1}), at(8, {2, 8}, {8, 1})),
+                       "f: out of shape [2, 8] overlaps a of shape [2, 8]", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(require_apart(at(0, {4, 5}, {16, 1}), at(4, {4, 12}, {16, 1})),
+                       "f: out of shape [4, 5] overlaps a of shape [4, 12]", std::invalid_argument);
+}
+
+TEST_CASE("require_disjoint: an output may not overlap itself, and inputs may") {
+  CHECK_THROWS_WITH_AS(require_apart(at(0, {2, 8}, {0, 1}), at(32, {2, 8}, {8, 1})),
+                       doctest::Contains("f: out of shape [2, 8] overlaps itself"), std::invalid_argument);
+  CHECK_NOTHROW(require_apart(at(0, {2, 8}, {8, 1}), at(32, {2, 8}, {0, 1})));
+  CHECK_THROWS_WITH_AS(require_disjoint("f", {"out", View<const float, 1>(nullptr, {3})}, {}),
+                       doctest::Contains("f: out has shape [3] and no data"), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace headlane::test
