@@ -25,35 +25,6 @@ class AttentionPlan(NamedTuple):
     workspace_bytes: int  # memory besides inputs and outputs
 
 
-# In the order that python/src/attention/options.cpp reads.
-_DEFAULTS = {
-    "attn_mask": None,
-    "is_causal": False,
-    "scale": None,
-    "causal_offset": 0,
-    "softcap": 0.0,
-    "window": None,
-    "key_lengths": None,
-    "query_lengths": None,
-    "alibi_slopes": None,
-    "sinks": None,
-    "mask_bits": None,
-    "relative_bias": None,
-    "relative_max_distance": 128,
-    "relative_bidirectional": True,
-    "query_starts": None,
-    "key_starts": None,
-}
-
-
-def _packed(function: str, attn_mask: Any, options: Any) -> tuple[Any, ...]:
-    """Options that a function takes as **options."""
-    for name in options:
-        if name not in _DEFAULTS:
-            raise TypeError(f"{function}: there is no option {name!r}")
-    return tuple({**_DEFAULTS, "attn_mask": attn_mask, **options}.values())
-
-
 @overload
 def scaled_dot_product_attention(
     query: Array,
@@ -140,23 +111,11 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     *,
-    causal_offset: Any = 0,
-    softcap: float = 0.0,
-    window: tuple[int | None, int | None] | None = None,
-    key_lengths: Any = None,
-    query_lengths: Any = None,
-    alibi_slopes: Any = None,
-    sinks: Any = None,
-    mask_bits: Any = None,
-    relative_bias: Any = None,
-    relative_max_distance: int = 128,
-    relative_bidirectional: bool = True,
-    query_starts: Any = None,
-    key_starts: Any = None,
     return_lse: bool = False,
     return_sum: bool = False,
     out: Array | None = None,
     num_threads: int | None = None,
+    **options: Unpack[InnerOptions],
 ) -> Array | tuple[Array, ...]:
     """softmax(scale * query @ key.T) @ value, as torch.nn.functional.scaled_dot_product_attention has it.
 
@@ -195,26 +154,20 @@ def scaled_dot_product_attention(
 
     A query that sees no key gives 0, and a log-sum-exp of -inf. A key that is not seen has no influence, even if NaN.
     """
-    options = (
+    return _core.scaled_dot_product_attention(
+        query,
+        key,
+        value,
         attn_mask,
+        dropout_p,
         is_causal,
         scale,
-        causal_offset,
-        softcap,
-        window,
-        key_lengths,
-        query_lengths,
-        alibi_slopes,
-        sinks,
-        mask_bits,
-        relative_bias,
-        relative_max_distance,
-        relative_bidirectional,
-        query_starts,
-        key_starts,
-    )
-    return _core.scaled_dot_product_attention(
-        query, key, value, dropout_p, enable_gqa, options, return_lse, return_sum, out, num_threads
+        enable_gqa,
+        options,
+        return_lse,
+        return_sum,
+        out,
+        num_threads,
     )
 
 
@@ -298,9 +251,8 @@ def attention_over_cache(
     options: those of scaled_dot_product_attention, without query_starts and key_starts. kv_length, for masks, is that of the
     longest of the sequences. The bits are those of the same keys and values in plain arrays.
     """
-    packed = _packed("attention_over_cache", attn_mask, options)
     return _core.attention_over_cache(
-        query, cache, sequences, packed, return_lse, return_sum, out, num_threads
+        query, cache, sequences, attn_mask, options, return_lse, return_sum, out, num_threads
     )
 
 
@@ -433,8 +385,9 @@ def attention_weights(
     Take the heads and queries that are wanted by slices, with causal_offset + the first query. options: those of
     scaled_dot_product_attention, without query_starts and key_starts. The last axis of out must be dense.
     """
-    packed = _packed("attention_weights", attn_mask, options)
-    return _core.attention_weights(query, key, enable_gqa, packed, return_lse, out, num_threads)
+    return _core.attention_weights(
+        query, key, attn_mask, enable_gqa, options, return_lse, out, num_threads
+    )
 
 
 def attention_key_sums(
@@ -448,8 +401,7 @@ def attention_key_sums(
     **options: Unpack[ScoreOptions],
 ) -> Array:
     """attention_weights summed over the queries, [..., kv_length]: how much a key was looked at. Stores no weights."""
-    packed = _packed("attention_key_sums", attn_mask, options)
-    return _core.attention_key_sums(query, key, enable_gqa, packed, out, num_threads)
+    return _core.attention_key_sums(query, key, attn_mask, enable_gqa, options, out, num_threads)
 
 
 def plan_attention(
@@ -466,8 +418,9 @@ def plan_attention(
 
     Looks at shapes, strides and options only. With several batch axes, the plan of one step along all but the last.
     """
-    packed = _packed("plan_attention", attn_mask, options)
-    return AttentionPlan(*_core.plan_attention(query, key, value, enable_gqa, packed, num_threads))
+    return AttentionPlan(
+        *_core.plan_attention(query, key, value, attn_mask, enable_gqa, options, num_threads)
+    )
 
 
 def t5_bucket(distance: int, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> int:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._attention import _packed
 from ._kv_cache import KvCache
 from ._types import Array, MaskedScoreOptions, ScoreOptions, Sequences, State, Unpack
 
@@ -177,9 +176,8 @@ class MultiHeadAttention(_core.MultiHeadAttention):
         attn_mask and **options: those of scaled_dot_product_attention (is_causal, key_lengths, query_starts, …), for scores
         [batch, heads, length, keys]; in a bool mask True is seen, the opposite of PyTorch's module. out may be x itself.
         """
-        scores = _packed("MultiHeadAttention.forward", attn_mask, options)
         return _core.MultiHeadAttention.forward(
-            self, x, memory, scores, cache, sequences, remembered, out, num_threads
+            self, x, memory, attn_mask, options, cache, sequences, remembered, out, num_threads
         )
 
     __call__ = forward
@@ -272,8 +270,7 @@ class EncoderLayer(_core.EncoderLayer):
         attn_mask and **options: those of scaled_dot_product_attention (is_causal, key_lengths, query_starts, …); in a bool mask
         True is seen, the opposite of PyTorch's module.
         """
-        scores = _packed("EncoderLayer.forward", attn_mask, options)
-        return _core.EncoderLayer.forward(self, x, scores, out, num_threads)
+        return _core.EncoderLayer.forward(self, x, attn_mask, options, out, num_threads)
 
     __call__ = forward
     __copy__ = __deepcopy__ = _same
@@ -357,20 +354,17 @@ class DecoderLayer(_core.DecoderLayer):
         """
         if cross is not None and not isinstance(cross, dict):
             raise TypeError(f"DecoderLayer.forward: cross has type {type(cross).__name__}; wanted: a dict")
-        function = "DecoderLayer.forward"
-        scores = _packed(function, attn_mask, {"is_causal": True, **options})
-        of_memory = dict(cross or {})
-        cross_scores = _packed(function, of_memory.pop("attn_mask", None), of_memory)
         return _core.DecoderLayer.forward(
             self,
             x,
             memory,
-            scores,
+            attn_mask,
+            {"is_causal": True, **options},
             cache,
             sequences,
             memory_cache,
             memory_sequences,
-            cross_scores,
+            dict(cross or {}),
             out,
             num_threads,
         )

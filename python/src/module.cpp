@@ -1,5 +1,6 @@
-// The extension module headlane._core. Its functions take everything by position; headlane/__init__.py gives them names,
-// defaults and documentation.
+// The extension module headlane._core. Its functions take all arguments by position; the package gives
+// them defaults, types and documentation.
+#include "core/define.hpp"
 #include "core/functions.hpp"
 #include "core/scalars.hpp"
 
@@ -13,20 +14,19 @@
 NB_MODULE(_core, module) {
   using namespace headlane;
   namespace nb = nanobind;
-  using nb::arg;
 
-  // Anything is accepted here, None too: what is wrong is refused by name.
   const auto def = [&](const char* name, auto function, auto... names) {
-    module.def(name, function, arg(names).none()...);
+    python::define(module, name, function, names...);
   };
-  def("scaled_dot_product_attention", &python::scaled_dot_product_attention, "query", "key", "value", "dropout_p",
-      "enable_gqa", "options", "return_lse", "return_sum", "out", "num_threads");
-  def("attention_over_cache", &python::attention_over_cache, "query", "cache", "sequences", "options", "return_lse",
-      "return_sum", "out", "num_threads");
-  def("plan_attention", &python::plan_attention_of, "query", "key", "value", "enable_gqa", "options", "num_threads");
-  def("attention_weights", &python::attention_weights_of, "query", "key", "enable_gqa", "options", "return_lse", "out",
+  def("scaled_dot_product_attention", &python::scaled_dot_product_attention, "query", "key", "value", "attn_mask",
+      "dropout_p", "is_causal", "scale", "enable_gqa", "options", "return_lse", "return_sum", "out", "num_threads");
+  def("attention_over_cache", &python::attention_over_cache, "query", "cache", "sequences", "attn_mask", "options",
+      "return_lse", "return_sum", "out", "num_threads");
+  def("plan_attention", &python::plan_attention_of, "query", "key", "value", "attn_mask", "enable_gqa", "options",
       "num_threads");
-  def("attention_key_sums", &python::attention_key_sums_of, "query", "key", "enable_gqa", "options", "out",
+  def("attention_weights", &python::attention_weights_of, "query", "key", "attn_mask", "enable_gqa", "options",
+      "return_lse", "out", "num_threads");
+  def("attention_key_sums", &python::attention_key_sums_of, "query", "key", "attn_mask", "enable_gqa", "options", "out",
       "num_threads");
   def("merge", &python::merge_of, "parts", "sinks", "return_lse", "return_sum", "out", "num_threads");
   def("t5_bucket", &python::t5_bucket_of, "distance", "buckets", "max_distance", "bidirectional");
@@ -54,6 +54,7 @@ NB_MODULE(_core, module) {
   python::add_models(module);
 #endif
 
+  module.attr("attention_options") = python::attention_options();
   module.def("version", &version);
   module.def("available_isas", &available_isas);
   module.def("isa", &isa);
@@ -62,7 +63,7 @@ NB_MODULE(_core, module) {
   def(
       "set_num_threads",
       [](nb::handle threads) {
-        if (threads.is_none()) python::fail_as_type("set_num_threads", "threads", threads, "an integer");
+        if (threads.is_none()) python::refuse_value("set_num_threads", "threads", threads, "an integer");
         set_num_threads(python::threads_of("set_num_threads", threads, "threads"));
       },
       "threads");

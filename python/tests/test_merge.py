@@ -117,7 +117,7 @@ def test_torch():
 OUT, LSE = normal(3, 4, 8), normal(3, 4)
 BATCHES = normal(3, 1, 3, 4, 8)
 CASES = {
-    "none": ([], {}, ValueError, "there are no parts"),
+    "none": ([], {}, ValueError, "parts is empty"),
     "no tuple": ([7], {}, ValueError, r"parts\[0\] is no \(out, lse\)"),
     "one array": ([(OUT, LSE), (OUT,)], {}, ValueError, r"parts\[1\] is no \(out, lse\)"),
     "no arrays": (7, {}, TypeError, "merge: parts is 7; wanted: a sequence of tuples"),

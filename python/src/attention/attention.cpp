@@ -1,7 +1,6 @@
-// scaled_dot_product_attention, over tensors and over a cache, and the plans of both.
+// scaled_dot_product_attention over arrays and over a cache, and the plans of both.
 #include "attention/arguments.hpp"
 #include "attention/kv_cache.hpp"
-#include "attention/kv_pages.hpp"  // the library's own
 #include "core/functions.hpp"
 
 #include <mutex>
@@ -23,22 +22,20 @@ class CachedCall {
     cache_ = &cache_of(function, "cache", cache);
     sequences_ = integers_of(function, "sequences", sequences);
     require(operands.batch.rank() <= 1, function, ": query has shape ", operands.query,
-            ", the most is [sequences, heads, length, dim]");
+            ", wanted [sequences, heads, length, dim]");
   }
 
   ScoreOperands operands;
 
   [[nodiscard]] Index value_dim() const { return cache_->cache.value_dim(); }
 
-  /// f(cache, sequences, options) without the GIL, while nobody changes the cache.
+  /// Calls f(cache, sequences, options) without the GIL, while no other thread changes the cache.
   template <class F>
   void with_cache(const ScoreOptions& given, F f) const {
     compute(function_, [&] {
       const std::shared_lock lock(cache_->mutex);
-      Index keys = 0;
-      for (const Index sequence : sequences_)
-        if (cache_->cache.pages().has(sequence)) keys = std::max(keys, cache_->cache.length(sequence));
-      operands.check_masks(given, keys);
+      const Index keys = longest_of(cache_->cache, sequences_);
+      operands.check(given, keys);
       f(std::as_const(cache_->cache), std::span<const Index>(sequences_), operands.options_at(given, keys, {}));
     });
   }
@@ -51,19 +48,22 @@ class CachedCall {
 
 }  // namespace
 
-nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::handle value, nb::handle dropout_p,
+nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask,
+                                        nb::handle dropout_p, nb::handle is_causal, nb::handle scale,
                                         nb::handle enable_gqa, nb::handle options, nb::handle return_lse,
                                         nb::handle return_sum, nb::handle out, nb::handle num_threads) {
   constexpr const char* function = "scaled_dot_product_attention";
   const double dropout = double_of(function, "dropout_p", dropout_p);
   require(dropout == 0, function, ": dropout_p is ", dropout, "; headlane has no dropout, pass 0");
   const ScoreOperands of(function, query, key, value, flag_of(function, "enable_gqa", enable_gqa));
-  const ScoreOptions given(function, options, num_threads);
-  const Index keys = given.keys_of_mask(of.key->size(-2));
-  of.check_masks(given, keys);
+  ScoreOptions given(function, attn_mask, options, num_threads);
+  given.values.causal = flag_of(function, "is_causal", is_causal);
+  if (!scale.is_none()) given.values.scale = float_of(function, "scale", scale);
+  const Index keys = given.mask_keys(of.key->size(-2));
+  of.check(given, keys);
   const RowResults results(function, query, out, of.shape(), of.value->size(-1),
                            flag_of(function, "return_lse", return_lse), flag_of(function, "return_sum", return_sum));
-  of.require_result_apart(results.out(), given);
+  of.require_result_apart(results.result(), given);
   compute(function, [&] {
     of.for_each([&](const Batch::Position& at) {
       AttentionOptions here = of.options_at(given, keys, at);
@@ -75,12 +75,13 @@ nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::ha
   return results.object();
 }
 
-nb::object attention_over_cache(nb::handle query, nb::handle cache, nb::handle sequences, nb::handle options,
-                                nb::handle return_lse, nb::handle return_sum, nb::handle out, nb::handle num_threads) {
+nb::object attention_over_cache(nb::handle query, nb::handle cache, nb::handle sequences, nb::handle attn_mask,
+                                nb::handle options, nb::handle return_lse, nb::handle return_sum, nb::handle out,
+                                nb::handle num_threads) {
   constexpr const char* function = "attention_over_cache";
   const CachedCall call(function, query, cache, sequences);
   const ScoreOperands& of = call.operands;
-  const ScoreOptions given(function, options, num_threads);
+  const ScoreOptions given(function, attn_mask, options, num_threads);
   const RowResults results(function, query, out, of.shape(), call.value_dim(),
                            flag_of(function, "return_lse", return_lse), flag_of(function, "return_sum", return_sum));
   call.with_cache(given, [&](const KvCache& keys, std::span<const Index> numbers, AttentionOptions here) {
@@ -91,14 +92,14 @@ nb::object attention_over_cache(nb::handle query, nb::handle cache, nb::handle s
   return results.object();
 }
 
-nb::object plan_attention_of(nb::handle query, nb::handle key, nb::handle value, nb::handle enable_gqa,
-                             nb::handle options, nb::handle num_threads) {
+nb::object plan_attention_of(nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask,
+                             nb::handle enable_gqa, nb::handle options, nb::handle num_threads) {
   constexpr const char* function = "plan_attention";
   AttentionPlan plan;
   const auto out_of = [](const View<float, 4>& q, Index columns) {
     return View<float, 4>(nullptr, {q.shape[0], q.shape[1], q.shape[2], columns});
   };
-  const ScoreOptions given(function, options, num_threads);
+  const ScoreOptions given(function, attn_mask, options, num_threads);
   const bool grouped = flag_of(function, "enable_gqa", enable_gqa);
   if (nb::isinstance<LockedKvCache>(key)) {
     const CachedCall call(function, query, key, value);
@@ -109,8 +110,8 @@ nb::object plan_attention_of(nb::handle query, nb::handle key, nb::handle value,
     return tuple_of(plan);
   }
   const ScoreOperands of(function, query, key, value, grouped);
-  const Index keys = given.keys_of_mask(of.key->size(-2));
-  of.check_masks(given, keys);
+  const Index keys = given.mask_keys(of.key->size(-2));
+  of.check(given, keys);
   const View<float, 4> q = of.query_at({});
   compute(function, [&] {
     plan = plan_attention(q, of.key_at({}), of.value_at({}), out_of(q, of.value->size(-1)),

@@ -1,21 +1,26 @@
-// The class KvCache as Python has it.
+// The class KvCache of the module.
 #pragma once
 
 #include <headlane/kv_cache.hpp>
 
 #include <nanobind/nanobind.h>
 #include <shared_mutex>
+#include <span>
 
 namespace headlane::python {
 
-/// A cache, and who may use it: what changes it holds the mutex alone, what reads it shares it. It is taken without the GIL only, so
-/// that whoever waits for it stops nobody.
+/// A cache and its lock: exclusive for changes, shared for reads. Only taken without the GIL, so that a
+/// thread that waits for it blocks no other one.
 struct LockedKvCache {
   KvCache cache;
   mutable std::shared_mutex mutex{};
 };
 
-/// Throws TypeError if the object is none, or one whose __init__() was not called.
+/// Throws TypeError if the object is no cache, or its __init__() was not called.
 LockedKvCache& cache_of(const char* function, const char* name, nanobind::handle object);
+
+/// The number of keys of the longest of these sequences. Numbers of no sequence are skipped: the library
+/// refuses them.
+Index longest_of(const KvCache& cache, std::span<const Index> sequences);
 
 }  // namespace headlane::python

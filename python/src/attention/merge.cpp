@@ -1,4 +1,4 @@
-// merge: parts of attention over keys that have none in common.
+// merge: combines partial results of attention over disjoint keys.
 #include <headlane/merge.hpp>
 
 #include "attention/arguments.hpp"
@@ -15,9 +15,9 @@ constexpr const char* function = "merge";
 class Parts {
  public:
   explicit Parts(nb::handle parts) {
-    if (!nb::hasattr(parts, "__iter__")) fail_as_type(function, "parts", parts, "a sequence of tuples");
+    if (!nb::hasattr(parts, "__iter__")) refuse_value(function, "parts", parts, "a sequence of tuples");
     for (const nb::handle part : nb::borrow<nb::object>(parts)) add(nb::borrow<nb::object>(part));
-    require(!parts_.empty(), function, ": there are no parts, the least is 1");
+    require(!parts_.empty(), function, ": parts is empty");
     require(parts_[0].out->rank() >= 2, function, ": parts[0].out has shape ", *parts_[0].out,
             ", the least is [length, dim]");
     for (const Part& part : parts_) check(part);
@@ -32,15 +32,17 @@ class Parts {
     for (const Part& part : parts_) {
       const Array& out = *part.out;
       AttentionPart& view = views.emplace_back();
-      view.out = view_of(out.floats(), out, batch, at, heads, out.size(-2), out.size(-1));
+      view.out = view_at<float>(out, batch, at, heads, out.size(-2), out.size(-1));
       view.lse = values_of_rows(*part.lse, batch, at, has_heads);
       if (part.sum != nullptr) view.sum = values_of_rows(*part.sum, batch, at, has_heads);
     }
     return views;
   }
 
-  void require_apart_from(const Array& result) const {
-    for (const Array& array : arrays_) require_apart(function, result, {&array});
+  [[nodiscard]] std::vector<const Array*> arrays() const {
+    std::vector<const Array*> arrays;
+    for (const Array& array : arrays_) arrays.push_back(&array);
+    return arrays;
   }
 
  private:
@@ -53,13 +55,11 @@ class Parts {
     const nb::object arrays = nb::steal(PySequence_Check(part.ptr()) != 0 ? PySequence_Tuple(part.ptr()) : nullptr);
     PyErr_Clear();
     const std::size_t count = arrays.is_valid() ? nb::len(arrays) : 0;
-    require(count == 2 || count == 3, function, ": ", name, " is no (out, lse) and no (out, max, sum)");
+    require(count == 2 || count == 3, function, ": ", name, " is neither (out, lse) nor (out, max, sum)");
     const auto array = [&](std::size_t i, const char* what) -> const Array* {
       if (i >= count) return nullptr;
       const std::string& own = names_.emplace_back(name + what);
-      const Array& added = arrays_.emplace_back(function, own.c_str(), nb::object(arrays[i]));
-      added.require_float();
-      return &added;
+      return &arrays_.emplace_back(function, own.c_str(), nb::object(arrays[i]), Element::float32);
     };
     if (parts_.empty()) first_ = arrays[0];
     parts_.push_back({array(0, ".out"), array(1, ".lse"), array(2, ".sum")});
@@ -76,7 +76,7 @@ class Parts {
   }
 
   std::deque<std::string> names_;
-  std::deque<Array> arrays_;  // which are not moved
+  std::deque<Array> arrays_;  // a deque: its elements do not move
   std::vector<Part> parts_;
   nb::object first_;
 };
@@ -86,8 +86,8 @@ class Parts {
 nb::object merge_of(nb::handle parts, nb::handle sinks, nb::handle return_lse, nb::handle return_sum, nb::handle out,
                     nb::handle num_threads) {
   const Parts of(parts);
-  std::optional<Array> of_sinks;
-  if (!sinks.is_none()) of_sinks.emplace(function, "sinks", sinks).require_float();
+  const std::optional<Array> of_sinks = optional_array(function, "sinks", sinks, Element::float32);
+  if (of_sinks) require(of_sinks->rank() == 1, function, ": sinks has shape ", *of_sinks, ", wanted [heads]");
   std::vector<Index> rows = of.shape();
   const Index columns = rows.back();
   rows.pop_back();
@@ -99,19 +99,19 @@ nb::object merge_of(nb::handle parts, nb::handle sinks, nb::handle return_lse, n
   Batch batch(function, 3);
   batch.widen(result);
   if (batch.rank() > 1) {
-    of.require_apart_from(result);
-    if (of_sinks) require_apart(function, result, {&*of_sinks});
+    std::vector<const Array*> inputs = of.arrays();
+    inputs.push_back(pointer_to(of_sinks));
+    results.result().require_apart(function, inputs);
   }
   const int threads = threads_of(function, num_threads);
-  const View<const float, 1> sink_of_head = per_head(function, of_sinks);
+  const auto sink_of_head = of_sinks ? view_of<const float, 1>(*of_sinks) : View<const float, 1>{};
   compute(function, [&] {
     batch.for_each(std::max(0, batch.rank() - 1), [&](const Batch::Position& at) {
       const MergeOptions options{.lse = results.lse_at(batch, at, has_heads),
                                  .sum = results.sum_at(batch, at, has_heads),
                                  .sinks = sink_of_head,
                                  .num_threads = threads};
-      merge(of.at(batch, at, heads), view_of(result.floats(), result, batch, at, heads, result.size(-2), columns),
-            options);
+      merge(of.at(batch, at, heads), view_at<float>(result, batch, at, heads, result.size(-2), columns), options);
     });
   });
   return results.object();

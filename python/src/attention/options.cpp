@@ -1,93 +1,163 @@
-// The options of attention: from Python's objects to arrays and numbers.
-#include "attention/arguments.hpp"
+#include "attention/options.hpp"
+
 #include "core/array_kinds.hpp"
+#include "core/functions.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace headlane::python {
 namespace {
 
-/// The order of the tuple, which is that of _DEFAULTS in headlane/_attention.py.
-enum class Place : Py_ssize_t {
-  attn_mask,
-  is_causal,
-  scale,
-  causal_offset,
-  softcap,
-  window,
-  key_lengths,
-  query_lengths,
-  alibi_slopes,
-  sinks,
-  mask_bits,
-  relative_bias,
-  relative_max_distance,
-  relative_bidirectional,
-  query_starts,
-  key_starts
-};
-
-/// Both sizes, -1 for what is not bounded.
-void set_window(const char* function, nb::handle given, AttentionOptions& options) {
-  const nb::object pair = nb::steal(PySequence_Tuple(given.ptr()));
-  if (!pair.is_valid()) PyErr_Clear();
-  if (!pair.is_valid() || nb::len(pair) != 2) fail_as_type(function, "window", given, "a pair (left, right)");
-  const auto size = [&](int side, const char* name) {
-    const nb::object one = pair[side];
-    return one.is_none() ? -1 : integer_of(function, name, one);
-  };
-  options.window_left = size(0, "window_left");
-  options.window_right = size(1, "window_right");
+/// The shape that a message asks for.
+std::string_view wanted_shape(std::string_view name, int rank) {
+  if (rank == 2) return "[heads, buckets]";
+  if (name.ends_with("_starts")) return "[sequences + 1]";
+  return name == "alibi_slopes" || name == "sinks" ? "[heads]" : "[batch]";
 }
 
 }  // namespace
 
-ScoreOptions::ScoreOptions(const char* function, nb::handle options, nb::handle num_threads) {
-  const auto at = [&](Place place) {
-    return nb::handle(PyTuple_GetItem(options.ptr(), static_cast<Py_ssize_t>(place)));
+const char* python_name(std::string_view option) {
+  constexpr std::pair<std::string_view, const char*> renamed[] = {
+      {"causal", "is_causal"},
+      {"causal_offsets", "causal_offset"},
+      {"window_left", "window"},
+      {"window_right", "window"},
+      {"mask", "attn_mask"},
+      {"bias", "attn_mask"},
+      {"relative_bias.table", "relative_bias"},
+      {"relative_bias.max_distance", "relative_max_distance"},
+      {"relative_bias.bidirectional", "relative_bidirectional"},
+      {"lse", ""},
+      {"sum", ""},
+      {"workspace", ""},
+      {"num_threads", ""},
   };
-  const auto floats = [&](std::optional<Array>& to, const char* name, Place place) {
-    if (!at(place).is_none()) to.emplace(function, name, at(place)).require_float();
-  };
-  const auto of_integers = [&](std::optional<Array>& to, const char* name, Place place) {
-    if (!at(place).is_none()) to.emplace(function, name, int64_array(function, name, at(place)));
-  };
-  if (!at(Place::attn_mask).is_none()) mask.emplace(function, "attn_mask", at(Place::attn_mask));
-  if (mask && !mask->is_bool()) mask->require_float();
-  if (!at(Place::mask_bits).is_none()) mask_bits.emplace(function, "mask_bits", at(Place::mask_bits)).require_uint8();
-  floats(alibi_slopes, "alibi_slopes", Place::alibi_slopes);
-  floats(sinks, "sinks", Place::sinks);
-  floats(relative_bias, "relative_bias", Place::relative_bias);
-  of_integers(key_lengths, "key_lengths", Place::key_lengths);
-  of_integers(query_lengths, "query_lengths", Place::query_lengths);
-  of_integers(query_starts, "query_starts", Place::query_starts);
-  of_integers(key_starts, "key_starts", Place::key_starts);
-  numbers.causal = flag_of(function, "is_causal", at(Place::is_causal));
-  if (!at(Place::scale).is_none()) numbers.scale = float_of(function, "scale", at(Place::scale));
-  numbers.softcap = float_of(function, "softcap", at(Place::softcap));
-  if (!at(Place::window).is_none()) set_window(function, at(Place::window), numbers);
-  const nb::handle offset = at(Place::causal_offset);
-  if (PyLong_Check(offset.ptr()) != 0 || offset.is_none())
-    numbers.causal_offset = integer_of(function, "causal_offset", offset);
-  else of_integers(causal_offsets, "causal_offset", Place::causal_offset);
-  if (causal_offsets && causal_offsets->rank() == 0) {  // NumPy's and PyTorch's numbers
-    numbers.causal_offset = *causal_offsets->integers();
-    causal_offsets.reset();
-  }
-  numbers.relative_bias.max_distance = integer_of(function, "relative_max_distance", at(Place::relative_max_distance));
-  numbers.relative_bias.bidirectional = flag_of(function, "relative_bidirectional", at(Place::relative_bidirectional));
-  numbers.num_threads = threads_of(function, num_threads);
+  for (const auto& [name, in_python] : renamed)
+    if (name == option) return in_python;
+  return option.data();
 }
 
-Index ScoreOptions::keys_of_mask(Index keys) const {
-  if (!key_starts || key_starts->rank() != 1) return keys;
-  Index longest = 0;
-  const auto start = [&](Index i) {
-    return static_cast<std::size_t>(key_starts->integers()[i * key_starts->stride(0)]);
+nb::tuple attention_options() {
+  nb::list names;
+  AttentionOptions options;
+  for_each_option(options, [&](const char* option, const auto&) {
+    const nb::str name(python_name(option));
+    if (nb::len(name) > 0 && !nb::cast<bool>(names.attr("__contains__")(name))) names.append(name);
+  });
+  return nb::tuple(names);
+}
+
+ScoreOptions::ScoreOptions(const char* function, nb::handle attn_mask, nb::handle options, nb::handle num_threads)
+    : function_(function) {
+  if (!attn_mask.is_none()) set("attn_mask", attn_mask);
+  PyObject *name = nullptr, *given = nullptr;
+  for (Py_ssize_t at = 0; !options.is_none() && PyDict_Next(options.ptr(), &at, &name, &given) != 0;)
+    set(text_of(function, "the name of an option", name), given);
+  values.num_threads = threads_of(function, num_threads);
+}
+
+void ScoreOptions::set(std::string_view name, nb::handle given) {
+  if (name == "attn_mask") {
+    if (given.is_none()) return;
+    mask.emplace(function_, "attn_mask", given);
+    if (mask->element() != Element::boolean) mask->require(Element::float32);
+    return;
+  }
+  if (name == "window") return set_window(given);
+  if (name == "causal_offset") return set_causal_offset(given);
+  bool known = false;
+  for_each_option(values, [&](const char* option, auto& member) {
+    if (python_name(option) != name) return;
+    assign(member, python_name(option), given);
+    known = true;
+  });
+  if (!known || name.empty()) fail_as_type(function_, ": there is no option '", name, "'");
+}
+
+template <class T>
+void ScoreOptions::assign(T& value, const char* name, nb::handle given) {
+  if constexpr (std::is_same_v<T, bool>) value = flag_of(function_, name, given);
+  else if constexpr (std::is_same_v<T, Index>) value = integer_of(function_, name, given);
+  else if constexpr (std::is_same_v<T, float>) value = float_of(function_, name, given);
+  else if constexpr (std::is_same_v<T, std::optional<float>>) {
+    if (!given.is_none()) value = float_of(function_, name, given);
+  }
+}
+
+template <class T, int Rank>
+void ScoreOptions::assign(View<T, Rank>& view, const char* name, nb::handle given) {
+  if (given.is_none()) return;
+  if constexpr (std::is_same_v<T, const std::uint8_t>) mask_bits.emplace(function_, name, given, Element::uint8);
+  else if constexpr (std::is_const_v<T> && Rank < 4) {
+    if constexpr (std::is_same_v<T, const Index>)
+      arrays_.emplace_front(function_, name, int64_array(function_, name, given));
+    else arrays_.emplace_front(function_, name, given, Element::float32);
+    const Array& array = arrays_.front();
+    require(array.rank() == Rank, function_, ": ", name, " has shape ", array, ", wanted ", wanted_shape(name, Rank));
+    view = view_of<T, Rank>(array);
+  }
+}
+
+/// (left, right); None is unbounded, as is the library's -1.
+void ScoreOptions::set_window(nb::handle given) {
+  if (given.is_none()) return;
+  const nb::object pair = nb::steal(PySequence_Tuple(given.ptr()));
+  if (!pair.is_valid()) PyErr_Clear();
+  if (!pair.is_valid() || nb::len(pair) != 2) refuse_value(function_, "window", given, "a pair (left, right)");
+  const auto size = [&](int side, const char* name) {
+    const nb::object one = pair[side];
+    return one.is_none() ? -1 : integer_of(function_, name, one);
   };
-  for (Index i = 1; i < key_starts->size(0); ++i)  // the library checks them; here they may be anything
+  values.window_left = size(0, "window_left");
+  values.window_right = size(1, "window_right");
+}
+
+/// An integer, or integers [batch]. NumPy's and PyTorch's numbers are arrays without axes.
+void ScoreOptions::set_causal_offset(nb::handle given) {
+  constexpr const char* name = "causal_offset";
+  if (PyLong_Check(given.ptr()) != 0 || given.is_none()) {
+    values.causal_offset = integer_of(function_, name, given);
+    return;
+  }
+  const Array offsets(function_, name, int64_array(function_, name, given));
+  if (offsets.rank() == 0) values.causal_offset = *offsets.data<Index>();
+  else assign(values.causal_offsets, name, given);
+}
+
+Index ScoreOptions::mask_keys(Index keys) const {
+  const View<const Index, 1>& starts = values.key_starts;
+  if (!starts) return keys;
+  const auto start = [&](Index i) { return static_cast<std::size_t>(starts(i)); };
+  Index longest = 0;
+  for (Index i = 1; i < starts.size(0); ++i)  // not checked yet: the subtraction must not overflow
     longest = std::max(longest, static_cast<Index>(start(i) - start(i - 1)));
   return longest;
+}
+
+template <class T>
+View<const T, 4> ScoreOptions::broadcast(const Array& x, const std::array<Index, 4>& scores) const {
+  View<const T, 4> view(x.data<T>(), scores, {});
+  require(broadcast_strides(x, scores, view.strides.data()), function_, ": ", x.name(), " of shape ", x,
+          " does not broadcast to the scores, ", std::vector<Index>(scores.begin(), scores.end()));
+  return view;
+}
+
+AttentionOptions ScoreOptions::for_scores(Index batch, Index heads, Index rows, Index keys) const {
+  AttentionOptions result = values;
+  if (mask && mask->element() == Element::boolean) result.mask = broadcast<bool>(*mask, {batch, heads, rows, keys});
+  else if (mask) result.bias = broadcast<float>(*mask, {batch, heads, rows, keys});
+  if (mask_bits) result.mask_bits = broadcast<std::uint8_t>(*mask_bits, {batch, heads, rows, (keys + 7) / 8});
+  return result;
+}
+
+std::vector<const Array*> ScoreOptions::float_arrays() const {
+  std::vector<const Array*> floats;
+  if (mask && mask->element() == Element::float32) floats.push_back(&*mask);
+  for (const Array& array : arrays_)
+    if (array.element() == Element::float32) floats.push_back(&array);
+  return floats;
 }
 
 }  // namespace headlane::python

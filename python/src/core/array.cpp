@@ -1,17 +1,19 @@
-// How arrays come in (see the header) and how results are made.
+// How arrays are borrowed (see the header), and how results are made.
 #include "core/array_kinds.hpp"
-#include "core/check.hpp"  // the library's own
 #include "core/dlpack_exchange.hpp"
+#include "core/message.hpp"
+#include "core/names.hpp"
+#include "core/views.hpp"
 
 #include <bit>
-#include <cstring>
 
 namespace headlane::python {
 namespace {
 
 std::atomic<PyObject*> numpy_empty, numpy_float32, torch_empty, torch_float32;
 
-/// One element of the machine's own byte order; NumPy marks arrays that are not aligned with '=' or '^'.
+/// The format of an element in native byte order, 0 for another one. NumPy marks unaligned arrays with
+/// '=' or '^'.
 char format_of(const char* format) {
   if (format == nullptr) return 'B';
   constexpr char native = std::endian::native == std::endian::little ? '<' : '>';
@@ -32,6 +34,13 @@ Array::Array(const char* function, const char* name, nb::handle object, Access a
   refuse_special(function, name, object);
   if (is_numpy(object)) from_buffer(access);
   else if (!from_exchange_interface()) from_dlpack(access);
+  static constexpr Index nothing = 0;
+  if (data_ == nullptr) data_ = const_cast<Index*>(&nothing);  // an empty array: never written
+}
+
+Array::Array(const char* function, const char* name, nb::handle object, Element wanted, Access access)
+    : Array(function, name, object, access) {
+  require(wanted);
 }
 
 Array::~Array() {
@@ -40,20 +49,18 @@ Array::~Array() {
 
 void Array::fail_as_type(const std::string& text) const { refuse(function_, name_, text); }
 
-/// With the reason of the exporter, which is the Python error that is set, if it gave one.
+/// Appends the exporter's reason, if it set a Python error.
 void Array::fail_to_export() const {
   const std::string reason = PyErr_Occurred() != nullptr ? " (" + first_line(nb::python_error()) + ")" : "";
   if (is_torch(object_))
     if (const std::string own = reason_of(object_, name_); !own.empty()) fail_as_type(own);
-  fail_as_type(described(object_) +
-               "; wanted: a float32 array in the CPU's memory, of NumPy, of PyTorch or with DLPack" + reason);
+  fail_as_type(described(object_) + "; wanted: a float32 array in CPU memory, of NumPy, of PyTorch or with DLPack" +
+               reason);
 }
 
 void Array::set_rank(Index rank) {
-  if (rank > max_rank)
-    throw nb::value_error((std::string(function_) + ": " + name_ + " has " + std::to_string(rank) + " axes, at most " +
-                           std::to_string(max_rank) + " are supported")
-                              .c_str());
+  python::require(rank <= max_rank, function_, ": ", name_, " has ", rank, " axes, at most ", max_rank,
+                  " are supported");
   rank_ = static_cast<int>(rank);
 }
 
@@ -61,15 +68,15 @@ void Array::from_buffer(Access access) {
   if (PyObject_GetBuffer(object_.ptr(), &buffer_, PyBUF_RECORDS_RO) != 0) fail_to_export();
   if (access == Access::write && buffer_.readonly != 0) {
     PyBuffer_Release(&buffer_);
-    throw nb::value_error((std::string(function_) + ": " + name_ + " is read-only").c_str());
+    python::require(false, function_, ": ", name_, " is read-only");
   }
   try {
     set_rank(buffer_.ndim);
     const char format = format_of(buffer_.format);
-    if (format == 'f') type_ = Type::float32;
-    if (format == '?') type_ = Type::boolean;
-    if (format == 'B') type_ = Type::uint8;
-    if ((format == 'l' || format == 'q') && buffer_.itemsize == sizeof(Index)) type_ = Type::int64;
+    if (format == 'f') element_ = Element::float32;
+    if (format == '?') element_ = Element::boolean;
+    if (format == 'B') element_ = Element::uint8;
+    if ((format == 'l' || format == 'q') && buffer_.itemsize == sizeof(Index)) element_ = Element::int64;
     for (std::size_t axis = 0; axis < static_cast<std::size_t>(rank_); ++axis) {
       shape_[axis] = buffer_.shape[axis];
       strides_[axis] = buffer_.strides[axis] / buffer_.itemsize;
@@ -86,13 +93,13 @@ void Array::from_buffer(Access access) {
 
 void Array::set_tensor(const nb::dlpack::dltensor& tensor) {
   if (tensor.device.device_type != nb::device::cpu::value)
-    fail_as_type("is not in the CPU's memory (DLPack device " + std::to_string(tensor.device.device_type) +
+    fail_as_type("is not in CPU memory (DLPack device " + std::to_string(tensor.device.device_type) +
                  "); copy it there first, in PyTorch with .cpu()");
   set_rank(tensor.ndim);
-  if (tensor.dtype == nb::dtype<float>()) type_ = Type::float32;
-  if (tensor.dtype == nb::dtype<bool>()) type_ = Type::boolean;
-  if (tensor.dtype == nb::dtype<std::uint8_t>()) type_ = Type::uint8;
-  if (tensor.dtype == nb::dtype<Index>()) type_ = Type::int64;
+  if (tensor.dtype == nb::dtype<float>()) element_ = Element::float32;
+  if (tensor.dtype == nb::dtype<bool>()) element_ = Element::boolean;
+  if (tensor.dtype == nb::dtype<std::uint8_t>()) element_ = Element::uint8;
+  if (tensor.dtype == nb::dtype<Index>()) element_ = Element::int64;
   data_ = static_cast<char*>(tensor.data) + tensor.byte_offset;
   Index dense = 1;
   bool empty = false;
@@ -105,7 +112,8 @@ void Array::set_tensor(const nb::dlpack::dltensor& tensor) {
   if (tensor.data == nullptr && !empty) fail_as_type(described(object_) + ", which has no values in memory");
 }
 
-/// DLPack's table of C functions: some tens of nanoseconds, where __dlpack__ of a PyTorch tensor takes microseconds.
+/// DLPack's table of C functions: tens of nanoseconds, where __dlpack__ of a PyTorch tensor takes
+/// microseconds.
 bool Array::from_exchange_interface() {
   const ExchangeInterface* interface = exchange_interface_of(object_);
   if (interface == nullptr) return false;
@@ -117,7 +125,8 @@ bool Array::from_exchange_interface() {
 
 void Array::from_dlpack(Access access) {
   nb::object source = nb::borrow(object_);
-  // Without the table a tensor that wants a gradient refuses to be exported, even where none is recorded.
+  // Without the table, a tensor that requires a gradient refuses to be exported even where none is
+  // recorded.
   if (is_torch(object_) && nb::cast<bool>(object_.attr("requires_grad"))) source = object_.attr("detach")();
   nb::ndarray<> writable;
   if (access == Access::write && nb::try_cast(source, writable)) tensor_.emplace(writable);
@@ -134,36 +143,29 @@ void Array::from_dlpack(Access access) {
   set_tensor(tensor);
 }
 
-void Array::require_float() const {
-  if (type_ == Type::float32) return;
-  const char* remedy = is_torch(object_) ? ".float()" : ".astype(np.float32)";
-  const std::string text = described(object_);
+void Array::require(Element wanted) const {
+  if (element_ == wanted) return;
+  std::string text = described(object_);
+  if (wanted == Element::boolean) fail_as_type(text + "; wanted: bool");
+  if (wanted == Element::uint8) fail_as_type(text + "; wanted: uint8");
+  if (wanted == Element::int64) fail_as_type(text + "; wanted: int64");
   if (text.find("complex") != std::string::npos)
     fail_as_type(text + "; headlane computes with real numbers: pass " + name_ + ".real and " + name_ +
                  ".imag, in float32");
+  const char* remedy = is_torch(object_) ? ".float()" : ".astype(np.float32)";
   fail_as_type(text + "; headlane computes in float32: pass " + name_ + remedy);
 }
 
-void Array::require_bool() const {
-  if (type_ != Type::boolean) fail_as_type(described(object_) + "; wanted: bool");
+void append(std::string& message, const Array& array) { append(message, array.shape()); }
+
+std::optional<Array> optional_array(const char* function, const char* name, nb::handle given, Element wanted) {
+  if (given.is_none()) return std::optional<Array>();
+  return std::optional<Array>(std::in_place, function, name, given, wanted);
 }
 
-void Array::require_int64() const {
-  if (type_ != Type::int64) fail_as_type(described(object_) + "; wanted: int64");
-}
-
-void Array::require_uint8() const {
-  if (type_ != Type::uint8) fail_as_type(described(object_) + "; wanted: uint8");
-}
-
-void require_apart(const char* function, const Array& out, std::initializer_list<const Array*> inputs) {
-  const AnyView<const float> written = any_view<const float>(out);
-  internal::check_output(internal::operand(function, "out", written));
-  for (const Array* input : inputs) {
-    if (input == nullptr) continue;
-    const AnyView<const float> read = any_view<const float>(*input);
-    internal::check_no_overlap(internal::operand(function, "out", written), internal::operand(function, input->name(), read));
-  }
+std::optional<Array> optional_integers(const char* function, const char* name, nb::handle given) {
+  if (given.is_none()) return std::optional<Array>();
+  return std::optional<Array>(std::in_place, function, name, int64_array(function, name, given), Element::int64);
 }
 
 nb::object new_array(nb::handle like, const Index* shape, int rank) {
@@ -175,12 +177,13 @@ nb::object new_array(nb::handle like, const Index* shape, int rank) {
 
 nb::object array_of(const std::vector<float>& elements, const std::vector<Index>& shape) {
   nb::object result = new_array(nb::none(), shape.data(), static_cast<int>(shape.size()));
-  std::copy(elements.begin(), elements.end(), Array("array_of", "result", result, Access::write).floats());
+  std::copy(elements.begin(), elements.end(), Array("array_of", "result", result, Access::write).data<float>());
   return result;
 }
 
 void announce_write(nb::handle object) {
-  if (!is_torch(object) || nb::cast<bool>(object.attr("is_inference")())) return;
+  static constinit Name is_inference("is_inference");
+  if (!is_torch(object) || nb::cast<bool>(call_method(object, is_inference))) return;
   nb::module_::import_("torch.autograd.graph").attr("increment_version")(object);
 }
 

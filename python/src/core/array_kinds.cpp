@@ -1,16 +1,22 @@
 #include "core/array_kinds.hpp"
 
+#include "core/message.hpp"
+#include "core/names.hpp"
+
 namespace headlane::python {
 namespace {
 
 std::atomic<PyObject*> numpy_ndarray, numpy_asarray, masked_array;
-std::atomic<PyObject*> torch_tensor, torch_parameter, torch_is_tracing, torch_plain_dispatch, torch_forward_ad;
+std::atomic<PyObject*> torch_tensor, torch_parameter, torch_is_tracing, torch_plain_dispatch, torch_forward_ad,
+    torch_is_grad_enabled;
+constinit Name requires_grad("requires_grad"), is_neg("is_neg"), current_level("_current_level");
 
 bool is_a(nb::handle object, nb::handle type) {
   return PyType_IsSubtype(Py_TYPE(object.ptr()), reinterpret_cast<PyTypeObject*>(type.ptr())) != 0;
 }
 
-/// An instance of a class of a module that may not have been imported: then it is none, and importing is not for us to do.
+/// An instance of a class of a module that may not have been imported. If it was not, there are no
+/// instances, and it is not imported here.
 bool is_a(nb::handle object, std::atomic<PyObject*>& cache, const char* module, const char* name) {
   if (cache.load(std::memory_order_acquire) == nullptr) {
     PyObject* loaded = PyDict_GetItemString(PyImport_GetModuleDict(), module);
@@ -27,19 +33,19 @@ bool is_true(nb::handle object, const char* attribute) {
 }
 
 [[noreturn]] void refuse_to_record(const char* function, const char* name, const std::string& text) {
-  throw std::runtime_error(std::string(function) + ": " + name + " " + text);
+  throw std::runtime_error(joined(function, ": ", name, " ", text));
 }
 
-/// A tangent that forward-mode differentiation has put beside a tensor's values.
+/// Whether forward-mode differentiation has attached a tangent to the tensor.
 bool has_tangent(nb::handle tensor) {
   const nb::handle module = cached(torch_forward_ad, "torch.autograd", "forward_ad");
-  const nb::object level =
-      nb::getattr(module, "_current_level", nb::int_(0));  // below 0: outside of every dual_level()
-  if (PyLong_Check(level.ptr()) != 0 && PyLong_AsLong(level.ptr()) < 0) return false;
+  const nb::object level = optional_attribute(module, current_level);  // below 0: outside of every dual_level()
+  if (level.is_valid() && PyLong_Check(level.ptr()) != 0 && PyLong_AsLong(level.ptr()) < 0) return false;
   return !module.attr("unpack_dual")(tensor).attr("tangent").is_none();
 }
 
-/// A subclass that computes by itself: its memory, if it has any, does not say what its values are.
+/// Whether the tensor's class has its own __torch_dispatch__: its memory, if any, does not tell its
+/// values.
 bool computes_by_itself(nb::handle tensor) {
   const nb::handle type = tensor.type();
   if (type.is(cached(torch_tensor, "torch", "Tensor")) || type.is(cached(torch_parameter, "torch.nn", "Parameter")))
@@ -53,8 +59,8 @@ void check_tensor(const char* function, const char* name, nb::handle tensor) {
     refuse_to_record(function, name,
                      "is traced by torch.jit, which cannot record headlane: use the operators of headlane.torch_ops "
                      "(torch.ops.headlane) with torch.compile or torch.export");
-  if (nb::cast<bool>(tensor.attr("requires_grad")) &&
-      nb::cast<bool>(nb::module_::import_("torch").attr("is_grad_enabled")()))
+  if (nb::cast<bool>(attribute(tensor, requires_grad)) &&
+      nb::cast<bool>(cached(torch_is_grad_enabled, "torch", "is_grad_enabled")()))
     refuse_to_record(function, name,
                      "requires a gradient, and headlane computes none: call it within torch.no_grad(), or pass " +
                          std::string(name) + ".detach()");
@@ -65,8 +71,8 @@ void check_tensor(const char* function, const char* name, nb::handle tensor) {
                      "has a tangent of forward-mode differentiation, and headlane computes none: pass "
                      "torch.autograd.forward_ad.unpack_dual(" +
                          std::string(name) + ").primal");
-  // Such a tensor's memory holds the negative of its values, which DLPack does not say.
-  if (nb::cast<bool>(tensor.attr("is_neg")()))
+  // The memory of such a tensor holds the negatives of its values, which DLPack does not tell.
+  if (nb::cast<bool>(call_method(tensor, is_neg)))
     refuse(function, name, std::string("is a negative view of other memory: pass ") + name + ".resolve_neg()");
 }
 
@@ -98,7 +104,7 @@ std::string first_line(const nb::python_error& error) {
 }
 
 void refuse(const char* function, const char* name, const std::string& text) {
-  throw nb::type_error((std::string(function) + ": " + name + " " + text).c_str());
+  fail_as_type(function, ": ", name, " ", text);
 }
 
 std::string reason_of(nb::handle tensor, const char* name) {
@@ -121,7 +127,7 @@ void refuse_special(const char* function, const char* name, nb::handle object) {
   if (is_torch(object)) return check_tensor(function, name, object);
   if (!object.type().is(cached(numpy_ndarray, "numpy", "ndarray")) && is_masked(object))
     refuse(function, name,
-           std::string("is a masked array, whose mask headlane does not look at: pass ") + name +
+           std::string("is a masked array, and headlane does not read its mask: pass ") + name +
                ".filled(value) and, where there is one, a mask");
 }
 

@@ -1,4 +1,4 @@
-// The functions of the module `_core`; what they mean is documented in headlane/__init__.py.
+// The functions of the module `_core`. The package documents them, under the same names.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,24 +7,27 @@ namespace headlane::python {
 
 namespace nb = nanobind;
 
-// Every argument is the object that Python was given. `options`: the tuple of attention/options.cpp.
+// Every argument is the object that the caller of the package gave. `options`: a dict of options of
+// attention by name (attention/options.hpp).
 
-nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::handle value, nb::handle dropout_p,
+nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask,
+                                        nb::handle dropout_p, nb::handle is_causal, nb::handle scale,
                                         nb::handle enable_gqa, nb::handle options, nb::handle return_lse,
                                         nb::handle return_sum, nb::handle out, nb::handle num_threads);
 
-nb::object attention_over_cache(nb::handle query, nb::handle cache, nb::handle sequences, nb::handle options,
-                                nb::handle return_lse, nb::handle return_sum, nb::handle out, nb::handle num_threads);
+nb::object attention_over_cache(nb::handle query, nb::handle cache, nb::handle sequences, nb::handle attn_mask,
+                                nb::handle options, nb::handle return_lse, nb::handle return_sum, nb::handle out,
+                                nb::handle num_threads);
 
 /// `key` and `value` may be a cache and sequences.
-nb::object plan_attention_of(nb::handle query, nb::handle key, nb::handle value, nb::handle enable_gqa,
-                             nb::handle options, nb::handle num_threads);
+nb::object plan_attention_of(nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask,
+                             nb::handle enable_gqa, nb::handle options, nb::handle num_threads);
 
-nb::object attention_weights_of(nb::handle query, nb::handle key, nb::handle enable_gqa, nb::handle options,
-                                nb::handle return_lse, nb::handle out, nb::handle num_threads);
+nb::object attention_weights_of(nb::handle query, nb::handle key, nb::handle attn_mask, nb::handle enable_gqa,
+                                nb::handle options, nb::handle return_lse, nb::handle out, nb::handle num_threads);
 
-nb::object attention_key_sums_of(nb::handle query, nb::handle key, nb::handle enable_gqa, nb::handle options,
-                                 nb::handle out, nb::handle num_threads);
+nb::object attention_key_sums_of(nb::handle query, nb::handle key, nb::handle attn_mask, nb::handle enable_gqa,
+                                 nb::handle options, nb::handle out, nb::handle num_threads);
 
 nb::object merge_of(nb::handle parts, nb::handle sinks, nb::handle return_lse, nb::handle return_sum, nb::handle out,
                     nb::handle num_threads);
@@ -34,15 +37,16 @@ nb::object softmax_over(bool log, nb::handle x, nb::handle axis, nb::handle scal
                         nb::handle lengths, nb::handle causal, nb::handle causal_offset, nb::handle out,
                         nb::handle num_threads);
 
-/// layer_norm (`centred`) or rms_norm; `sum` False: not wanted, True: a new array, otherwise where it goes.
+/// layer_norm (`centred`) or rms_norm. `sum`: False, not wanted; True, a new array; or the array to
+/// write it to.
 nb::object norm_over(bool centred, nb::handle x, nb::handle weight, nb::handle bias, nb::handle eps,
                      nb::handle residual, nb::handle sum, nb::handle out, nb::handle num_threads);
 
-/// An activation by its name; `function` is what messages name.
+/// An activation by its name. Messages name `function`.
 nb::object activate_by(const char* function, nb::handle activation, nb::handle x, nb::handle out,
                        nb::handle num_threads);
 
-/// `out` None: a new NumPy array.
+/// Returns a NumPy array if `out` is None.
 nb::object sinusoidal_encoding_of(nb::handle length, nb::handle d_model, nb::handle offset, nb::handle base,
                                   nb::handle doubled, nb::handle interleaved, nb::handle out, nb::handle num_threads);
 
@@ -68,6 +72,9 @@ nb::object linear(nb::handle x, nb::handle packed, nb::handle bias, nb::handle a
 
 nb::object gemm_gated_of(nb::handle a, nb::handle gate, nb::handle up, nb::handle gate_bias, nb::handle up_bias,
                          nb::handle activation, nb::handle out, nb::handle num_threads);
+
+/// Python's names of the options of attention, a tuple.
+nb::tuple attention_options();
 
 void add_attention_layers(nb::module_& module);
 void add_kv_cache(nb::module_& module);

@@ -1,5 +1,7 @@
 #include "core/scalars.hpp"
 
+#include "core/message.hpp"
+
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -7,23 +9,22 @@
 namespace headlane::python {
 namespace {
 
-/// ascii(), if it is short and there is one.
+/// ascii() of the object if that is short, else its type.
 std::string shown(nb::handle given) {
-  constexpr Py_ssize_t most = 100;
+  constexpr Py_ssize_t max_length = 100;
   const nb::object text = nb::steal(PyObject_ASCII(given.ptr()));
   const nb::object bytes = nb::steal(text.is_valid() ? PyUnicode_AsUTF8String(text.ptr()) : nullptr);
   if (!bytes.is_valid()) PyErr_Clear();
-  else if (PyBytes_Size(bytes.ptr()) <= most) return PyBytes_AsString(bytes.ptr());
+  else if (PyBytes_Size(bytes.ptr()) <= max_length) return PyBytes_AsString(bytes.ptr());
   return std::string("of type ") + nb::type_name(given.type()).c_str();
 }
 
 [[noreturn]] void fail_as_value(std::string_view function, std::string_view name, nb::handle given,
-                                std::string_view what) {
-  const std::string start = std::string(function) + ": " + std::string(name) + " is ";
-  throw std::invalid_argument(start + shown(given) + std::string(what));
+                                std::string_view reason) {
+  throw std::invalid_argument(joined(function, ": ", name, " is ", shown(given), reason));
 }
 
-/// NumPy 2 calls it bool, NumPy 1 bool_; nanobind says its module or not.
+/// The type is named bool in NumPy 2 and bool_ in NumPy 1, with or without its module.
 bool is_numpy_bool(nb::handle given) {
   const std::string type = nb::type_name(given.type()).c_str(), name = type.substr(type.rfind('.') + 1);
   return name == "bool" || name == "bool_";
@@ -31,16 +32,19 @@ bool is_numpy_bool(nb::handle given) {
 
 }  // namespace
 
-void fail_as_type(std::string_view function, std::string_view name, nb::handle given, std::string_view wanted) {
-  const std::string start = std::string(function) + ": " + std::string(name) + " is ";
-  throw nb::type_error((start + shown(given) + "; wanted: " + std::string(wanted)).c_str());
+void refuse_value(std::string_view function, std::string_view name, nb::handle given, std::string_view wanted) {
+  fail_as_type(function, ": ", name, " is ", shown(given), "; wanted: ", wanted);
+}
+
+void refuse_type(std::string_view function, std::string_view name, nb::handle given, std::string_view wanted) {
+  fail_as_type(function, ": ", name, " has type ", nb::type_name(given.type()).c_str(), "; wanted: ", wanted);
 }
 
 Index integer_of(std::string_view function, std::string_view name, nb::handle given) {
   const nb::object number = nb::steal(PyNumber_Index(given.ptr()));
   if (!number.is_valid()) {
     PyErr_Clear();
-    fail_as_type(function, name, given, "an integer");
+    refuse_value(function, name, given, "an integer");
   }
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
@@ -48,18 +52,18 @@ Index integer_of(std::string_view function, std::string_view name, nb::handle gi
   return static_cast<Index>(value);
 }
 
-Index integer_of(std::string_view function, std::string_view name, std::size_t place, nb::handle given) {
+Index integer_of(std::string_view function, std::string_view name, std::size_t index, nb::handle given) {
   if (PyLong_Check(given.ptr()) != 0) {
     int overflow = 0;
     const long long value = PyLong_AsLongLongAndOverflow(given.ptr(), &overflow);
     if (overflow == 0) return static_cast<Index>(value);
   }
-  return integer_of(function, std::string(name) + "[" + std::to_string(place) + "]", given);
+  return integer_of(function, joined(name, "[", index, "]"), given);
 }
 
 bool flag_of(std::string_view function, std::string_view name, nb::handle given) {
   if (PyBool_Check(given.ptr())) return given.ptr() == Py_True;
-  if (!is_numpy_bool(given)) fail_as_type(function, name, given, "True or False");
+  if (!is_numpy_bool(given)) refuse_value(function, name, given, "True or False");
   return PyObject_IsTrue(given.ptr()) == 1;
 }
 
@@ -69,7 +73,7 @@ double double_of(std::string_view function, std::string_view name, nb::handle gi
   const bool too_large = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
   PyErr_Clear();
   if (too_large) fail_as_value(function, name, given, ", which is beyond floating-point numbers");
-  fail_as_type(function, name, given, "a number");
+  refuse_value(function, name, given, "a number");
 }
 
 float float_of(std::string_view function, std::string_view name, nb::handle given) {
@@ -80,7 +84,7 @@ float float_of(std::string_view function, std::string_view name, nb::handle give
 }
 
 std::string text_of(std::string_view function, std::string_view name, nb::handle given) {
-  if (!PyUnicode_Check(given.ptr())) fail_as_type(function, name, given, "a str");
+  if (!PyUnicode_Check(given.ptr())) refuse_value(function, name, given, "a str");
   const nb::object bytes = nb::steal(PyUnicode_AsUTF8String(given.ptr()));
   if (!bytes.is_valid()) {
     PyErr_Clear();
@@ -94,7 +98,7 @@ int threads_of(std::string_view function, nb::handle num_threads, std::string_vi
   const Index value = integer_of(function, name, num_threads);
   if (value < 0) fail_as_value(function, name, num_threads, ", the least is 0");
   if (value > std::numeric_limits<int>::max())
-    fail_as_value(function, name, num_threads, ", the most is " + std::to_string(std::numeric_limits<int>::max()));
+    fail_as_value(function, name, num_threads, joined(", the most is ", std::numeric_limits<int>::max()));
   return static_cast<int>(value);
 }
 
@@ -103,7 +107,7 @@ std::vector<Index> integers_of(std::string_view function, std::string_view name,
   const nb::object elements = nb::steal(PySequence_List(given.ptr()));
   if (!elements.is_valid()) {
     PyErr_Clear();
-    fail_as_type(function, name, given, "an integer or integers");
+    refuse_value(function, name, given, "an integer or integers");
   }
   std::vector<Index> numbers;
   for (const nb::handle element : nb::borrow<nb::list>(elements))

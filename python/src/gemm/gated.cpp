@@ -1,4 +1,4 @@
-// gemm_gated: all axes of a but the last are rows, of one call as far as strides allow.
+// gemm_gated. All axes of a but the last are rows, of one call of the library as far as strides allow.
 #include "core/axes.hpp"
 #include "core/functions.hpp"
 #include "gemm/products.hpp"
@@ -16,12 +16,11 @@ struct Branch {
   std::optional<Array> bias;
 
   Branch(const char* name, nb::handle matrix, const char* bias_name, nb::handle bias_object)
-      : weights(function, name, matrix) {
-    if (!bias_object.is_none()) bias.emplace(function, bias_name, bias_object).require_float();
-  }
+      : weights(function, name, matrix), bias(optional_array(function, bias_name, bias_object, Element::float32)) {}
 
-  [[nodiscard]] const Array* bias_array() const { return bias ? &*bias : nullptr; }
-  [[nodiscard]] View<const float, 1> bias_view() const { return bias ? vector_of(*bias) : View<const float, 1>{}; }
+  [[nodiscard]] View<const float, 1> bias_view() const {
+    return bias ? view_of<const float, 1>(*bias) : View<const float, 1>{};
+  }
 };
 
 void multiply(const Array& a, const Right& gate, const Right& up, const Array& out, const GemmGatedOptions& options) {
@@ -30,12 +29,12 @@ void multiply(const Array& a, const Right& gate, const Right& up, const Array& o
   const auto rows = axes.take_longest();
   axes.for_each([&](const auto& offsets) {
     const auto view = [&](const Array& array, std::size_t i) {
-      return View<float, 2>(array.floats() + offsets[i], {rows.size, array.size(-1)},
+      return View<float, 2>(array.data<float>() + offsets[i], {rows.size, array.size(-1)},
                             {rows.strides[i], array.stride(-1)});
     };
     if (gate.packed() != nullptr) gemm_gated(view(a, 0), *gate.packed(), *up.packed(), view(out, 1), options);
     else
-      gemm_gated(view(a, 0), matrix_of<const float>(*gate.array()), matrix_of<const float>(*up.array()), view(out, 1),
+      gemm_gated(view(a, 0), view_of<const float, 2>(*gate.array()), view_of<const float, 2>(*up.array()), view(out, 1),
                  options);
   });
 }
@@ -44,11 +43,11 @@ void multiply(const Array& a, const Right& gate, const Right& up, const Array& o
 
 nb::object gemm_gated_of(nb::handle a, nb::handle gate, nb::handle up, nb::handle gate_bias, nb::handle up_bias,
                          nb::handle activation, nb::handle out, nb::handle num_threads) {
-  const Array x(function, "a", a);
-  require_rows(function, x);
+  const Array x(function, "a", a, Element::float32);
+  require_axis(function, x);
   const Branch of_gate("gate", gate, "gate_bias", gate_bias), of_up("up", up, "up_bias", up_bias);
   if ((of_gate.weights.packed() != nullptr) != (of_up.weights.packed() != nullptr))
-    throw nb::type_error("gemm_gated: of gate and up one is a PackedMatrix; pass both packed, or both as arrays");
+    fail_as_type(function, ": of gate and up one is a PackedMatrix; pass both packed, or both as arrays");
   std::vector<Index> shape = x.shape();
   shape.back() = of_gate.weights.columns();
   for (const Branch* branch : {&of_gate, &of_up}) {
@@ -58,8 +57,8 @@ nb::object gemm_gated_of(nb::handle a, nb::handle gate, nb::handle up, nb::handl
     if (branch->bias) require_bias(function, *branch->bias, shape);
   }
   const Result result(function, a, out, shape);
-  require_apart(function, result.array(),
-                {&x, of_gate.weights.array(), of_up.weights.array(), of_gate.bias_array(), of_up.bias_array()});
+  result.require_apart(
+      function, {&x, of_gate.weights.array(), of_up.weights.array(), pointer_to(of_gate.bias), pointer_to(of_up.bias)});
   const GemmGatedOptions options{.activation = activation_named(function, activation),
                                  .gate_bias = of_gate.bias_view(),
                                  .up_bias = of_up.bias_view(),

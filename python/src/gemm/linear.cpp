@@ -1,4 +1,5 @@
-// linear, and matmul with a PackedMatrix: all axes but the last are rows, of one call as far as strides allow.
+// linear, and matmul with a PackedMatrix. All axes but the last are rows, of one call of the library as
+// far as strides allow.
 #include "core/axes.hpp"
 #include "core/functions.hpp"
 #include "gemm/products.hpp"
@@ -6,17 +7,17 @@
 namespace headlane::python {
 namespace {
 
-void multiply(const Array& x, const Right& right, const Array& out, const Ending& ending, int num_threads) {
-  const Array* residual = ending.residual();
+void multiply(const Array& x, const Right& right, const Array& out, const Epilogue& epilogue, int num_threads) {
+  const Array* residual = epilogue.residual();
   CommonAxes<3> axes;
   for (int i = 0; i < x.rank() - 1; ++i)
     axes.add(x.size(i), {x.stride(i), out.stride(i), residual != nullptr ? residual->stride(i) : 0});
   const auto rows = axes.take_longest(), batch = axes.take_longest();
   const auto view = [&](const Array& array, std::size_t i, Index offset) {
-    return View<float, 3>(array.floats() + offset, {batch.size, rows.size, array.size(-1)},
+    return View<float, 3>(array.data<float>() + offset, {batch.size, rows.size, array.size(-1)},
                           {batch.strides[i], rows.strides[i], array.stride(-1)});
   };
-  const GemmOptions each = ending.options();
+  const GemmOptions each = epilogue.options();
   GemmBatchOptions options{
       .bias = each.bias.broadcast(0, batch.size), .activation = each.activation, .num_threads = num_threads};
   axes.for_each([&](const auto& offsets) {
@@ -28,19 +29,19 @@ void multiply(const Array& x, const Right& right, const Array& out, const Ending
 }  // namespace
 
 nb::object rows_times(const char* function, const char* left, nb::handle a, const char* right, nb::handle b,
-                      nb::handle out, const EndingArguments& given, nb::handle num_threads) {
-  const Array x(function, left, a);
-  require_rows(function, x);
+                      nb::handle out, const EpilogueArguments& given, nb::handle num_threads) {
+  const Array x(function, left, a, Element::float32);
+  require_axis(function, x);
   const Right weights(function, right, b);
   require_fitting(function, x, weights);
-  const Ending ending(function, given);
+  const Epilogue epilogue(function, given);
   std::vector<Index> shape = x.shape();
   shape.back() = weights.columns();
-  ending.check(shape);
+  epilogue.check(shape);
   const Result result(function, a, out, shape);
-  require_apart(function, result.array(), {&x, weights.array(), ending.bias(), ending.residual()});
+  result.require_apart(function, {&x, weights.array(), epilogue.bias(), epilogue.residual()});
   const int threads = threads_of(function, num_threads);
-  compute(function, [&] { multiply(x, weights, result.array(), ending, threads); });
+  compute(function, [&] { multiply(x, weights, result.array(), epilogue, threads); });
   return result.object();
 }
 

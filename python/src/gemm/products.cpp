@@ -1,4 +1,5 @@
-// gemm on two matrices, and matmul with NumPy's rules for vectors and batches, which is one call as far as strides allow.
+// gemm for two matrices, and matmul with NumPy's rules for vectors and batches: one call of the library
+// as far as strides allow.
 #include "gemm/products.hpp"
 
 #include "core/axes.hpp"
@@ -8,7 +9,7 @@
 namespace headlane::python {
 namespace {
 
-/// An operand of matmul: a vector is one row on the left, one column on the right.
+/// An operand of matmul. A vector is a row on the left and a column on the right.
 struct Factor {
   Index rows, columns, row_stride, column_stride;
 };
@@ -23,19 +24,17 @@ Factor right_factor(const Array& b) {
   return {b.size(-2), b.size(-1), b.stride(-2), b.stride(-1)};
 }
 
-View<float, 3> view_of(float* data, const Factor& factor, Index count, Index stride) {
+View<float, 3> matrices(float* data, const Factor& factor, Index count, Index stride) {
   return {data, {count, factor.rows, factor.columns}, {stride, factor.row_stride, factor.column_stride}};
 }
 
 }  // namespace
 
 void require_matrix(const char* function, const Array& array) {
-  array.require_float();
   require(array.rank() == 2, function, ": ", array.name(), " has shape ", array, ", it must be a matrix");
 }
 
-void require_rows(const char* function, const Array& array) {
-  array.require_float();
+void require_axis(const char* function, const Array& array) {
   require(array.rank() >= 1, function, ": ", array.name(), " has no axis");
 }
 
@@ -52,57 +51,57 @@ void require_bias(const char* function, const Array& bias, const std::vector<Ind
 Right::Right(const char* function, const char* name, nb::handle object)
     : name_(name), packed_(packed_matrix_of(function, name, object)) {
   if (packed_ != nullptr) return;
-  array_.emplace(function, name, object);
+  array_.emplace(function, name, object, Element::float32);
   require_matrix(function, *array_);
 }
 
-Ending::Ending(const char* function, const EndingArguments& given)
-    : function_(function), activation_(activation_named(function, given.activation)) {
-  if (!given.bias.is_none()) bias_.emplace(function, "bias", given.bias).require_float();
-  if (!given.residual.is_none()) residual_.emplace(function, "residual", given.residual).require_float();
-}
+Epilogue::Epilogue(const char* function, const EpilogueArguments& given)
+    : function_(function),
+      bias_(optional_array(function, "bias", given.bias, Element::float32)),
+      residual_(optional_array(function, "residual", given.residual, Element::float32)),
+      activation_(activation_named(function, given.activation)) {}
 
-void Ending::check(const std::vector<Index>& shape) const {
+void Epilogue::check(const std::vector<Index>& shape) const {
   if (bias_) require_bias(function_, *bias_, shape);
   if (residual_)
     require(residual_->shape() == shape, function_, ": residual has shape ", *residual_, ", the result ", shape);
 }
 
-GemmOptions Ending::options() const {
+GemmOptions Epilogue::options() const {
   GemmOptions options{.activation = activation_};
-  if (bias_) options.bias = vector_of(*bias_);
+  if (bias_) options.bias = view_of<const float, 1>(*bias_);
   return options;
 }
 
 nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, nb::handle alpha, nb::handle given_beta, nb::handle bias,
                    nb::handle activation, nb::handle residual, nb::handle num_threads) {
   constexpr const char* function = "gemm";
-  const Array left(function, "a", a);
+  const Array left(function, "a", a, Element::float32);
   require_matrix(function, left);
   const Right right(function, "b", b);
   const float beta = float_of(function, "beta", given_beta);
   require(beta == 0 || !out.is_none(), function, ": beta is ", beta,
           ", which needs out: the c of alpha * a @ b + beta * c");
-  const Ending ending(function, {bias, residual, activation});
+  const Epilogue epilogue(function, {bias, residual, activation});
   const std::vector<Index> shape{left.size(0), right.columns()};
-  ending.check(shape);
+  epilogue.check(shape);
   const Result result(function, a, out, shape);
-  GemmOptions options = ending.options();
+  GemmOptions options = epilogue.options();
   options.alpha = float_of(function, "alpha", alpha);
   options.beta = beta;
   options.num_threads = threads_of(function, num_threads);
-  if (ending.residual() != nullptr) options.residual = matrix_of<const float>(*ending.residual());
-  compute(function, [&] { right.multiply(matrix_of<const float>(left), matrix_of<float>(result.array()), options); });
+  if (epilogue.residual() != nullptr) options.residual = view_of<const float, 2>(*epilogue.residual());
+  compute(function, [&] { right.multiply(view_of<const float, 2>(left), view_of<float, 2>(result.array()), options); });
   return result.object();
 }
 
 nb::object matmul(nb::handle a, nb::handle b, nb::handle out, nb::handle num_threads) {
   constexpr const char* function = "matmul";
   if (packed_matrix_of(function, "b", b) != nullptr) return rows_times(function, "a", a, "b", b, out, {}, num_threads);
-  const Array left(function, "a", a), right(function, "b", b);
+  const Array left(function, "a", a, Element::float32), right(function, "b", b, Element::float32);
   Batch batch(function, 2);
   for (const Array* array : {&left, &right}) {
-    require_rows(function, *array);
+    require_axis(function, *array);
     batch.widen(*array);
   }
   const Factor of_a = left_factor(left), of_b = right_factor(right);
@@ -115,7 +114,7 @@ nb::object matmul(nb::handle a, nb::handle b, nb::handle out, nb::handle num_thr
   const Result result(function, a, out, shape);
 
   const Array& c = result.array();
-  require_apart(function, c, {&left, &right});
+  result.require_apart(function, {&left, &right});
   const Factor of_c{of_a.rows, of_b.columns, left.rank() > 1 ? c.stride(batch.rank()) : 0,
                     right.rank() > 1 ? c.stride(-1) : 0};
   const GemmBatchOptions options{.num_threads = threads_of(function, num_threads)};
@@ -126,7 +125,7 @@ nb::object matmul(nb::handle a, nb::handle b, nb::handle out, nb::handle num_thr
   compute(function, [&] {
     axes.for_each([&](const auto& offsets) {
       const auto view = [&](const Array& array, std::size_t i, const Factor& factor) {
-        return view_of(array.floats() + offsets[i], factor, together.size, together.strides[i]);
+        return matrices(array.data<float>() + offsets[i], factor, together.size, together.strides[i]);
       };
       gemm_batch(view(left, 0, of_a), view(right, 1, of_b), view(c, 2, of_c), options);
     });

@@ -1,4 +1,4 @@
-// What gemm, matmul, linear and gemm_gated share: the right operand, and what a product ends with.
+// Shared by gemm, matmul, linear and gemm_gated: the right operand and the epilogue.
 #pragma once
 
 #include "core/call.hpp"
@@ -7,26 +7,20 @@
 
 namespace headlane::python {
 
-/// Throws ValueError, with a list, for a name that no activation has; TypeError for what is no name. None is none.
+/// The activation of this name; none for None. Throws ValueError for another name, TypeError for
+/// another type.
 Activation activation_named(const char* function, nb::handle given);
 
-/// Throws ValueError for another rank, TypeError for another type.
+/// Throws ValueError unless it is a matrix.
 void require_matrix(const char* function, const Array& array);
 
-/// Throws ValueError without an axis, TypeError for another type.
-void require_rows(const char* function, const Array& array);
+/// Throws ValueError unless it has an axis.
+void require_axis(const char* function, const Array& array);
 
-template <class T>
-View<T, 2> matrix_of(const Array& x) {
-  return {x.floats(), {x.size(0), x.size(1)}, {x.stride(0), x.stride(1)}};
-}
-
-inline View<const float, 1> vector_of(const Array& x) { return {x.floats(), {x.size(0)}, {x.stride(0)}}; }
-
-/// Null if the object is none. Throws TypeError for one whose __init__() was not called.
+/// Null if the object is no PackedMatrix. Throws TypeError if its __init__() was not called.
 const PackedMatrix* packed_matrix_of(const char* function, const char* name, nb::handle object);
 
-/// The right operand: a PackedMatrix, which the caller's reference keeps, or a matrix that is read where it stands.
+/// The right operand: a PackedMatrix, which the caller keeps alive, or a matrix, read in place.
 class Right {
  public:
   Right(const char* function, const char* name, nb::handle object);
@@ -36,17 +30,17 @@ class Right {
   [[nodiscard]] Index columns() const { return packed_ != nullptr ? packed_->columns() : array_->size(1); }
   /// One of the two is null.
   [[nodiscard]] const PackedMatrix* packed() const { return packed_; }
-  [[nodiscard]] const Array* array() const { return array_ ? &*array_ : nullptr; }
+  [[nodiscard]] const Array* array() const { return pointer_to(array_); }
 
   void multiply(const View<const float, 2>& a, const View<float, 2>& c, const GemmOptions& options) const {
     if (packed_ != nullptr) gemm(a, *packed_, c, options);
-    else gemm(a, matrix_of<const float>(*array_), c, options);
+    else gemm(a, view_of<const float, 2>(*array_), c, options);
   }
 
-  /// Each matrix of a batch with this one.
+  /// Multiplies each matrix of a batch by this one.
   void multiply(const View<const float, 3>& a, const View<float, 3>& c, const GemmBatchOptions& options) const {
     if (packed_ != nullptr) gemm_batch(a, *packed_, c, options);
-    else gemm_batch(a, matrix_of<const float>(*array_).broadcast(0, a.size(0)), c, options);
+    else gemm_batch(a, view_of<const float, 2>(*array_).broadcast(0, a.size(0)), c, options);
   }
 
  private:
@@ -61,22 +55,22 @@ void require_fitting(const char* function, const Array& left, const Right& right
 /// Throws ValueError unless it is a vector as long as the last axis of the result.
 void require_bias(const char* function, const Array& bias, const std::vector<Index>& result);
 
-/// What a caller gave for an Ending.
-struct EndingArguments {
+/// The arguments of an Epilogue.
+struct EpilogueArguments {
   nb::handle bias = nb::none(), residual = nb::none(), activation = nb::none();
 };
 
 /// activation(product + bias) + residual.
-class Ending {
+class Epilogue {
  public:
-  Ending(const char* function, const EndingArguments& given);
+  Epilogue(const char* function, const EpilogueArguments& given);
 
   /// Throws ValueError unless bias and residual fit a result of this shape, which has an axis.
   void check(const std::vector<Index>& shape) const;
 
-  [[nodiscard]] const Array* bias() const { return bias_ ? &*bias_ : nullptr; }
-  [[nodiscard]] const Array* residual() const { return residual_ ? &*residual_ : nullptr; }
-  /// With bias and activation; the residual is added by those who know its rows.
+  [[nodiscard]] const Array* bias() const { return pointer_to(bias_); }
+  [[nodiscard]] const Array* residual() const { return pointer_to(residual_); }
+  /// Bias and activation. The caller adds the residual: it knows its rows.
   [[nodiscard]] GemmOptions options() const;
 
  private:
@@ -85,8 +79,8 @@ class Ending {
   Activation activation_;
 };
 
-/// left [..., k] times right [k, n], with the names that messages give them.
+/// a [..., k] times b [k, n]. Messages name them `left` and `right`.
 nb::object rows_times(const char* function, const char* left, nb::handle a, const char* right, nb::handle b,
-                      nb::handle out, const EndingArguments& given, nb::handle num_threads);
+                      nb::handle out, const EpilogueArguments& given, nb::handle num_threads);
 
 }  // namespace headlane::python

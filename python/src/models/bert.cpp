@@ -1,14 +1,10 @@
-// The class Bert; headlane/models/_bert.py gives it names, defaults and documentation.
+// The class Bert, which headlane/models/_bert.py wraps.
 #include <headlane/models/bert.hpp>
 
-#include "core/call.hpp"
-#include "gemm/products.hpp"
 #include "models/models.hpp"
 
 #include <nanobind/stl/string.h>
-#include <new>
 #include <optional>
-#include <string>
 
 namespace headlane::python {
 namespace {
@@ -28,7 +24,7 @@ Pooling pooling_named(const char* function, nb::handle given) {
   return Pooling::none;
 }
 
-/// A name, or a tuple of several.
+/// The name of a pooling, or a tuple of names.
 nb::object names_of(const std::vector<Pooling>& poolings) {
   nb::list names;
   for (const Pooling pooling : poolings)
@@ -37,7 +33,7 @@ nb::object names_of(const std::vector<Pooling>& poolings) {
   return poolings.size() == 1 ? nb::object(names[0]) : nb::object(nb::tuple(names));
 }
 
-/// For each sentence, how many of its tokens count.
+/// The number of tokens of each sentence, after truncation.
 std::vector<Index> lengths_of(const Bert& bert, const std::vector<std::vector<Index>>& ids, bool truncate) {
   std::vector<Index> lengths;
   for (const std::vector<Index>& sentence : ids) {
@@ -62,22 +58,22 @@ nb::object embed(const Bert& bert, nb::handle given, nb::handle given_types, nb:
                  nb::handle given_prompt_tokens) {
   constexpr const char* function = "embed";
   const auto ids = sentences_of(function, "ids", given), types = types_of(function, given_types);
-  std::optional<Pooling> how;
-  if (!pooling.is_none()) how = pooling_named(function, pooling);
+  std::optional<Pooling> pooled;
+  if (!pooling.is_none()) pooled = pooling_named(function, pooling);
   const bool truncate = flag_of(function, "truncate", given_truncate);
   std::optional<bool> normalize;
   if (!given_normalize.is_none()) normalize = flag_of(function, "normalize", given_normalize);
   const Index prompt_tokens = integer_of(function, "prompt_tokens", given_prompt_tokens);
-  const bool pools = how.value_or(bert.config().pooling.front()) != Pooling::none;
+  const bool pools = pooled.value_or(bert.config().pooling.front()) != Pooling::none;
   const Index rows = pools ? static_cast<Index>(ids.size()) : sum_of(lengths_of(bert, ids, truncate));
   const int threads = threads_of(function, num_threads);
-  const Result result(function, nb::none(), out, {rows, bert.embedding_size(how)});
-  const View<float, 2> y = matrix_of<float>(result.array());
+  const Result result(function, nb::none(), out, {rows, bert.embedding_size(pooled)});
+  const View<float, 2> y = view_of<float, 2>(result.array());
   if (ids.empty()) return result.object();
   Signals signals;
   compute(function, [&] {
     bert.embed(ids, y,
-               {.pooling = how,
+               {.pooling = pooled,
                 .normalize = normalize,
                 .token_type_ids = types,
                 .truncate = truncate,
@@ -88,7 +84,7 @@ nb::object embed(const Bert& bert, nb::handle given, nb::handle given_types, nb:
   return result.object();
 }
 
-/// The states, and for each sentence how many rows are its.
+/// The states, and the number of rows of each sentence.
 nb::tuple encode(const Bert& bert, nb::handle given, nb::handle given_types, nb::handle given_truncate,
                  nb::handle num_threads) {
   constexpr const char* function = "encode";
@@ -97,7 +93,7 @@ nb::tuple encode(const Bert& bert, nb::handle given, nb::handle given_types, nb:
   const std::vector<Index> lengths = lengths_of(bert, ids, truncate);
   const int threads = threads_of(function, num_threads);
   const Result result(function, nb::none(), nb::none(), {sum_of(lengths), bert.config().hidden_size});
-  const View<float, 2> y = matrix_of<float>(result.array());
+  const View<float, 2> y = view_of<float, 2>(result.array());
   Signals signals;
   if (!ids.empty())
     compute(function, [&] {
@@ -112,59 +108,48 @@ nb::tuple encode(const Bert& bert, nb::handle given, nb::handle given_types, nb:
   return nb::make_tuple(result.object(), rows);
 }
 
+/// None for "not set".
+nb::object none_or(bool is_set, const nb::object& value) { return is_set ? value : nb::none(); }
+
 nb::dict config_of(const Bert& bert) {
-  const models::BertConfig& config = bert.config();
-  nb::dict result;
-  result["vocab_size"] = config.vocab_size;
-  result["hidden_size"] = config.hidden_size;
-  result["num_hidden_layers"] = config.num_hidden_layers;
-  result["num_attention_heads"] = config.num_attention_heads;
-  result["intermediate_size"] = config.intermediate_size;
-  result["max_position_embeddings"] = config.max_position_embeddings;
-  result["type_vocab_size"] = config.type_vocab_size;
-  result["layer_norm_eps"] = config.layer_norm_eps;
-  result["pooling"] = names_of(config.pooling);
-  result["normalize"] = config.normalize;
-  result["max_seq_length"] = config.max_seq_length;
-  result["truncate_dim"] = config.truncate_dim == 0 ? nb::none() : nb::object(nb::int_(config.truncate_dim));
-  result["include_prompt"] = config.include_prompt;
+  using models::BertConfig;
+  const BertConfig& config = bert.config();
+  nb::dict result = dict_of(
+      config, std::pair("vocab_size", &BertConfig::vocab_size), std::pair("hidden_size", &BertConfig::hidden_size),
+      std::pair("num_hidden_layers", &BertConfig::num_hidden_layers),
+      std::pair("num_attention_heads", &BertConfig::num_attention_heads),
+      std::pair("intermediate_size", &BertConfig::intermediate_size),
+      std::pair("max_position_embeddings", &BertConfig::max_position_embeddings),
+      std::pair("type_vocab_size", &BertConfig::type_vocab_size),
+      std::pair("layer_norm_eps", &BertConfig::layer_norm_eps), std::pair("normalize", &BertConfig::normalize),
+      std::pair("max_seq_length", &BertConfig::max_seq_length),
+      std::pair("include_prompt", &BertConfig::include_prompt), std::pair("do_lower_case", &BertConfig::do_lower_case));
   nb::dict prompts;
   for (const auto& [name, prompt] : config.prompts) prompts[name.c_str()] = prompt;
+  result["pooling"] = names_of(config.pooling);
+  result["truncate_dim"] = none_or(config.truncate_dim != 0, nb::int_(config.truncate_dim));
   result["prompts"] = prompts;
-  result["default_prompt_name"] =
-      config.default_prompt_name.empty() ? nb::none() : nb::object(nb::cast(config.default_prompt_name));
-  result["do_lower_case"] = config.do_lower_case;
+  result["default_prompt_name"] = none_or(!config.default_prompt_name.empty(), nb::cast(config.default_prompt_name));
   return result;
+}
+
+nb::object embedding_size_of(const Bert& bert, nb::handle pooling) {
+  constexpr const char* function = "embedding_size";
+  return nb::int_(pooling.is_none() ? bert.embedding_size() : bert.embedding_size(pooling_named(function, pooling)));
 }
 
 }  // namespace
 
 void add_bert(nb::module_& module) {
-  using nb::arg;
-  nb::class_<Bert>(module, "Bert", nb::is_final())
-      .def(
-          "__init__",
-          [](Bert* self, const nb::bytes& folder) {
-            const std::filesystem::path path = folder_of(folder);
-            compute("Bert", [&] { new (self) Bert(path); });
-          },
-          arg("folder"))
-      .def("embed", &embed, arg("ids"), arg("token_type_ids").none(), arg("pooling").none(), arg("normalize").none(),
-           arg("truncate").none(), arg("out").none(), arg("num_threads").none(), arg("prompt_tokens").none())
-      .def("encode", &encode, arg("ids"), arg("token_type_ids").none(), arg("truncate").none(),
-           arg("num_threads").none())
-      .def(
-          "embedding_size",
-          [](const Bert& bert, nb::handle pooling) {
-            return pooling.is_none() ? bert.embedding_size()
-                                     : bert.embedding_size(pooling_named("embedding_size", pooling));
-          },
-          arg("pooling").none())
-      .def_prop_ro("config", &config_of)
-      .def_prop_ro("folder", [](const Bert& bert) {
-        const std::string name = bert.folder().string();
-        return nb::bytes(name.data(), name.size());
-      });
+  nb::class_<Bert> bert = define_model<Bert>(module, "Bert");
+  define(bert, "embed", &embed, "ids", "token_type_ids", "pooling", "normalize", "truncate", "out", "num_threads",
+         "prompt_tokens");
+  define(bert, "encode", &encode, "ids", "token_type_ids", "truncate", "num_threads");
+  define(bert, "embedding_size", &embedding_size_of, "pooling");
+  bert.def_prop_ro("config", &config_of).def_prop_ro("folder", [](const Bert& self) {
+    const std::string name = self.folder().string();
+    return nb::bytes(name.data(), name.size());
+  });
 }
 
 }  // namespace headlane::python

@@ -1,25 +1,19 @@
-// The part of the module that is headlane.models: what its classes share.
 #include "models/models.hpp"
 
-#include "core/call.hpp"
 #include "core/functions.hpp"
 
 #include <headlane/models/checkpoint_error.hpp>
 
-#include <iterator>
-
 namespace headlane::python {
 namespace {
 
-/// Its elements, or TypeError: a list or tuple, which text is not.
-nb::object elements_of(const char* function, const std::string& place, nb::handle object, const char* wanted) {
+/// The elements of a sequence as a list. Throws TypeError for anything else, and for text.
+nb::object elements_of(const char* function, const std::string& name, nb::handle object, const char* wanted) {
   const bool text = PyUnicode_Check(object.ptr()) || PyBytes_Check(object.ptr());
   nb::object elements = nb::steal(text ? nullptr : PySequence_List(object.ptr()));
   if (elements.is_valid()) return elements;
   PyErr_Clear();
-  throw nb::type_error((std::string(function) + ": " + place + " has type " + nb::type_name(object.type()).c_str() +
-                        "; wanted: " + wanted)
-                           .c_str());
+  refuse_type(function, name, object, wanted);
 }
 
 }  // namespace
@@ -37,14 +31,10 @@ std::vector<std::vector<Index>> sentences_of(const char* function, const char* n
   const nb::object outer = elements_of(function, name, object, "a sequence of sequences of integers");
   std::vector<std::vector<Index>> sentences;
   sentences.reserve(nb::len(outer));
-  for (const nb::handle given : nb::borrow<nb::list>(outer)) {
-    const std::string place = std::string(name) + "[" + std::to_string(sentences.size()) + "]";
-    sentences.push_back(sentence_of(function, place, given));
-  }
+  for (const nb::handle given : nb::borrow<nb::list>(outer))
+    sentences.push_back(sentence_of(function, joined(name, "[", sentences.size(), "]"), given));
   return sentences;
 }
-
-std::filesystem::path folder_of(const nb::bytes& name) { return std::string(name.c_str(), name.size()); }
 
 void add_models(nb::module_& module) {
   const nb::exception<models::CheckpointError> error(module, "CheckpointError", PyExc_RuntimeError);

@@ -1,24 +1,45 @@
-// What the bindings of headlane::models share.
+// Shared by the bindings of headlane::models.
 #pragma once
 
-#include <headlane/index.hpp>
+#include "core/call.hpp"
+#include "core/define.hpp"
 
 #include <filesystem>
 #include <nanobind/nanobind.h>
+#include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace headlane::python {
 
-namespace nb = nanobind;
-
-/// Token ids of a sentence, or of several: sequences of integers (lists, arrays of NumPy …), copied. Throws TypeError, which names `name`
-/// and the place, for anything else; what a sentence may hold is for the model to say.
+/// Token ids of a sentence, or of several: sequences of integers (lists, NumPy arrays …), copied. Throws
+/// TypeError, with the index, for anything else. The model checks the ids.
 std::vector<Index> sentence_of(const char* function, const std::string& name, nb::handle object);
 std::vector<std::vector<Index>> sentences_of(const char* function, const char* name, nb::handle object);
 
-/// From os.fsencode(), so that no name is impossible.
-std::filesystem::path folder_of(const nb::bytes& name);
+/// Adds a model's class and its __init__, which takes the folder as os.fsencode() returns it: that
+/// represents every name.
+template <class Model>
+nb::class_<Model> define_model(nb::module_& module, const char* name) {
+  nb::class_<Model> model(module, name, nb::is_final());
+  model.def(
+      "__init__",
+      [name](Model* self, const nb::bytes& folder) {
+        const std::filesystem::path path = std::string(folder.c_str(), folder.size());
+        compute(name, [&] { new (self) Model(path); });
+      },
+      nb::arg("folder"));
+  return model;
+}
+
+/// Fields of a config by name.
+template <class Config, class... Fields>
+nb::dict dict_of(const Config& config, const std::pair<const char*, Fields Config::*>&... fields) {
+  nb::dict result;
+  ((result[fields.first] = nb::cast(config.*fields.second)), ...);
+  return result;
+}
 
 void add_bert(nb::module_& module);
 void add_t5(nb::module_& module);

@@ -1,13 +1,10 @@
-// The class T5; headlane/models/_t5.py gives it names, defaults and documentation.
+// The class T5, which headlane/models/_t5.py wraps.
 #include <headlane/models/t5.hpp>
 
-#include "core/call.hpp"
-#include "gemm/products.hpp"
 #include "models/models.hpp"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-#include <new>
 
 namespace headlane::python {
 namespace {
@@ -19,7 +16,7 @@ using models::T5;
 /// False, True or "never".
 EarlyStopping early_stopping_of(const char* function, nb::handle object) {
   if (PyBool_Check(object.ptr())) return object.ptr() == Py_True ? EarlyStopping::yes : EarlyStopping::no;
-  if (!nb::isinstance<nb::str>(object)) fail_as_type(function, "early_stopping", object, "False, True or 'never'");
+  if (!nb::isinstance<nb::str>(object)) refuse_value(function, "early_stopping", object, "False, True or 'never'");
   require(text_of(function, "early_stopping", object) == "never", function,
           ": early_stopping is neither False, True nor 'never'");
   return EarlyStopping::never;
@@ -30,14 +27,14 @@ nb::object early_stopping_object(EarlyStopping value) {
   return nb::bool_(value == EarlyStopping::yes);
 }
 
-nb::dict options_dict(const GenerateOptions& options) {
-  nb::dict result;
-  result["num_beams"] = options.num_beams;
-  result["max_length"] = options.max_length;
-  result["min_length"] = options.min_length;
-  result["length_penalty"] = options.length_penalty;
+nb::dict defaults_of(const T5& t5, nb::handle task) {
+  const GenerateOptions options = t5.defaults(text_of("defaults", "task", task));
+  nb::dict result = dict_of(options, std::pair("num_beams", &GenerateOptions::num_beams),
+                            std::pair("max_length", &GenerateOptions::max_length),
+                            std::pair("min_length", &GenerateOptions::min_length),
+                            std::pair("length_penalty", &GenerateOptions::length_penalty),
+                            std::pair("no_repeat_ngram_size", &GenerateOptions::no_repeat_ngram_size));
   result["early_stopping"] = early_stopping_object(options.early_stopping);
-  result["no_repeat_ngram_size"] = options.no_repeat_ngram_size;
   return result;
 }
 
@@ -81,19 +78,18 @@ nb::object logits(const T5& t5, nb::handle given, nb::handle given_output, nb::h
 }
 
 nb::dict config_of(const T5& t5) {
-  const models::T5Config& config = t5.config();
-  nb::dict result, tasks;
-  result["vocab_size"] = config.vocab_size;
-  result["d_model"] = config.d_model;
-  result["d_kv"] = config.d_kv;
-  result["d_ff"] = config.d_ff;
-  result["num_heads"] = config.num_heads;
-  result["num_layers"] = config.num_layers;
-  result["num_decoder_layers"] = config.num_decoder_layers;
-  result["pad_token_id"] = config.pad_token_id;
-  result["decoder_start_token_id"] = config.decoder_start_token_id;
-  result["eos_token_ids"] = nb::tuple(nb::cast(config.eos_token_ids));
+  using models::T5Config;
+  const T5Config& config = t5.config();
+  nb::dict result =
+      dict_of(config, std::pair("vocab_size", &T5Config::vocab_size), std::pair("d_model", &T5Config::d_model),
+              std::pair("d_kv", &T5Config::d_kv), std::pair("d_ff", &T5Config::d_ff),
+              std::pair("num_heads", &T5Config::num_heads), std::pair("num_layers", &T5Config::num_layers),
+              std::pair("num_decoder_layers", &T5Config::num_decoder_layers),
+              std::pair("pad_token_id", &T5Config::pad_token_id),
+              std::pair("decoder_start_token_id", &T5Config::decoder_start_token_id));
+  nb::dict tasks;
   for (const auto& [name, task] : config.tasks) tasks[name.c_str()] = task.prefix;
+  result["eos_token_ids"] = nb::tuple(nb::cast(config.eos_token_ids));
   result["tasks"] = tasks;
   result["unsupported"] = nb::tuple(nb::cast(config.unsupported));
   return result;
@@ -102,25 +98,13 @@ nb::dict config_of(const T5& t5) {
 }  // namespace
 
 void add_t5(nb::module_& module) {
-  using nb::arg;
-  nb::class_<T5>(module, "T5", nb::is_final())
-      .def(
-          "__init__",
-          [](T5* self, const nb::bytes& folder) {
-            const std::filesystem::path path = folder_of(folder);
-            compute("T5", [&] { new (self) T5(path); });
-          },
-          arg("folder"))
-      .def("generate", &generate, arg("ids").none(), arg("num_beams").none(), arg("max_length").none(),
-           arg("min_length").none(), arg("length_penalty").none(), arg("early_stopping").none(),
-           arg("no_repeat_ngram_size").none(), arg("num_threads").none())
-      .def("encode", &encode, arg("ids").none(), arg("num_threads").none())
-      .def("logits", &logits, arg("ids").none(), arg("output").none(), arg("num_threads").none())
-      .def(
-          "defaults",
-          [](const T5& t5, nb::handle task) { return options_dict(t5.defaults(text_of("defaults", "task", task))); },
-          arg("task").none())
-      .def_prop_ro("config", &config_of);
+  nb::class_<T5> t5 = define_model<T5>(module, "T5");
+  define(t5, "generate", &generate, "ids", "num_beams", "max_length", "min_length", "length_penalty", "early_stopping",
+         "no_repeat_ngram_size", "num_threads");
+  define(t5, "encode", &encode, "ids", "num_threads");
+  define(t5, "logits", &logits, "ids", "output", "num_threads");
+  define(t5, "defaults", &defaults_of, "task");
+  t5.def_prop_ro("config", &config_of);
 }
 
 }  // namespace headlane::python

@@ -1,4 +1,4 @@
-// Sinusoidal and rotary embeddings, ALiBi's slopes.
+// Sinusoidal and rotary embeddings, ALiBi's slopes, T5's buckets.
 #include <headlane/position.hpp>
 
 #include "core/array_kinds.hpp"
@@ -22,20 +22,7 @@ SinusoidalOptions sinusoidal_options(const char* function, nb::handle offset, nb
           .num_threads = threads_of(function, num_threads)};
 }
 
-/// All axes of an array of at most N, the missing ones first, of size 1.
-template <class T, int N>
-View<T, N> view_of_last(T* data, const Array& array) {
-  View<T, N> view;
-  view.data = data;
-  for (int axis = 0; axis < N; ++axis) {
-    const int own = axis - (N - array.rank());
-    view.shape[static_cast<std::size_t>(axis)] = own < 0 ? 1 : array.size(own);
-    view.strides[static_cast<std::size_t>(axis)] = own < 0 ? 0 : array.stride(own);
-  }
-  return view;
-}
-
-/// Sizes of a new array, by the names that messages give them.
+/// The sizes of a new array, each with its name for messages.
 std::vector<Index> sizes(const char* function, std::initializer_list<std::pair<const char*, nb::handle>> given) {
   std::vector<Index> result;
   for (const auto& [name, object] : given) {
@@ -54,7 +41,7 @@ nb::object sinusoidal_encoding_of(nb::handle length, nb::handle d_model, nb::han
   const SinusoidalOptions options = sinusoidal_options(function, offset, base, doubled, interleaved, 1.0f, num_threads);
   const Result result(function, nb::none(), out, shape);
   compute(function,
-          [&] { sinusoidal_encoding(view_of_last<float, 2>(result.array().floats(), result.array()), options); });
+          [&] { sinusoidal_encoding(view_of<float, 2>(result.array()), options); });
   return result.object();
 }
 
@@ -62,8 +49,7 @@ nb::object add_sinusoidal_encoding_of(nb::handle x, nb::handle scale, nb::handle
                                       nb::handle doubled, nb::handle interleaved, nb::handle out,
                                       nb::handle num_threads) {
   constexpr const char* function = "add_sinusoidal_encoding";
-  const Array from(function, "x", x);
-  from.require_float();
+  const Array from(function, "x", x, Element::float32);
   require(from.rank() >= 2, function, ": x has shape ", from, ", the least is [length, d_model]");
   const SinusoidalOptions options =
       sinusoidal_options(function, offset, base, doubled, interleaved, float_of(function, "scale", scale), num_threads);
@@ -77,8 +63,7 @@ nb::object rotary_embedding_of(nb::handle x, nb::handle base, nb::handle rotary_
                                nb::handle offset, nb::handle positions, nb::handle frequencies, nb::handle out,
                                nb::handle num_threads) {
   constexpr const char* function = "rotary_embedding";
-  const Array from(function, "x", x);
-  from.require_float();
+  const Array from(function, "x", x, Element::float32);
   require(2 <= from.rank() && from.rank() <= 4, function, ": x has shape ", from,
           ", wanted [batch, heads, length, head_dim], the first two or one of them at will");
   RotaryOptions options{.base = double_of(function, "base", base),
@@ -86,35 +71,28 @@ nb::object rotary_embedding_of(nb::handle x, nb::handle base, nb::handle rotary_
                         .interleaved = flag_of(function, "interleaved", interleaved),
                         .offset = integer_of(function, "offset", offset),
                         .num_threads = threads_of(function, num_threads)};
-  std::optional<Array> of_positions, of_frequencies;
-  if (!positions.is_none()) {
-    of_positions.emplace(function, "positions", int64_array(function, "positions", positions));
-    static constexpr Index nothing = 0;  // empty arrays may have no address, which would mean that there are none
-    const Index* data = of_positions->integers() != nullptr ? of_positions->integers() : &nothing;
+  const std::optional<Array> of_positions = optional_integers(function, "positions", positions),
+                             of_frequencies = optional_array(function, "frequencies", frequencies, Element::float32);
+  if (of_positions) {
     require(of_positions->rank() == 1 || of_positions->rank() == 2, function, ": positions has shape ", *of_positions,
             ", wanted [batch] or [batch, length]");
-    if (of_positions->rank() == 1) options.positions = view_of_last<const Index, 1>(data, *of_positions);
-    else options.positions = view_of_last<const Index, 2>(data, *of_positions);
+    if (of_positions->rank() == 1) options.positions = view_of<const Index, 1>(*of_positions);
+    else options.positions = view_of<const Index, 2>(*of_positions);
   }
-  if (!frequencies.is_none()) {
-    of_frequencies.emplace(function, "frequencies", frequencies).require_float();
-    static constexpr float nothing = 0;
+  if (of_frequencies) {
     require(of_frequencies->rank() == 1, function, ": frequencies has shape ", *of_frequencies, ", wanted one axis");
-    const float* data = of_frequencies->floats() != nullptr ? of_frequencies->floats() : &nothing;
-    options.frequencies = view_of_last<const float, 1>(data, *of_frequencies);
+    options.frequencies = view_of<const float, 1>(*of_frequencies);
   }
   const Result result(function, x, out, from.shape());
-  compute(function, [&] {
-    rotary_embedding(view_of_last<const float, 4>(from.floats(), from),
-                     view_of_last<float, 4>(result.array().floats(), result.array()), options);
-  });
+  compute(function,
+          [&] { rotary_embedding(view_of<const float, 4>(from), view_of<float, 4>(result.array()), options); });
   return result.object();
 }
 
 nb::object alibi_slopes_of(nb::handle heads) {
   constexpr const char* function = "alibi_slopes";
   const Result result(function, nb::none(), nb::none(), sizes(function, {{"heads", heads}}));
-  compute(function, [&] { alibi_slopes(view_of_last<float, 1>(result.array().floats(), result.array())); });
+  compute(function, [&] { alibi_slopes(view_of<float, 1>(result.array())); });
   return result.object();
 }
 

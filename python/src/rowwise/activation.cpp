@@ -1,4 +1,4 @@
-// The activations, each of an array of any shape, and their names.
+// The activations, elementwise on arrays of any shape, and their names.
 #include <headlane/activation.hpp>
 
 #include "core/call.hpp"
@@ -31,14 +31,12 @@ Activation activation_named(const char* function, nb::handle given) {
   if (found != std::end(activations)) return found->activation;
   std::string names;
   for (const Named& one : activations) names += std::string(one.name) + ", ";
-  throw std::invalid_argument(std::string(function) + ": activation is '" + name + "'; there are " + names +
-                              "and None");
+  throw std::invalid_argument(joined(function, ": activation is '", name, "'; there are ", names, "and None"));
 }
 
 nb::object activate_by(const char* function, nb::handle activation, nb::handle x, nb::handle out,
                        nb::handle num_threads) {
-  const Array from(function, "x", x);
-  from.require_float();
+  const Array from(function, "x", x, Element::float32);
   const Result result(function, x, out, from.shape());
   const Activation which = activation_named(function, activation);
   const ActivateOptions options{.num_threads = threads_of(function, num_threads)};
