@@ -4,6 +4,7 @@
 #include "io/config.hpp"
 #include "io/error.hpp"
 
+#include <headlane/limits.hpp>
 #include <headlane/models/bert.hpp>
 #include <headlane/models/checkpoint.hpp>
 
@@ -64,10 +65,9 @@ BertConfig config_of(const path& file, SentenceFolder sentences) {
   if (result.hidden_size % result.num_attention_heads != 0)
     fail(file, "'num_attention_heads' is ", result.num_attention_heads, ", which does not divide 'hidden_size', ",
          result.hidden_size);
-  constexpr Index most_of_head = 512;
-  if (result.hidden_size / result.num_attention_heads > most_of_head)
+  if (result.hidden_size / result.num_attention_heads > max_head_dim)
     fail(file, "'num_attention_heads' is ", result.num_attention_heads, ": heads of ",
-         result.hidden_size / result.num_attention_heads, ", at most ", most_of_head, " are supported");
+         result.hidden_size / result.num_attention_heads, ", at most ", max_head_dim, " are supported");
   const Index limit = result.max_seq_length > 0 ? result.max_seq_length : result.max_position_embeddings;
   result.max_seq_length = std::min(limit, result.max_position_embeddings);
   return result;

@@ -3,6 +3,8 @@
 #include "io/config.hpp"
 #include "io/error.hpp"
 
+#include <headlane/limits.hpp>
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -39,7 +41,7 @@ void read_feed_forward(const Config& file, const std::filesystem::path& path, st
 void read_sizes(const Config& file, const std::filesystem::path& path, T5Config& config) {
   config.vocab_size = file.integer("vocab_size", 2, most_tokens);
   config.d_model = file.integer("d_model", 1, most_width);
-  config.d_kv = file.integer("d_kv", 1, 512);
+  config.d_kv = file.integer("d_kv", 1, max_head_dim);
   config.d_ff = file.integer("d_ff", 1, most_width);
   config.num_heads = file.integer("num_heads", 1, most_heads);
   config.num_layers = file.integer("num_layers", 1, most_layers);
