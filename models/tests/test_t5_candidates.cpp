@@ -62,7 +62,7 @@ TEST_CASE("tokens that may not follow") {
   const std::vector<Index> tokens{0, 3, 4, 3, 5, 3}, ends{1, 2};
   const auto forbidden = [&](const GenerateOptions& options) {
     std::vector<float> logits(8, 0.0f);
-    forbid(logits, tokens, ends, options);
+    mask_forbidden(logits, tokens, ends, options);
     std::vector<Index> result;
     for (Index i = 0; i < 8; ++i)
       if (logits[static_cast<std::size_t>(i)] == -infinity) result.push_back(i);
@@ -82,7 +82,7 @@ TEST_CASE("tokens that may not follow") {
 TEST_CASE("n-grams of outputs that are just as long, and shorter ones") {
   const auto forbidden = [](const std::vector<Index>& tokens, Index n) {
     std::vector<float> logits(8, 0.0f);
-    forbid(logits, tokens, {}, {.no_repeat_ngram_size = n});
+    mask_forbidden(logits, tokens, {}, {.no_repeat_ngram_size = n});
     std::vector<Index> result;
     for (Index i = 0; i < 8; ++i)
       if (logits[static_cast<std::size_t>(i)] == -infinity) result.push_back(i);
@@ -103,7 +103,7 @@ TEST_CASE("no end before min_length, the start token counted") {
   for (Index length = 1; length < 5; ++length)
     for (Index least = 0; least < 6; ++least) {
       std::vector<float> logits(4, 0.0f);
-      forbid(logits, std::vector<Index>(static_cast<std::size_t>(length), 3), ends, {.min_length = least});
+      mask_forbidden(logits, std::vector<Index>(static_cast<std::size_t>(length), 3), ends, {.min_length = least});
       const float wanted = length < least ? -infinity : 0.0f;
       CHECK(logits == std::vector<float>{0, wanted, wanted, 0});
     }

@@ -7,7 +7,8 @@
 namespace headlane::models::internal {
 namespace {
 
-// What transformers adds to a score that must not win. Added, not put in its place: the order of such scores remains theirs.
+// Transformers adds this to a score that must not win; adding, unlike replacing, keeps the order of
+// such scores.
 constexpr float no_chance = -1e9f;
 
 float penalty(Index length, const GenerateOptions& options) {
@@ -26,7 +27,7 @@ Index BeamSearch::candidates(const GenerateOptions& options, std::span<const Ind
   return options.num_beams == 1 ? 1 : options.num_beams * std::max<Index>(2, 1 + std::ssize(eos));
 }
 
-// At max_length every token does.
+// At max_length every token ends the output.
 bool BeamSearch::ends(Index token) const {
   return length() + 1 >= options_->max_length || std::ranges::find(eos_, token) != eos_.end();
 }
@@ -44,11 +45,11 @@ bool BeamSearch::advance(std::span<const Candidate> best) {
   const bool all_end = std::ranges::all_of(best, [&](const Candidate& c) { return ends(c.token); });
   finish(best);
   if (all_end || (complete() && options_->early_stopping == EarlyStopping::yes)) return false;
-  run_on(best);
+  continue_running(best);
   return may_improve();
 }
 
-// Only the first num_beams may finish: the others are there so that as many can run on.
+// Only the first num_beams may finish; the others are there so that num_beams can continue.
 void BeamSearch::finish(std::span<const Candidate> best) {
   const float divisor = penalty(length(), *options_);  // without the start token
   for (const Candidate& candidate : best.first(running_.size())) {
@@ -66,8 +67,9 @@ void BeamSearch::finish(std::span<const Candidate> best) {
   }
 }
 
-// The best that do not end. Where there are too few, those that end fill the places, without a chance.
-void BeamSearch::run_on(std::span<const Candidate> best) {
+// Keeps the best continuations that do not end. If there are too few, ending ones fill the
+// places, with a score that cannot win.
+void BeamSearch::continue_running(std::span<const Candidate> best) {
   order_.clear();
   for (const Candidate& candidate : best)
     order_.push_back({ends(candidate.token) ? candidate.score + no_chance : candidate.score, &candidate});

@@ -1,4 +1,4 @@
-// The search for one sentence's output: beam search, of which greedy search is the case of one beam.
+// Beam search for the output of one sentence; greedy search is beam search with one beam.
 #pragma once
 
 #include "generation/candidates.hpp"
@@ -10,27 +10,29 @@
 
 namespace headlane::models::internal {
 
-/// The beam search of transformers: twice as many continuations as beams are looked at, those that end a sentence compete for num_beams
-/// finished ones, the others run on. All scores are float32, with its operations in its order.
+/// The beam search of Hugging Face transformers. Each step considers twice as many continuations as
+/// beams: those that end the sentence compete for num_beams finished outputs, the others continue.
+/// Scores are float32, computed by the same operations in the same order.
 class BeamSearch {
  public:
-  /// Refers to both. eos may be empty.
+  /// Refers to options and eos, which may be empty.
   BeamSearch(const GenerateOptions& options, std::span<const Index> eos, Index start);
 
   [[nodiscard]] Index beams() const { return options_->num_beams; }
-  /// Continuations that advance() takes.
+  /// Number of continuations that advance() takes.
   [[nodiscard]] static Index candidates(const GenerateOptions& options, std::span<const Index> eos);
   [[nodiscard]] std::span<const Index> tokens(Index beam) const { return running_[at(beam)].tokens; }
   [[nodiscard]] float score(Index beam) const { return running_[at(beam)].score; }
-  /// Tokens of each running beam.
+  /// Number of tokens of each running beam.
   [[nodiscard]] Index length() const { return std::ssize(running_.front().tokens); }
 
-  /// The next token of every beam, from the best continuations in descending order. False if the search is over.
+  /// Appends a token to every beam, from the best continuations in descending order. Returns
+  /// false if the search is over.
   bool advance(std::span<const Candidate> best);
-  /// After advance(): the beam that a beam continues.
+  /// After advance(): the beam of the previous step that this one continues.
   [[nodiscard]] Index parent(Index beam) const { return running_[at(beam)].parent; }
 
-  /// The best output. After the end.
+  /// The best output, once the search is over.
   [[nodiscard]] std::vector<Index> result();
 
  private:
@@ -55,14 +57,14 @@ class BeamSearch {
   [[nodiscard]] bool complete() const;
   bool advance_greedily(const Candidate& best);
   void finish(std::span<const Candidate> best);
-  void run_on(std::span<const Candidate> best);
+  void continue_running(std::span<const Candidate> best);
   [[nodiscard]] bool may_improve() const;
 
   const GenerateOptions* options_;
   std::span<const Index> eos_;
   std::vector<Beam> running_, next_;
   std::vector<Finished> finished_;  // in descending order
-  std::vector<Ordered> order_;      // of run_on()
+  std::vector<Ordered> order_;      // of continue_running()
 };
 
 }  // namespace headlane::models::internal

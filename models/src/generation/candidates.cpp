@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t block = 128;
 
-/// Of 128 floats, in a form that compilers turn into vector instructions. NaN does not count.
+/// The maximum of 128 floats, NaN ignored, in a form that compilers vectorize.
 float maximum(const float* x) {
   std::array<float, 16> lanes;
   lanes.fill(-std::numeric_limits<float>::infinity());
@@ -34,7 +34,7 @@ void Candidates::offer(Index beam, float score, std::span<const float> logits) {
   constexpr float lowest = -std::numeric_limits<float>::infinity();
   for (std::size_t begin = 0; begin < logits.size(); begin += block) {
     const std::size_t end = std::min(begin + block, logits.size());
-    // Rounding keeps the order, so the block's maximum decides for all of it.
+    // Rounding is monotonic, so the maximum of the block decides for all of it.
     const bool full = best_.size() == count_;
     if (full && end - begin == block && !(maximum(logits.data() + begin) + score > best_.back().score)) continue;
     for (std::size_t token = begin; token < end; ++token) {

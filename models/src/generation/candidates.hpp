@@ -1,4 +1,4 @@
-// The best continuations of beams over the vocabulary.
+// Selection of the best continuations of beams over the vocabulary.
 #pragma once
 
 #include <headlane/index.hpp>
@@ -13,13 +13,14 @@ struct Candidate {
   Index beam = 0, token = 0;
 };
 
-/// The `count` highest scores that are offered, in descending order; of equal ones those that were offered first. NaN counts as -inf.
+/// The `count` highest of the scores that are offered, in descending order. Of equal scores, the
+/// one offered first comes first. NaN counts as -inf.
 class Candidates {
  public:
   explicit Candidates(Index count);
 
   void clear() { best_.clear(); }
-  /// score + logits[token] for every token.
+  /// Offers score + logits[token] for every token.
   void offer(Index beam, float score, std::span<const float> logits);
   [[nodiscard]] std::span<const Candidate> best() const { return best_; }
 

@@ -6,18 +6,18 @@
 
 namespace headlane::models::internal {
 
-void forbid(std::span<float> logits, std::span<const Index> tokens, std::span<const Index> eos,
-            const GenerateOptions& options) {
+void mask_forbidden(std::span<float> logits, std::span<const Index> tokens, std::span<const Index> eos,
+                    const GenerateOptions& options) {
   constexpr float lowest = -std::numeric_limits<float>::infinity();
   const Index length = std::ssize(tokens), n = options.no_repeat_ngram_size;
   if (length < options.min_length)
     for (const Index token : eos) logits[static_cast<std::size_t>(token)] = lowest;
   if (n == 0 || length < n) return;
-  // What followed the last n - 1 tokens where they stood before.
-  const auto before = static_cast<std::size_t>(n - 1);
-  const auto last = tokens.last(before);
-  for (std::size_t i = before; i < tokens.size(); ++i)
-    if (std::ranges::equal(tokens.subspan(i - before, before), last))
+  // Tokens that followed an earlier occurrence of the last n - 1 tokens.
+  const auto context = static_cast<std::size_t>(n - 1);
+  const auto last = tokens.last(context);
+  for (std::size_t i = context; i < tokens.size(); ++i)
+    if (std::ranges::equal(tokens.subspan(i - context, context), last))
       logits[static_cast<std::size_t>(tokens[i])] = lowest;
 }
 

@@ -1,4 +1,4 @@
-// What forbids tokens: changes of logits before the best are chosen.
+// Logits processors: they exclude tokens before the best ones are chosen.
 #pragma once
 
 #include <headlane/models/generate.hpp>
@@ -7,8 +7,9 @@
 
 namespace headlane::models::internal {
 
-/// Tokens that may not follow `tokens` get -inf: the ends before min_length, and what would repeat an n-gram.
-void forbid(std::span<float> logits, std::span<const Index> tokens, std::span<const Index> eos,
-            const GenerateOptions& options);
+/// Sets the logits of tokens that must not follow `tokens` to -inf: eos before min_length, and
+/// tokens that would repeat an n-gram (no_repeat_ngram_size).
+void mask_forbidden(std::span<float> logits, std::span<const Index> tokens, std::span<const Index> eos,
+                    const GenerateOptions& options);
 
 }  // namespace headlane::models::internal

@@ -8,7 +8,7 @@ namespace {
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
-// A beam that forks copies its last page: a short one.
+// Short pages: a beam that forks copies its last page.
 constexpr KvCacheOptions pages{.page_size = 32};
 
 }  // namespace
@@ -18,17 +18,17 @@ T5Decoder::T5Decoder(const T5Model& model, const T5Config& config, View<const fl
     : model_(model), rows_(std::ssize(starts) - 1), d_model_(config.d_model), num_threads_(num_threads), poll_(poll) {
   layers_.reserve(model.decoder().size());
   for (const DecoderLayer& layer : model.decoder()) {
-    Layer& made = layers_.emplace_back(Layer{.self = KvCache(config.num_heads, config.d_kv, config.d_kv, pages),
-                                             .memory = KvCache(config.num_heads, config.d_kv, config.d_kv, pages),
-                                             .sequences = {},
-                                             .memory_sequences = {}});
+    Layer& state = layers_.emplace_back(Layer{.self = KvCache(config.num_heads, config.d_kv, config.d_kv, pages),
+                                              .memory = KvCache(config.num_heads, config.d_kv, config.d_kv, pages),
+                                              .sequences = {},
+                                              .memory_sequences = {}});
     for (Index row = 0; row < rows_; ++row) {
-      made.sequences.push_back(made.self.add());
-      made.memory_sequences.push_back(made.memory.add());
+      state.sequences.push_back(state.self.add());
+      state.memory_sequences.push_back(state.memory.add());
     }
     ProjectMemoryOptions options{.num_threads = num_threads};
     options.key_starts = {starts.data(), {std::ssize(starts)}};
-    layer.multihead_attn().project_memory(memory, made.memory, made.memory_sequences, options);
+    layer.multihead_attn().project_memory(memory, state.memory, state.memory_sequences, options);
     poll_();
   }
 }
@@ -48,21 +48,25 @@ View<const float, 3> T5Decoder::step(std::span<const Index> ids) {
   return x;
 }
 
+void T5Decoder::logits(View<const float, 3> hidden, View<float, 3> logits) const {
+  model_.logits(hidden, logits, num_threads_);
+}
+
 void T5Decoder::reorder(std::span<const Index> parents) {
   for (Layer& layer : layers_) {
-    renamed_.clear();
-    memory_renamed_.clear();
+    reordered_.clear();
+    memory_reordered_.clear();
     kept_.assign(at(rows_), false);
     for (const Index parent : parents) {
       const Index sequence = layer.sequences[at(parent)];
-      renamed_.push_back(kept_[at(parent)] ? layer.self.fork(sequence) : sequence);
-      memory_renamed_.push_back(layer.memory_sequences[at(parent)]);
+      reordered_.push_back(kept_[at(parent)] ? layer.self.fork(sequence) : sequence);
+      memory_reordered_.push_back(layer.memory_sequences[at(parent)]);
       kept_[at(parent)] = true;
     }
     for (Index row = 0; row < rows_; ++row)
       if (!kept_[at(row)]) layer.self.remove(layer.sequences[at(row)]);
-    layer.sequences.swap(renamed_);
-    layer.memory_sequences.swap(memory_renamed_);
+    layer.sequences.swap(reordered_);
+    layer.memory_sequences.swap(memory_reordered_);
   }
   rows_ = std::ssize(parents);
 }

@@ -1,16 +1,30 @@
 #include "core/floating_point_scope.hpp"
+#include "generation/generate.hpp"
 #include "io/error.hpp"
 #include "t5/config.hpp"
-#include "t5/generate.hpp"
+#include "t5/decoder.hpp"
 #include "t5/model.hpp"
 
 #include <array>
 #include <cstddef>
-#include <stdexcept>
+#include <functional>
+#include <string>
 
 namespace headlane::models {
 
 using namespace internal;
+
+namespace {
+
+void check_ids(const char* function, const std::string& name, std::span<const Index> ids, const T5Config& config) {
+  using headlane::internal::require;
+  require(!ids.empty(), function, ": ", name, " has no tokens");
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    require(ids[i] >= 0 && ids[i] < config.vocab_size, function, ": ", name, " has the token ", ids[i], " at ", i,
+            ", not 0 to ", config.vocab_size - 1);
+}
+
+}  // namespace
 
 struct T5::Implementation {
   T5Config config;
@@ -42,15 +56,34 @@ GenerateOptions T5::defaults(std::string_view task) const {
   if (found != config.tasks.end()) return found->second.options;
   std::string names;
   for (const auto& [name, settings] : config.tasks) names += (names.empty() ? "" : ", ") + name;
-  throw std::invalid_argument("T5::defaults: the model has no task '" + std::string(task) +
-                              "'; it has: " + (names.empty() ? "none" : names));
+  headlane::internal::fail("T5::defaults: the model has no task '", task,
+                           "'; it has: ", names.empty() ? "none" : names);
 }
 
 std::vector<std::vector<Index>> T5::generate(std::span<const std::vector<Index>> inputs,
                                              const GenerateOptions& options) const {
   const headlane::internal::FloatingPointScope scope;
-  const Implementation& self = implementation("T5::generate");
-  return internal::generate(self.model, self.config, inputs, options);
+  constexpr const char* function = "T5::generate";
+  const auto& [config, model] = implementation(function);
+  const GenerationTokens tokens{config.vocab_size, config.decoder_start_token_id, config.eos_token_ids};
+  check_options(function, options, tokens);
+  std::vector<Index> ids, starts{0};
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    check_ids(function, "input " + std::to_string(i), inputs[i], config);
+    ids.insert(ids.end(), inputs[i].begin(), inputs[i].end());
+    starts.push_back(std::ssize(ids));
+  }
+  if (inputs.empty()) return {};
+  const Index length = std::ssize(ids);
+  std::vector<float> memory(static_cast<std::size_t>(length * config.d_model));
+  const View<float, 3> states(memory.data(), {1, length, config.d_model});
+  GenerateProgress progress{.sentences = std::ssize(inputs)};
+  const std::function<void()> poll = [&] {
+    if (options.progress) options.progress(progress);
+  };
+  model.encode(ids, starts, states, options.num_threads, poll);
+  T5Decoder decoder(model, config, states, starts, options.num_threads, poll);
+  return internal::generate(decoder, progress.sentences, tokens, options, progress, poll);
 }
 
 std::vector<float> T5::encode(std::span<const Index> input, int num_threads) const {
