@@ -1,5 +1,5 @@
-# The library SentencePiece, which has no CMake package of its own: the target SentencePiece::SentencePiece. Used by the build, and
-# installed for those who use headlane::models_text.
+# SentencePiece has no CMake package: defines the target SentencePiece::SentencePiece. Used by the
+# build, and installed for users of headlane::models_text.
 find_path(SentencePiece_INCLUDE_DIR sentencepiece_processor.h)
 find_library(SentencePiece_LIBRARY sentencepiece)
 mark_as_advanced(SentencePiece_INCLUDE_DIR SentencePiece_LIBRARY)

@@ -1,7 +1,8 @@
-# What every target of this project gets, and nothing outside it. The surrounding project may set flags and properties for all
-# targets; options of a target come behind them, so that they have the last word.
+# Settings of every target of this project. A surrounding project may set flags and properties for
+# all targets; a target's own options come last and take precedence.
 
-# Every product and sum is rounded as it is written: no contraction into fma, no -ffast-math, -Ofast or part of them, no x87.
+# Every product and sum is rounded as written: no contraction into fma, no -ffast-math, -Ofast or
+# parts of them, no x87.
 set(HEADLANE_EXACT_FLAGS -fno-fast-math -fno-unsafe-math-optimizations -fno-associative-math -fno-reciprocal-math
   -fno-finite-math-only -fsigned-zeros -ffp-contract=off)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -11,16 +12,19 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   list(APPEND HEADLANE_EXACT_FLAGS -mfpmath=sse)
 endif()
 
-# Symbols are hidden but for HEADLANE_API (export.h), and none is unique in the process (STB_GNU_UNIQUE): two versions of the
-# library live beside each other, and a plugin that holds one can be unloaded.
-# Kernels of several instruction sets must not meet in link-time optimisation, nor files in a unity build: both stay off.
-# An empty build type, possible in somebody else's project, would leave the library unoptimised: -O3 then.
+# Symbols are hidden unless marked HEADLANE_API (export.h), and none is unique in the process
+# (STB_GNU_UNIQUE): two versions of the library can coexist, and a plugin that contains one can be
+# unloaded.
+# Kernels of different instruction sets must not meet in link-time optimisation, nor files in a
+# unity build: both stay off. With an empty build type, possible in a surrounding project, the
+# library would not be optimised: -O3 then.
 function(headlane_common target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_compile_options(${target} PRIVATE ${HEADLANE_EXACT_FLAGS} -fno-lto $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>
                                            -Wall -Wextra -Wpedantic -Wconversion -Wshadow
                                            $<$<BOOL:${HEADLANE_WERROR}>:-Werror> $<$<CONFIG:>:-O3>)
-  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden
+                                             VISIBILITY_INLINES_HIDDEN ON
                                              UNITY_BUILD OFF INTERPROCEDURAL_OPTIMIZATION OFF)
   foreach(config IN LISTS CMAKE_CONFIGURATION_TYPES CMAKE_BUILD_TYPE)
     string(TOUPPER "${config}" config)
@@ -28,7 +32,8 @@ function(headlane_common target)
   endforeach()
 endfunction()
 
-# A library that is installed, static or shared. What the standard library's templates make of our types is not exported either.
+# A library that is installed, static or shared. A shared one does not export instantiations of the
+# standard library's templates with our types either.
 function(headlane_library target)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON VERSION ${PROJECT_VERSION}
                                              SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})

@@ -1,12 +1,14 @@
-# Finds what the build needs: xsimd always, OpenMP if it is there, nlohmann JSON for the models, SentencePiece for their
-# text and CLI11 for the program that translates, doctest for the tests, Google Benchmark for the benchmarks.
-# What is missing is said by name, with what to do about it. `./dev` gets all of it by itself.
+# Finds the dependencies: xsimd always, OpenMP if available, nlohmann JSON for the models,
+# SentencePiece for their text, CLI11 for headlane-translate, doctest for the tests, Google
+# Benchmark for the benchmarks. If one is missing, the error names it and says how to get it;
+# `./dev` installs them all.
 
 set(HEADLANE_XSIMD_INCLUDE_DIR "" CACHE PATH "Folder that holds xsimd/xsimd.hpp, if it is not found by itself")
 option(HEADLANE_FETCH_XSIMD "Download xsimd if it is not found" OFF)
 
-# headlane_header_library(NAME DIR FOLDER): an interface library for the headers DIR/FOLDER. A cross compiler must not be given
-# /usr/include, where the C headers of another machine are: the one folder is linked into the build instead.
+# headlane_header_library(NAME DIR FOLDER): an interface library for the headers in DIR/FOLDER. A
+# cross compiler must not see /usr/include, which contains the C headers of another machine: there
+# FOLDER is linked into the build folder instead.
 function(headlane_header_library name dir folder)
   if(CMAKE_CROSSCOMPILING AND dir MATCHES "^/usr/(local/)?include$")
     file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/include")
@@ -17,8 +19,9 @@ function(headlane_header_library name dir folder)
   target_include_directories(${name} SYSTEM INTERFACE "${dir}")
 endfunction()
 
-# ---- xsimd: at least 13.2, since before that its fma on AVX-512 is a multiplication and an addition, and its functions are
-# plain inline (src/kernels/README.md). No version in find_package: 13.2 in the call would refuse 14.x.
+# ---- xsimd. Before 13.2 its fma on AVX-512 is a multiplication and an addition, and its functions
+# are not always inlined (src/kernels/README.md). find_package gets no version: 13.2 would refuse
+# 14.x.
 set(HEADLANE_XSIMD_MINIMUM 13.2)
 
 function(headlane_xsimd_version dir result)
@@ -32,7 +35,8 @@ function(headlane_xsimd_version dir result)
   endif()
 endfunction()
 
-# The first of the candidates that is new enough, in headlane_xsimd_dir and HEADLANE_XSIMD_VERSION; the others in `rejected`.
+# Sets headlane_xsimd_dir and HEADLANE_XSIMD_VERSION to the first candidate that is new enough, and
+# appends the others to `rejected`.
 macro(headlane_look_for_xsimd)
   foreach(dir ${ARGN})
     headlane_xsimd_version("${dir}" version)
@@ -57,12 +61,14 @@ else()
   endif()
   find_path(HEADLANE_XSIMD_FOUND_DIR xsimd/xsimd.hpp)
   mark_as_advanced(HEADLANE_XSIMD_FOUND_DIR)
-  # Then where ./dev puts it, and the package pythran, which `pip install .` has among its build requirements.
+  # Then the folder that ./dev fills, and the package pythran, a build requirement of `pip install
+  # .`.
   list(TRANSFORM CMAKE_PREFIX_PATH APPEND /pythran OUTPUT_VARIABLE wheels)
-  headlane_look_for_xsimd(${installed} "${HEADLANE_XSIMD_FOUND_DIR}" "${PROJECT_SOURCE_DIR}/build/deps/xsimd/include" ${wheels})
+  headlane_look_for_xsimd(${installed} "${HEADLANE_XSIMD_FOUND_DIR}"
+                          "${PROJECT_SOURCE_DIR}/build/deps/xsimd/include" ${wheels})
   if(NOT headlane_xsimd_dir AND HEADLANE_FETCH_XSIMD)
     include(FetchContent)
-    # SOURCE_SUBDIR names no folder with a CMakeLists.txt: only the headers are wanted, not its targets and options.
+    # SOURCE_SUBDIR is a folder without a CMakeLists.txt: only the headers are wanted, no targets.
     FetchContent_Declare(headlane_xsimd_source SOURCE_SUBDIR include
       URL https://github.com/xtensor-stack/xsimd/archive/14.1.0.tar.gz
       URL_HASH SHA256=8da77b66214e73565f6111ba494322c853552b7b40cff69779b42e2100eed16f)
@@ -71,7 +77,8 @@ else()
   endif()
 endif()
 if(NOT headlane_xsimd_dir)
-  message(FATAL_ERROR "headlane needs the headers of xsimd ${HEADLANE_XSIMD_MINIMUM} or later and did not find them.${rejected}\n"
+  message(FATAL_ERROR
+    "headlane needs the headers of xsimd ${HEADLANE_XSIMD_MINIMUM} or later and did not find them.${rejected}\n"
     "One of these helps:\n"
     "  ./dev test                             gets them by itself\n"
     "  apt-get install libxsimd-dev           on Debian 13 and later\n"
@@ -90,7 +97,8 @@ if(HEADLANE_OPENMP)
   endif()
 endif()
 
-# ---- nlohmann JSON and SentencePiece. The number of JSON's version stands in abi_macros.hpp since 3.11, before in json.hpp.
+# ---- nlohmann JSON and SentencePiece. JSON's version is in abi_macros.hpp since 3.11, before that
+# in json.hpp.
 set(HEADLANE_JSON_MINIMUM 3.10)
 
 function(headlane_json_version dir result)
@@ -109,7 +117,7 @@ function(headlane_json_version dir result)
 endfunction()
 
 if(HEADLANE_BUILD_MODELS)
-  # Then the package nlohmann-json for Python, which `pip install .` may have among its build requirements.
+  # Then the Python package nlohmann-json, a build requirement of `pip install .`.
   list(TRANSFORM CMAKE_PREFIX_PATH APPEND /nlohmann_json/include OUTPUT_VARIABLE wheels)
   find_path(HEADLANE_JSON_INCLUDE_DIR nlohmann/json_fwd.hpp PATHS ${wheels})
   set(HEADLANE_JSON_VERSION "")
@@ -117,9 +125,11 @@ if(HEADLANE_BUILD_MODELS)
     headlane_json_version("${HEADLANE_JSON_INCLUDE_DIR}" HEADLANE_JSON_VERSION)
   endif()
   if(NOT HEADLANE_JSON_VERSION VERSION_GREATER_EQUAL HEADLANE_JSON_MINIMUM)
-    message(FATAL_ERROR "The models need nlohmann JSON ${HEADLANE_JSON_MINIMUM} or later (Debian, Ubuntu: nlohmann-json3-dev; PyPI: "
+    message(FATAL_ERROR
+      "The models need nlohmann JSON ${HEADLANE_JSON_MINIMUM} or later (Debian, Ubuntu: nlohmann-json3-dev; PyPI: "
       "nlohmann-json). Found: '${HEADLANE_JSON_VERSION}' in '${HEADLANE_JSON_INCLUDE_DIR}'. "
-      "Install it, name its folder with -DHEADLANE_JSON_INCLUDE_DIR=FOLDER, or build without: -DHEADLANE_BUILD_MODELS=OFF")
+      "Install it, name its folder with -DHEADLANE_JSON_INCLUDE_DIR=FOLDER, or build without: "
+      "-DHEADLANE_BUILD_MODELS=OFF")
   endif()
   message(STATUS "nlohmann JSON ${HEADLANE_JSON_VERSION}: ${HEADLANE_JSON_INCLUDE_DIR}")
   headlane_header_library(headlane_json "${HEADLANE_JSON_INCLUDE_DIR}" nlohmann)
@@ -139,7 +149,8 @@ if(HEADLANE_BUILD_TESTS)
   find_path(HEADLANE_DOCTEST_INCLUDE_DIR doctest/doctest.h)
   if(NOT HEADLANE_DOCTEST_INCLUDE_DIR)
     message(FATAL_ERROR "The tests need doctest 2.4 or later (Debian, Ubuntu: doctest-dev). "
-      "Install it, name its folder with -DHEADLANE_DOCTEST_INCLUDE_DIR=FOLDER, or build without: -DHEADLANE_BUILD_TESTS=OFF")
+      "Install it, name its folder with -DHEADLANE_DOCTEST_INCLUDE_DIR=FOLDER, or build without: "
+      "-DHEADLANE_BUILD_TESTS=OFF")
   endif()
   headlane_header_library(headlane_doctest "${HEADLANE_DOCTEST_INCLUDE_DIR}" doctest)
 endif()

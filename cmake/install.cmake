@@ -1,8 +1,8 @@
-# Install rules: library, headers, CMake package and pkg-config file, all of them relocatable.
+# Install rules: library, headers, CMake package and pkg-config file, all relocatable.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# A program that links the static library links the OpenMP runtime too; the shared library brings its own.
+# A program that links the static library also links the OpenMP runtime; the shared library has it.
 get_target_property(type headlane TYPE)
 set(HEADLANE_NEEDS_OPENMP OFF)
 if(TARGET OpenMP::OpenMP_CXX AND type STREQUAL "STATIC_LIBRARY")
@@ -18,7 +18,8 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/headlane)
 install(EXPORT headlane-targets NAMESPACE headlane:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/headlane-config.cmake.in headlane-config.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(headlane-config-version.cmake COMPATIBILITY SameMinorVersion)
-# Each component has targets of its own: who does not ask for it needs nothing of what it needs.
+# Each component has a targets file of its own, so that its dependencies are only needed by those
+# who ask for it.
 foreach(component models models_text)
   if(TARGET headlane_${component})
     install(TARGETS headlane_${component} EXPORT headlane-${component}-targets)
@@ -35,10 +36,10 @@ if(TARGET headlane_models_text)
   install(FILES cmake/FindSentencePiece.cmake DESTINATION ${package_dir})
 endif()
 
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/headlane-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/headlane-config-version.cmake
-        DESTINATION ${package_dir})
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/headlane-config.cmake
+              ${CMAKE_CURRENT_BINARY_DIR}/headlane-config-version.cmake DESTINATION ${package_dir})
 
-# pkg-config: the prefix is found from where the file stands.
+# pkg-config: the prefix is relative to the file.
 file(RELATIVE_PATH HEADLANE_PC_TO_PREFIX "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
   message(WARNING "CMAKE_INSTALL_LIBDIR or CMAKE_INSTALL_INCLUDEDIR is absolute: headlane.pc will not be right")

@@ -1,12 +1,13 @@
-# The instruction sets: src/kernels/table.cpp is compiled once for each. A line is a name, the kernels' Arch type and the
-# compiler flags, which must be no larger than what src/core/dispatch.cpp checks at run time.
-# To add one: a line here, a row in src/core/dispatch.cpp, a Lanes<Arch> if it is no xsimd arch, a Tile<Arch> if the default is not best.
+# The instruction sets: src/kernels/table.cpp is compiled once for each. A line has the name, the
+# kernels' Arch type and the compiler flags, which must not enable more than src/core/dispatch.cpp
+# checks at run time. To add one: see "Add an instruction set" in CONTRIBUTING.md.
 
-# HEADLANE_BASELINE_FLAGS come before an ISA's own and undo what the surrounding project has set, -march=native say: a kernel
-# is compiled for its ISA and nothing else.
+# HEADLANE_BASELINE_FLAGS precede an ISA's own flags and undo those of a surrounding project, such
+# as -march=native: a kernel is compiled for its ISA and nothing else.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   set(HEADLANE_KNOWN_ISAS avx512 avx2 scalar portable)
-  set(HEADLANE_BASELINE_FLAGS -march=x86-64 -mtune=generic -mno-sse3 -mno-bmi -mno-bmi2 -mno-lzcnt -mno-movbe -mno-popcnt)
+  set(HEADLANE_BASELINE_FLAGS -march=x86-64 -mtune=generic -mno-sse3 -mno-bmi -mno-bmi2 -mno-lzcnt -mno-movbe
+    -mno-popcnt)
   set(HEADLANE_SCALAR_FLAGS -mfma)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
   set(HEADLANE_KNOWN_ISAS neon scalar portable)
@@ -16,9 +17,10 @@ else()
   set(HEADLANE_KNOWN_ISAS portable)
 endif()
 
-set(HEADLANE_ISAS "all" CACHE STRING "Instruction sets to build, separated by ';' (of: ${HEADLANE_KNOWN_ISAS}), or 'all'")
+set(HEADLANE_ISAS "all" CACHE STRING
+  "Instruction sets to build, separated by ';' (of: ${HEADLANE_KNOWN_ISAS}), or 'all'")
 
-# Adds the objects of all wanted ISAs to `target` and leaves their names in HEADLANE_BUILT_ISAS.
+# Adds the objects of all wanted ISAs to `target` and sets HEADLANE_BUILT_ISAS to their names.
 function(headlane_add_isas target)
   set(wanted ${HEADLANE_ISAS})
   if(wanted STREQUAL "all")
@@ -26,12 +28,14 @@ function(headlane_add_isas target)
   endif()
   foreach(isa IN LISTS wanted)
     if(NOT isa IN_LIST HEADLANE_KNOWN_ISAS)
-      message(FATAL_ERROR "HEADLANE_ISAS names '${isa}'; for ${CMAKE_SYSTEM_PROCESSOR} there are: ${HEADLANE_KNOWN_ISAS}")
+      message(FATAL_ERROR
+        "HEADLANE_ISAS names '${isa}'; for ${CMAKE_SYSTEM_PROCESSOR} there are: ${HEADLANE_KNOWN_ISAS}")
     endif()
   endforeach()
   set(HEADLANE_BUILT_ISAS ${wanted} PARENT_SCOPE)
   set(no_vectors -fno-tree-vectorize -fno-tree-slp-vectorize)
-  # GCC 12 warns of its own AVX-512 intrinsics, which start from an undefined register (GCC bug 105593, fixed in 13).
+  # GCC 12 warns about its own AVX-512 intrinsics, which start from an undefined register (GCC bug
+  # 105593, fixed in 13).
   set(gcc_12 $<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>)
   set(quiet_gcc_12 $<${gcc_12}:-Wno-uninitialized> $<${gcc_12}:-Wno-maybe-uninitialized>)
   #            name     Arch                         flags
@@ -43,7 +47,7 @@ function(headlane_add_isas target)
   headlane_isa(portable headlane::internal::kernels::Portable  ${no_vectors})
 endfunction()
 
-# One object per ISA, added to `target`; does nothing for an ISA that is not wanted.
+# Adds the object of one ISA to `target` if the ISA is wanted.
 macro(headlane_isa name arch)
   if(${name} IN_LIST wanted)
     add_library(headlane_${name} OBJECT src/kernels/table.cpp)

@@ -1,4 +1,5 @@
-// Attention on [batch, length, 512] buffers, heads side by side: whole sequences, causal ones, and decoding.
+// Attention on [batch, length, 512] buffers with the heads side by side: whole sequences, causal,
+// and decoding.
 #include "buffer.hpp"
 #include "cases.hpp"
 #include "machine.hpp"
@@ -43,7 +44,7 @@ Work prepare(const AttentionShape& shape) {
   return work;
 }
 
-// Σ over the queries of the keys they see.
+// Pairs of a query and a key visible to it.
 double pairs_seen(const AttentionShape& shape) {
   if (!shape.causal) return static_cast<double>(shape.q_length) * static_cast<double>(shape.kv_length);
   double sum = 0;

@@ -1,5 +1,5 @@
-// GEMM: the products of a layer with d_model = 512 (projections, feed-forward, one head's scores and values), thin ones
-// as in decoding, and small or odd ones, where the overhead shows.
+// GEMM: the products of a layer with d_model = 512 (projections, feed-forward, one head's scores
+// and values), thin products as in decoding, and small or odd sizes, where overhead shows.
 #include "buffer.hpp"
 #include "cases.hpp"
 #include "machine.hpp"

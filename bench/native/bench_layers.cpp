@@ -1,5 +1,6 @@
-// Layers of d_model = 512, 8 heads, d_ff = 2048, GELU: an encoder layer, and its attention layer alone. Counted are the products;
-// norms, softmax, GELU and additions take time and count for nothing.
+// Layers with d_model = 512, 8 heads, d_ff = 2048, GELU: an encoder layer, and its attention layer
+// alone. Only the products count as work; norms, softmax, GELU and additions take time all the
+// same.
 #include "buffer.hpp"
 #include "cases.hpp"
 #include "machine.hpp"
@@ -21,7 +22,7 @@ using headlane::View;
 
 constexpr Index d_ff = 2048;
 
-/// The tensors of torch.nn.TransformerEncoderLayer, small enough that nothing grows.
+/// The tensors of torch.nn.TransformerEncoderLayer, small enough that activations do not grow.
 class Tensors {
  public:
   Tensors() {

@@ -1,5 +1,5 @@
-// What is done to every element of a layer's input, no product among it: norms, GELU, positions. Memory limits them in the end, so
-// their yardstick is a copy of as many bytes.
+// Element-wise and row-wise operations without products: norms, GELU, positions. They are bound by
+// memory, so they are compared with a copy of as many bytes.
 #include "buffer.hpp"
 #include "cases.hpp"
 #include "machine.hpp"
@@ -28,9 +28,9 @@ struct ElementsData {
 };
 
 using Data = std::shared_ptr<ElementsData>;
-using Calls = std::pair<std::function<void()>, std::function<void(int threads)>>;  // the library's, the naive
+using Calls = std::pair<std::function<void()>, std::function<void(int threads)>>;  // the library's, the naive loops'
 
-// make(data, x, y): the calls from rows × columns to as many.
+// make(data, x, y): the calls that read x and write y, rows × columns each.
 template <class Make>
 Case elements_case(const std::string& op, const std::string& size, Index rows, Index columns, double flops, bool quick,
                    const Make& make) {
@@ -70,7 +70,7 @@ Case gelu_case(Index rows, Index columns, bool quick = false) {
   return elements_case("activation", "gelu-" + shape_name(rows, columns), rows, columns, 30, quick, calls);
 }
 
-// The table of the positions alone, which reads nothing, or added to x.
+// The position encoding, written without reading anything or added to x.
 Case sinusoidal_case(Index rows, Index columns, bool add, bool quick = false) {
   const auto calls = [=](const Data&, View<const float, 2> x, View<float, 2> y) -> Calls {
     const auto naive = [=](int threads) { naive_sinusoidal(add ? x.data : nullptr, y.data, rows, columns, threads); };

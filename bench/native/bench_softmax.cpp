@@ -1,4 +1,4 @@
-// Softmax over rows. No arithmetic limits it in the end but memory, so its yardstick is a copy of the same shape.
+// Softmax over rows. It is bound by memory, so it is compared with a copy of the same shape.
 #include "buffer.hpp"
 #include "cases.hpp"
 #include "machine.hpp"
@@ -32,7 +32,7 @@ Case softmax_case(Index rows, Index columns, bool quick) {
   return {.op = "softmax",
           .size = std::to_string(rows) + "x" + std::to_string(columns),
           .amount = elements,
-          .flops = 30 * elements,  // about: 3 passes, 20 of them for the exponential
+          .flops = 30 * elements,  // about; 20 of them for the exponential
           .quick = quick,
           .prepare = [rows, columns] { return prepare(rows, columns); }};
 }

@@ -1,4 +1,5 @@
-// Buffers for the benchmarks: aligned, and filled on construction, so that no first touch of a page is ever timed.
+// Buffers for the benchmarks: aligned, and filled on construction, so that the first touch of a
+// page is never timed.
 #pragma once
 
 #include <headlane/view.hpp>
@@ -13,7 +14,8 @@ namespace bench {
 
 class Buffer {
  public:
-  /// `size` values in [-scale, scale) that depend on nothing but their position and `seed`: the same on every machine.
+  /// `size` values in [-scale, scale), a function of position and `seed` only: the same on every
+  /// machine.
   explicit Buffer(headlane::Index size, std::uint32_t seed = 0, float scale = 1.0f)
       : size_(static_cast<std::size_t>(size)),
         data_(static_cast<float*>(::operator new[](size_ * sizeof(float), line))) {

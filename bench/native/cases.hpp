@@ -1,4 +1,4 @@
-// What is timed: the operations and their sizes. Everything at d_model = 512, 8 heads.
+// The benchmark's cases: operations and sizes, at d_model = 512 with 8 heads.
 #pragma once
 
 #include "naive.hpp"
@@ -12,28 +12,28 @@
 
 namespace bench {
 
-/// A case made ready to be timed: its buffers exist and are filled.
+/// A case ready to be timed, with its buffers allocated and filled.
 struct Work {
   std::function<void()> library;
-  std::function<void(int threads)> naive;  ///< empty if the case has none
-  /// What the machine could do at most, in the case's unit per second, measured now.
+  std::function<void(int threads)> naive;  ///< textbook loops; empty if the case has none
+  /// Measures the machine's limit, in the case's unit per second.
   std::function<double(std::string_view isa, int threads)> limit;
   std::span<float> output;
 };
 
 struct Case {
-  std::string op;    ///< one table for each
-  std::string size;  ///< one line for each
-  double amount;     ///< what one call does: floating-point operations, elements or bytes
-  double flops;      ///< floating-point operations, roughly: how long it will take
-  bool quick;        ///< also with --quick
+  std::string op;    ///< a table each
+  std::string size;  ///< a line each
+  double amount;     ///< work of a call: floating-point operations, elements or bytes
+  double flops;      ///< approximate floating-point operations, to estimate the duration
+  bool quick;        ///< part of --quick
   std::function<Work()> prepare;
-  bool naive = true;  ///< there are textbook loops for it
+  bool naive = true;  ///< has textbook loops
 
   [[nodiscard]] std::string name() const { return op + "/" + size; }
 };
 
-/// How the table of one operation is headed.
+/// The heading of an operation's table.
 struct Section {
   std::string_view op, title;
 };
@@ -56,7 +56,7 @@ inline constexpr Section sections[] = {
 Case gemm_case(Index m, Index n, Index k, bool quick = false);
 Case softmax_case(Index rows, Index columns, bool quick = false);
 Case attention_case(const AttentionShape& shape, bool quick = false);
-/// Of an encoder layer, or of its attention layer alone.
+/// Floating-point operations of an encoder layer, or of its attention layer.
 Case layer_case(bool encoder, Index batch, Index length, bool quick = false);
 
 std::vector<Case> gemm_cases();

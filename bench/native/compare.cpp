@@ -1,6 +1,7 @@
-// headlane_compare: the same list of calls in two builds of the library. `--write FILE` runs it and notes times and hashes of
-// the output bits; `--against FILE` runs it with every instruction set of this build and puts both side by side. Exit code:
-// 0 same bits everywhere, 1 not, 2 it could not be run.
+// headlane_compare: the same calls in two builds of the library. `--write FILE` records times and
+// hashes of the output bits; `--against FILE` runs the calls with every instruction set of this
+// build and prints both side by side. Exit code: 0 if all bits agree, 1 if not, 2 if it could not
+// run.
 #include "cases.hpp"
 #include "machine.hpp"
 #include "text.hpp"
@@ -25,7 +26,7 @@ using bench::pad_right;
 
 constexpr std::string_view format = "headlane_compare-1";
 
-// Hashes of this many equal parts of an output, so that a difference has a place.
+// An output is hashed in this many equal parts, which locates a difference.
 constexpr std::size_t parts = 8;
 
 struct Figures {
@@ -80,7 +81,8 @@ double seconds_per_call(const std::function<void()>& call) {
 }
 
 Figures measure(const bench::Work& work) {
-  std::fill(work.output.begin(), work.output.end(), 0.0f);  // so that what one build leaves out cannot come from before
+  std::fill(work.output.begin(), work.output.end(),
+            0.0f);  // an element that a build does not write must not keep its previous value
   Figures figures;
   figures.seconds = seconds_per_call(work.library);
   for (std::size_t i = 0; i < parts; ++i) {
@@ -116,7 +118,7 @@ Other read(const std::string& file) {
   if (!(in >> word) || word != format) throw std::runtime_error(file + " was not written by headlane_compare --write");
   std::getline(in >> std::ws, other.built);
   while (in >> word) {
-    std::string seconds;  // as text: streams cannot read the hexadecimal floats that they write
+    std::string seconds;  // text: streams cannot read the hexadecimal floats they write
     Figures& figures = other.figures[word];
     in >> seconds;
     figures.seconds = std::strtod(seconds.c_str(), nullptr);
@@ -126,7 +128,7 @@ Other read(const std::string& file) {
   return other;
 }
 
-// "yes", or where the first difference lies.
+// "yes", or the position of the first difference.
 std::string same_bits(const Figures& a, const Figures& b) {
   for (std::size_t i = 0; i < parts; ++i) {
     if (a.hashes[i] != b.hashes[i]) return "NO, part " + std::to_string(i + 1) + " of " + std::to_string(parts);
@@ -161,7 +163,7 @@ bool compare_case(const bench::Case& which, const Other& other, const std::vecto
     const Figures ours = measure(work);
     const std::string verdict = same_bits(ours, theirs);
     same &= verdict == "yes";
-    const bool first = isa == isas.front();  // the other build's figures stand only there
+    const bool first = isa == isas.front();  // the other build's figures are printed once
     print_row(first ? bench::with_times(which.name()) : "",
               {first ? microseconds(theirs) : "", first ? rate(which, theirs) : "", std::string(isa),
                microseconds(ours), rate(which, ours), fixed(theirs.seconds / ours.seconds, 1) + "×"},

@@ -22,7 +22,8 @@ namespace bench {
 
 namespace {
 
-// Runs body(thread, team) on every thread of a team and gives the seconds until the last one is done.
+// Runs body(thread, team) on every thread of a team. Returns the seconds until the last one is
+// done.
 template <class Body>
 double team_seconds(int threads, const Body& body) {
 #ifdef _OPENMP
@@ -58,7 +59,8 @@ Part part(std::size_t bytes, int thread, int team) {
   return {cut(thread), cut(thread + 1) - cut(thread)};
 }
 
-// How often to pass over a buffer so that the clock's resolution and the barrier do not count: 4 MiB in all.
+// Passes over a buffer, 4 MiB in all, so that the clock's resolution and the barrier are
+// negligible.
 int passes(std::size_t bytes) {
   constexpr std::size_t enough = 4u << 20;
   return static_cast<int>(std::max<std::size_t>(1, enough / std::max<std::size_t>(1, bytes)));
@@ -89,7 +91,7 @@ bool has_fma() {
 #endif
 }
 
-// The value of the first line "key : value", or nothing.
+// The value of the first line "key : value", or an empty string.
 std::string line_of(const char* file, std::string_view key) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);) {
@@ -107,7 +109,7 @@ std::string cpu_name() {
   std::string name = line_of("/proc/cpuinfo", "model name");
   if (name.empty()) std::getline(std::ifstream("/sys/firmware/devicetree/base/model"), name, '\0');
 #if defined(__x86_64__)
-  // A virtual machine's model name may say no more than "AMD EPYC": family and model tell the generation.
+  // A virtual machine's model name may be just "AMD EPYC": family and model tell the generation.
   const char* file = "/proc/cpuinfo";
   return (name.empty() ? "x86-64" : name) + " (family " + line_of(file, "cpu family") + ", model " +
          line_of(file, "model\t") + ")";
@@ -142,7 +144,8 @@ double fma_peak(std::string_view isa, int threads) {
   static std::map<std::pair<std::string_view, int>, double> highest;
   double& seen = highest[{peak->isa, threads}];
   double best = 0;
-  // A moment without the cores is no lower peak: far below what was seen before, it is tried again; a lower clock stays.
+  // A figure far below an earlier one means that the cores were taken away: it is measured again.
+  // A lower clock remains.
   for (int i = 0; i < 3 || (i < 20 && best < 0.85 * seen); ++i) {
     best = std::max(best, flops / team_seconds(threads, [&](int, int) { peak->run(rounds); }));
   }
@@ -167,7 +170,7 @@ double copy_seconds(const void* from, void* to, std::size_t bytes, int threads) 
     const Part mine = part(bytes, thread, team);
     for (int i = 0; i < count; ++i) {
       std::memcpy(static_cast<char*>(to) + mine.begin, static_cast<const char*>(from) + mine.begin, mine.size);
-      asm volatile("" : : "r"(to) : "memory");  // each pass is really made
+      asm volatile("" : : "r"(to) : "memory");  // keeps every pass
     }
   };
   double best = 1e30;

@@ -1,5 +1,5 @@
-// headlane_bench: checks the worked example, says what the machine is and can do, then times the operations on Google
-// Benchmark and prints one table for each.
+// headlane_bench: checks the worked example, prints the machine and its limits, then times the
+// operations with Google Benchmark and prints a table for each.
 #include "../examples/worked_examples.hpp"
 #include "buffer.hpp"
 #include "machine.hpp"
@@ -51,7 +51,7 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-// Every instruction set there is, but the library's slow way for CPUs without fma only where there is nothing else.
+// Every available instruction set; "portable", for CPUs without fma, only if it is the only one.
 std::vector<std::string> default_isas() {
   std::vector<std::string> isas;
   for (const std::string_view isa : headlane::available_isas()) {
@@ -60,9 +60,10 @@ std::vector<std::string> default_isas() {
   return isas;
 }
 
-// The order of the library, fastest first, whatever the order they were asked for.
+// In the library's order, fastest first, whatever the order of the names.
 std::vector<std::string> chosen_isas(const std::vector<std::string>& names) {
-  for (const std::string& name : names) headlane::set_isa(name);  // throws and lists the names if there is no such
+  for (const std::string& name : names)
+    headlane::set_isa(name);  // throws for an unknown name, and lists the known ones
   std::vector<std::string> isas;
   for (const std::string_view isa : headlane::available_isas()) {
     if (std::find(names.begin(), names.end(), isa) != names.end()) isas.emplace_back(isa);
@@ -95,7 +96,7 @@ std::vector<int> thread_counts(const Options& options) {
   return options.threads == 1 ? std::vector<int>{1} : std::vector<int>{1, options.threads};
 }
 
-// "1 / 2" of something measured for each number of threads.
+// A figure for each number of threads, as in "1 / 2".
 template <class Measure>
 std::string each_count(const Options& options, const Measure& measure) {
   std::string text;

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#ifndef _OPENMP  // then the loops are serial
+#ifndef _OPENMP  // the loops are serial then
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"
 #endif
 

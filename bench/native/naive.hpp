@@ -1,5 +1,5 @@
-// The operations as a C++ programmer writes them first: plain loops over dense row-major arrays, compiled with the
-// project's ordinary release flags. More threads: one OpenMP line on the outermost loop.
+// The operations as textbook loops over dense row-major arrays, compiled with the project's release
+// flags; threads by one OpenMP pragma on the outermost loop.
 #pragma once
 
 #include <headlane/view.hpp>
@@ -8,7 +8,7 @@ namespace bench {
 
 using headlane::Index;
 
-/// Eight heads of 64 side by side, as everywhere in the benchmark: d_model = 512.
+/// Eight heads of 64 side by side: d_model = 512, as everywhere in the benchmark.
 inline constexpr Index heads = 8;
 inline constexpr Index head_dim = 64;
 inline constexpr Index d_model = heads * head_dim;
@@ -23,17 +23,18 @@ void naive_gemm(const float* a, const float* b, float* c, Index m, Index n, Inde
 
 void naive_softmax(const float* x, float* y, Index rows, Index columns, int threads);
 
-/// q and out [batch, q_length, d_model], k and v [batch, kv_length, d_model]; one row of scores at a time is stored.
+/// q and out [batch, q_length, d_model], k and v [batch, kv_length, d_model]. Stores one row of
+/// scores at a time.
 void naive_attention(const float* q, const float* k, const float* v, float* out, const AttentionShape& shape,
                      int threads);
 
-/// Layer norm, and without a bias RMS norm.
+/// Layer norm; RMS norm if bias is null.
 void naive_norm(const float* x, const float* weight, const float* bias, float* y, Index rows, Index columns,
                 int threads);
 
 void naive_gelu(const float* x, float* y, Index size, int threads);
 
-/// The encoding of positions, added to x unless that is null.
+/// Sinusoidal position encoding, added to x unless x is null.
 void naive_sinusoidal(const float* x, float* y, Index rows, Index columns, int threads);
 
 /// x and y [count, length, head_dim].

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#ifndef _OPENMP  // then the loops are serial
+#ifndef _OPENMP  // the loops are serial then
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"
 #endif
 

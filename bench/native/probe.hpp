@@ -1,5 +1,6 @@
-// The loops that measure what the machine can do, in assembly: no compiler can shorten, spill or vectorise them.
-// Only machine.cpp includes this; it runs a loop only where the instruction set is available.
+// The loops that measure the machine's limits, in assembly so that no compiler shortens, spills or
+// vectorises them. Only machine.cpp includes this, and runs a loop only where its instruction set
+// is available.
 #pragma once
 
 #include <cmath>
@@ -7,21 +8,23 @@
 
 namespace bench::probe {
 
-/// A multiplicand that is neither 0 nor 1 and gives nothing subnormal: the clock may depend on the bits that toggle.
+/// A multiplicand other than 0 and 1 whose products are never subnormal: the clock may depend on
+/// how many bits toggle.
 inline constexpr float operand = 0.7182818f;
 
 #if defined(__x86_64__)
 
-/// Independent sums: latency 4 × 2 a cycle on current cores is 8 at least; 12 leave room for an uneven schedule.
+/// Independent sums: a latency of 4 cycles at 2 per cycle takes at least 8; 12 leave room for an
+/// uneven schedule.
 inline constexpr int chains = 12;
 
-// Naming the xmm part is enough: the ABI lets a function change all of a vector register.
+// Naming the xmm part suffices: the ABI lets a function change the whole vector register.
 #define PROBE_CLOBBERS                                                                                              \
   "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", \
       "xmm12", "xmm13", "xmm14", "xmm15"
 
 // .irp repeats the instruction for each number.
-// clang-format off: an instruction on each line
+// clang-format off: one instruction per line
 #define PROBE_FMA_LOOP(fma, reg, broadcast)                           \
   asm volatile(broadcast " %1, %%" reg "14\n"                         \
                broadcast " %1, %%" reg "15\n"                         \
@@ -41,8 +44,8 @@ inline void fma_avx512(long rounds) { PROBE_FMA_LOOP("vfmadd231ps", "zmm", "vbro
 inline void fma_avx2(long rounds) { PROBE_FMA_LOOP("vfmadd231ps", "ymm", "vbroadcastss"); }
 inline void fma_scalar(long rounds) { PROBE_FMA_LOOP("vfmadd231ss", "xmm", "vmovss"); }
 
-// Eight loads a round.
-// clang-format off: an instruction on each line
+// Eight loads per round.
+// clang-format off: one instruction per line
 #define PROBE_READ_LOOP(load, reg, size, end)                         \
   asm volatile("1: .irp i, 0, 1, 2, 3, 4, 5, 6, 7\n"                  \
                load " \\i*" size "(%0), %%" reg "\\i\n"               \
@@ -56,7 +59,7 @@ inline void fma_scalar(long rounds) { PROBE_FMA_LOOP("vfmadd231ss", "xmm", "vmov
                : PROBE_CLOBBERS)
 // clang-format on
 
-/// Loads every byte up to the last whole round, with the widest registers there are.
+/// Loads every byte up to the last whole round, with the widest registers available.
 inline void read(const char* p, std::size_t bytes) {
   static const std::size_t size = __builtin_cpu_supports("avx512f") ? 64 : __builtin_cpu_supports("avx") ? 32 : 16;
   std::size_t rounds = bytes / (8 * size);
@@ -76,7 +79,8 @@ inline void read(const char* p, std::size_t bytes) {
 
 #elif defined(__aarch64__)
 
-/// Independent sums: latency 4 × 4 a cycle on the widest cores is 16 at least. v8 … v15 belong to the caller.
+/// Independent sums: a latency of 4 cycles at 4 per cycle, on the widest cores, takes at least 16.
+/// v8 … v15 belong to the caller.
 inline constexpr int chains = 22;
 
 #define PROBE_CLOBBERS                                                                                             \
@@ -126,7 +130,7 @@ inline void read(const char* p, std::size_t bytes) {
 
 inline constexpr int chains = 16;
 
-/// Without assembly for the machine: what the compiler makes of it.
+/// For machines without assembly here: left to the compiler.
 inline void fma_scalar(long rounds) {
   float sums[chains] = {};
   for (; rounds > 0; --rounds) {

@@ -1,5 +1,5 @@
-// The time of a parallel region with nothing to do, one task for each thread: what a call pays for threads.
-// With more threads than processors (HEADLANE_MAX_THREADS=64) it is the operating system that is measured.
+// The time of an empty parallel region with one task per thread: the cost of threads in a call.
+// With more threads than processors (HEADLANE_MAX_THREADS=64) this measures the operating system.
 #include "core/parallel.hpp"
 
 #include <headlane/runtime.hpp>
@@ -11,7 +11,7 @@
 
 namespace {
 
-/// Microseconds, the median of rounds.
+/// The median over the rounds, in microseconds.
 double region(int threads) {
   using Clock = std::chrono::steady_clock;
   const int regions = threads > headlane::max_threads() / 2 && threads > 2 ? 200 : 2000;

@@ -15,7 +15,7 @@ namespace {
 
 bool failed = false;
 
-// The buffers of one case at a time: the benchmarks run in the order in which they were registered.
+// Holds the buffers of one case at a time: benchmarks run in the order of their registration.
 const Work& work_of(const Case& which) {
   static const Case* current = nullptr;
   static Work work;
@@ -34,7 +34,7 @@ void time_loop(benchmark::State& state, const Case& which, const std::string& ki
     headlane::set_isa(kind);
     headlane::set_num_threads(threads);
   }
-  // The yardstick before and after: what the machine gives may change while something is timed.
+  // The limit is measured before and after: it may change while something is timed.
   const std::string_view yardstick = naive ? "scalar" : std::string_view(kind);
   const double before = work.limit(yardstick, threads);
   if (naive) {
@@ -59,7 +59,7 @@ void run(benchmark::State& state, const Case& which, const std::string& kind, in
   }
 }
 
-// How often to time something: the slow code only once, since its figure need not be sharp; 0 is never.
+// Repetitions: one for slow code, whose figure need not be precise; 0 to skip it.
 int repetitions_of(const Plan& plan, const Case& which, const std::string& kind) {
   const bool naive = kind == "naive";
   const bool slow = naive || kind == "scalar" || kind == "portable";
@@ -73,8 +73,8 @@ int repetitions_of(const Plan& plan, const Case& which, const std::string& kind)
 
 void register_benchmarks(const Plan& plan) {
   for (const Case& which : plan.cases) {
-    // One repetition of everything, then the next one of everything: when another tenant takes the machine for a
-    // moment, it hits all columns alike, and the median drops it.
+    // One repetition of everything, then the next of everything: a moment's load from another
+    // tenant affects all columns alike, and the median drops it.
     for (int repetition = 0; repetition < plan.repetitions; ++repetition) {
       for (const int threads : plan.threads) {
         for (const std::string& kind : plan.kinds) {

@@ -112,7 +112,7 @@ void TableReporter::print_line() {
   print(line);
 }
 
-// The cells of one number of threads: the figures, then how much faster the best is than the scalar code.
+// The cells of one number of threads: the figures, and the speed-up of the best over scalar code.
 std::string TableReporter::group(int threads) {
   std::string text;
   double best = 0;

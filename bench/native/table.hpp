@@ -1,4 +1,5 @@
-// Collects what Google Benchmark reports and prints it as tables, each line as soon as its last figure is there.
+// Collects Google Benchmark's results and prints them as tables, each line once its last figure is
+// known.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -11,15 +12,15 @@
 
 namespace bench {
 
-/// The name under which a figure is registered and found again: gemm/512x512x512/avx2/threads:1.
+/// The name of a benchmark: gemm/512x512x512/avx2/threads:1.
 std::string figure_name(const std::string& case_name, std::string_view kind, int threads);
 
 class Results {
  public:
   void add(const std::string& name, double rate, double limit);
-  /// Median over the repetitions, in units per second; nothing if it was not measured.
+  /// Median over the repetitions, in units per second; empty if not measured.
   [[nodiscard]] std::optional<double> rate(const std::string& name) const;
-  /// Median of the share of the limit that was measured beside each repetition.
+  /// Median of the shares of the limits measured beside each repetition.
   [[nodiscard]] std::optional<double> share(const std::string& name) const;
 
  private:
@@ -48,8 +49,8 @@ class TableReporter : public benchmark::BenchmarkReporter {
   std::vector<std::string> kinds_;
   std::vector<int> threads_;
   Results results_;
-  std::string case_name_;  // of the line that is being filled
-  std::string op_;         // of the table that is being printed
+  std::string case_name_;  // of the current line
+  std::string op_;         // of the current table
   bool left_out_ = false;  // a dash was printed
 };
 

@@ -11,10 +11,10 @@ namespace {
 
 struct Target {
   std::string_view case_name;
-  double share;  // of the FMA peak, or of the speed of a copy
+  double share;  // of the FMA peak, or of a copy's speed
   std::string_view text;
-  bool fastest_only;        // otherwise for every vector instruction set, each against its own peak
-  bool times_copy = false;  // told as the time against a copy's, which is 1 / share
+  bool fastest_only;        // else for every vector instruction set, each against its own peak
+  bool times_copy = false;  // printed as the ratio of its time to a copy's, 1 / share
 };
 
 constexpr Target shares[] = {
@@ -47,10 +47,10 @@ constexpr std::pair<std::string_view, std::string_view> gains[] = {
     {"encoder_layer/512", "encoder layer, L = 512"},
     {"encoder_layer/16x128", "encoder layer, 16 × L = 128"},
 };
-// Two equal times differ by this much on a shared machine even as medians.
+// Medians of equal times differ by this much on a shared machine.
 constexpr double noise = 0.03;
 
-// How a figure is written: as a share, as a factor, or as the factor that the share is one of.
+// A figure is printed as a share, a factor, or the reciprocal of a share.
 enum class Show { percent, times, inverse };
 
 bool print_check(const std::string& text, std::optional<double> value, double bound, Show as) {

@@ -1,4 +1,4 @@
-// The speeds that the library promises, as a checklist.
+// The promised speeds, as a checklist.
 #pragma once
 
 #include "cases.hpp"
@@ -9,8 +9,8 @@
 
 namespace bench {
 
-/// Prints each promise with what was measured and whether it holds. `isas` are the ones with vector registers, fastest
-/// first. True if all of them hold.
+/// Prints each promise with the measured figure and whether it holds. `isas`: those with vector
+/// registers, fastest first. Returns whether all hold.
 bool print_targets(const Results& results, const std::vector<Case>& cases, const std::vector<std::string>& isas,
                    int all_threads);
 

@@ -1,4 +1,4 @@
-// Text for people: columns, numbers of three digits, and a status line.
+// Text output: columns, numbers of three digits, and a status line.
 #pragma once
 
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 namespace bench {
 
-/// Columns a UTF-8 text takes; enough for the signs used here.
+/// Display width of a UTF-8 text; sufficient for the characters used here.
 inline int width(std::string_view text) {
   int columns = 0;
   for (const char c : text) columns += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
@@ -26,7 +26,7 @@ inline std::string pad_right(const std::string& text, int columns) {
   return missing > 0 ? text + std::string(static_cast<std::size_t>(missing), ' ') : text;
 }
 
-/// `value` with so many decimals.
+/// `value` with this number of decimals.
 inline std::string fixed(double value, int decimals) {
   char text[64];
   std::snprintf(text, sizeof text, "%.*f", decimals, value);
@@ -54,7 +54,7 @@ inline std::string plural(int count, std::string_view noun) {
   return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
 }
 
-/// What is being done at the moment, overwritten by the next; only if somebody watches.
+/// The current step, overwritten by the next; only on a terminal.
 inline void status(std::string_view text) {
   static const bool watched = isatty(STDERR_FILENO) != 0;
   if (watched) std::fprintf(stderr, "\r\033[K%.*s", static_cast<int>(text.size()), text.data());

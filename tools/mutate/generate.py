@@ -10,7 +10,8 @@ import tree_sitter
 import tree_sitter_cpp
 from universalmutator import mutator
 
-# Texts are not faults: what messages say is compared in few tests, and names in files are checked by every loader's test.
+# Texts are not faults: what messages say is compared in few tests, and names in files are checked
+# by every loader's test.
 TEXTS = {
     "comment",
     "string_literal",
@@ -20,7 +21,8 @@ TEXTS = {
     "system_lib_string",
 }
 LOOPS = {"for_statement", "for_range_loop", "while_statement", "do_statement"}
-# Statements that can be taken out. Not a declaration, and not a return, after which anything might happen.
+# Statements that can be taken out. Not a declaration, and not a return, after which anything might
+# happen.
 REMOVABLE = LOOPS | {
     "expression_statement",
     "if_statement",

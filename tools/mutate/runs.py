@@ -9,7 +9,8 @@ import subprocess
 import tempfile
 import time
 
-# Test files for each Python file of the package; those not named here are seen by the ones under "".
+# Test files for each Python file of the package; those not named here are seen by the ones under
+# "".
 PYTHON_TESTS = {
     "transformers.py": ["test_transformers*.py"],
     "torch_ops.py": ["test_torch*.py", "test_transformers*.py"],

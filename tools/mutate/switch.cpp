@@ -1,4 +1,5 @@
-// Reads which fault is on, before anything else runs, and maps the file in which the faults that are evaluated leave a mark.
+// Reads which fault is on, before anything else runs, and maps the file in which the faults that
+// are evaluated leave a mark.
 #include "switch.hpp"
 
 #include <cstddef>

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from .models import T5_SHAPES, VOCABULARY, Shape
 
-# With transformers' own random weights every output is one token again and again: its embedding, which the output layer shares, outweighs
-# all that layers add. So feed-forward layers add more, and nothing that is the same for every token: relu leaves numbers whose mean is
-# not 0, and rows of mean 0 pass over that.
+# With transformers' own random weights every output is one token again and again: its embedding,
+# which the output layer shares, outweighs all that layers add. So feed-forward layers add more, and
+# nothing that is the same for every token: relu leaves numbers whose mean is not 0, and rows of
+# mean 0 pass over that.
 GAIN = 32.0
 
 

@@ -16,7 +16,8 @@ THREAD_VARIABLES = (
 )
 COMPILED, PYTHON = "C++", "Python"
 SLOW = ("scalar", "portable")
-# Weights as constants, which inductor packs; in one process, since a worker's children would not be stopped with it.
+# Weights as constants, which inductor packs; in one process, since a worker's children would not be
+# stopped with it.
 INDUCTOR = (("TORCHINDUCTOR_FREEZING", "1"), ("TORCHINDUCTOR_COMPILE_THREADS", "1"))
 
 

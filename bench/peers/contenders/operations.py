@@ -33,8 +33,9 @@ def every(programs: Path, isas: list[str]) -> list[Contender]:
     system = Path(f"/usr/lib/{platform.machine()}-linux-gnu")
     openblas = system / "openblas-pthread/libopenblas.so.0"
     blis = system / "blis-openmp/libblis.so.4"  # the other build starts its threads anew in each call
-    # These two know CPUs by their model, and have slower kernels, BLIS plain C, for one that came later. So
-    # they take part once more, with their kernels for the widest registers that the CPU has.
+    # These two know CPUs by their model, and have slower kernels, BLIS plain C, for one that came
+    # later. So they take part once more, with their kernels for the widest registers that the CPU
+    # has.
     core, arch = {"avx512": ("SkylakeX", "skx"), "avx2": ("Haswell", "haswell")}.get(
         (isas or [""])[0], ("", "")
     )

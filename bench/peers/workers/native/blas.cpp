@@ -1,5 +1,5 @@
-// Times cblas_sgemm of the library that the command line names: MKL, OpenBLAS, BLIS. Links nothing but the loader, so that the
-// process has no threads but the library's own.
+// Times cblas_sgemm of the library that the command line names: MKL, OpenBLAS, BLIS. Links only the
+// loader, so that the process has no threads but the library's.
 #include "worker.hpp"
 
 #include <cstdio>
@@ -20,7 +20,7 @@ Function symbol(void* library, const char* name) {
   return reinterpret_cast<Function>(dlsym(library, name));
 }
 
-// Each of the three has a function of its own for this.
+// Each of the three sets its number of threads by a function of its own.
 std::string version_of(void* library) {
   if (const auto get = symbol<const char* (*)()>(library, "openblas_get_config")) return get();
   if (const auto get = symbol<const char* (*)()>(library, "bli_info_get_version_str")) return get();

@@ -1,11 +1,11 @@
-// Times headlane's C++ functions, with the argument "prepacked" gemm on a PackedMatrix, with "cache" attention over a KvCache, and
-// measures what the machine can do at most.
-// HEADLANE_ISA and HEADLANE_NUM_THREADS choose as ever.
+// Times headlane's C++ functions and measures the machine's limits. With the argument "prepacked"
+// it times gemm on a PackedMatrix, with "cache" attention over a KvCache. HEADLANE_ISA and
+// HEADLANE_NUM_THREADS apply as usual.
+#include <headlane/headlane.hpp>
+
 #include "../../../native/machine.hpp"
 #include "layers.hpp"
 #include "worker.hpp"
-
-#include <headlane/headlane.hpp>
 
 #include <array>
 #include <cstdint>
@@ -60,7 +60,7 @@ Job softmax(const peers::Arguments& arguments) {
   return job;
 }
 
-// What attention is called with. Masks and tables are read into arrays of the job.
+// The options of an attention case. Masks and tables are read into arrays of the job.
 headlane::AttentionOptions attention_options(const peers::Arguments& arguments, Job& job) {
   const Index heads = arguments.number("heads");
   const Index queries = arguments.number("q_length");
@@ -118,7 +118,7 @@ Job attention(const peers::Arguments& arguments, bool cached) {
   return job;
 }
 
-// How headlane is used, besides its plain functions.
+// The variants of headlane beside its plain functions.
 enum class Mode { plain, prepacked, cache };
 
 Job prepare(const peers::Arguments& arguments, Mode mode) {
@@ -171,7 +171,7 @@ int main(int count, char** words) {
     peers::serve({.about = about(),
                   .prepare = [=](const peers::Arguments& arguments) { return prepare(arguments, mode); },
                   .measure = measure});
-  } catch (const std::exception& error) {  // HEADLANE_ISA names one that this CPU does not have
+  } catch (const std::exception& error) {  // HEADLANE_ISA names one that this CPU lacks
     return std::fprintf(stderr, "%s\n", error.what()), 1;
   }
   return 0;

@@ -13,10 +13,11 @@ namespace {
 
 using headlane::View;
 
-constexpr float layer_eps = 1e-5f;  // as truth_layers.py has them
+constexpr float layer_eps = 1e-5f;  // as in truth/layers.py
 constexpr float rms_eps = 1e-6f;
 
-// The tensors of a layer, read from files of their names. Gone once the layer is made, which packs what it needs.
+// The tensors of a layer, read from files with their names. Only needed until the layer is
+// constructed: it packs its weights.
 class Tensors {
  public:
   explicit Tensors(const Arguments& arguments) : arguments_(arguments) {}

@@ -1,4 +1,5 @@
-// The workers' commands: about, prepare, run, time, release, measure. The answer is a line too: "ok …" or "error …".
+// The workers' commands, a line each: about, prepare, run, time, release, measure. Each is answered
+// by a line, "ok …" or "error …".
 #include "worker.hpp"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ void* allocate(std::size_t bytes) {
   const std::size_t size = (bytes + alignment - 1) / alignment * alignment;
   void* data = std::aligned_alloc(alignment, size);
   if (data == nullptr) throw std::bad_alloc();
-  if (alignment == huge_page) madvise(data, size, MADV_HUGEPAGE);  // may be refused; then it is ordinary memory
+  if (alignment == huge_page) madvise(data, size, MADV_HUGEPAGE);  // if refused, the memory is ordinary
   return data;
 }
 
@@ -41,7 +42,7 @@ std::string seconds_of(const Job& job, Index warm, Index calls) {
   return text.str();
 }
 
-// Bytes: VmRSS is resident now, VmHWM was at most.
+// Resident bytes: VmRSS now, VmHWM at the peak.
 long long memory(const std::string& name) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -50,9 +51,9 @@ long long memory(const std::string& name) {
   return 0;
 }
 
-// Calls once: its seconds, and the bytes that were resident meanwhile at most, beyond those before.
+// Calls once. Returns the seconds, and the peak of resident bytes beyond those before the call.
 std::string first_call(const Job& job) {
-  std::ofstream("/proc/self/clear_refs") << "5";  // VmHWM counts from now on
+  std::ofstream("/proc/self/clear_refs") << "5";  // resets VmHWM
   const long long before = memory("VmRSS");
   const std::string seconds = seconds_of(job, 0, 1);
   return seconds + ' ' + std::to_string(memory("VmHWM") - before);

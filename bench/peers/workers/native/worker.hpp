@@ -1,5 +1,6 @@
-// What the two compiled workers share: the buffers and the protocol, one command a line (worker.py speaks it too). The parent has a
-// worker prepare a case, run it once and write the result to a file, and time calls; it looks at the results itself.
+// Shared by the two compiled workers: buffers and the protocol, one command per line, which
+// workers/operations.py implements too. The parent has a worker prepare a case, run it once and
+// write the result to a file, and time calls; the parent checks the results.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ using Index = std::ptrdiff_t;
 class Arguments {
  public:
   explicit Arguments(const std::string& words);
-  [[nodiscard]] std::string text(const std::string& key) const;  ///< "" if it is not there
+  [[nodiscard]] std::string text(const std::string& key) const;  ///< "" if absent
   [[nodiscard]] Index number(const std::string& key) const;
   /// A file in the folder of the case's inputs.
   [[nodiscard]] std::string input(const std::string& name) const { return text("folder") + "/" + name; }
@@ -27,12 +28,12 @@ class Arguments {
   std::map<std::string, std::string> values_;
 };
 
-/// Aligned memory. Where it is large, huge pages are asked for, as NumPy does.
+/// Aligned memory. Requests huge pages where it is large, as NumPy does.
 class Array {
  public:
-  /// All NaN, so that an element that is never written is seen.
+  /// All NaN, so that an element that is never written is noticed.
   explicit Array(Index floats);
-  /// Holds the bytes of a file.
+  /// The contents of a file.
   explicit Array(const std::string& file);
 
   [[nodiscard]] float* data() const { return static_cast<float*>(data_.get()); }
@@ -48,20 +49,20 @@ class Array {
   std::unique_ptr<void, Free> data_;
 };
 
-/// A case that is ready to run; the output is the last array.
+/// A case ready to run; the last array is the output.
 struct Job {
   std::vector<Array> arrays;
   std::function<void()> call;
 };
 
-/// What a worker can do. Whatever it throws is reported to the parent.
+/// The commands of a worker. Exceptions are reported to the parent.
 struct Worker {
-  std::string about;  ///< "key=value" fields with tabs between: at least version
+  std::string about;  ///< "key=value" fields separated by tabs, at least version
   std::function<Job(const Arguments&)> prepare;
-  std::function<std::string(const Arguments&)> measure;  ///< a limit of the machine; none if empty
+  std::function<std::string(const Arguments&)> measure;  ///< measures a limit of the machine; may be empty
 };
 
-/// Answers the commands that standard input brings, until it ends.
+/// Answers the commands on standard input until it ends.
 void serve(const Worker& worker);
 
 }  // namespace peers
