@@ -128,6 +128,14 @@ class Reader:
         names = re.findall(r"// ---- ([^\n]+?)(?: -+)?\n", self.source[begin:end].decode())
         return names[-1] if names else None
 
+    def belongs(self, found, field):
+        """Whether a field without a comment shares that of the field in the line before it, which has the same type."""
+        if not found or found[-1].kind != "field" or not found[-1].comment:
+            return False
+        lines = self.source[: field.extent.start.offset].decode().split("\n")
+        above = lines[-2].strip()
+        return "///<" not in above and above.startswith(field.type.spelling.removeprefix("headlane::"))
+
     def members(self, cursor):
         """Public fields and member functions; those of one declaration (`Index rows, columns;`) are one."""
         found, last, before = [], None, cursor.extent.start.offset
@@ -143,8 +151,9 @@ class Reader:
                 start = child.extent.start.offset
                 if start == last:
                     found[-1].name += f", {child.spelling}"
-                    found[-1].code = self.text(child)
                     found[-1].comment = found[-1].comment or comment
+                elif not comment and not group and self.belongs(found, child):
+                    found[-1].name += f", {child.spelling}"
                 else:
                     found.append(Declaration("field", child.spelling, self.text(child), comment))
                 last = start

@@ -23,9 +23,11 @@ class Links:
         return self.link(re.sub(r"\(\)$", "", text), text) or f"`{text}`"
 
     def plain(self, text):
-        """Escapes Markdown; `gemm()`, names of types and of headers become links."""
+        """Escapes Markdown; `gemm()`, names of headers and types such as `KvCache` become links."""
         pieces, last = [], 0
-        for found in re.finditer(r"\b[A-Za-z_]\w*\(\)|\b[a-z0-9_/]+\.(?:hpp|h)\b|\b[A-Z]\w+\b", text):
+        for found in re.finditer(
+            r"\b[A-Za-z_]\w*\(\)|\b[a-z0-9_/]+\.(?:hpp|h)\b|\b[A-Z][a-z]+[A-Z]\w*\b", text
+        ):
             shown = found.group()
             link = self.link(shown.removesuffix("()").split("/")[-1], shown)
             if link:

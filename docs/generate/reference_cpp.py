@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from builder.headers import read_headers
-from builder.prose import Links, cell, markdown
+from builder.prose import Links, cell, escape, markdown
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,17 +30,33 @@ def all_names(headers):
     return names
 
 
+def field_cell(member):
+    """The name; below it, the type and the default."""
+    if member.kind == "enumerator":
+        return f"`{member.code}`"
+    names = " ".join(f"**`{name}`**" for name in member.name.split(", "))
+    code = re.sub(r"\s+", " ", member.code)
+    first = re.escape(member.name.split(", ")[0])
+    kind, rest = re.match(rf"(.*?)\b{first}\b(.*)", code).groups()
+    default = re.search(r"= (.*)", rest.split(",")[0] if ", " in member.name else rest)
+    shown = kind.strip() + (f" = {default[1]}" if default and default[1] != "{}" else "")
+    return f'{names}<br><span class="type">{escape(shown)}</span>'
+
+
 def field_table(members, links):
-    """Fields or enumerators; a group's name stands in a row of its own."""
-    kinds = {"enumerator": "Value"}
-    rows = [f"| {kinds.get(members[-1].kind, 'Field')} | Meaning |", "|---|---|"]
-    for member in members:
+    """Fields or enumerators; each group of fields has a table of its own."""
+    rows = []
+    for i, member in enumerate(members):
         if member.kind == "group":
-            rows.append(f"| **{member.name}** | |")
-        else:
-            code = re.sub(r"\s+", " ", member.code).replace("|", "\\|")
-            rows.append(f"| `{code}` | {cell(member.comment, links)} |")
-    return "\n".join(rows)
+            rows.append(f"\n**{escape(member.name)}**\n")
+        if i == 0 or member.kind == "group":
+            rows += [
+                "| Value | Meaning |" if member.kind == "enumerator" else "| Field | Meaning |",
+                "|---|---|",
+            ]
+        if member.kind != "group":
+            rows.append(f"| {field_cell(member)} | {cell(member.comment, links)} |")
+    return '<div class="fields" markdown>\n\n' + "\n".join(rows) + "\n\n</div>"
 
 
 def functions(declarations, links):

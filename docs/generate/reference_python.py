@@ -93,6 +93,15 @@ def parameter(argument, default):
     return text
 
 
+def continued(lines):
+    """Indented lines belong to the paragraph before them; after a blank line they are code."""
+    joined, code = [], False
+    for line in lines:
+        code = line.startswith("    ") and (code or not joined or not joined[-1])
+        joined.append(line if code else line.strip())
+    return joined
+
+
 def docstring(node, links):
     """Paragraphs, and parameters (`name: text`, continued by indented lines) as a list."""
     lines = (ast.get_docstring(node) or "").splitlines()
@@ -100,7 +109,7 @@ def docstring(node, links):
 
     def flush():
         if text:
-            blocks.append(paragraphs(text, links, 0))
+            blocks.append(paragraphs(continued(text), links, 0))
             text.clear()
         if listed:
             terms = [f"`{names}`\n\n:   {links.inline(' '.join(words))}" for names, words in listed]

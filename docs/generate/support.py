@@ -152,10 +152,14 @@ by `./dev test-neon`.
 
 ## Instruction sets and data types
 
+<div class="matrix" markdown>
+
 | | {columns} | neon |
 |---|{lines}---|
 """
 TYPES = """
+</div>
+
 ## Data types
 
 | Data | Types |
@@ -172,6 +176,8 @@ TYPES = """
 They combine freely: all options of a column in one call. The table is of the Python functions; in C++, `MultiHeadAttention` takes
 `lse` as well.
 
+<div class="matrix" markdown>
+
 """
 
 
@@ -182,8 +188,8 @@ def every_option():
 
 def check_complete():
     """Every field of AttentionOptions has a row; how a call is executed is no option of the result."""
-    (header,) = [header for header in read_headers(ROOT) if header.path == "headlane/attention.hpp"]
-    (options,) = [entry for entry in header.declarations if entry.name == "AttentionOptions"]
+    declarations = [entry for header in read_headers(ROOT) for entry in header.declarations]
+    (options,) = [entry for entry in declarations if entry.name == "AttentionOptions"]
     fields = {name for field in options.members if field.kind == "field" for name in field.name.split(", ")}
     missing = fields - {name for row in OPTIONS for name in row.split(", ")} - {"num_threads", "workspace"}
     if missing:
@@ -207,7 +213,7 @@ def main():
     for name, options in OPTIONS.items():
         cells = [mark(on_each(lambda f=function, o=options: f(o))) for function in FUNCTIONS.values()]
         text += f"| {name if ' ' in name and ',' not in name else f'`{name}`'} | {' | '.join(cells)} |\n"
-    text += "\nHead dimensions 1 to 512, of keys and of values; any lengths from 0; any strides.\n"
+    text += "\n</div>\n\nHead dimensions 1 to 512, of keys and of values; any lengths from 0; any strides.\n"
     path = Path(sys.argv[1]) / "reference" / "support.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
