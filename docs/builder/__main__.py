@@ -24,7 +24,7 @@ def generate(only):
         if only and script.stem not in only:
             continue
         say(f"generate/{script.name}")
-        environment = os.environ | {"PYTHONPATH": str(ROOT / "docs")}
+        environment = os.environ | {"PYTHONPATH": str(ROOT / "docs"), "OMP_WAIT_POLICY": "passive"}
         subprocess.run([sys.executable, script, PAGES], check=True, cwd=ROOT, env=environment)
 
 

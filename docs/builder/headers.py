@@ -49,22 +49,32 @@ def clean_comment(raw):
     return lines
 
 
-class Reader:
-    """Reads one header."""
+def parse(root: Path, text: str, arguments):
+    """A file that includes headers, parsed without being written."""
+    gcc = subprocess.run(["g++", "-print-file-name=include"], capture_output=True, text=True, check=True)
+    arguments = [
+        *arguments,
+        f"-I{root / 'include'}",
+        f"-I{root / 'models/include'}",
+        "-isystem",
+        gcc.stdout.strip(),
+    ]
+    name = "headers.c" if "c" in arguments else "headers.cpp"
+    unit = cindex.Index.create().parse(name, arguments, [(name, text)])
+    errors = [str(d) for d in unit.diagnostics if d.severity >= cindex.Diagnostic.Error]
+    if errors:
+        raise ValueError(errors[0])
+    return unit
 
-    def __init__(self, root: Path, path: Path, include: Path):
+
+class Reader:
+    """Reads one header of a parsed file that includes it."""
+
+    def __init__(self, unit, path: Path, include: Path):
+        self.unit = unit
         self.source = path.read_bytes()
         self.file = str(path)
         self.name = str(path.relative_to(include))
-        gcc = subprocess.run(["g++", "-print-file-name=include"], capture_output=True, text=True, check=True)
-        c = path.suffix == ".h"
-        arguments = ["-x", "c", "-std=c99", "-fparse-all-comments"] if c else ["-x", "c++", "-std=c++20"]
-        arguments += [f"-I{root / 'include'}", f"-I{root / 'models/include'}", "-isystem", gcc.stdout.strip()]
-        unit = cindex.Index.create().parse(self.file, arguments)
-        errors = [str(d) for d in unit.diagnostics if d.severity >= cindex.Diagnostic.Error]
-        if errors:
-            raise ValueError(f"{self.name}: {errors[0]}")
-        self.unit = unit
 
     def read(self):
         return Header(self.name, self.intro(), self.scope(self.unit.cursor))
@@ -90,11 +100,13 @@ class Reader:
     def scope(self, cursor):
         declarations = []
         for child in cursor.get_children():
+            if not child.location.file or child.location.file.name != self.file:
+                continue
             if child.kind == CursorKind.LINKAGE_SPEC:
                 declarations += self.scope(child)
             elif child.kind == CursorKind.NAMESPACE and child.spelling not in ("detail", "internal"):
                 declarations += self.scope(child)
-            elif child.location.file and child.location.file.name == self.file:
+            else:
                 declarations += self.declaration(child)
         return declarations
 
@@ -175,9 +187,21 @@ class Reader:
 
 def read_headers(root: Path):
     """All public headers, by their paths."""
+    paths = {
+        path: folder
+        for folder in (root / "include", root / "models/include")
+        for path in folder.rglob("*.h*")
+    }
+    names = {path: path.relative_to(folder) for path, folder in paths.items()}
+    everything = "".join(f"#include <{name}>\n" for name in names.values() if name.suffix == ".hpp")
+    unit = parse(root, everything, ["-x", "c++", "-std=c++20"])
     headers = []
-    for include in (root / "include", root / "models/include"):
-        for path in sorted(include.rglob("*.h*")):
-            if path.name not in ("export.h", "headlane.hpp"):
-                headers.append(Reader(root, path, include).read())
+    for path, folder in sorted(paths.items()):
+        if path.name in ("export.h", "headlane.hpp"):
+            continue
+        if path.suffix == ".h":
+            own = parse(root, f"#include <{names[path]}>\n", ["-x", "c", "-std=c99", "-fparse-all-comments"])
+            headers.append(Reader(own, path, folder).read())
+        else:
+            headers.append(Reader(unit, path, folder).read())
     return headers

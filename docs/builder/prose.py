@@ -62,15 +62,17 @@ def split_sections(lines):
 
 
 def paragraphs(lines, links, base):
-    """Markdown of lines whose usual indentation is `base`; those that stand further in by two or more are formulas."""
-    blocks, kind = [], None
+    """Markdown of lines whose usual indentation is `base`; those further in, after a blank line or a colon, are formulas."""
+    blocks, kind, opened = [], None, True
     for line in lines:
         indent = len(line) - len(line.lstrip())
         text = line.strip()
         if not text:
-            kind = None
+            kind, opened = None, True
             continue
-        new = "formula" if indent >= base + 2 else "item" if text.startswith("- ") else "text"
+        further = indent >= base + 2 and (opened or kind == "formula")
+        new = "formula" if further else "item" if text.startswith("- ") else "text"
+        opened = text.endswith((":", ","))
         if new == "formula" and kind == "item":
             blocks[-1][1][-1] += f" {text}"
             continue

@@ -8,6 +8,7 @@ from builder.headers import read_headers
 from builder.prose import Links, cell, escape, markdown
 
 ROOT = Path(__file__).parents[2]
+WIDTH = 82  # characters of code that a laptop shows beside the two lists
 
 
 def anchor(name):
@@ -45,10 +46,14 @@ def field_cell(member):
 
 def field_table(members, links):
     """Fields or enumerators; each group of fields has a table of its own."""
+    if not any(member.comment for member in members):
+        end = "," if members[-1].kind == "enumerator" else ";"
+        return "```cpp\n" + ("\n".join(member.code + end for member in members)) + "\n```"
     rows = []
     for i, member in enumerate(members):
         if member.kind == "group":
-            rows.append(f"\n**{escape(member.name)}**\n")
+            name, _, text = member.name.partition(": ")
+            rows.append(f"\n**{escape(name)}**" + (f": {escape(text)}" if text else "") + "\n")
         if i == 0 or member.kind == "group":
             rows += [
                 "| Value | Meaning |" if member.kind == "enumerator" else "| Field | Meaning |",
@@ -59,6 +64,27 @@ def field_table(members, links):
     return '<div class="fields" markdown>\n\n' + "\n".join(rows) + "\n\n</div>"
 
 
+def wrapped(code):
+    """A declaration whose parameters are filled into lines that fit the page."""
+    if all(len(line) <= WIDTH for line in code.split("\n")) or "(" not in code:
+        return code
+    head, rest = code.split("(", 1)
+    parameters, depth, last = [], 0, 0
+    flat = re.sub(r"\s+", " ", rest[: rest.rindex(")")])
+    for i, character in enumerate(flat):
+        depth += (character in "<({[") - (character in ">)}]")
+        if character == "," and depth == 0:
+            parameters.append(flat[last : i + 1].strip())
+            last = i + 1
+    lines = [head + "("]
+    for parameter in [*parameters, flat[last:].strip() + rest[rest.rindex(")") :]]:
+        if len(lines) > 1 and len(lines[-1]) + len(parameter) < WIDTH:
+            lines[-1] += f" {parameter}"
+        else:
+            lines.append(f"    {parameter}")
+    return "\n".join(lines)
+
+
 def functions(declarations, links):
     """Overloads: each with its signature; those without a comment of their own share the one before."""
     blocks, together = [], []
@@ -67,7 +93,7 @@ def functions(declarations, links):
         following = declarations[i + 1] if i + 1 < len(declarations) else None
         if following and not following.comment and declaration.name == following.name:
             continue
-        code = "\n".join(f"{d.code};" for d in together)
+        code = "\n".join(f"{wrapped(d.code)};" for d in together)
         text = markdown(together[0].comment, links)
         blocks.append(f"```cpp\n{code}\n```\n\n{text}".strip())
         together = []
@@ -92,7 +118,7 @@ def class_section(declaration, links):
         while rest and rest[0].kind == "function" and not rest[0].comment:
             accessors.append(rest.pop(0))
         if accessors:
-            blocks.append("```cpp\n" + "\n".join(f"{d.code};" for d in accessors) + "\n```")
+            blocks.append("```cpp\n" + "\n".join(f"{wrapped(d.code)};" for d in accessors) + "\n```")
             continue
         same = []
         while (

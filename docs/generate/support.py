@@ -198,6 +198,7 @@ def check_complete():
 
 def main():
     check_complete()
+    headlane.set_num_threads(1)
     isas = headlane.available_isas()
     text = HEAD.format(isas=", ".join(isas), columns=" | ".join(isas), lines="---|" * len(isas))
     rows = {
