@@ -11,12 +11,9 @@
 
 namespace headlane {
 
-class KvCache;
-
 namespace internal {
 struct KvPages;
-const KvPages& pages_of(const KvCache& cache, const char* function);
-}  // namespace internal
+}
 
 struct KvCacheOptions {
   /// Keys of a page: 32, 64, 128, 256 or a multiple of 512. Short pages waste less at the end of a
@@ -99,11 +96,8 @@ class HEADLANE_API KvCache {
   /// Bytes of all pages, including free ones that are kept for later.
   [[nodiscard]] std::size_t bytes() const;
 
-  /// Deprecated: for internal use.
-  [[nodiscard]] const internal::KvPages& pages() const;
-
  private:
-  friend const internal::KvPages& internal::pages_of(const KvCache& cache, const char* function);
+  friend struct internal::KvPages;
   [[nodiscard]] internal::KvPages& pages(const char* function) const;
 
   std::unique_ptr<internal::KvPages> pages_;

@@ -118,7 +118,7 @@ Index KeysAndValues::cached(Index element) const {
 
 KeysAndValues keys_of(Caller caller, const KvCache& cache, std::span<const Index> sequences, Index growth,
                       const View<const Index, 1>& growths) {
-  const KvPages& pages = pages_of(cache, caller.function());
+  const KvPages& pages = KvPages::of(cache, caller);
   KeysAndValues keys{.k = {}, .v = {}, .cache = &pages, .sequences = sequences, .growth = growth, .growths = growths};
   const auto batch = static_cast<Index>(sequences.size());
   Index longest = 0;

@@ -121,9 +121,7 @@ KvPages& KvCache::pages(const char* function) const {
   return *pages_;
 }
 
-const KvPages& KvCache::pages() const { return pages("KvCache"); }
-
-const KvPages& internal::pages_of(const KvCache& cache, const char* function) { return cache.pages(function); }
+const KvPages& KvPages::of(const KvCache& cache, Caller caller) { return cache.pages(caller.function()); }
 
 Index KvCache::add() { return pages("KvCache::add").add(-1, 0); }
 

@@ -1,6 +1,7 @@
 // The memory of a KvCache: pages, and the tables of pages of its sequences.
 #pragma once
 
+#include "core/check.hpp"
 #include "core/round.hpp"
 #include "kernels/table.hpp"
 
@@ -38,6 +39,9 @@ struct KvPages {
     Index next_free = -1;  // the free number after this one
     Index call = 0;        // the last append() that named it
   };
+
+  /// The pages of a cache. Throws std::invalid_argument if the cache was moved from.
+  static const KvPages& of(const KvCache& cache, Caller caller);
 
   Index kv_heads, head_dim, value_dim, page_size, max_pages;
   std::deque<Page> pages{};  // all of them; they do not move

@@ -152,8 +152,8 @@ TEST_CASE("KvCache: broadcast k and v, values that are not numbers, nothing outs
     for (Index i = 0; i < 50; ++i)
       for (Index d = 0; d < 9; ++d) {
         const std::uint32_t wanted = bits_of(row[static_cast<std::size_t>(d)]);
-        if (d < 7) CHECK(bits_of(pages_of(cache, "test").keys(number, head, i / 32)[d * 32 + i % 32]) == wanted);
-        CHECK(bits_of(pages_of(cache, "test").values(number, head, i / 32)[i % 32 * 32 + d]) == wanted);
+        if (d < 7) CHECK(bits_of(KvPages::of(cache, "test").keys(number, head, i / 32)[d * 32 + i % 32]) == wanted);
+        CHECK(bits_of(KvPages::of(cache, "test").values(number, head, i / 32)[i % 32 * 32 + d]) == wanted);
       }
   GuardedBuffer k(3 * 19 * 7), v(3 * 19 * 9);
   for (const Place place : {Place::start, Place::end})
@@ -211,7 +211,7 @@ TEST_CASE("KvCache: forks are apart, pages are shared until one of them is appen
   pair.append(a, 80);  // 3 pages, the last one half full
   const Index b = pair.fork(a), c = pair.fork(a, 40), d = pair.fork(a, 64), e = pair.fork(a, 0);
   CHECK(pair.cache.pages_in_use() == 3);
-  CHECK(pages_of(pair.cache, "test").keys(a, 1, 1) == pages_of(pair.cache, "test").keys(c, 1, 1));
+  CHECK(KvPages::of(pair.cache, "test").keys(a, 1, 1) == KvPages::of(pair.cache, "test").keys(c, 1, 1));
   CHECK(pair.cache.length(e) == 0);
   pair.append(std::vector<Index>{a, b}, 1);  // one of them keeps the page
   CHECK(pair.cache.pages_in_use() == 4);
@@ -230,7 +230,7 @@ TEST_CASE("KvCache: forks are apart, pages are shared until one of them is appen
   CHECK(pair.different() == 0);
   CHECK(pair.cache.bytes() == 6 * pair.cache.page_bytes());
   CHECK(pair.cache.page_bytes() == 4 * 2 * 32 * (8 + 32));
-  CHECK(reinterpret_cast<std::uintptr_t>(pages_of(pair.cache, "test").values(c, 1, 1)) % 64 == 0);
+  CHECK(reinterpret_cast<std::uintptr_t>(KvPages::of(pair.cache, "test").values(c, 1, 1)) % 64 == 0);
 }
 
 TEST_CASE("KvCache: max_pages is kept, and an append that needs more changes nothing") {

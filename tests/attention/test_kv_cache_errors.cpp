@@ -207,7 +207,7 @@ TEST_CASE("KvCache: without memory, nothing changes") {
 /// Pages of memory that the first page of a sequence takes.
 Index resident_pages(const KvCache& cache, Index sequence) {
   constexpr std::size_t page = 4096;
-  const auto address = reinterpret_cast<std::uintptr_t>(pages_of(cache, "test").keys(sequence, 0, 0)) / page * page;
+  const auto address = reinterpret_cast<std::uintptr_t>(KvPages::of(cache, "test").keys(sequence, 0, 0)) / page * page;
   std::vector<unsigned char> resident(cache.page_bytes() / page);
   REQUIRE(mincore(reinterpret_cast<void*>(address), resident.size() * page, resident.data()) == 0);
   return std::count_if(resident.begin(), resident.end(), [](unsigned char state) { return (state & 1) != 0; });

@@ -57,7 +57,7 @@ struct KvModel {
 
 /// Elements of the cache that are not the model's; lengths and counts that are not are counted as well.
 inline Index differences(const KvCache& cache, const KvModel& model) {
-  const KvPages& pages = pages_of(cache, "test");
+  const KvPages& pages = KvPages::of(cache, "test");
   const Index dim = cache.head_dim(), value_dim = cache.value_dim(), size = cache.page_size();
   Index count = cache.pages_in_use() == model.pages_in_use() ? 0 : 1;
   for (const auto& [number, s] : model.sequences) {
