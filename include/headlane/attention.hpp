@@ -64,8 +64,8 @@ namespace headlane {
 ///   std::bad_alloc.
 /// Source: the block recurrence of Milakov and Gimelshein 2018; Rabe and Staats 2021; Dao et al.
 ///   2022.
-HEADLANE_API void attention(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v, View<float, 4> out,
-                            const AttentionOptions& options = {});
+HEADLANE_API void attention(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
+                            View<float, 4> out, const AttentionOptions& options = {});
 
 /// attention() over the keys and values of sequences in a cache: batch element b of q and out
 /// belongs to sequence sequences[b].
@@ -79,20 +79,21 @@ HEADLANE_API void attention(View<const float, 4> q, View<const float, 4> k, View
 /// Arithmetic: as in attention() of tensors, with the same bits. All other options as there.
 /// Threads: decoding divides keys as well as heads among the threads, so that a single sequence
 ///   uses all of them.
-HEADLANE_API void attention(View<const float, 4> q, const KvCache& cache, std::span<const Index> sequences,
-                            View<float, 4> out, const AttentionOptions& options = {});
+HEADLANE_API void attention(View<const float, 4> q, const KvCache& cache,
+                            std::span<const Index> sequences, View<float, 4> out,
+                            const AttentionOptions& options = {});
 
 /// How attention() divides a call into tasks, and the memory that it needs.
 struct AttentionPlan {
-  const char* isa = "";             ///< the instruction set
-  Index tile_rows = 0;              ///< query rows in registers at a time
-  Index key_block = 0;              ///< the grid of keys, 512
-  Index rows_of_task = 0;           ///< query rows that a task computes at a time
-  Index key_parts = 1;              ///< tasks that share the keys of a row; more than 1 only in decoding
-  Index tasks = 0;                  ///< tasks that may run in parallel
-  int threads = 1;                  ///< threads that share the tasks
-  bool packs_keys = false;          ///< keys are packed first; otherwise they are read in place
-  bool packs_values = false;        ///< values likewise
+  const char* isa = "";       ///< the instruction set
+  Index tile_rows = 0;        ///< query rows in registers at a time
+  Index key_block = 0;        ///< the grid of keys, 512
+  Index rows_of_task = 0;     ///< query rows that a task computes at a time
+  Index key_parts = 1;        ///< tasks that share the keys of a row; more than 1 only in decoding
+  Index tasks = 0;            ///< tasks that may run in parallel
+  int threads = 1;            ///< threads that share the tasks
+  bool packs_keys = false;    ///< keys are packed first; otherwise they are read in place
+  bool packs_values = false;  ///< values likewise
   std::size_t workspace_bytes = 0;  ///< memory besides inputs and outputs
 };
 
@@ -101,8 +102,9 @@ struct AttentionPlan {
 /// null.
 ///
 /// Errors: as attention(), for what it depends on.
-HEADLANE_API AttentionPlan plan_attention(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
-                                          View<float, 4> out, const AttentionOptions& options = {});
+HEADLANE_API AttentionPlan plan_attention(View<const float, 4> q, View<const float, 4> k,
+                                          View<const float, 4> v, View<float, 4> out,
+                                          const AttentionOptions& options = {});
 HEADLANE_API AttentionPlan plan_attention(View<const float, 4> q, const KvCache& cache,
                                           std::span<const Index> sequences, View<float, 4> out,
                                           const AttentionOptions& options = {});
@@ -117,12 +119,14 @@ HEADLANE_API AttentionPlan plan_attention(View<const float, 4> q, const KvCache&
 ///     v    [batch, kv_length, kv_heads · value_dim]
 ///     out  [batch, q_length, heads · value_dim]
 ///   Everything else as in attention().
-HEADLANE_API void multi_head_attention(View<const float, 3> q, View<const float, 3> k, View<const float, 3> v,
-                                       View<float, 3> out, Index heads, const AttentionOptions& options = {});
+HEADLANE_API void multi_head_attention(View<const float, 3> q, View<const float, 3> k,
+                                       View<const float, 3> v, View<float, 3> out, Index heads,
+                                       const AttentionOptions& options = {});
 
 /// The same for one sequence: q, k, v and out are [length, heads · dim], lse is
 /// [1, heads, q_length].
-HEADLANE_API void multi_head_attention(View<const float, 2> q, View<const float, 2> k, View<const float, 2> v,
-                                       View<float, 2> out, Index heads, const AttentionOptions& options = {});
+HEADLANE_API void multi_head_attention(View<const float, 2> q, View<const float, 2> k,
+                                       View<const float, 2> v, View<float, 2> out, Index heads,
+                                       const AttentionOptions& options = {});
 
 }  // namespace headlane

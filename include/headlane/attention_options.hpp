@@ -114,9 +114,9 @@ struct AttentionOptions {
 template <class Options, class F>
 constexpr void for_each_option(Options& options, const F& f) {
   // Does not compile if an option is missing here.
-  auto& [scale, softcap, causal, causal_offset, causal_offsets, window_left, window_right, mask, mask_bits, bias,
-         alibi_slopes, relative_bias, sinks, query_lengths, key_lengths, query_starts, key_starts, lse, sum, workspace,
-         num_threads] = options;
+  auto& [scale, softcap, causal, causal_offset, causal_offsets, window_left, window_right, mask,
+         mask_bits, bias, alibi_slopes, relative_bias, sinks, query_lengths, key_lengths,
+         query_starts, key_starts, lse, sum, workspace, num_threads] = options;
   auto& [table, max_distance, bidirectional] = relative_bias;
   f("scale", scale);
   f("softcap", softcap);

@@ -24,8 +24,8 @@ namespace headlane {
 /// Aliasing: as in attention().
 /// Memory: scratch is kept per thread.
 /// Errors: as in attention().
-HEADLANE_API void attention_weights(View<const float, 4> q, View<const float, 4> k, View<float, 4> weights,
-                                    const AttentionOptions& options = {});
+HEADLANE_API void attention_weights(View<const float, 4> q, View<const float, 4> k,
+                                    View<float, 4> weights, const AttentionOptions& options = {});
 
 /// How much all rows together attend to each key (heavy hitters; Zhang et al. 2023):
 ///   sums[b, h, j] = Σ_i weights[b, h, i, j],
@@ -33,7 +33,7 @@ HEADLANE_API void attention_weights(View<const float, 4> q, View<const float, 4>
 ///
 /// Shapes: sums [batch, q_heads, kv_length], last stride 1. Everything else as in
 ///   attention_weights().
-HEADLANE_API void attention_key_sums(View<const float, 4> q, View<const float, 4> k, View<float, 3> sums,
-                                     const AttentionOptions& options = {});
+HEADLANE_API void attention_key_sums(View<const float, 4> q, View<const float, 4> k,
+                                     View<float, 3> sums, const AttentionOptions& options = {});
 
 }  // namespace headlane

@@ -24,7 +24,8 @@ namespace headlane {
 class HEADLANE_API DecoderLayer {
  public:
   DecoderLayer() = default;
-  DecoderLayer(const StateDict& state, std::string_view prefix, const TransformerLayerOptions& options);
+  DecoderLayer(const StateDict& state, std::string_view prefix,
+               const TransformerLayerOptions& options);
 
   [[nodiscard]] Index d_model() const { return self_attn_.d_model(); }
   [[nodiscard]] const MultiHeadAttention& self_attn() const { return self_attn_; }
@@ -33,15 +34,16 @@ class HEADLANE_API DecoderLayer {
 
   /// All positions at once; causal, unless `self` says otherwise.
   void forward(View<const float, 3> x, View<const float, 3> memory, View<float, 3> y,
-               const AttentionOptions& self = {.causal = true}, const AttentionOptions& cross = {}) const;
+               const AttentionOptions& self = {.causal = true},
+               const AttentionOptions& cross = {}) const;
 
   /// The next tokens of sequences, bit-identical to all positions at once.
   ///
   /// cache holds the earlier tokens of the sequences, to which those of x are appended;
   /// memory what multihead_attn().project_memory() wrote.
-  void forward(View<const float, 3> x, KvCache& cache, std::span<const Index> sequences, const KvCache& memory,
-               std::span<const Index> memory_sequences, View<float, 3> y, const AttentionOptions& self = {},
-               const AttentionOptions& cross = {}) const;
+  void forward(View<const float, 3> x, KvCache& cache, std::span<const Index> sequences,
+               const KvCache& memory, std::span<const Index> memory_sequences, View<float, 3> y,
+               const AttentionOptions& self = {}, const AttentionOptions& cross = {}) const;
 
  private:
   struct Call;

@@ -24,6 +24,7 @@ struct NamedView {
 ///   Inputs may overlap each other. An input without data is skipped.
 /// Errors: std::invalid_argument, "function: out of shape [2, 3] overlaps a of shape [3]", if there is
 ///   an overlap, or if the output has no data.
-HEADLANE_API void require_disjoint(const char* function, const NamedView& output, std::span<const NamedView> inputs);
+HEADLANE_API void require_disjoint(const char* function, const NamedView& output,
+                                   std::span<const NamedView> inputs);
 
 }  // namespace headlane

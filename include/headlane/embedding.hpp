@@ -20,9 +20,10 @@ struct EmbeddingOptions {
 };
 
 struct EmbeddingForwardOptions {
-  float scale = 1.0f;     ///< multiplies the vectors: sqrt(d_model) in Vaswani et al. 2017
-  bool add = false;       ///< accumulates: y = y + vector · scale, each operation rounded
-  bool truncate = false;  ///< drops the tokens after the first max_length; otherwise they are an error
+  float scale = 1.0f;  ///< multiplies the vectors: sqrt(d_model) in Vaswani et al. 2017
+  bool add = false;    ///< accumulates: y = y + vector · scale, each operation rounded
+  /// Drops the tokens after the first max_length; otherwise they are an error.
+  bool truncate = false;
 };
 
 /// torch.nn.Embedding.
@@ -31,7 +32,8 @@ struct EmbeddingForwardOptions {
 class HEADLANE_API Embedding {
  public:
   Embedding() = default;
-  explicit Embedding(const StateDict& state, std::string_view prefix = {}, const EmbeddingOptions& options = {});
+  explicit Embedding(const StateDict& state, std::string_view prefix = {},
+                     const EmbeddingOptions& options = {});
 
   [[nodiscard]] Index num_embeddings() const { return rows_; }
   [[nodiscard]] Index embedding_dim() const { return columns_; }
@@ -42,7 +44,8 @@ class HEADLANE_API Embedding {
   /// Shapes: ids [batch, length], y [batch, length, embedding_dim]. With truncate, the length of
   ///   y is at most max_length.
   /// Errors: an id outside 0 … num_embeddings-1; the message names its position.
-  void forward(View<const Index, 2> ids, View<float, 3> y, const EmbeddingForwardOptions& options = {}) const;
+  void forward(View<const Index, 2> ids, View<float, 3> y,
+               const EmbeddingForwardOptions& options = {}) const;
 
   /// y = x · weightᵀ; requires EmbeddingOptions::tied.
   ///

@@ -20,13 +20,15 @@ namespace headlane {
 class HEADLANE_API EncoderLayer {
  public:
   EncoderLayer() = default;
-  EncoderLayer(const StateDict& state, std::string_view prefix, const TransformerLayerOptions& options);
+  EncoderLayer(const StateDict& state, std::string_view prefix,
+               const TransformerLayerOptions& options);
 
   [[nodiscard]] Index d_model() const { return self_attn_.d_model(); }
   [[nodiscard]] const MultiHeadAttention& self_attn() const { return self_attn_; }
   [[nodiscard]] OwnedStateDict state_dict(std::string_view prefix = {}) const;
 
-  void forward(View<const float, 3> x, View<float, 3> y, const AttentionOptions& options = {}) const;
+  void forward(View<const float, 3> x, View<float, 3> y,
+               const AttentionOptions& options = {}) const;
 
  private:
   bool norm_first_ = false;

@@ -13,7 +13,8 @@
 namespace headlane {
 
 struct FeedForwardOptions {
-  Activation activation = Activation::relu;  ///< BERT: gelu; T5: relu; T5 1.1: gelu_tanh; Llama: silu
+  /// BERT: gelu; T5: relu; T5 1.1: gelu_tanh; Llama: silu.
+  Activation activation = Activation::relu;
 };
 
 /// The feed-forward block of a transformer layer:
@@ -28,7 +29,8 @@ struct FeedForwardOptions {
 class HEADLANE_API FeedForward {
  public:
   FeedForward() = default;
-  FeedForward(const StateDict& state, std::string_view prefix, const FeedForwardOptions& options = {});
+  FeedForward(const StateDict& state, std::string_view prefix,
+              const FeedForwardOptions& options = {});
 
   [[nodiscard]] Index d_model() const { return linear2_.out_features(); }
   [[nodiscard]] Index d_ff() const { return linear2_.in_features(); }

@@ -15,7 +15,7 @@ namespace headlane {
 struct LinearOptions {
   Activation activation = Activation::none;  ///< applied after the bias
   View<const float, 3> residual = {};        ///< if given: shape of y, any strides; added last
-  int num_threads = 0;                       ///< maximum for this call; 0: num_threads() (runtime.hpp)
+  int num_threads = 0;  ///< maximum for this call; 0: num_threads() (runtime.hpp)
 };
 
 /// torch.nn.Linear.

@@ -51,6 +51,7 @@ struct MergeOptions {
 /// Memory: a call allocates nothing once warm.
 /// Errors: std::invalid_argument, before anything is written; std::bad_alloc.
 /// Source: Milakov and Gimelshein 2018; Dao et al. 2023 (Flash-Decoding).
-HEADLANE_API void merge(std::span<const AttentionPart> parts, View<float, 4> out, const MergeOptions& options = {});
+HEADLANE_API void merge(std::span<const AttentionPart> parts, View<float, 4> out,
+                        const MergeOptions& options = {});
 
 }  // namespace headlane

@@ -49,7 +49,8 @@ struct ProjectMemoryOptions {
 class HEADLANE_API MultiHeadAttention {
  public:
   MultiHeadAttention() = default;
-  MultiHeadAttention(const StateDict& state, std::string_view prefix, const MultiHeadAttentionOptions& options);
+  MultiHeadAttention(const StateDict& state, std::string_view prefix,
+                     const MultiHeadAttentionOptions& options);
 
   [[nodiscard]] Index d_model() const { return out_proj_.out_features(); }
   /// The width of memory: d_model, unless keys and values have projections of their own.
@@ -69,7 +70,8 @@ class HEADLANE_API MultiHeadAttention {
   [[nodiscard]] OwnedStateDict state_dict(std::string_view prefix = {}) const;
 
   /// Self-attention. Queries, keys and values come from one product.
-  void forward(View<const float, 3> x, View<float, 3> y, const AttentionOptions& options = {}) const;
+  void forward(View<const float, 3> x, View<float, 3> y,
+               const AttentionOptions& options = {}) const;
 
   /// Cross-attention to memory [batch, memory length, kv_dim].
   void forward(View<const float, 3> x, View<const float, 3> memory, View<float, 3> y,
@@ -81,12 +83,13 @@ class HEADLANE_API MultiHeadAttention {
   /// everything the sequence holds. With query_lengths, each sequence grows by its own length, and
   /// padding rows are not appended.
   /// Errors: as all layers; the cache is then unchanged.
-  void forward(View<const float, 3> x, KvCache& cache, std::span<const Index> sequences, View<float, 3> y,
-               const AttentionOptions& options = {}) const;
+  void forward(View<const float, 3> x, KvCache& cache, std::span<const Index> sequences,
+               View<float, 3> y, const AttentionOptions& options = {}) const;
 
   /// Cross-attention to the keys and values that project_memory() wrote to a cache. Not causal.
-  void forward_projected(View<const float, 3> x, const KvCache& cache, std::span<const Index> sequences,
-                         View<float, 3> y, const AttentionOptions& options = {}) const;
+  void forward_projected(View<const float, 3> x, const KvCache& cache,
+                         std::span<const Index> sequences, View<float, 3> y,
+                         const AttentionOptions& options = {}) const;
 
   /// Projects memory to keys and values once, for many calls of forward_projected().
   ///
