@@ -249,7 +249,7 @@ CASES = {
     "starts, batch": (
         lambda o: SDPA(X4, X4, X4, query_starts=[0, 4], key_starts=[0, 4]),
         ValueError,
-        "q has 2 batch elements, a ragged batch has 1",
+        "q has 2 batch elements, with query_starts it has 1",
     ),
     "sum and sinks": (
         lambda o: SDPA(X, X, X, sinks=X[0, :1], return_sum=True, out=o),

@@ -16,13 +16,8 @@ namespace {
 
 static_assert(max_head_dim == kernels::block_size);
 
-void check_dim(const Operand& operand) {
-  operand.require(operand.shape[3] >= 1 && operand.shape[3] <= max_head_dim, " has head_dim ", operand.shape[3],
-                  ", it must be 1 to ", max_head_dim);
-}
-
 void check_queries_and_keys(const Operand& q, const Operand& k) {
-  check_dim(q);
+  check_head_dim(q);
   check_same(q, 0, "batch elements", k, 0, "batch elements");
   check_same(q, 3, "elements a head (head_dim)", k, 3, "elements a head (head_dim)");
   q.require(k.shape[1] > 0 ? q.shape[1] % k.shape[1] == 0 : q.shape[1] == 0, " has ", q.shape[1], " heads, ", k.name,
@@ -30,7 +25,7 @@ void check_queries_and_keys(const Operand& q, const Operand& k) {
 }
 
 void check_values_and_out(const AttentionArguments& a) {
-  check_dim(a.v);
+  check_head_dim(a.v);
   check_same(a.q, 0, "batch elements", a.v, 0, "batch elements");
   check_same(a.k, 1, "heads", a.v, 1, "heads");
   check_same(a.k, 2, "keys", a.v, 2, "values");
@@ -112,6 +107,11 @@ AttentionProblem checked_problem(const AttentionArguments& a, const View<const f
 
 }  // namespace
 
+void check_head_dim(const Operand& operand) {
+  operand.require(operand.shape[3] >= 1 && operand.shape[3] <= max_head_dim, " has head_dim ", operand.shape[3],
+                  ", it must be 1 to ", max_head_dim);
+}
+
 Index KeysAndValues::cached(Index element) const {
   return cache->length(sequences[static_cast<std::size_t>(element)]) + (!growths ? growth : growths(element));
 }
@@ -158,7 +158,7 @@ AttentionProblem checked_scores(const View<const float, 4>& q, const View<const 
                                 const AttentionOptions& options) {
   const Caller caller = result.caller;
   caller.require(!options.query_starts && !options.key_starts,
-                 "query_starts or key_starts is given, ragged batches are not supported");
+                 "query_starts or key_starts is given, sequences of variable length are not supported");
   caller.require(!options.sum && options.workspace.data() == nullptr,
                  "sum or workspace is given, which only attention has");
   const AttentionArguments arguments{.caller = caller,

@@ -44,6 +44,9 @@ struct AttentionArguments {
   Operand result;  // out, or what a function has in its place
 };
 
+/// The last axis of q, k, v or out [batch, heads, rows, dim] is 1 … max_head_dim.
+void check_head_dim(const Operand& operand);
+
 /// Number of batch elements, or of the sequences that share one.
 Index batch_of(const AttentionArguments& arguments);
 

@@ -52,7 +52,7 @@ void check_starts(const char* name, const View<const Index, 1>& starts, const Op
 void check_variable_length(const AttentionArguments& a) {
   const View<const Index, 1>&queries = a.options.query_starts, &keys = a.options.key_starts;
   if (!queries) return;
-  a.q.require(a.q.shape[0] == 1, " has ", a.q.shape[0], " batch elements, a ragged batch has 1");
+  a.q.require(a.q.shape[0] == 1, " has ", a.q.shape[0], " batch elements, with query_starts it has 1");
   check_starts("query_starts", queries, a.q);
   check_starts("key_starts", keys, a.k);
   a.caller.require(queries.shape[0] == keys.shape[0], "query_starts has ", queries.shape[0],

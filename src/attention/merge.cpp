@@ -1,6 +1,7 @@
 // merge: combines partial results over disjoint keys as attention combines its blocks of keys.
 #include <headlane/merge.hpp>
 
+#include "attention/check.hpp"
 #include "attention/memory.hpp"
 #include "core/call_scope.hpp"
 #include "core/check.hpp"
@@ -8,8 +9,6 @@
 #include "core/parallel.hpp"
 #include "core/round.hpp"
 #include "kernels/table.hpp"
-
-#include <headlane/limits.hpp>
 
 #include <algorithm>
 #include <string>
@@ -37,8 +36,7 @@ void check(std::span<const AttentionPart> parts, const View<float, 4>& out, cons
   const Operand of_out = caller.operand("out", out), lse = caller.operand("lse", o.lse),
                 sum = caller.operand("sum", o.sum), sinks = caller.operand("sinks", o.sinks);
   check_output(of_out);
-  caller.require(out.shape[3] >= 1 && out.shape[3] <= max_head_dim, "out has head_dim ", out.shape[3],
-                 ", it must be 1 to ", max_head_dim);
+  check_head_dim(of_out);
   caller.require(!parts.empty(), "there are no parts");
   if (o.lse) {
     check_output(lse);
