@@ -42,6 +42,8 @@ def main():
     if arguments.only is None:
         shutil.rmtree(PAGES, ignore_errors=True)
     shutil.copytree(ROOT / "docs" / "site", PAGES, dirs_exist_ok=True)
+    for picture in (ROOT / "docs").glob("speed-*.svg"):  # README.md shows them too
+        shutil.copy(picture, PAGES / "assets")
     generate(arguments.only)
     examples.fill_in(PAGES, ROOT, arguments.prefix, run=not arguments.no_examples, say=say)
     say("mkdocs")

@@ -62,7 +62,10 @@ def split_sections(lines):
 
 
 def paragraphs(lines, links, base):
-    """Markdown of lines whose usual indentation is `base`; those further in, after a blank line or a colon, are formulas."""
+    """Markdown of lines whose usual indentation is `base`; those further in are formulas.
+
+    Outside of sections only after a blank line or a colon: elsewhere indented lines continue a paragraph.
+    """
     blocks, kind, opened = [], None, True
     for line in lines:
         indent = len(line) - len(line.lstrip())
@@ -70,7 +73,7 @@ def paragraphs(lines, links, base):
         if not text:
             kind, opened = None, True
             continue
-        further = indent >= base + 2 and (opened or kind == "formula")
+        further = indent >= base + 2 and (base or opened or kind == "formula")
         new = "formula" if further else "item" if text.startswith("- ") else "text"
         opened = text.endswith((":", ","))
         if new == "formula" and kind == "item":

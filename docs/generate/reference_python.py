@@ -1,6 +1,7 @@
 """reference/python/*.md: a page for each module of the package, from its source; nothing is imported."""
 
 import ast
+import functools
 import re
 import sys
 from pathlib import Path
@@ -73,12 +74,32 @@ def signature(node, name, method=False):
         texts.append("*")
         texts += [parameter(a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
     if arguments.kwarg:
-        texts.append(f"**{arguments.kwarg.arg}")
+        texts += unpacked(arguments.kwarg)
     returns = f" -> {ast.unparse(node.returns)}" if node.returns and node.name != "__init__" else ""
     line = f"{name}({', '.join(texts)}){returns}"
     if len(line) <= WIDTH:
         return line
     return f"{name}(\n" + "".join(f"    {text},\n" for text in texts) + f"){returns}"
+
+
+@functools.cache
+def typed_dicts():
+    """The fields of the classes in _types.py, those of their bases first."""
+    found = {}
+    for node in definitions(PACKAGE / "_types.py"):
+        if isinstance(node, ast.ClassDef):
+            bases = [field for base in node.bases for field in found.get(getattr(base, "id", ""), [])]
+            found[node.name] = bases + [entry for entry in node.body if isinstance(entry, ast.AnnAssign)]
+    return found
+
+
+def unpacked(kwarg):
+    """The options behind `**options: Unpack[NAME]`; an ellipsis stands for their defaults."""
+    found = re.fullmatch(r"Unpack\[(\w+)\]", ast.unparse(kwarg.annotation) if kwarg.annotation else "")
+    if not found:
+        return [f"**{kwarg.arg}"]
+    kinds = {field.target.id: ast.unparse(field.annotation) for field in typed_dicts()[found[1]]}
+    return [f"{name}=…" if kind == "Any" else f"{name}: {kind} = …" for name, kind in kinds.items()]
 
 
 def parameter(argument, default):
