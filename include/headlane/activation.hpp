@@ -1,4 +1,4 @@
-// Activations: functions of each element by itself.
+// Activation functions, element by element.
 #pragma once
 
 #include <headlane/activation_kind.hpp>
@@ -11,11 +11,15 @@ struct ActivateOptions {
   int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
-/// y = activation(x), element by element: the same bits for every instruction set, number of threads, stride and neighbour.
+/// y = activation(x), element by element.
 ///
-/// Shapes: x and y alike, of any rank up to 8 and any strides. Aliasing: y may be x itself (the same data and strides); any other
-///   overlap is an error.
-/// Memory: allocates nothing once warm. Errors: std::invalid_argument before anything is written; std::bad_alloc.
+/// Shapes: x and y have the same shape, of any rank up to 8, and any strides.
+/// Aliasing: y may be x itself (the same data and strides); any other overlap is an error.
+/// Arithmetic: the bits are the same for every instruction set, number of threads, stride and
+///   neighbouring element.
+/// Error: see activation_kind.hpp.
+/// Memory: a call allocates nothing once warm.
+/// Errors: std::invalid_argument before anything is written; std::bad_alloc.
 HEADLANE_API void activate(AnyView<const float> x, AnyView<float> y, Activation activation,
                            const ActivateOptions& options = {});
 

@@ -1,4 +1,4 @@
-// General matrix product in binary32.
+// General matrix product in single precision.
 #pragma once
 
 #include <headlane/activation_kind.hpp>
@@ -22,18 +22,30 @@ struct GemmOptions {
 
 /// c = activation(alpha · a · b + beta · c + bias) + residual; without options, c = a · b.
 ///
-/// Shapes: a [m, k], b [k, n], c [m, n]; any strides, so that a transpose is a view: `gemm(a, w.transposed(), c)`.
-/// Sizes may be 0: with k = 0 the product is 0.
-/// Reads: c only if beta is not 0 (a NaN in it is then overwritten); a and b only if alpha is not 0.
+/// Shapes: any strides, so that a transpose is a view: `gemm(a, w.transposed(), c)`.
+///     a  [m, k]
+///     b  [k, n]
+///     c  [m, n]
+///   Sizes may be 0; with k = 0 the product is 0.
+/// Reads: c only if beta is not 0, so that otherwise a NaN in c is overwritten; a and b only if
+///   alpha is not 0.
 /// Aliasing: inputs may overlap each other; c must overlap none of them, nor itself.
-/// Arithmetic: c = beta · c; then for each block of 512 along k, in order, an fma chain from 0 over the block and
-///   c = fma(alpha, chain, c); at the end c + bias, activation and + residual, each rounded, as by separate calls, but while a
-///   tile is at hand. The same bits for every instruction set, number of threads, stride and neighbour.
-/// Error: |c - exact| <= gamma(min(k, 512) + ceil(k / 512) + 1) · (|alpha| Σ|a||b| + |beta| |c|), gamma(i) = i·u / (1 - i·u),
-///   u = 2^-24, as long as nothing overflows or underflows (Higham 2002, section 3.1); before bias, activation and residual.
+/// Arithmetic: each element of c is computed as
+///     c = beta · c
+///     for each block of 512 along k, in order:
+///       chain = fma(a[i, p], b[p, j], chain) for each p of the block, from chain = 0
+///       c = fma(alpha, chain, c)
+///     c = activation(c + bias) + residual
+///   where bias, activation and residual are each rounded as by separate calls, although they are
+///   applied to a tile that is still in the cache. The bits are the same for every instruction set,
+///   number of threads, stride and neighbouring element.
+/// Error: before bias, activation and residual, and unless something overflows or underflows,
+///     |c - exact| <= gamma(min(k, 512) + ceil(k / 512) + 1) · (|alpha| Σ|a||b| + |beta| |c|)
+///     gamma(i) = i·u / (1 - i·u), u = 2^-24
 /// Memory: scratch is kept per thread; a call allocates nothing once warm.
-/// Errors: std::invalid_argument, before anything is written, for shapes that do not match, negative sizes, null data,
-///   an overlapping c, sizes that overflow; std::bad_alloc.
+/// Errors: std::invalid_argument, before anything is written, for shapes that do not match,
+///   negative sizes, null data, an overlapping c, sizes that overflow; std::bad_alloc.
+/// Source: the error bound is that of Higham 2002, section 3.1.
 HEADLANE_API void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c,
                        const GemmOptions& options = {});
 

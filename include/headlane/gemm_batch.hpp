@@ -8,7 +8,8 @@
 
 namespace headlane {
 
-/// As GemmOptions, for each product of a batch its own; a stride of 0 along the batch shares one.
+/// As GemmOptions, with a bias and a residual for each product; a stride of 0 along the batch
+/// shares one.
 struct GemmBatchOptions {
   float alpha = 1.0f;
   float beta = 0.0f;
@@ -20,29 +21,39 @@ struct GemmBatchOptions {
   int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
-/// c[i] = activation(alpha · a[i] · b[i] + beta · c[i] + bias[i]) + residual[i] for each i of the batch.
+/// c[i] = activation(alpha · a[i] · b[i] + beta · c[i] + bias[i]) + residual[i] for each i of the
+/// batch.
 ///
-/// Shapes: a [batch, m, k], b [batch, k, n], c [batch, m, n]; any strides. One operand for all products has the stride 0:
-///   `gemm_batch(a, w.broadcast(0, batch), c)`. Everything that is an output is shared out to the threads: products, rows and columns.
-/// Arithmetic, reads, aliasing, memory and errors: as gemm (gemm.hpp), with the bits of a call for each product.
+/// Shapes: any strides; a stride of 0 along the batch shares an operand between all products:
+///   `gemm_batch(a, w.broadcast(0, batch), c)`.
+///     a  [batch, m, k]
+///     b  [batch, k, n]
+///     c  [batch, m, n]
+/// Threads: they share products, rows and columns, whichever of them are many.
+/// Arithmetic: as gemm (gemm.hpp), with the bits of a call for each product. Reads, aliasing,
+///   error, memory and errors as there.
 HEADLANE_API void gemm_batch(View<const float, 3> a, View<const float, 3> b, View<float, 3> c,
                              const GemmBatchOptions& options = {});
 
-/// The same with one packed b for all: a linear layer on [batch, length, in].
+/// The same with one packed b for all products: a linear layer on [batch, length, in].
 HEADLANE_API void gemm_batch(View<const float, 3> a, const PackedMatrix& b, View<float, 3> c,
                              const GemmBatchOptions& options = {});
 
 /// One product of a list.
 struct GemmProblem {
   View<const float, 2> a;
-  View<const float, 2> b;                ///< not looked at if `packed` is given
+  View<const float, 2> b;                ///< ignored if `packed` is given
   const PackedMatrix* packed = nullptr;  ///< if not null, the right operand
   View<float, 2> c;
-  GemmOptions options = {};  ///< num_threads is not looked at: the call has one
+  GemmOptions options = {};  ///< num_threads is ignored: the call has its own
 };
 
-/// Every product of a list, as gemm computes it; sizes may differ (the experts of a mixture, the sentences of a ragged batch).
-/// All problems are checked before anything is written; no c may overlap any operand of any problem. Messages number them from 0.
+/// Computes every product of a list as gemm does. Sizes may differ: the experts of a mixture, the
+/// sequences of a variable-length batch.
+///
+/// Aliasing: no c may overlap any operand of any problem.
+/// Errors: as gemm. All problems are checked before anything is written; messages number them
+///   from 0.
 HEADLANE_API void gemm_batch(std::span<const GemmProblem> problems, int num_threads = 0);
 
 }  // namespace headlane

@@ -1,4 +1,4 @@
-// The gated pair of products of a feed-forward layer (Dauphin et al. 2017; Shazeer 2020, "GLU variants improve transformer").
+// The gated pair of matrix products of a feed-forward layer.
 #pragma once
 
 #include <headlane/export.h>
@@ -15,9 +15,17 @@ struct GemmGatedOptions {
 
 /// c = activation(a · gate + gate_bias) ∘ (a · up + up_bias), ∘ element by element.
 ///
-/// Shapes: a [m, k], gate and up [k, n], c [m, n]; any strides. The intermediate products are never whole: a block of them at a time.
-/// The bits of separate calls: gemm for each product with its bias and activation, then their products.
-/// Aliasing, memory, errors: as gemm (gemm.hpp).
+/// Shapes: any strides.
+///     a         [m, k]
+///     gate, up  [k, n]
+///     c         [m, n]
+/// Aliasing: as gemm (gemm.hpp).
+/// Arithmetic: the bits of separate calls: gemm for each product with its bias and activation, then
+///   their product.
+/// Memory: the intermediate products are never stored as a whole, only a block of them at a time;
+///   a call allocates nothing once warm.
+/// Errors: as gemm.
+/// Source: Dauphin et al. 2017; Shazeer 2020, "GLU variants improve transformer".
 HEADLANE_API void gemm_gated(View<const float, 2> a, View<const float, 2> gate, View<const float, 2> up,
                              View<float, 2> c, const GemmGatedOptions& options = {});
 

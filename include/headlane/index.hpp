@@ -5,7 +5,7 @@
 
 namespace headlane {
 
-/// Sizes, strides and positions, all counted in elements. Signed, for strides may be negative.
+/// Sizes, strides and positions, counted in elements. Signed, since strides may be negative.
 using Index = std::ptrdiff_t;
 
 }  // namespace headlane

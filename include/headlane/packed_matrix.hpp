@@ -12,7 +12,8 @@ namespace headlane {
 
 namespace detail {
 
-/// A size that moving resets to 0, so that an object which was moved from is as one that was default-constructed.
+/// A size that moving resets to 0, so that an object that was moved from equals a
+/// default-constructed one.
 class Size {
  public:
   constexpr Size(Index value = 0) noexcept : value_(value) {}  // NOLINT(google-explicit-constructor): it is an Index
@@ -32,25 +33,32 @@ class Size {
 
 }  // namespace detail
 
-/// A copy of a matrix in the order in which gemm reads it, the same for every instruction set. It does not change once it is made:
-/// any number of threads may use it at the same time. One that was moved from is empty.
+/// A copy of a matrix in the order in which gemm reads it, the same for every instruction set.
+///
+/// It is immutable: any number of threads may use it at the same time. An object that was moved
+/// from is empty.
 class HEADLANE_API PackedMatrix {
  public:
-  /// An empty one, 0 × 0.
+  /// An empty matrix, 0 × 0.
   PackedMatrix() = default;
 
-  /// b [k, n], any strides: weights [in, out] as they stand, weights [out, in] as `w.transposed()`. b is not needed afterwards.
-  /// Uses at most num_threads threads, if that is not 0. Throws std::invalid_argument as gemm does, and if the
-  /// copy would not fit into memory (b may be broadcast by strides of 0); std::bad_alloc.
+  /// Packs b [k, n] with at most num_threads threads (0: num_threads(), runtime.hpp).
+  ///
+  /// Shapes: any strides: weights [in, out] as they are, weights [out, in] as `w.transposed()`.
+  ///   b is not needed afterwards.
+  /// Errors: std::invalid_argument as gemm, and if the copy would not fit into memory (b may be
+  ///   broadcast by strides of 0); std::bad_alloc.
   explicit PackedMatrix(View<const float, 2> b, int num_threads = 0);
 
   [[nodiscard]] Index rows() const { return rows_; }
   [[nodiscard]] Index columns() const { return columns_; }
-  /// Memory that it holds: 4 · rows · columns, columns rounded up to a multiple of 32.
+  /// Memory in bytes: 4 · rows · columns, columns rounded up to a multiple of 32.
   [[nodiscard]] std::size_t bytes() const;
-  /// Writes the matrix that it was made from to out [rows, columns], any strides. Throws std::invalid_argument for another shape.
+  /// Copies the matrix back to out [rows, columns], any strides. Throws std::invalid_argument for
+  /// another shape.
   void unpack(View<float, 2> out) const;
-  /// For each block of 512 rows all panels of 32 columns, each row by row. The order may change in later versions.
+  /// For each block of 512 rows all panels of 32 columns, each row by row. Later versions may
+  /// change the order.
   [[nodiscard]] const float* data() const { return data_.get(); }
 
  private:

@@ -1,5 +1,5 @@
-// View: a pointer, a shape and strides. It owns nothing and copies nothing; a transpose, a head of a packed QKV buffer
-// or a broadcast is another View on the same memory.
+// View: a pointer, a shape and strides. It owns nothing and copies nothing; a transpose, a head of
+// a packed QKV buffer or a broadcast is another View on the same memory.
 #pragma once
 
 #include <headlane/export.h>
@@ -29,7 +29,7 @@ HEADLANE_HIDDEN constexpr void check_range(const char* function, const char* arg
   if (value < low || value > high) view_error(function, argument, value, value < low ? low : high);
 }
 
-// Wraps instead of overflowing: a view too large for memory is found by the function that is called with it.
+// Wraps instead of overflowing: a function reports a view that is too large for memory.
 HEADLANE_HIDDEN constexpr Index wrapping_product(Index a, Index b) {
   return static_cast<Index>(static_cast<std::size_t>(a) * static_cast<std::size_t>(b));
 }
@@ -71,11 +71,10 @@ struct View {
   /// View<float, R> converts to View<const float, R>.
   template <class U>
     requires(std::is_same_v<T, const U> && !std::is_const_v<U>)
-  HEADLANE_HIDDEN constexpr View(
-      const View<U, Rank>& other)  // NOLINT(google-explicit-constructor): the point is that it converts
+  HEADLANE_HIDDEN constexpr View(const View<U, Rank>& other)  // NOLINT(google-explicit-constructor): it converts
       : data(other.data), shape(other.shape), strides(other.strides) {}
 
-  /// Whether the view has data: options leave it null for an operand that is absent.
+  /// True if data is not null. An option that is not given is a view without data.
   HEADLANE_HIDDEN constexpr explicit operator bool() const { return data != nullptr; }
 
   /// Number of elements along an axis; a negative axis counts from the last one.
@@ -92,7 +91,7 @@ struct View {
     return data[offset];
   }
 
-  /// The last two axes exchanged.
+  /// Exchanges the last two axes.
   [[nodiscard]] HEADLANE_HIDDEN constexpr View transposed() const
     requires(Rank >= 2)
   {
@@ -105,7 +104,8 @@ struct View {
     return result;
   }
 
-  /// Axis `i` of the result is axis `axes[i]` of this view. Throws std::invalid_argument if `axes` is no permutation.
+  /// Axis `i` of the result is axis `axes[i]` of this view. Throws std::invalid_argument if `axes`
+  /// is not a permutation.
   [[nodiscard]] HEADLANE_HIDDEN constexpr View permuted(
       const std::array<int, static_cast<std::size_t>(Rank)>& axes) const {
     View result = *this;
@@ -120,7 +120,8 @@ struct View {
     return result;
   }
 
-  /// Elements begin … end-1 along one axis. Throws std::invalid_argument unless 0 <= begin <= end <= size.
+  /// Elements begin … end - 1 along one axis. Throws std::invalid_argument unless
+  /// 0 <= begin <= end <= size.
   [[nodiscard]] HEADLANE_HIDDEN constexpr View slice(int axis, Index begin, Index end) const {
     const std::size_t at = position(axis);
     detail::check_range("slice", "end", end, 0, shape[at]);
@@ -131,7 +132,8 @@ struct View {
     return result;
   }
 
-  /// Position `i` along one axis; that axis disappears. Throws std::invalid_argument unless 0 <= i < size.
+  /// Position `i` along one axis, which is removed. Throws std::invalid_argument
+  /// unless 0 <= i < size.
   [[nodiscard]] HEADLANE_HIDDEN constexpr View<T, Rank - 1> select(int axis, Index i) const
     requires(Rank >= 2)
   {
@@ -147,8 +149,9 @@ struct View {
     return result;
   }
 
-  /// Splits an axis of n elements into [n / inner, inner]. [L, 512].split(1, 64) is [L, 8, 64]: head h has the columns
-  /// 64·h … 64·h+63. Throws std::invalid_argument unless inner > 0 divides n.
+  /// Splits an axis of n elements into [n / inner, inner]. [L, 512].split(1, 64) is [L, 8, 64]:
+  /// head h has the columns 64·h … 64·h + 63. Throws std::invalid_argument unless inner > 0 and
+  /// inner divides n.
   [[nodiscard]] HEADLANE_HIDDEN constexpr View<T, Rank + 1> split(int axis, Index inner) const
     requires(Rank < max_rank)
   {
@@ -167,7 +170,8 @@ struct View {
     return result;
   }
 
-  /// A new axis of size n and stride 0 before axis `axis` (0 … Rank): every position along it is the same element.
+  /// Inserts an axis of size n and stride 0 before axis `axis` (0 … Rank): all positions along it
+  /// are the same element.
   [[nodiscard]] HEADLANE_HIDDEN constexpr View<T, Rank + 1> broadcast(int axis, Index n) const
     requires(Rank < max_rank)
   {
@@ -191,7 +195,8 @@ struct View {
   }
 };
 
-/// A View whose rank is known at run time only, for functions that take any rank. Made from a View implicitly.
+/// A View whose rank is known only at run time, for functions that accept any rank. A View converts
+/// to it.
 template <class T>
 struct AnyView {
   T* data = nullptr;
@@ -203,15 +208,15 @@ struct AnyView {
 
   template <class U, int Rank>
     requires(std::is_same_v<T, U> || std::is_same_v<T, const U>)
-  HEADLANE_HIDDEN AnyView(const View<U, Rank>& view)
-      : data(view.data), rank(Rank) {  // NOLINT(google-explicit-constructor)
+  HEADLANE_HIDDEN AnyView(const View<U, Rank>& view)  // NOLINT(google-explicit-constructor): it converts
+      : data(view.data), rank(Rank) {
     for (std::size_t axis = 0; axis < view.shape.size(); ++axis) {
       shape[axis] = view.shape[axis];
       strides[axis] = view.strides[axis];
     }
   }
 
-  /// Whether the view has data, as View.
+  /// True if data is not null, as View.
   HEADLANE_HIDDEN constexpr explicit operator bool() const { return data != nullptr; }
 };
 
