@@ -1,5 +1,5 @@
-// What a call does to the thread that it runs on: every function that computes has a CallScope, and so
-// has every thread that works for it.
+// The scope of a call on a thread: floating-point state and scratch memory. Every function that
+// computes has a CallScope, and so has every thread that works for it.
 #pragma once
 
 #include "core/floating_point_scope.hpp"
@@ -7,7 +7,7 @@
 
 namespace headlane::internal {
 
-/// From the beginning to the end of a call. Nests.
+/// Lives from the beginning to the end of a call. Scopes nest.
 class CallScope {
  public:
   CallScope() noexcept { enter_call(); }

@@ -35,7 +35,8 @@ Index step(const Operand& operand, int axis) {
   return stride < 0 ? -stride : stride;
 }
 
-/// True if both operands are runs that repeat with a common pitch, and the runs do not meet modulo that pitch.
+/// True if both operands are runs that repeat with a common pitch, and the runs do not meet modulo
+/// that pitch.
 bool interleave(const Operand& a, const Operand& b) {
   if (a.element_size != b.element_size) return false;  // floats and flags in one buffer: not worth telling apart
   const Runs of_a = runs_of(a), of_b = runs_of(b);

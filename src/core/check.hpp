@@ -1,5 +1,5 @@
-// Checks of arguments. All of them throw std::invalid_argument with a message that names the function, the argument and
-// the sizes; none writes anything.
+// Checks of arguments. All of them throw std::invalid_argument with a message that names the
+// function, the argument and the sizes; none writes anything.
 #pragma once
 
 #include "core/message.hpp"
@@ -39,7 +39,8 @@ class Caller {
   const char* function_;
 };
 
-/// An argument as the checks see it: a view of any rank and element type, with a name for the messages.
+/// An argument as the checks see it: a view of any rank and element type, with a name for the
+/// messages.
 struct Operand {
   Caller caller = "";
   const char* name = "";
@@ -99,7 +100,8 @@ bool is_empty(const AnyView<T>& view) {
   return is_empty(std::span(view.shape.data(), static_cast<std::size_t>(view.rank)));
 }
 
-/// The view; if it has no elements, with strides of 0: its own are not checked, and multiples of them might overflow.
+/// The view; if it has no elements, with strides of 0: its own are not checked, and multiples of
+/// them might overflow.
 template <class T, int Rank>
 View<T, Rank> with_safe_strides(const View<T, Rank>& view) {
   return is_empty(view) ? View<T, Rank>(view.data, view.shape, {}) : view;
@@ -113,32 +115,38 @@ struct Range {
 /// From the first byte of a checked operand that is not empty to behind the last one.
 Range range_of(const Operand& operand);
 
-/// An operand as runs of `length` adjacent elements that start at multiples of a pitch, from data on; pitch 0: one run.
+/// An operand as runs of `length` adjacent elements that start at multiples of a pitch, from data
+/// on; pitch 0: one run.
 struct Runs {
   Index length = 1, pitch = 0;
 };
 Runs runs_of(const Operand& operand);
 
-/// The rank is 0 to max_rank, sizes are not negative, data is given and aligned to its type, and all elements lie within
-/// the address space.
+/// The rank is 0 to max_rank, sizes are not negative, data is given and aligned to its type, and
+/// all elements lie within the address space.
 void check_operand(const Operand& operand);
 
-/// As check_operand, and no two elements are the same: strides nest (each axis steps beyond all smaller ones).
+/// As check_operand, and no two elements are the same: strides nest (each axis steps beyond all
+/// smaller ones).
 void check_output(const Operand& operand);
 
-/// No element of `output` is one of `input`. Accepts operands that interleave, such as columns of one buffer.
+/// No element of `output` is one of `input`. Accepts operands that interleave, such as columns of
+/// one buffer.
 void check_no_overlap(const Operand& output, const Operand& input);
 
-/// Axis `a` of one operand is as long as axis `b` of the other: "gemm: a has 3 columns, b has 4 rows" if not.
+/// Axis `a` of one operand is as long as axis `b` of the other: "gemm: a has 3 columns, b has 4
+/// rows" if not.
 void check_same(const Operand& first, int a, const char* what_a, const Operand& second, int b, const char* what_b);
 
 /// Both are [batch, heads, rows, …] with the same sizes of these three axes.
 void check_same_rows(const Operand& first, const Operand& second);
 
-/// Input x and output y have the same shape, of at least one axis, and are the same elements or do not overlap.
+/// Input x and output y have the same shape, of at least one axis, and are the same elements or do
+/// not overlap.
 void check_elementwise(const Operand& x, const Operand& y);
 
-/// Unless data is null: lengths [sequences], each 0 to `max`, the number of `what` that `of` has for a sequence.
+/// Unless data is null: lengths [sequences], each 0 to `max`, the number of `what` that `of` has
+/// for a sequence.
 void check_token_lengths(Caller caller, const char* name, const View<const Index, 1>& lengths, Index sequences,
                          const char* of, Index max, const char* what);
 

@@ -35,14 +35,14 @@ int whole(double quota, double period) {
   return down < processors ? down + 1 : down;
 }
 
-/// cpu.max, "quota period" or "max period".
+/// Reads cpu.max: "quota period" or "max period".
 int quota_v2(const std::string& folder) {
   double quota = 0, period = 0;
   const File file = open(folder + "/cpu.max");
   return file && std::fscanf(file.get(), "%lf %lf", &quota, &period) == 2 ? whole(quota, period) : 0;
 }
 
-/// cpu.cfs_quota_us, -1 without a limit, and cpu.cfs_period_us.
+/// Reads cpu.cfs_quota_us, -1 without a limit, and cpu.cfs_period_us.
 int quota_v1(const std::string& folder) {
   double quota = 0, period = 0;
   const File quota_file = open(folder + "/cpu.cfs_quota_us"), period_file = open(folder + "/cpu.cfs_period_us");
@@ -51,8 +51,8 @@ int quota_v1(const std::string& folder) {
   return both ? whole(quota, period) : 0;
 }
 
-/// The least quota of mount/path and of all groups above it. In a container the path may be one of the host's,
-/// which is not there: the mount itself is the group then.
+/// The smallest quota of mount/path and of all groups above it. In a container the path may be one
+/// of the host's, which does not exist there: the mount itself is the group then.
 int least_quota(const std::string& mount, std::string path, int (*quota)(const std::string&)) {
   int least = quota(mount);
   while (path.size() > 1 && path.front() == '/') {
@@ -62,7 +62,7 @@ int least_quota(const std::string& mount, std::string path, int (*quota)(const s
   return least;
 }
 
-/// Whether a list such as "cpu,cpuacct" has "cpu".
+/// True if a list such as "cpu,cpuacct" contains "cpu".
 bool has_cpu(const std::string& controllers) {
   std::string list = ",";
   list += controllers;
@@ -90,8 +90,9 @@ int quota_below(const std::string& root) {
   return least;
 }
 
-/// The main thread's mask, or what OpenMP found when it was loaded if that is more: OMP_PROC_BIND narrows the
-/// mask of the main thread, and a thread that asks may be bound to one processor.
+/// Processors in the main thread's mask, or OpenMP's count when it was loaded if that is more:
+/// OMP_PROC_BIND narrows the mask of the main thread, and the calling thread may be bound to one
+/// processor.
 int in_affinity_mask() noexcept {
   int count = 0;
 #if defined(__linux__)

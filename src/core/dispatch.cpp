@@ -1,5 +1,5 @@
-// One row for each instruction set, fastest first: its table and what the CPU must have, no less than the flags in
-// cmake/isa.cmake.
+// The choice of the instruction set. A row for each one, fastest first: its table, and the CPU
+// features that it requires, no fewer than the flags in cmake/isa.cmake.
 #include "core/dispatch.hpp"
 
 #include "core/check.hpp"
@@ -25,7 +25,7 @@ struct Row {
 [[maybe_unused]] bool always() { return true; }
 
 #if defined(__x86_64__)
-// The compiler's own check asks the operating system too whether it saves the registers.
+// The compiler's built-in also checks that the operating system saves the registers.
 [[maybe_unused]] bool has_fma() { return __builtin_cpu_supports("fma"); }
 [[maybe_unused]] bool has_avx2() { return has_fma() && __builtin_cpu_supports("avx2"); }
 [[maybe_unused]] bool has_avx512() {
@@ -57,7 +57,7 @@ constexpr Row rows[] = {
 
 std::atomic<const KernelTable*> chosen{nullptr};
 
-/// The available table of that name; `source` says in the message where the name came from.
+/// The available table of that name; `source` tells in the message where the name came from.
 const KernelTable* find(std::string_view name, const char* source) {
   std::string names;
   for (const KernelTable* table : available_tables()) {
@@ -90,7 +90,7 @@ std::vector<const KernelTable*> available_tables() {
 const KernelTable& active() {
   const KernelTable* table = chosen.load(std::memory_order_acquire);
   if (table == nullptr) {
-    table = first_choice();  // several threads may come here: all find the same
+    table = first_choice();  // several threads may get here: all choose the same
     const KernelTable* none = nullptr;
     if (!chosen.compare_exchange_strong(none, table, std::memory_order_acq_rel)) table = none;
   }

@@ -1,4 +1,4 @@
-// The table of kernels in use, and how it is chosen.
+// The choice of the table of kernels.
 #pragma once
 
 #include <string_view>
@@ -10,14 +10,15 @@ namespace kernels {
 struct KernelTable;
 }
 
-/// The table in use. The first call chooses: HEADLANE_ISA, else the first available one. Throws std::invalid_argument if
-/// HEADLANE_ISA names none that is available.
+/// The table in use. The first call chooses: HEADLANE_ISA, else the first available one. Throws
+/// std::invalid_argument if HEADLANE_ISA names none that is available.
 const kernels::KernelTable& active();
 
-/// Those built in that this CPU can run, fastest first.
+/// The tables that are built in and that this CPU supports, fastest first.
 std::vector<const kernels::KernelTable*> available_tables();
 
-/// Makes the table of that name the active one. Throws std::invalid_argument, listing the names, if there is none.
+/// Makes the table of that name the active one. Throws std::invalid_argument, listing the names, if
+/// there is none.
 void activate(std::string_view name);
 
 }  // namespace headlane::internal

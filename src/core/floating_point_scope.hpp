@@ -1,4 +1,5 @@
-// The floating-point state in which the library computes. For headlane::models too: nothing but this header.
+// The floating-point state in which the library computes. Header-only, since headlane::models uses
+// it as well.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,8 @@
 
 namespace headlane::internal {
 
-/// The floating-point state in which the contract holds: rounding to nearest, denormals kept, exceptions
-/// masked. The caller's state, its exception flags included, is back when this ends.
+/// Sets the floating-point state in which the contract holds: rounding to nearest, denormals kept,
+/// exceptions masked. Restores the caller's state, including its exception flags, at the end.
 class FloatingPointScope {
  public:
   FloatingPointScope(const FloatingPointScope&) = delete;
@@ -27,7 +28,7 @@ class FloatingPointScope {
   }
 
  private:
-  static constexpr unsigned flags = 0x3f, normal = 0x1f80;  // of MXCSR
+  static constexpr unsigned flags = 0x3f, normal = 0x1f80;  // MXCSR
   unsigned caller_;
 #elif defined(__aarch64__)
   FloatingPointScope() noexcept {

@@ -1,4 +1,5 @@
-// Error messages, joined from their parts. Header-only, so that the models and the Python module use it, too.
+// Error messages, joined from their parts. Header-only, so that the models and the Python module
+// use it, too.
 #pragma once
 
 #include <headlane/index.hpp>
@@ -12,7 +13,8 @@
 
 namespace headlane::internal {
 
-/// Appends a part of a message. For a type of its own, declare an overload in the namespace of that type.
+/// Appends a part of a message. For a type of its own, declare an overload in the namespace of that
+/// type.
 inline void append(std::string& message, std::string_view text) { message += text; }
 
 /// A number or an unscoped enumerator.

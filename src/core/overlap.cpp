@@ -1,5 +1,6 @@
-// Operands as rectangles: a range of addresses, and a part of the pitch, which repeats in it. A sweep over the addresses keeps those that are open in
-// Fenwick trees (1994) by their part of the pitch.
+// Operands as rectangles: a range of addresses times an interval of the pitch, which repeats in
+// that range. A sweep over the addresses keeps the intervals of the open rectangles in Fenwick
+// trees (Fenwick 1994).
 #include "core/overlap.hpp"
 
 #include "core/scratch.hpp"
@@ -11,7 +12,7 @@
 namespace headlane::internal {
 namespace {
 
-/// How many numbers are below another one; numbers are 0 … size-1.
+/// Counts numbers of 0 … size - 1, and how many of them are below a bound.
 class Counts {
  public:
   void clear(std::size_t size) { sums_.assign(size + 1, 0); }
@@ -28,19 +29,20 @@ class Counts {
   std::vector<Index> sums_;
 };
 
-/// Intervals [begin, end) of which some are open.
+/// The open intervals [begin, end) of a sweep.
 class OpenIntervals {
  public:
   void clear(std::size_t size) { begins_.clear(size), ends_.clear(size); }
   void change(Index begin, Index end, int by) { begins_.add(begin, by), ends_.add(end, by); }
-  /// Those that do not end before this one begins begin before it ends.
+  /// True if an open interval meets this one: more of them begin before its end than end before its
+  /// beginning.
   [[nodiscard]] bool meet(Index begin, Index end) const { return begins_.below(end) > ends_.below(begin + 1); }
 
  private:
   Counts begins_, ends_;
 };
 
-/// A rectangle: one of an operand's, of which there are two where its part wraps around the pitch.
+/// A rectangle of an operand, which has two where its interval wraps around the pitch.
 struct Rectangle {
   Range range;
   Index begin, end;
@@ -49,21 +51,21 @@ struct Rectangle {
 
 struct Event {
   std::uintptr_t address;
-  bool opens;  // at the same address, what ends comes first
+  bool opens;  // at the same address, rectangles that end come first
   std::size_t rectangle;
   bool operator<(const Event& other) const {
     return address != other.address ? address < other.address : !opens && other.opens;
   }
 };
 
-/// What a call needs, kept for the next one of the thread.
+/// Memory of a call, kept for the next one of the thread.
 struct Sweep {
   std::vector<Rectangle> rectangles;
   std::vector<Event> events;
   std::vector<Index> places;
   OpenIntervals all, written;
 
-  /// Places become their numbers in order.
+  /// Replaces places by their ranks.
   void number_places() {
     places.clear();
     for (const Rectangle& r : rectangles) places.insert(places.end(), {r.begin, r.end});
@@ -76,7 +78,8 @@ struct Sweep {
   }
 };
 
-/// Operands that may overlap, of a common pitch. The two rectangles of one do not meet.
+/// Checks operands of a common pitch that may overlap. The two rectangles of one operand do not
+/// meet.
 bool sweep(std::span<const Extent> extents, Index pitch) {
   Sweep& s = kept_object<Sweep>();
   s.rectangles.clear();
@@ -115,7 +118,7 @@ Extent extent_of(const Operand& operand, bool written) {
 bool surely_apart(std::vector<Extent>& extents) {
   std::sort(extents.begin(), extents.end(),
             [](const Extent& x, const Extent& y) { return x.range.first < y.range.first; });
-  // Groups whose ranges hang together; mostly there is one operand in each, or none that is written.
+  // Groups of operands with connected ranges; most have one operand, or none that is written.
   for (std::size_t first = 0, end = 0; first < extents.size(); first = end) {
     std::uintptr_t reach = extents[first].range.end;
     Index pitch = 0;

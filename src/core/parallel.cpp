@@ -1,8 +1,9 @@
 // The only file that knows OpenMP.
 //
-// libgomp ends the surplus threads when a region has fewer than the one before on the same thread, and starts
-// new ones, with cold scratch memory, for the next larger one. So each calling thread has a team that only
-// grows: a region is always opened for the whole team, and threads that are not wanted return at once.
+// libgomp ends the surplus threads when a region has fewer than the one before on the same thread,
+// and starts new ones, with cold scratch memory, for the next larger one. So each calling thread
+// has a team that only grows: a region is always opened for the whole team, and surplus threads
+// return at once.
 #include "core/parallel.hpp"
 
 #include "core/call_scope.hpp"
@@ -22,24 +23,25 @@ namespace {
 
 #ifdef _OPENMP
 
-/// The threads of a calling thread, itself included.
+/// The team of a calling thread, which is one of it.
 struct Team {
-  int more;      // than the calling thread alone
-  bool is_full;  // no further thread could be had
+  int more;      // threads beside the calling one
+  bool is_full;  // the system refused another thread
   TaskScratch scratch;
 };
 constinit thread_local Team own_team{};
 
-/// A child of fork() whose parent had a team: OpenMP's threads are not there, but it waits for them.
+/// True in a child of fork() whose parent had a team: its threads do not exist there, but OpenMP
+/// waits for them.
 constinit std::atomic<bool> serial_child{false};
 
-/// Threads that a team grows by at most at a time.
-constexpr int most_new_threads = 1024;
+/// The number of threads by which a team grows at a time.
+constexpr int max_new_threads = 1024;
 
-/// How many of `count` threads can be started now. libgomp ends the process when it cannot start one, so
-/// this finds out before.
+/// The number of threads, of `count`, that can be started now. libgomp ends the process when it
+/// cannot start one, so this tries before.
 int startable(int count) {
-  std::array<pthread_t, most_new_threads> threads{};
+  std::array<pthread_t, max_new_threads> threads{};
   std::atomic<bool> open{false};
   const auto wait = [](void* gate) -> void* {
     static_cast<std::atomic<bool>*>(gate)->wait(false);
@@ -54,15 +56,15 @@ int startable(int count) {
   return started;
 }
 
-/// The size of the calling thread's team, grown to `threads` if that is possible.
+/// The size of the calling thread's team, grown to `threads` if possible.
 int grown_team(Team& team, int threads) {
-  const int wanted = std::min(threads - 1 - team.more, most_new_threads);
+  const int wanted = std::min(threads - 1 - team.more, max_new_threads);
   if (wanted <= 0 || team.is_full) return team.more + 1;
   static const bool prepared = pthread_atfork(nullptr, nullptr, [] { serial_child = true; }) == 0;
   static_cast<void>(prepared);
   const int can = startable(wanted);
   team.is_full = can < wanted;
-  team.more += team.is_full ? can / 2 : can;                  // what is left is for the memory that they compute in
+  team.more += team.is_full ? can / 2 : can;                  // the rest is for the memory that they compute in
   team.scratch.grown.store(true, std::memory_order_relaxed);  // the new threads have none yet
   return team.more + 1;
 }

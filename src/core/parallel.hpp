@@ -1,4 +1,4 @@
-// What runs in parallel: tasks handed out to a team of threads. The threads themselves, and all of OpenMP,
+// Parallel loops: tasks that a team of threads shares. The threads themselves, and all of OpenMP,
 // are in parallel.cpp.
 #pragma once
 
@@ -13,24 +13,25 @@
 
 namespace headlane::internal {
 
-/// Threads worth using for so many operations and so many elements read or written: none below a grain each,
-/// since a parallel region costs some microseconds, more on a shared machine. An element weighs as many
-/// operations as a core does while it comes from the L3 or beyond. At most `asked` threads if it is not 0,
-/// num_threads() otherwise, max_threads() in any case; one inside the caller's own parallel region.
+/// The number of threads worth using for so many operations and so many elements read or written:
+/// each has at least a grain of work, since a parallel region costs some microseconds, more on a
+/// shared machine. An element counts as many operations as a core does while it comes from the L3
+/// or beyond. At most `asked` threads if it is not 0, otherwise num_threads(), and never more than
+/// max_threads(); one inside the caller's own parallel region.
 int useful_threads(double operations, double elements, int asked) noexcept;
 
-/// Calls work(context, thread) for thread = 0 … threads-1, or for fewer of them where no more threads can be
-/// had: thread 0 is the calling one, and is always there. Allocates nothing and starts no thread once the
-/// calling thread has used as many before.
+/// Calls work(context, thread) for thread = 0 … threads - 1, or for fewer where the system refuses
+/// more threads; thread 0, the calling one, always works. Allocates nothing and starts no thread
+/// once the calling thread has used as many before.
 void run_team(int threads, void (*work)(void* context, int thread) noexcept, void* context);
 
-/// Whether this process is a child of fork() whose parent had a team: a call runs on one thread there.
+/// True in a child of fork() whose parent had a team: a call runs on one thread there.
 bool is_serial_child() noexcept;
 
-/// For release_scratch(): frees what the threads of the calling thread's team keep.
+/// For release_scratch(): frees the scratch memory of the calling thread's team.
 void free_scratch_of_team();
 
-/// Tasks that a team works through: each thread takes the next one.
+/// A queue of tasks, of which each thread of a team takes the next one.
 template <class F>
 class TaskQueue {
  public:
@@ -40,9 +41,9 @@ class TaskQueue {
     if constexpr (std::is_invocable_v<const F&, Index, int>) f(task, thread);
     else f(task), static_cast<void>(thread);
   }
-  /// For run_team(): takes tasks until there are none.
+  /// For run_team(): takes tasks until none is left.
   static void work(void* queue, int thread) noexcept { static_cast<TaskQueue*>(queue)->take(thread); }
-  /// The first exception, when all threads have ended.
+  /// Rethrows the first exception. Called when all threads have ended.
   void rethrow() const {
     if (error_) std::rethrow_exception(error_);
   }
@@ -64,10 +65,10 @@ class TaskQueue {
   std::exception_ptr error_;
 };
 
-/// f(task) or f(task, thread) for task = 0 … tasks-1, each once, in any order, on up to `threads` threads,
-/// which count from 0. What a task throws (std::bad_alloc) is thrown here when all threads have ended; tasks
-/// that no thread has begun by then are left out. Tasks are handed out one by one: they may differ in
-/// length, and so may cores.
+/// Calls f(task) or f(task, thread) for task = 0 … tasks - 1, each once, in any order, on up to
+/// `threads` threads, numbered from 0. An exception of a task (std::bad_alloc) is rethrown when all
+/// threads have ended; tasks that no thread has begun by then are skipped. Threads take tasks one
+/// by one, since tasks may differ in length, and cores in speed.
 template <class F>
 void parallel_for(Index tasks, int threads, const F& f) {
   const int team = static_cast<int>(std::min<Index>(threads, tasks));
@@ -80,8 +81,8 @@ void parallel_for(Index tasks, int threads, const F& f) {
   queue.rethrow();
 }
 
-/// f(first, end) for parts of `count`, which begin at multiples of `unit`: one on a single thread, otherwise
-/// some for each thread, so that they end at about the same time.
+/// Calls f(first, end) for parts of `count` that begin at multiples of `unit`: one part on a single
+/// thread, otherwise several for each thread, so that threads end at about the same time.
 template <class F>
 void parallel_parts(Index count, Index unit, int threads, const F& f) {
   constexpr Index of_thread = 8;

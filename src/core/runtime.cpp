@@ -1,4 +1,4 @@
-// Version, instruction set, threads and scratch memory: see the header. The choice of the ISA is in dispatch.cpp.
+// The entries of runtime.hpp. The choice of the instruction set is in dispatch.cpp.
 #include <headlane/runtime.hpp>
 
 #include "core/check.hpp"
@@ -23,16 +23,16 @@ namespace {
 
 std::atomic<int> chosen_threads{0};  // 0: the environment's
 
-constexpr int most_threads = 1 << 16;
+constexpr int max_settable_threads = 1 << 16;
 
 #ifdef _OPENMP
-/// An environment variable, 0 if it is not set or no number from 1 to most_threads.
+/// The value of an environment variable; 0 unless it is a number from 1 to max_settable_threads.
 int environment_threads(const char* name) noexcept {
   const char* text = std::getenv(name);
   if (text == nullptr) return 0;
   char* end = nullptr;
   const long threads = std::strtol(text, &end, 10);
-  return end != text && *end == '\0' && threads > 0 && threads <= most_threads ? static_cast<int>(threads) : 0;
+  return end != text && *end == '\0' && threads > 0 && threads <= max_settable_threads ? static_cast<int>(threads) : 0;
 }
 #endif
 
@@ -72,8 +72,8 @@ int num_threads() noexcept {
 
 void set_num_threads(int threads) {
   require(threads >= 0, "set_num_threads: threads is ", Index{threads}, ", the least is 0");
-  require(threads <= most_threads, "set_num_threads: threads is ", Index{threads}, ", the most is ",
-          Index{most_threads});
+  require(threads <= max_settable_threads, "set_num_threads: threads is ", Index{threads}, ", the most is ",
+          Index{max_settable_threads});
   chosen_threads.store(threads, std::memory_order_relaxed);
 }
 

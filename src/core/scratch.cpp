@@ -13,8 +13,8 @@ namespace {
 constexpr int purposes = static_cast<int>(Purpose::count);
 constexpr int max_kept = 8;
 constexpr Index page = 1024;  // in floats
-/// Larger buffers go back to the system when the call ends. To fault 64 MiB in again takes some 10 ms, the
-/// layers that need so much compute for more than a second.
+/// Larger buffers are freed when the call ends. Faulting 64 MiB in again takes some 10 ms; layers
+/// that need so much compute for more than a second.
 constexpr Index keep_floats = Index{64} << 20 >> 2;
 
 struct Buffer {
@@ -22,14 +22,14 @@ struct Buffer {
   Index size;  // in floats
 };
 
-/// The buffers of a thread. No destructor: a destructor of a thread_local object would run before those of
-/// global objects, which may still compute, and would keep a plugin from being unmapped.
+/// The buffers of a thread. No destructor: a destructor of a thread_local object would run before
+/// those of global objects, which may still compute, and would keep a plugin from being unmapped.
 struct ThreadScratch {
   Buffer buffers[purposes];
   KeptObject kept[max_kept];
   int kept_count;
-  TaskScratch* tasks;          // those of the caller whose task this thread runs
-  const TaskScratch* reserve;  // at the end of the outermost call
+  TaskScratch* tasks;          // sizes of the caller whose task this thread runs
+  const TaskScratch* reserve;  // applied at the end of the outermost call
   ThreadScratch *next, *previous;
   std::atomic<int> calls;  // nested
   unsigned epoch;
@@ -38,7 +38,7 @@ struct ThreadScratch {
 
 constinit thread_local ThreadScratch mine{};
 
-/// All threads that have buffers, so that they can be freed when the library is unloaded.
+/// The list of all threads that have buffers, which are freed when the library is unloaded.
 constinit std::mutex list_mutex;
 constinit ThreadScratch* list = nullptr;
 
@@ -57,7 +57,7 @@ void free_buffers(ThreadScratch& thread) {
   ++thread.epoch;
 }
 
-/// The end of a thread.
+/// Called at the end of a thread.
 void on_exit(void* data) {
   auto& thread = *static_cast<ThreadScratch*>(data);
   const std::lock_guard lock(list_mutex);
@@ -93,8 +93,8 @@ void add_to_list(ThreadScratch& thread) {
   thread.listed = true;
 }
 
-/// The end of the process, or of the plugin that the library is part of. Threads that still compute, as may
-/// be at the end of a process, keep their buffers.
+/// Called at the end of the process, or when the plugin that the library is part of is unloaded.
+/// Threads that still compute, which a process may have at its end, keep their buffers.
 [[gnu::destructor]] void unload() {
   if (exit_key.valid.exchange(false)) pthread_key_delete(exit_key.key);
   const std::lock_guard lock(list_mutex);
@@ -105,7 +105,7 @@ void add_to_list(ThreadScratch& thread) {
   list = nullptr;
 }
 
-/// False if there is no memory for it.
+/// Returns false if memory runs out.
 bool grow(Buffer& buffer, Index floats) {
   add_to_list(mine);
   const Index size = (floats + page - 1) / page * page;
@@ -119,7 +119,8 @@ bool grow(Buffer& buffer, Index floats) {
   return true;
 }
 
-/// A task asks for this. Also where its own thread has it already, from a call that was not divided into tasks.
+/// Records a size that a task asks for, even if its own thread has it already from a call that was
+/// not divided into tasks.
 void note(TaskScratch& tasks, std::size_t purpose, Index floats) {
   std::atomic<Index>& mark = tasks.floats[purpose];
   Index now = mark.load(std::memory_order_relaxed);
@@ -132,7 +133,7 @@ void note(TaskScratch& tasks, std::size_t purpose, Index floats) {
 }  // namespace
 
 float* scratch(Purpose purpose, Index floats) {
-  assert(mine.calls.load(std::memory_order_relaxed) > 0);  // else the end of an inner call may free it
+  assert(mine.calls.load(std::memory_order_relaxed) > 0);  // otherwise the end of an inner call may free it
   const auto index = static_cast<std::size_t>(purpose);
   Buffer& buffer = mine.buffers[index];
   if (mine.tasks != nullptr) note(*mine.tasks, index, floats);
@@ -153,7 +154,7 @@ void free_scratch() noexcept { free_buffers(mine); }
 void reserve_scratch(const TaskScratch& sizes) noexcept {
   for (std::size_t i = 0; i < purposes; ++i) {
     const Index floats = sizes.floats[i].load(std::memory_order_relaxed);
-    if (mine.buffers[i].size < floats && !grow(mine.buffers[i], floats)) return;  // the call that needs it says so
+    if (mine.buffers[i].size < floats && !grow(mine.buffers[i], floats)) return;  // the call that needs it reports it
   }
 }
 

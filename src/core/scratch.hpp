@@ -1,5 +1,6 @@
-// Scratch memory: one growing buffer per thread and purpose, kept between calls, so that a warm call
-// allocates nothing. Buffers live as long as their thread; those above `keep_floats` as long as a call.
+// Scratch memory: one growing buffer per thread and purpose, kept between calls, so that a warm
+// call allocates nothing. Buffers live as long as their thread; those above `keep_floats` as long
+// as a call.
 #pragma once
 
 #include <headlane/index.hpp>
@@ -29,8 +30,8 @@ enum class Purpose {
   count
 };
 
-/// At least `floats` floats, aligned to a page, not initialised; valid until the same thread asks for
-/// the same purpose again or its outermost CallScope ends. Throws std::bad_alloc.
+/// At least `floats` floats, aligned to a page, not initialised; valid until the same thread asks
+/// for the same purpose again or its outermost CallScope ends. Throws std::bad_alloc.
 float* scratch(Purpose purpose, Index floats);
 
 /// The same as an array of another type.
@@ -41,7 +42,8 @@ T* scratch_array(Purpose purpose, Index count) {
   return reinterpret_cast<T*>(scratch(purpose, count * floats));
 }
 
-/// Something that a thread keeps beside its buffers: `*slot` is deleted and set to null with them.
+/// Registers an object that a thread keeps beside its buffers: `*slot` is deleted and set to null
+/// with them.
 struct KeptObject {
   void** slot;
   void (*destroy)(void*);
@@ -60,26 +62,27 @@ T& kept_object() {
   return *static_cast<T*>(slot);
 }
 
-/// Another number after buffers of the calling thread were freed: what was kept in them is gone.
+/// Changes whenever buffers of the calling thread are freed, and their contents with them.
 unsigned scratch_epoch() noexcept;
 
 /// Frees the buffers and objects of the calling thread; not during a call.
 void free_scratch() noexcept;
 
-/// What the tasks of one caller have asked for. A dynamic schedule may give a thread its first task of
-/// a kind in any call; with this, all threads of the team get the same buffers after the first one.
+/// Sizes that the tasks of one caller have asked for. With a dynamic schedule a thread may run its
+/// first task of a kind in any call; by these sizes, all threads of the team get the same buffers
+/// after the first one.
 struct TaskScratch {
   std::atomic<Index> floats[static_cast<int>(Purpose::count)];
   std::atomic<bool> grown;  ///< since it was last reset
 };
 
-/// Buffers of these sizes in the calling thread, as far as there is memory.
+/// Allocates buffers of these sizes in the calling thread, as far as memory suffices.
 void reserve_scratch(const TaskScratch& sizes) noexcept;
 
-/// The same when the outermost call of the thread ends. `sizes` lives as long as the thread.
+/// Does so when the outermost call of the thread ends. `sizes` lives as long as the thread.
 void reserve_scratch_later(const TaskScratch& sizes) noexcept;
 
-/// A thread runs tasks of a caller, whose `sizes` it raises.
+/// While it lives, the thread runs tasks of a caller, whose `sizes` it raises.
 class TaskScope {
  public:
   explicit TaskScope(TaskScratch& sizes) noexcept;

@@ -1,4 +1,5 @@
-// The rows of a view of any rank: where they start, the order of its axes, and access to rows whose elements are not contiguous.
+// Rows of a view of any rank: where they start, the order of axes, and access to rows whose
+// elements are not contiguous.
 #pragma once
 
 #include "core/round.hpp"
@@ -13,7 +14,7 @@
 
 namespace headlane::internal {
 
-/// Where row `row` starts, all axes but the last counted in row-major order.
+/// The first element of row `row`, where rows count in row-major order over all axes but the last.
 template <class T>
 T* row_start(const AnyView<T>& view, Index row) {
   Index offset = 0;
@@ -33,14 +34,15 @@ void append_axis(AnyView<T>& view) {
   view.strides[at] = 0;
 }
 
-/// Brings an axis to a later place; those between move one to the front.
+/// Moves an axis to a later position; the axes in between move forward by one.
 template <class T>
 void move_axis(AnyView<T>& view, int from, int to) {
   for (auto* of_axis : {&view.shape, &view.strides})
     std::rotate(of_axis->begin() + from, of_axis->begin() + from + 1, of_axis->begin() + to + 1);
 }
 
-/// The stride of one of the last axes, -1 or -2. One element is its own neighbour, whatever the stride.
+/// The stride of one of the last axes, -1 or -2; 1 for an axis of one element, whose stride is
+/// arbitrary.
 template <class T>
 Index step(const AnyView<T>& view, int axis) {
   const int from_front = view.rank + axis;
@@ -53,7 +55,7 @@ bool is_contiguous(const AnyView<T>& view) {
   return step(view, -1) == 1;
 }
 
-/// Of the axes before the last, the one along which elements lie closest.
+/// The axis before the last with the smallest stride.
 template <class T>
 int closest_axis(const AnyView<T>& view) {
   const auto distance = [&](int axis) {
@@ -69,7 +71,8 @@ int closest_axis(const AnyView<T>& view) {
 /// From row to row of a copy: rows fall into different sets of the L1.
 inline Index step_of_copy(Index columns) { return round_up(columns, kernels::lanes) + kernels::lanes; }
 
-/// The rows of a [batch, rows, columns] as one matrix, if they are evenly apart throughout; otherwise returns false.
+/// The rows of a [batch, rows, columns] as one matrix, if they are evenly apart throughout;
+/// otherwise returns false.
 template <class T>
 bool all_rows(const View<T, 3>& view, View<T, 2>& matrix) {
   const auto [batch, rows, columns] = view.shape;
@@ -86,7 +89,8 @@ struct RowsOfView {
   Index row_step, column_step;
 };
 
-/// f(x, x_step, y, y_step) for rows × columns elements; y may be x.
+/// Calls f(x, x_step, y, y_step) for rows × columns elements of column stride 1, by way of a copy
+/// if need be; y may be x.
 template <class F>
 void with_dense_rows(const kernels::KernelTable& kernel, const RowsOfView<const float>& x, const RowsOfView<float>& y,
                      Index rows, Index columns, const F& f) {
@@ -100,7 +104,7 @@ void with_dense_rows(const kernels::KernelTable& kernel, const RowsOfView<const 
   if (copies_y) kernel.copy_rows({copy, rows, columns, step, 1}, y.data, y.row_step, y.column_step);
 }
 
-/// f(y, y_step) for rows × columns elements that f writes.
+/// Calls f(y, y_step) for rows × columns elements that f writes.
 template <class F>
 void with_dense_rows(const kernels::KernelTable& kernel, const RowsOfView<float>& y, Index rows, Index columns,
                      const F& f) {

@@ -20,7 +20,8 @@ void alibi_slopes(View<float, 1> slopes) {
     const Index k = h < below ? 2 * (h + 1) : 2 * (h - below) + 1;
     const double fraction = static_cast<double>(4 * k % below) / static_cast<double>(below);
     const DoubleDouble root = exp(ln2 * DoubleDouble{-fraction});
-    // high alone is the nearest double: rounding it once more goes wrong only beside the middle of two floats, where low decides.
+    // high is the nearest double: rounding it again to a float errs only next to the middle of two
+    // floats, where low would decide.
     slopes(h) = static_cast<float>(std::ldexp(root.high, -static_cast<int>(4 * k / below)));
   }
 }

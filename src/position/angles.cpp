@@ -12,7 +12,7 @@ namespace {
 constexpr DoubleDouble turns_of_radian{0x1.45f306dc9c883p-3, -0x1.6b01ec5417056p-57};
 constexpr std::uint64_t low_mask = (std::uint64_t{1} << 31) - 1;
 
-/// The fraction of a turn, in units of 2^-63, rounded; bits beyond do not count.
+/// The fraction of a turn, in units of 2^-63, rounded; whole turns are dropped.
 std::uint64_t phase_of(DoubleDouble radians) {
   if (radians.high < 0) return -phase_of({-radians.high, -radians.low});
   const DoubleDouble turns = radians * turns_of_radian;
@@ -29,7 +29,7 @@ void split(std::uint64_t phase, std::uint32_t& high, std::uint32_t& low) {
 
 std::uint64_t joined(std::uint32_t high, std::uint32_t low) { return std::uint64_t{high} << 31 | low; }
 
-/// Memory for the steps of the calling thread, those after `count` being 0.
+/// Memory for the steps of the calling thread; elements after `count` are 0.
 struct Memory {
   explicit Memory(Index count) {
     const Index padded = round_up(count, kernels::lanes);
@@ -40,7 +40,7 @@ struct Memory {
   std::uint32_t *high, *low;
 };
 
-/// The memory holds steps_of_base() of these, unless it was freed since.
+/// The arguments of the steps_of_base() in memory, unless that was freed since.
 struct Kept {
   double base = 0;
   Index factor = 0, dim = 0;
@@ -53,9 +53,8 @@ constinit thread_local const std::uint32_t *kept_high = nullptr, *kept_low = nul
 }  // namespace
 
 void check_positions(Caller caller, const char* name, Index offset, Index length) {
-  caller.require(-most_position <= offset && offset <= most_position && length <= most_position + 1 - offset, name,
-                 " is ", offset, " and there are ", length, " rows; positions are ", -most_position, " to ",
-                 most_position);
+  caller.require(-max_position <= offset && offset <= max_position && length <= max_position + 1 - offset, name, " is ",
+                 offset, " and there are ", length, " rows; positions are ", -max_position, " to ", max_position);
 }
 
 void check_base(Caller caller, double base) {

@@ -11,25 +11,28 @@
 
 namespace headlane::internal {
 
-/// The least and the most that a position may be: errors of 2^-61 for each make 2^-25.
-inline constexpr Index most_position = Index{1} << 36;
-/// The largest frequency.
-inline constexpr float most_frequency = 65536.0f;
+/// Positions are -max_position … max_position: errors of 2^-61 for each add up to 2^-25.
+inline constexpr Index max_position = Index{1} << 36;
+/// Bound on the magnitude of a frequency.
+inline constexpr float max_frequency = 65536.0f;
 
-/// Throws std::invalid_argument unless positions offset … offset+length-1 are such.
+/// Throws std::invalid_argument unless positions offset … offset + length - 1 are within the
+/// bounds.
 void check_positions(Caller caller, const char* name, Index offset, Index length);
 /// Throws std::invalid_argument unless the base is finite and at least 1.
 void check_base(Caller caller, double base);
 
-/// What positions multiply. Valid in the thread that made it until that makes others.
+/// Frequencies as phases, which positions multiply. Valid in the calling thread until it makes
+/// others.
 struct Steps {
   Index count;                      ///< angles of a row
-  const std::uint32_t *high, *low;  ///< as kernels::Phases; a multiple of 16
+  const std::uint32_t *high, *low;  ///< as in kernels::Phases; a multiple of 16 elements
 };
 
-/// Of the frequencies base^(-factor · j / dim), j < ceil(dim / 2). Kept for the next call that asks for the same.
+/// Steps of the frequencies base^(-factor · j / dim), j < ceil(dim / 2). Kept for the next call
+/// with the same arguments.
 Steps steps_of_base(double base, Index factor, Index dim);
-/// Of these frequencies.
+/// Steps of given frequencies.
 Steps steps_of(const View<const float, 1>& frequencies);
 
 /// Rows of sines and cosines, one position after another.
@@ -48,7 +51,7 @@ class Angles {
 
   Steps steps_;
   std::uint32_t *high_, *low_;
-  Index at_ = 0;  // the position that they belong to
+  Index at_ = 0;  // the position of the current phases
 };
 
 }  // namespace headlane::internal

@@ -1,5 +1,6 @@
-// Numbers of about 106 bits as pairs of doubles, |low| <= ulp(high) / 2: exactly rounded operations only, so the same bits everywhere.
-// Dekker 1971, Knuth. No infinities and no NaN. For few numbers: fma may be a call.
+// Numbers of about 106 bits as pairs of doubles, |low| <= ulp(high) / 2 (Dekker 1971, Knuth). They
+// use correctly rounded operations only, so the bits are the same everywhere. No infinities and no
+// NaN. Meant for few numbers: fma may be a call.
 #pragma once
 
 #include <cmath>
@@ -35,7 +36,8 @@ inline DoubleDouble operator/(DoubleDouble a, DoubleDouble b) {
 
 inline constexpr DoubleDouble ln2{0x1.62e42fefa39efp-1, 0x1.abc9e3b39803fp-56};
 
-/// x > 0, normal: x = 2^n · m, sqrt(1/2) <= m < sqrt(2); log m = 2·atanh((m - 1) / (m + 1)), whose series ends at 2^-110.
+/// x > 0, normal: x = 2^n · m, sqrt(1/2) <= m < sqrt(2); log m = 2·atanh((m - 1) / (m + 1)), whose
+/// series is truncated at 2^-110.
 inline DoubleDouble log(double x) {
   int n = 0;
   double m = std::frexp(x, &n);
@@ -46,7 +48,7 @@ inline DoubleDouble log(double x) {
   return ln2 * DoubleDouble{static_cast<double>(n)} + DoubleDouble{2} * s * sum;
 }
 
-/// -700 <= x <= 0: x = n·ln2 + r, |r| <= ln2/2; Taylor's series, which ends at 2^-112.
+/// -700 <= x <= 0: x = n·ln2 + r, |r| <= ln2/2; Taylor series, truncated at 2^-112.
 inline DoubleDouble exp(DoubleDouble x) {
   const double n = std::floor(x.high / ln2.high + 0.5);
   const DoubleDouble r = x + ln2 * DoubleDouble{-n};

@@ -1,5 +1,6 @@
-// Rotary embeddings: checks, and tiles of rows in parallel, whose sines and cosines all heads share. The arithmetic is in angles.cpp,
-// kernels/sin_cos.hpp and kernels/rotary.hpp.
+// rotary_embedding: checks, and a parallel loop over tiles of rows, whose sines and cosines all
+// heads share. The arithmetic is in angles.cpp, kernels/simd/sin_cos.hpp and
+// kernels/position/rotary.hpp.
 #include "core/call_scope.hpp"
 #include "core/check.hpp"
 #include "core/parallel.hpp"
@@ -19,9 +20,10 @@ namespace {
 using kernels::KernelTable;
 
 constexpr Caller caller("rotary_embedding");
-/// To weigh the work against the start of threads.
+/// Weighs the work against the cost of starting threads.
 constexpr double operations_per_element = 10.0;
-/// Elements of a tile's sines and cosines: 8 KiB, in the L1 beside the rows that they turn.
+/// Elements of a tile's sines and cosines: 8 KiB, which stay in the L1 beside the rows that they
+/// rotate.
 constexpr Index tile_elements = 2048;
 
 void check_given_positions(const AnyView<const Index>& positions, const View<float, 4>& y, Index offset) {
@@ -35,8 +37,8 @@ void check_given_positions(const AnyView<const Index>& positions, const View<flo
   for (Index b = 0; b < positions.shape[0]; ++b) {
     for (Index i = 0; i < (positions.rank == 2 ? positions.shape[1] : 1); ++i) {
       const Index position = positions.data[b * positions.strides[0] + i * positions.strides[1]];
-      given.require(-most_position <= position && position <= most_position, " has ", position, ", it may be ",
-                    -most_position, " to ", most_position);
+      given.require(-max_position <= position && position <= max_position, " has ", position, ", it may be ",
+                    -max_position, " to ", max_position);
       check_positions(caller, "offset + positions", offset + position, positions.rank == 2 ? 1 : y.size(2));
     }
   }
@@ -49,11 +51,11 @@ void check_frequencies(const View<const float, 1>& frequencies, const View<float
                 " pairs to rotate");
   check_no_overlap(caller.operand("y", y), given);
   for (Index j = 0; j < pairs; ++j)
-    given.require(-most_frequency <= frequencies(j) && frequencies(j) <= most_frequency, " has ", frequencies(j),
+    given.require(-max_frequency <= frequencies(j) && frequencies(j) <= max_frequency, " has ", frequencies(j),
                   ", it may be -65536 to 65536");
 }
 
-/// Elements of a row that are rotated. Throws std::invalid_argument.
+/// Checks the arguments and returns the number of elements of a row that are rotated.
 Index check(const View<const float, 4>& x, const View<float, 4>& y, const RotaryOptions& options) {
   check_elementwise(caller.operand("x", x), caller.operand("y", y));
   const Index head_dim = x.size(3), dim = options.rotary_dim == 0 ? head_dim : options.rotary_dim;
@@ -67,14 +69,15 @@ Index check(const View<const float, 4>& x, const View<float, 4>& y, const Rotary
   return dim;
 }
 
-/// What the tasks share. A group is some heads of one batch element, or without positions some heads of all.
+/// The call, shared by all tasks. A group is some heads of one batch element, or, without
+/// positions, some heads of all.
 struct Problem {
   const KernelTable& kernel;
   AnyView<const float> x;
   AnyView<float> y;
   const RotaryOptions& options;
   Index dim, length, tile;
-  Index heads;  ///< that have the same positions
+  Index heads;  ///< with the same positions
   Steps steps;
 };
 
@@ -94,7 +97,7 @@ void fill_table(const Problem& p, Angles& angles, Index b, Index row, Index rows
   }
 }
 
-/// One tile of rows of heads first … end-1 among those that have the same positions.
+/// One tile of rows of heads first … end - 1 among those with the same positions.
 void rotate_tile(const Problem& p, Angles& angles, float* table, Index b, Index row, Index first, Index end) {
   const Index rows = std::min(p.tile, p.length - row), step = round_up(p.dim / 2, kernels::lanes);
   float *sin = table, *cos = table + p.tile * step;

@@ -1,4 +1,5 @@
-// Sinusoidal encodings: checks, and tiles of rows in parallel. The arithmetic is in angles.cpp and kernels/sin_cos.hpp.
+// sinusoidal_encoding and add_sinusoidal_encoding: checks, and a parallel loop over tiles of rows.
+// The arithmetic is in angles.cpp and kernels/simd/sin_cos.hpp.
 #include "core/call_scope.hpp"
 #include "core/check.hpp"
 #include "core/parallel.hpp"
@@ -18,9 +19,9 @@ namespace {
 
 using kernels::KernelTable;
 
-/// To weigh the work against the start of threads.
+/// Weighs the work against the cost of starting threads.
 constexpr double operations_per_element = 10.0;
-/// Elements of a tile: 16 KiB, which stays in the L1.
+/// Elements of a tile: 16 KiB, which stay in the L1.
 constexpr Index tile_elements = 4096;
 
 void check_options(Caller caller, const SinusoidalOptions& options, Index length) {
@@ -35,7 +36,7 @@ Steps steps_for(const SinusoidalOptions& options, Index d_model) {
   return steps_of_base(options.base, options.exponent == SinusoidalExponent::paper ? 2 : 4, d_model);
 }
 
-/// The encoding of rows one after the other; `row` counts from the offset.
+/// Computes the encoding of consecutive rows; `row` counts from the offset.
 void encode(const KernelTable& kernel, Angles& angles, const SinusoidalOptions& options, Index row, Index rows,
             Index d_model, float* y, Index step) {
   float* cosines = options.interleaved ? nullptr : y + ceil_div(d_model, 2);

@@ -1,4 +1,4 @@
-// t5_bucket: the entry, and where the buckets begin.
+// t5_bucket: the entry, and the boundaries of the buckets.
 #include "position/t5_bucket.hpp"
 
 #include "core/call_scope.hpp"
@@ -15,7 +15,7 @@ namespace headlane {
 namespace internal {
 namespace {
 
-/// Exactly n, not negative.
+/// n, exactly; n >= 0.
 DoubleDouble exact(Index n) {
   const Index low = n & 0xffffffff;
   return DoubleDouble::of(static_cast<double>(n - low), static_cast<double>(low));
@@ -23,8 +23,8 @@ DoubleDouble exact(Index n) {
 
 DoubleDouble log_of(DoubleDouble x) { return log(x.high) + DoubleDouble{x.low / x.high}; }
 
-/// The least whole number that is not less than x, 0 <= x <= max. What is within the error of x of a whole number is taken for it: roots are whole
-/// numbers, or further from the next one than that.
+/// x rounded up to an integer, 0 <= x <= max. An x within its error of an integer counts as that
+/// integer: roots are integers, or further from the next one than that.
 Index rounded_up(DoubleDouble x, Index max) {
   if (x.high >= 0x1p63) return max;
   const double whole = std::floor(x.high), rest = (x.high - whole) + x.low, more = std::floor(rest);
@@ -32,9 +32,10 @@ Index rounded_up(DoubleDouble x, Index max) {
   return std::min(max, rest - more <= x.high * 0x1p-94 ? below : below + 1);
 }
 
-/// Where the buckets of one direction begin: of b <= single at b, of the others at the least distance for which
-/// single + floor(log(distance / single) / log(max_distance / single) · (buckets - single)) is b. That is the root
-/// single^(1 - share) · max_distance^share, rounded up, share = (b - single) / (buckets - single).
+/// Computes where the buckets of one direction begin: bucket b <= single at b, the others at the
+/// smallest distance for which single + floor(log(distance / single) / log(max_distance / single) ·
+/// (buckets - single)) is b. That is the root single^(1 - share) · max_distance^share, rounded up,
+/// with share = (b - single) / (buckets - single).
 void find_starts(Index buckets, Index max_distance, Index* starts) {
   const Index single = buckets / 2, others = buckets - single;
   const DoubleDouble max = exact(max_distance), range = log_of(exact(single)) + DoubleDouble{-1} * log_of(max);
@@ -46,7 +47,7 @@ void find_starts(Index buckets, Index max_distance, Index* starts) {
   }
 }
 
-/// Of the buckets of one direction.
+/// The bucket among those of one direction.
 Index bucket_of(Index distance, Index buckets, Index max_distance) {
   const Index* starts = t5_bucket_starts(buckets, max_distance);
   return std::upper_bound(starts, starts + buckets, distance) - starts - 1;

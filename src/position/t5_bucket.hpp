@@ -5,7 +5,8 @@
 
 namespace headlane::internal {
 
-/// The smallest distance of each bucket of one direction. The array belongs to the calling thread; the next call overwrites it.
+/// The smallest distance of each bucket of one direction. The array belongs to the calling thread;
+/// the next call overwrites it.
 const Index* t5_bucket_starts(Index buckets, Index max_distance);
 
 /// Throws std::invalid_argument unless t5_bucket's requirements hold, on behalf of `caller`.

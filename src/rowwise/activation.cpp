@@ -1,4 +1,5 @@
-// Activations: checks, the walk over views of any strides, and what runs in parallel. The arithmetic is in kernels/activation.hpp.
+// activate: checks, the walk over views of any strides, and the parallel loop. The arithmetic is in
+// kernels/simd/activation.hpp.
 #include <headlane/activation.hpp>
 
 #include "core/call_scope.hpp"
@@ -18,12 +19,13 @@ using namespace internal;
 
 namespace {
 
-/// To weigh the work against the start of threads.
+/// Weighs the work against the cost of starting threads.
 constexpr double operations_per_element = 40.0;
-/// Elements that are handed to a kernel at once: 16 KiB, in the L1 also where they go through a copy.
+/// Elements that a kernel processes at once: 16 KiB, which stay in the L1 even by way of a copy.
 constexpr Index piece = 4096;
 
-/// The same elements of x and y in another order: axes by falling stride of y, and those that continue each other as one.
+/// The elements of x and y in another order: axes by falling stride of y, and adjacent axes merged
+/// where strides allow.
 struct Walk {
   AnyView<const float> x;
   AnyView<float> y;
@@ -61,7 +63,7 @@ struct Walk {
   }
 };
 
-/// Elements first … first+n-1 of row `row`.
+/// Elements first … first + n - 1 of row `row`.
 void activate_piece(const kernels::KernelTable& kernel, const Walk& walk, Activation activation, Index row, Index first,
                     Index n) {
   const auto last = static_cast<std::size_t>(walk.y.rank - 1);

@@ -1,17 +1,15 @@
-// Layer norm and RMS norm: checks, the walk over the rows of any views, and what runs in parallel. The arithmetic is in
-// kernels/norm_row.hpp.
+// layer_norm and rms_norm: the walk over the rows of any views, and the parallel loop. Checks are
+// in norm_check.cpp, the arithmetic in kernels/rowwise/norm_row.hpp.
 #include <headlane/norm.hpp>
 
 #include "core/call_scope.hpp"
-#include "core/check.hpp"
 #include "core/dispatch.hpp"
 #include "core/parallel.hpp"
 #include "core/round.hpp"
 #include "core/scratch.hpp"
 #include "core/view_rows.hpp"
 #include "kernels/table.hpp"
-
-#include <cmath>
+#include "rowwise/norm_check.hpp"
 
 namespace headlane {
 
@@ -21,53 +19,14 @@ namespace {
 
 using kernels::KernelTable;
 
-/// To weigh the work against the start of threads.
+/// Weighs the work against the cost of starting threads.
 constexpr double operations_per_element = 16.0;
 
-/// Rows that go through a copy at a time: as many as elements fill a cache line.
+/// Rows that are copied at a time: as many as elements fill a cache line.
 constexpr Index block_rows = kernels::lanes;
 
-/// Either operation.
-struct Norm {
-  Caller caller;
-  AnyView<const float> x;
-  AnyView<float> y;
-  AnyView<const float> residual;
-  AnyView<float> sum;
-  View<const float, 1> weight, bias;
-  float eps;
-  bool centred;
-  int num_threads;
-};
-
-void check_vector(const Norm& norm, const char* name, const View<const float, 1>& vector, const Operand& y) {
-  if (!vector) return;
-  const Operand given = norm.caller.operand(name, vector);
-  check_operand(given);
-  const Index n = norm.x.shape[static_cast<std::size_t>(norm.x.rank - 1)];
-  given.require(vector.size(0) == n, " has ", vector.size(0), " elements, x has ", n, " along its last axis");
-  check_no_overlap(y, given);
-  if (norm.sum) check_no_overlap(norm.caller.operand("sum", norm.sum), given);
-}
-
-void check(const Norm& norm) {
-  const Operand x = norm.caller.operand("x", norm.x), y = norm.caller.operand("y", norm.y);
-  const Operand residual = norm.caller.operand("residual", norm.residual);
-  const Operand sum = norm.caller.operand("sum", norm.sum);
-  check_elementwise(x, y);
-  if (norm.residual) check_elementwise(residual, y);
-  if (norm.sum) {
-    check_elementwise(x, sum);
-    if (norm.residual) check_elementwise(residual, sum);
-    check_no_overlap(y, sum);
-  }
-  check_vector(norm, "weight", norm.weight, y);
-  check_vector(norm, "bias", norm.bias, y);
-  norm.caller.require(norm.eps >= 0 && std::isfinite(norm.eps), "eps is ", norm.eps, ", which is no number from 0 on");
-  check_threads(norm.caller, norm.num_threads);
-}
-
-/// f(view) for each of the views; those that are not given have x's shape and strides of 0.
+/// Calls f(view) for each of the views; views that are not given have the shape of x and strides of
+/// 0.
 template <class F>
 void for_views(Norm& norm, const F& f) {
   f(norm.x), f(norm.y), f(norm.residual), f(norm.sum);
@@ -79,8 +38,8 @@ void erase_axis(AnyView<T>& view, int axis) {
   --view.rank;
 }
 
-/// The same rows in another order: before the last axis the one along which elements lie closest where rows are not contiguous;
-/// and as many axes as possible in one.
+/// Reorders rows: where rows are not contiguous, the axis with the smallest stride comes before the
+/// last one; axes are merged where strides allow.
 void order_axes(Norm& norm) {
   const auto given = [&](auto& view) {
     if (view) return;
@@ -93,15 +52,15 @@ void order_axes(Norm& norm) {
     for_views(norm, [](auto& view) { append_axis(view), move_axis(view, 0, 1); });
     return;
   }
-  int neighbours = norm.x.rank - 2;
+  int innermost = norm.x.rank - 2;
   for_views(norm, [&](const auto& view) {
-    if (view && !is_contiguous(view)) neighbours = closest_axis(view);
+    if (view && !is_contiguous(view)) innermost = closest_axis(view);
   });
-  for_views(norm, [&](auto& view) { move_axis(view, neighbours, view.rank - 2); });
+  for_views(norm, [&](auto& view) { move_axis(view, innermost, view.rank - 2); });
   while (norm.x.rank > 2) {
     const int inner = norm.x.rank - 2, outer = inner - 1;
     const auto i = static_cast<std::size_t>(inner), o = static_cast<std::size_t>(outer);
-    const bool one = norm.x.shape[i] == 1 || norm.x.shape[o] == 1;  // whose strides may be anything
+    const bool one = norm.x.shape[i] == 1 || norm.x.shape[o] == 1;  // its stride is arbitrary
     bool adjoin = !one;
     for_views(norm, [&](const auto& view) { adjoin = adjoin && view.strides[o] == view.shape[i] * view.strides[i]; });
     if (!one && !adjoin) return;
@@ -123,7 +82,7 @@ bool is_dense(const AnyView<T>& view) {
   return !view || is_contiguous(view);
 }
 
-/// `rows` rows that lie one step apart, where they stand.
+/// `rows` rows that are one step apart, in place.
 kernels::NormRows rows_from(const Norm& norm, Index row, Index rows) {
   return {row_start(norm.x, row),
           row_start(norm.y, row),
@@ -141,7 +100,8 @@ kernels::NormRows rows_from(const Norm& norm, Index row, Index rows) {
           norm.centred};
 }
 
-/// At most block_rows rows, those whose elements are no neighbours through copies: of x and y one, of residual and sum the other.
+/// At most block_rows rows, by way of copies where elements are not contiguous: one for x and y,
+/// one for residual and sum.
 void norm_block(const KernelTable& kernel, const Norm& norm, Index row, Index rows) {
   const kernels::NormRows at = rows_from(norm, row, rows);
   kernels::NormRows call = at;
@@ -165,7 +125,7 @@ void norm_block(const KernelTable& kernel, const Norm& norm, Index row, Index ro
   if (copy_sum) kernel.copy_rows({second, rows, at.n, copy_step, 1}, at.sum, at.sum_step, step(norm.sum, -1));
 }
 
-/// With a stride of 1, copied to `to` if it has another one.
+/// Gives a vector the stride 1, by a copy to `to` if it has another one.
 void make_dense(View<const float, 1>& vector, float* to) {
   if (!vector || vector.size(0) == 1 || vector.stride(0) == 1) return;
   for (Index i = 0; i < vector.size(0); ++i) to[i] = vector(i);
@@ -174,7 +134,7 @@ void make_dense(View<const float, 1>& vector, float* to) {
 
 void run(Norm norm) {
   const CallScope scope;
-  check(norm);
+  check_norm(norm);
   const KernelTable& kernel = active();
   if (is_empty(norm.x)) return;
   order_axes(norm);

@@ -1,5 +1,5 @@
-// Softmax: the walk over the rows of any view, and what runs in parallel. The arithmetic is in kernels/softmax_row.hpp and
-// kernels/softmax_masked.hpp.
+// softmax: the walk over the rows of any view, and the parallel loop. Checks are in
+// softmax_check.cpp, the arithmetic in kernels/rowwise/softmax_row.hpp and softmax_masked.hpp.
 #include <headlane/softmax.hpp>
 
 #include "core/call_scope.hpp"
@@ -22,13 +22,14 @@ namespace {
 
 using kernels::KernelTable;
 
-/// To weigh the work against the start of threads; no memory is as slow as the exponentials.
+/// Weighs the work against the cost of starting threads; no memory is as slow as the exponentials.
 constexpr double operations_per_exponential = 30.0;
 
-/// Rows that go through a copy, or have an end of their own, at a time: as many as elements fill a cache line.
+/// Rows of a block, which are copied together where elements are not contiguous: as many as
+/// elements fill a cache line.
 constexpr Index block_rows = kernels::lanes;
 
-/// Plain rows first … end-1 of neighbouring elements, as many at a time as lie one step apart.
+/// Contiguous unmasked rows first … end - 1, as many at a time as are equally spaced.
 void softmax_rows(const KernelTable& kernel, const AnyView<const float>& x, const AnyView<float>& y, Index first,
                   Index end, const SoftmaxOptions& options) {
   const auto last = static_cast<std::size_t>(x.rank - 1);
@@ -42,13 +43,14 @@ void softmax_rows(const KernelTable& kernel, const AnyView<const float>& x, cons
   }
 }
 
-/// The general case: all views with the axis of the softmax last, and before it the one that rows follow each other along.
+/// The general case: all views with the axis of the softmax last, and before it the axis along
+/// which rows follow each other.
 struct Problem {
   AnyView<const float> x;
   AnyView<float> y;
   AnyView<const bool> mask;
   AnyView<const float> bias;
-  AnyView<const Index> lengths;  ///< with an axis of one element last
+  AnyView<const Index> lengths;  ///< with an axis of one element appended
   Index n, run;                  ///< sizes of these two axes
   bool masked, causal;
   Index queries, same_query, offset;  ///< causal: row r is query r / same_query % queries
@@ -75,39 +77,40 @@ Problem problem_of(const AnyView<const float>& x, const AnyView<float>& y, const
   const auto before = static_cast<std::size_t>(last - 1);
   p.n = p.x.shape[before + 1];
   p.queries = p.x.shape[before];
-  const int neighbours = !is_contiguous(p.y) ? closest_axis(p.y) : !is_contiguous(p.x) ? closest_axis(p.x) : last - 1;
-  all([&](auto& view) { move_axis(view, neighbours, last - 1); });
+  const int innermost = !is_contiguous(p.y) ? closest_axis(p.y) : !is_contiguous(p.x) ? closest_axis(p.x) : last - 1;
+  all([&](auto& view) { move_axis(view, innermost, last - 1); });
   p.run = p.x.shape[before];
-  p.same_query = neighbours == last - 1 ? 1 : p.run;
+  p.same_query = innermost == last - 1 ? 1 : p.run;
   p.masked = is_masked(options);
   p.causal = options.causal;
   p.offset = std::clamp(options.causal_offset, -p.queries, p.n);  // beyond them nothing changes
   return p;
 }
 
-/// From which element on the row takes no part.
+/// The element from which on the row is masked.
 Index end_of_row(const Problem& p, Index row) {
   Index end = !p.lengths ? p.n : *row_start(p.lengths, row);
   if (p.causal) end = std::min(end, std::max<Index>(row / p.same_query % p.queries + 1 + p.offset, 0));
   return end;
 }
 
-/// A mask or bias from a row on.
+/// A mask or bias, from a row on.
 template <class T>
 kernels::PerScore<T> from_row(const AnyView<const T>& view, Index row) {
   if (!view) return {nullptr, 0, 0};
   return {row_start(view, row), step(view, -2), step(view, -1)};
 }
 
-/// At most block_rows rows that follow each other; through a copy where elements are not neighbours.
+/// At most block_rows rows that follow each other; by way of a copy where elements are not
+/// contiguous.
 void softmax_block(const KernelTable& kernel, const Problem& p, Index row, Index rows, const SoftmaxOptions& options) {
   const float* x = row_start(p.x, row);
   float* y = row_start(p.y, row);
   Index x_step = step(p.x, -2), y_step = step(p.y, -2);
-  Index ends[block_rows], least = p.n;
+  Index ends[block_rows], shortest = p.n;
   for (Index i = 0; i < rows; ++i) {
     ends[i] = end_of_row(p, row + i);
-    least = std::min(least, ends[i]);
+    shortest = std::min(shortest, ends[i]);
   }
 
   const Index copy_step = step_of_copy(p.n);
@@ -115,11 +118,11 @@ void softmax_block(const KernelTable& kernel, const Problem& p, Index row, Index
   if (!is_contiguous(p.x) || !is_contiguous(p.y)) copy = scratch(Purpose::block, block_rows * copy_step);
   if (!is_contiguous(p.x)) {
     const Index column = step(p.x, -1);
-    kernel.copy_rows({x, rows, least, x_step, column}, copy, copy_step, 1);
+    kernel.copy_rows({x, rows, shortest, x_step, column}, copy, copy_step, 1);
     for (Index i = 0; i < rows; ++i)
-      if (ends[i] > least)
-        kernel.copy_rows({x + i * x_step + least * column, 1, ends[i] - least, x_step, column},
-                         copy + i * copy_step + least, copy_step, 1);
+      if (ends[i] > shortest)
+        kernel.copy_rows({x + i * x_step + shortest * column, 1, ends[i] - shortest, x_step, column},
+                         copy + i * copy_step + shortest, copy_step, 1);
     x = copy;
     x_step = copy_step;
   }

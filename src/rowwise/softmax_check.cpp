@@ -16,7 +16,7 @@ void check_per_element(const Operand& given, const Operand& x, const Operand& y)
   check_no_overlap(y, given);
 }
 
-/// Elements that are one by a stride of 0 are looked at once.
+/// Elements that are shared by a stride of 0 are checked once.
 void check_values(const Operand& lengths, Index max) {
   const auto* data = static_cast<const Index*>(lengths.data);
   Index count = 1;
