@@ -41,8 +41,8 @@ struct ProjectMemoryOptions {
 ///   in_proj_bias [inner + 2 · kv_inner]
 ///   out_proj.weight [d_model, inner]
 ///   out_proj.bias [d_model]
-/// head_dim follows from the shapes, 1 … max_head_dim (limits.hpp), and need not be d_model / heads.
-/// bias_k and bias_v are an error: use sinks.
+/// head_dim follows from the shapes, 1 … max_head_dim (limits.hpp), and need not be
+/// d_model / heads. bias_k and bias_v are an error: use sinks.
 ///
 /// AttentionOptions of every forward function: scale defaults to the layer's; sum and workspace
 /// are an error.

@@ -124,12 +124,13 @@ void run(Caller caller, const AttentionProblem& p, const Outputs& outputs) {
     for (Index i = 0; i < batch * heads; ++i) std::fill_n(&outputs.sums(i / heads, i % heads, 0), keys, 0.0f);
     return;
   }
-  float* memory = scratch(Purpose::factor, std::max<Index>(2 * batch * heads * length, 1));
-  const RowFactors factors{{memory, {batch, heads, length}}, {memory + batch * heads * length, {batch, heads, length}}};
+  const RowFactors factors = carved_from_scratch(Purpose::factor, [&](Arena& arena) {
+    const auto take = [&] { return View<float, 3>(arena.take(batch * heads * length), {batch, heads, length}); };
+    return RowFactors{.max = take(), .factor = take()};
+  });
   find_factors(caller, p, factors);
   if (keys == 0) return;
-  // All keys, also those visible to no query: their weights are written as well. There are no
-  // values.
+  // All keys, also those visible to no query, whose weights are written as well; no values.
   const KeyBlocks blocks = packed_blocks(keys, p.q.shape[3], 0);
   const RelativeRuns bias(p.options.relative_bias);
   const WeightsContext context{p, blocks, bias, factors, outputs};
