@@ -9,7 +9,13 @@ const std::vector<Index> many_lengths{511, 0, 3000, 1, 31, 513, 32, 33, 1500, 51
 AttentionSizes sizes_of(const std::vector<Index>& lengths, Index q_heads, Index kv_heads, Index q_length,
                         Index head_dim, Index value_dim) {
   const Index longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
-  return {static_cast<Index>(lengths.size()), q_heads, kv_heads, q_length, longest, head_dim, value_dim};
+  return {.batch = static_cast<Index>(lengths.size()),
+          .q_heads = q_heads,
+          .kv_heads = kv_heads,
+          .q_length = q_length,
+          .kv_length = longest,
+          .head_dim = head_dim,
+          .value_dim = value_dim};
 }
 
 struct Heads {

@@ -37,7 +37,10 @@ TEST_CASE("cache: chunked prefill and decoding give the rows of the whole prefil
   Bits bits;
   Random random(1);
   const Index length = slow_isa() ? 600 : 1100;
-  const Whole whole({1, 4, 2, length, length, 33, 48}, 6), narrow({1, 8, 1, length, length, 16, 20}, 7);
+  const Whole whole(
+      {.q_heads = 4, .kv_heads = 2, .q_length = length, .kv_length = length, .head_dim = 33, .value_dim = 48}, 6),
+      narrow({.q_heads = 8, .kv_heads = 1, .q_length = length, .kv_length = length, .head_dim = 16, .value_dim = 20},
+             7);
   for (const Whole* w : {&whole, &narrow}) {
     const Index head_dim = w->t.q.view.size(3), value_dim = w->t.v.view.size(3), kv_heads = w->t.k.view.size(1);
     for (const Index page : page_sizes()) {
@@ -61,7 +64,9 @@ TEST_CASE("cache: forked sequences, and truncated ones that grow again") {
   Bits bits;
   Random random(2);
   constexpr Index length = 1100;
-  const Whole a({1, 4, 2, length, length, 16, 33}, 8), b({1, 4, 2, length, length, 16, 33}, 9);
+  const Whole a({.q_heads = 4, .kv_heads = 2, .q_length = length, .kv_length = length, .head_dim = 16, .value_dim = 33},
+                8),
+      b({.q_heads = 4, .kv_heads = 2, .q_length = length, .kv_length = length, .head_dim = 16, .value_dim = 33}, 9);
   // Row `last` over a sequence of `cut` keys of a and then b's.
   const auto compare = [&](const KvCache& cache, Index sequence, Index cut, const std::string& what) {
     const Index keys = cache.length(sequence);
@@ -112,7 +117,12 @@ TEST_CASE("cache: what was truncated has no influence") {
   for (const Index page : page_sizes()) {
     for (int i = 0; i < (slow_isa() ? 8 : 40); ++i) {
       const Index length = random.integer(1, 600), more = random.integer(1, 600), value_dim = random.integer(1, 40);
-      const AttentionSizes s{1, 4, 2, random.pick(std::vector<Index>{1, 3, 30}), length, 20, value_dim};
+      const AttentionSizes s{.q_heads = 4,
+                             .kv_heads = 2,
+                             .q_length = random.pick(std::vector<Index>{1, 3, 30}),
+                             .kv_length = length,
+                             .head_dim = 20,
+                             .value_dim = value_dim};
       CacheCase c(s, {0}, page, static_cast<std::uint64_t>(i));
       Tensor<3> bad_k({2, length + more, 20}), bad_v({2, length + more, value_dim});
       for (const View<float, 3>& view : {bad_k.view, bad_v.view})

@@ -18,7 +18,7 @@ void multiply(const AttentionTensors& t, float q, float k, float v) {
 }
 
 TEST_CASE("attention: factors that cancel, up to 2^60, and values up to 2^100") {
-  const AttentionSizes s{1, 2, 1, 15, 90, 33, 20};
+  const AttentionSizes s{.q_heads = 2, .kv_heads = 1, .q_length = 15, .kv_length = 90, .head_dim = 33, .value_dim = 20};
   for (const auto& [q, k, v] : {std::array<float, 3>{0x1p60f, 0x1p-60f, 1.0f},
                                 {0x1p-60f, 0x1p60f, 0x1p-60f},
                                 {0x1p-100f, 0x1p100f, 0x1p100f}}) {
@@ -35,7 +35,7 @@ TEST_CASE("attention: factors that cancel, up to 2^60, and values up to 2^100") 
 
 TEST_CASE("attention: scores of 10,000, where one key is all that is seen") {
   for (const float scale : {1e3f, -1e3f, 1e4f}) {
-    const AttentionSizes s{1, 1, 1, 20, 600, 8, 8};
+    const AttentionSizes s{.q_length = 20, .kv_length = 600, .head_dim = 8};
     const AttentionTensors t(s, 2);
     for_each(t.q.view, [](float& x) { x = std::round(4 * x) / 4; });  // the scores are exact, and so is the largest
     for_each(t.k.view, [](float& x) { x = std::round(4 * x) / 4; });
@@ -52,7 +52,7 @@ TEST_CASE("attention: scores of 10,000, where one key is all that is seen") {
 }
 
 TEST_CASE("attention: products that underflow or are tiny weigh all keys alike") {
-  const AttentionSizes s{1, 1, 1, 5, 40, 16, 8};
+  const AttentionSizes s{.q_length = 5, .kv_length = 40, .head_dim = 16, .value_dim = 8};
   const AttentionTensors t(s, 3);
   multiply(t, 1e-30f, 1e-30f, 1.0f);
   t.run();
@@ -61,7 +61,7 @@ TEST_CASE("attention: products that underflow or are tiny weigh all keys alike")
 
 TEST_CASE("attention: a bias of -FLT_MAX hides a key beside others, and alone weighs all keys alike") {
   constexpr float lowest = std::numeric_limits<float>::lowest();
-  const AttentionSizes s{1, 1, 1, 6, 560, 16, 8};
+  const AttentionSizes s{.q_length = 6, .kv_length = 560, .head_dim = 16, .value_dim = 8};
   const AttentionTensors some(s, 4), all(s, 4), masked(s, 4), even(s, 4);
   Tensor<4> bias(score_shape(s));
   Mask mask(score_shape(s));
@@ -81,7 +81,7 @@ TEST_CASE("attention: a bias of -FLT_MAX hides a key beside others, and alone we
 
 TEST_CASE("attention: the error over many keys") {
   for (const Index keys : {3000, slow_isa() ? 5000 : 30000}) {
-    const AttentionSizes s{1, 1, 1, 2, keys, 16, 16};
+    const AttentionSizes s{.q_length = 2, .kv_length = keys, .head_dim = 16};
     const AttentionTensors t(s, 5);
     t.run();
     compare_with_oracle(t, {}, text_of(s, {}), 5);

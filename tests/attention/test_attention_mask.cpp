@@ -6,15 +6,6 @@
 namespace headlane::test {
 namespace {
 
-void check(const AttentionSizes& s, const AttentionOptions& options, const std::string& what, std::uint64_t seed,
-           const Layout& layout = {}) {
-  const AttentionTensors t(s, seed, layout);
-  t.run(options);
-  compare_with_oracle(t, options, text_of(s, options) + ", " + what + ", layout " + layout.name, seed);
-  CHECK(t.out.surroundings_untouched());
-  CHECK(t.lse.surroundings_untouched());
-}
-
 // Runs both and compares all outputs by bits.
 void check_same_bits(const AttentionSizes& s, const AttentionOptions& x, const AttentionOptions& y, const char* what) {
   const AttentionTensors a(s, 77), b(s, 77);
@@ -28,12 +19,16 @@ void check_same_bits(const AttentionSizes& s, const AttentionOptions& x, const A
 TEST_CASE("attention: every key and query length with mask and bias") {
   Random random(1);
   for (const Index length : tail_sizes) {
-    for (const AttentionSizes& s : {AttentionSizes{1, 2, 1, 3, length, 24, 16}, {2, 1, 1, length, 19, 8, 33}}) {
+    for (const AttentionSizes& s :
+         {AttentionSizes{
+              .q_heads = 2, .kv_heads = 1, .q_length = 3, .kv_length = length, .head_dim = 24, .value_dim = 16},
+          {.batch = 2, .q_length = length, .kv_length = 19, .head_dim = 8, .value_dim = 33}}) {
       const Mask mask = random_mask(score_shape(s), random, 3);
       const Tensor<4> bias = random_bias(score_shape(s), random, 5);
-      check(s, with_mask({}, mask.view), "mask", 2);
-      check(s, with_bias({}, bias.view), "bias", 3);
-      check(s, with_bias(with_mask(causal(s.kv_length / 2), mask.view), bias.view), "mask, bias", 4);
+      check_attention({.sizes = s, .options = with_mask({}, mask.view), .seed = 2});
+      check_attention({.sizes = s, .options = with_bias({}, bias.view), .seed = 3});
+      check_attention(
+          {.sizes = s, .options = with_bias(with_mask(causal(s.kv_length / 2), mask.view), bias.view), .seed = 4});
     }
   }
 }
@@ -42,14 +37,16 @@ TEST_CASE("attention: masks and biases broadcast along any axes, in any layout")
   Random random(11);
   std::vector<Layout> all = layouts();
   all.push_back({"middle", Order::middle});
-  const AttentionSizes s{2, 4, 2, 13, 37, 20, 18};
+  const AttentionSizes s{
+      .batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 13, .kv_length = 37, .head_dim = 20, .value_dim = 18};
   for (unsigned broadcast = 0; broadcast < 16; ++broadcast) {
     for (const Layout& layout : all) {
       const std::array<Index, 4> whole = score_shape(s), part = score_shape(s, broadcast);
       const Mask mask = random_mask(part, random, 4, layout);
       const Tensor<4> bias = random_bias(part, random, 6, layout);
-      check(s, with_mask({}, stretched<const bool>(mask.view, whole)), "mask", 12);
-      check(s, with_bias(causal(20), stretched<const float>(bias.view, whole)), "bias", 13);
+      check_attention({.sizes = s, .options = with_mask({}, stretched<const bool>(mask.view, whole)), .seed = 12});
+      check_attention(
+          {.sizes = s, .options = with_bias(causal(20), stretched<const float>(bias.view, whole)), .seed = 13});
     }
   }
 }
@@ -75,12 +72,19 @@ TEST_CASE("attention: random problems with mask and bias") {
     const Index which = random.integer(0, 2);
     if (which != 0) options.mask = stretched<const bool>(mask.view, score_shape(s));
     if (which != 1) options.bias = stretched<const float>(bias.view, score_shape(s));
-    check(s, options, "random", random.next() % 100000, random.pick(layouts()));
+    check_attention({.sizes = s, .options = options, .seed = random.next() % 100000, .layout = random.pick(layouts())});
   }
 }
 
 TEST_CASE("attention: masks that say nothing change no bit; mask, bias of -inf and causal say the same") {
-  for (const AttentionSizes& s : {AttentionSizes{1, 2, 2, 33, 40, 64, 64}, {2, 2, 1, 14, 1060, 16, 20}}) {
+  for (const AttentionSizes& s : {AttentionSizes{.q_heads = 2, .q_length = 33, .kv_length = 40},
+                                  {.batch = 2,
+                                   .q_heads = 2,
+                                   .kv_heads = 1,
+                                   .q_length = 14,
+                                   .kv_length = 1060,
+                                   .head_dim = 16,
+                                   .value_dim = 20}}) {
     Mask all(score_shape(s)), lower(score_shape(s));
     const Tensor<4> zero(score_shape(s)), hidden(score_shape(s));
     const Index offset = s.kv_length - s.q_length - 3;
@@ -101,7 +105,8 @@ TEST_CASE("attention: masks that say nothing change no bit; mask, bias of -inf a
 
 TEST_CASE("attention: what padding hides might as well not be there") {
   for (const Index kv_length : {37, 600, 1100}) {
-    const AttentionSizes s{1, 2, 1, 15, kv_length, 16, 20};
+    const AttentionSizes s{
+        .q_heads = 2, .kv_heads = 1, .q_length = 15, .kv_length = kv_length, .head_dim = 16, .value_dim = 20};
     for (const Index kept : {Index{0}, Index{1}, Index{17}, kv_length / 2, kv_length - 1}) {
       Mask mask({1, 1, 1, kv_length});
       for_each_position(mask.view.shape, [&](const auto& p) { mask.view(0, 0, 0, p[3]) = p[3] < kept; });
@@ -114,7 +119,7 @@ TEST_CASE("attention: what padding hides might as well not be there") {
     }
   }
   // A whole block of the grid hidden at the front: the others are what they are without it.
-  const AttentionSizes s{1, 1, 1, 15, 1100, 16, 20};
+  const AttentionSizes s{.q_length = 15, .kv_length = 1100, .head_dim = 16, .value_dim = 20};
   Mask mask({1, 1, 1, 1100});
   for_each_position(mask.view.shape, [&](const auto& p) { mask.view(0, 0, 0, p[3]) = p[3] >= 512; });
   const AttentionTensors padded(s, 32), shorter(s, 32);
@@ -126,7 +131,8 @@ TEST_CASE("attention: what padding hides might as well not be there") {
 }
 
 TEST_CASE("attention: with mask and bias the same bits for every thread count, instruction set, slice and broadcast") {
-  const AttentionSizes s{2, 4, 2, 40, 530, 24, 40};
+  const AttentionSizes s{
+      .batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 40, .kv_length = 530, .head_dim = 24, .value_dim = 40};
   Random random(41);
   const Mask mask = random_mask(score_shape(s, 2), random, 3);
   const Tensor<4> bias = random_bias(score_shape(s, 1), random, 9);
@@ -196,7 +202,7 @@ AttentionOptions options_of(const Hidden& h, const Mask& mask, const Tensor<4>& 
 TEST_CASE("attention: NaN and infinity at hidden keys reach nothing, at seen keys the rows that see them") {
   for (const By by : {By::mask, By::bias, By::causal}) {
     for (const Hidden& h : {Hidden{by, 40, 0}, {by, 40, 25}, {by, 40, 39}, {by, 530, 511}, {by, 530, 515}}) {
-      const AttentionSizes s{1, 1, 1, 21, h.kv_length, 20, 40};
+      const AttentionSizes s{.q_length = 21, .kv_length = h.kv_length, .head_dim = 20, .value_dim = 40};
       Mask mask(score_shape(s));
       const Tensor<4> bias(score_shape(s));
       for_each_position(score_shape(s), [&](const auto& p) {
@@ -231,7 +237,8 @@ TEST_CASE("attention: NaN and infinity at hidden keys reach nothing, at seen key
 
 TEST_CASE("attention: rows whose every key is hidden give 0 and -inf, whatever the data hold") {
   for (const Index kv_length : {5, 40, 600}) {
-    const AttentionSizes s{1, 2, 1, 15, kv_length, 12, 20};
+    const AttentionSizes s{
+        .q_heads = 2, .kv_heads = 1, .q_length = 15, .kv_length = kv_length, .head_dim = 12, .value_dim = 20};
     Mask mask(score_shape(s));
     const Tensor<4> bias(score_shape(s));
     for_each_position(score_shape(s), [&](const auto& p) {
@@ -259,7 +266,7 @@ TEST_CASE("attention: rows whose every key is hidden give 0 and -inf, whatever t
 
 TEST_CASE("attention: a bias of NaN or +inf makes its row NaN and no other; huge ones decide") {
   for (const Index kv_length : {5, 40, 600}) {
-    const AttentionSizes s{1, 1, 1, 15, kv_length, 12, 20};
+    const AttentionSizes s{.q_length = 15, .kv_length = kv_length, .head_dim = 12, .value_dim = 20};
     const Tensor<4> zero(score_shape(s));
     for_each(zero.view, [](float& x) { x = 0; });
     const AttentionTensors clean(s, 71);

@@ -87,7 +87,7 @@ TEST_CASE("attention: window, lengths and causal give the bits of a mask that sa
 }
 
 TEST_CASE("attention: padding is not read, and a window does not read what it hides") {
-  const AttentionSizes s{2, 2, 2, 30, 1300, 16, 16};
+  const AttentionSizes s{.batch = 2, .q_heads = 2, .q_length = 30, .kv_length = 1300, .head_dim = 16};
   const std::vector<Index> keys{700, 40}, queries{30, 11};
   AttentionOptions options;
   options.key_lengths = {keys.data(), {2}};
@@ -156,7 +156,7 @@ TEST_CASE("attention: options alone or with any number of threads, in a batch or
 
 TEST_CASE("attention: head_dim up to 512") {
   for (const Index dim : {257, 300, 512}) {
-    const AttentionSizes s{1, 2, 1, 20, 600, dim, dim};
+    const AttentionSizes s{.q_heads = 2, .kv_heads = 1, .q_length = 20, .kv_length = 600, .head_dim = dim};
     const AttentionTensors t(s, 11);
     t.run(causal(580));
     compare_with_oracle(t, causal(580), text_of(s, causal(580)), 11);
@@ -165,7 +165,8 @@ TEST_CASE("attention: head_dim up to 512") {
 
 // The reciprocal of such a cap is infinite or all but: a score of 0 must stay 0, any other becomes at most the cap, whose exponential is 1.
 TEST_CASE("attention: the smallest softcaps leave scores that are as good as 0") {
-  const AttentionSizes sizes{1, 2, 1, 13, 600, 20, 24};
+  const AttentionSizes sizes{
+      .q_heads = 2, .kv_heads = 1, .q_length = 13, .kv_length = 600, .head_dim = 20, .value_dim = 24};
   const AttentionTensors zero(sizes, 21);
   for_each(zero.q.view, [](float& x) { x = 0; });
   AttentionOptions plain = causal(300);
@@ -187,7 +188,7 @@ TEST_CASE("attention: the smallest softcaps leave scores that are as good as 0")
 // 2^24 is the last whole number up to which floats have all of them.
 TEST_CASE("attention: ALiBi's distances are exact or refused") {
   constexpr Index max = Index{1} << 24;
-  const AttentionSizes sizes{2, 1, 1, 5, 7, 4, 4};
+  const AttentionSizes sizes{.batch = 2, .q_length = 5, .kv_length = 7, .head_dim = 4};
   const AttentionTensors t(sizes, 22);
   for_each(t.q.view, [](float& x) { x = 0; });
   const Tensor<1> slopes({1});
@@ -241,14 +242,15 @@ TEST_CASE("attention: ALiBi's distances are exact or refused") {
   CHECK(refused == 5);
   CHECK(computed == 14);
   // A single row, as in decoding; none.
-  const AttentionTensors single({1, 1, 1, 1, 7, 4, 4}, 23), empty({1, 1, 1, 0, 7, 4, 4}, 23);
+  const AttentionTensors single({.kv_length = 7, .head_dim = 4}, 23),
+      empty({.q_length = 0, .kv_length = 7, .head_dim = 4}, 23);
   CHECK_NOTHROW(single.run(with(max)));
   CHECK_THROWS_WITH_AS(single.run(with(max + 1)), doctest::Contains("16777217 positions"), std::invalid_argument);
   CHECK_NOTHROW(empty.run(with(2 * max)));
 }
 
 TEST_CASE("attention: a sink takes its share") {
-  const AttentionSizes s{1, 1, 1, 3, 4, 8, 8};
+  const AttentionSizes s{.q_length = 3, .kv_length = 4, .head_dim = 8};
   const AttentionTensors plain(s, 13), sunk(s, 13);
   Tensor<1> sinks({1});
   AttentionOptions options;

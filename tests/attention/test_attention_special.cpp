@@ -9,7 +9,15 @@ constexpr Index q_length = 21;
 
 struct Setting {
   Index kv_length, causal_offset, bad_key;
-  [[nodiscard]] AttentionSizes sizes() const { return {2, 2, 1, q_length, kv_length, 20, 24}; }
+  [[nodiscard]] AttentionSizes sizes() const {
+    return {.batch = 2,
+            .q_heads = 2,
+            .kv_heads = 1,
+            .q_length = q_length,
+            .kv_length = kv_length,
+            .head_dim = 20,
+            .value_dim = 24};
+  }
   [[nodiscard]] AttentionOptions options() const { return causal(causal_offset); }
   [[nodiscard]] bool sees(Index row) const { return bad_key <= row + causal_offset; }
 };
@@ -76,7 +84,7 @@ TEST_CASE("attention: padding full of NaN or infinity beyond what any row sees c
 }
 
 TEST_CASE("attention: per row, all keys after the last one it sees may be NaN") {
-  const AttentionSizes s{1, 1, 1, q_length, 60, 20, 24};
+  const AttentionSizes s{.q_length = q_length, .kv_length = 60, .head_dim = 20, .value_dim = 24};
   const AttentionOptions options = causal(20);
   const AttentionTensors clean(s, 3);
   clean.run(options);
@@ -93,7 +101,8 @@ TEST_CASE("attention: per row, all keys after the last one it sees may be NaN") 
 TEST_CASE("attention: a NaN in a query gives NaN in its row and nowhere else") {
   for (const Index kv_length : {1, 16, 40, 600}) {
     for (const Index row : {0, 7, 11, 20}) {
-      const AttentionSizes s{1, 2, 2, q_length, kv_length, 20, 24};
+      const AttentionSizes s{
+          .q_heads = 2, .q_length = q_length, .kv_length = kv_length, .head_dim = 20, .value_dim = 24};
       const AttentionTensors clean(s, 4), t(s, 4);
       clean.run();
       t.q.view(0, 1, row, 13) = nan;
@@ -107,7 +116,7 @@ TEST_CASE("attention: a NaN in a query gives NaN in its row and nowhere else") {
 }
 
 TEST_CASE("attention: NaN queries that see no key give 0") {
-  const AttentionTensors t({1, 1, 1, q_length, 30, 20, 24}, 5);
+  const AttentionTensors t({.q_length = q_length, .kv_length = 30, .head_dim = 20, .value_dim = 24}, 5);
   for_each(t.q.view, [](float& x) { x = nan; });
   t.run(causal(-10));
   for_each(t.out.view.slice(2, 0, 10), [](float x) { CHECK(x == 0); });
@@ -121,7 +130,7 @@ TEST_CASE("attention: NaN queries that see no key give 0") {
 TEST_CASE("attention: infinity in a seen value stays in its column; a score of +inf gives NaN, one of -inf nothing") {
   for (const Index kv_length : {5, 40, 600}) {
     for (const Index key : {Index{0}, kv_length / 2, kv_length - 1}) {
-      const AttentionSizes s{1, 1, 1, q_length, kv_length, 20, 24};
+      const AttentionSizes s{.q_length = q_length, .kv_length = kv_length, .head_dim = 20, .value_dim = 24};
       const AttentionTensors clean(s, 6), in_v(s, 6), positive(s, 6), negative(s, 6), absent(s, 6);
       clean.run();
       in_v.v.view(0, 0, key, 17) = infinity;
@@ -154,7 +163,7 @@ TEST_CASE("attention: infinity in a seen value stays in its column; a score of +
 
 TEST_CASE("attention: scores of -inf only count as no key") {
   for (const Index kv_length : {1, 33, 512, 600}) {
-    const AttentionTensors t({1, 1, 1, 5, kv_length, 4, 6}, 7);
+    const AttentionTensors t({.q_length = 5, .kv_length = kv_length, .head_dim = 4, .value_dim = 6}, 7);
     for_each(t.q.view, [](float& x) { x = 1e30f; });
     for_each(t.k.view, [](float& x) { x = -1e30f; });
     t.run();
@@ -166,7 +175,7 @@ TEST_CASE("attention: scores of -inf only count as no key") {
 TEST_CASE("attention: one key far above all others, wherever it stands, is all that is seen") {
   for (const Index kv_length : {5, 33, 70, 200, 540}) {
     for (Index key = 0; key < kv_length; key += kv_length > 200 ? 7 : 1) {
-      const AttentionTensors t({1, 1, 1, 7, kv_length, 4, 6}, 9);
+      const AttentionTensors t({.q_length = 7, .kv_length = kv_length, .head_dim = 4, .value_dim = 6}, 9);
       for_each(t.q.view.select(3, 0), [](float& x) { x = 1; });
       t.k.view(0, 0, key, 0) = 300;
       t.run(scaled(1));
@@ -182,7 +191,7 @@ TEST_CASE("attention: one key far above all others, wherever it stands, is all t
 TEST_CASE("attention: a block whose scores are all -inf, or far below or above the others") {
   for (const float level : {-infinity, -200.0f, -80.0f, 80.0f, 200.0f}) {
     for (const Index first : {Index{0}, Index{512}}) {
-      const AttentionTensors t({1, 1, 1, 5, 1024, 4, 6}, 8);
+      const AttentionTensors t({.q_length = 5, .kv_length = 1024, .head_dim = 4, .value_dim = 6}, 8);
       for_each(t.q.view.select(3, 0), [](float& x) { x = 1; });
       for_each(t.k.view.select(3, 0).slice(2, first, first + 512), [&](float& x) { x = level; });
       const AttentionOptions options = scaled(1);

@@ -12,7 +12,7 @@ namespace {
 TEST_CASE("attention_key_sums: nothing of the size of the weights is stored") {
 #if !defined(HEADLANE_TEST_SANITIZED)
   const Index length = slow_isa() ? 4000 : 8000;
-  const Weights w({1, 2, 1, 0, length, 1, 1}, 1);
+  const Weights w({.q_heads = 2, .kv_heads = 1, .q_length = 0, .kv_length = length, .head_dim = 1}, 1);
   Random random(1);
   const Tensor<4> q = random_tensor<4>({1, 2, length, 1}, random);
   const auto peak = [] {
@@ -32,7 +32,7 @@ TEST_CASE("attention_key_sums: nothing of the size of the weights is stored") {
 
 TEST_CASE("attention_weights: a NaN propagates to what sees it; keys that are not seen get 0") {
   Random random(3);
-  const AttentionSizes s{1, 2, 1, 30, 600, 16, 8};
+  const AttentionSizes s{.q_heads = 2, .kv_heads = 1, .q_length = 30, .kv_length = 600, .head_dim = 16, .value_dim = 8};
   for (const float bad : {nan, infinity, -infinity}) {
     for (int i = 0; i < 8; ++i) {
       const Weights w(s, static_cast<std::uint64_t>(i));
@@ -76,8 +76,11 @@ TEST_CASE("attention_weights: a NaN propagates to what sees it; keys that are no
 }
 
 TEST_CASE("attention_weights: no keys, no rows") {
-  for (const AttentionSizes& s : {AttentionSizes{2, 2, 1, 5, 0, 16, 16}, AttentionSizes{2, 2, 1, 0, 20, 16, 16},
-                                  AttentionSizes{0, 2, 1, 5, 20, 16, 16}, AttentionSizes{2, 0, 0, 5, 20, 16, 16}}) {
+  for (const AttentionSizes& s :
+       {AttentionSizes{.batch = 2, .q_heads = 2, .kv_heads = 1, .q_length = 5, .kv_length = 0, .head_dim = 16},
+        AttentionSizes{.batch = 2, .q_heads = 2, .kv_heads = 1, .q_length = 0, .kv_length = 20, .head_dim = 16},
+        AttentionSizes{.batch = 0, .q_heads = 2, .kv_heads = 1, .q_length = 5, .kv_length = 20, .head_dim = 16},
+        AttentionSizes{.batch = 2, .q_heads = 0, .q_length = 5, .kv_length = 20, .head_dim = 16}}) {
     const Weights w(s, 1);
     const AttentionOptions o = w.t.with_lse({});
     w.run(o);
@@ -88,7 +91,7 @@ TEST_CASE("attention_weights: no keys, no rows") {
 }
 
 TEST_CASE("attention_weights, attention_key_sums: illegal calls") {
-  const AttentionSizes s{2, 3, 3, 5, 7, 8, 6};
+  const AttentionSizes s{.batch = 2, .q_heads = 3, .q_length = 5, .kv_length = 7, .head_dim = 8, .value_dim = 6};
   const Weights w(s, 2);
   const auto& t = w.t;
   std::vector<Illegal> calls;

@@ -42,8 +42,16 @@ TEST_CASE("attention: a NaN or infinity in a value that a window hides from some
                                  {0, -1, kv_length - 30}})
       for (const Index bad : {Index{0}, Index{5}, Index{17}, kv_length - 19, kv_length - 2})
         for (const bool in_keys : {false, true}) {
-          const AttentionTensors clean({1, 2, 1, rows, kv_length, 20, 24}, 1),
-              dirty({1, 2, 1, rows, kv_length, 20, 24}, 1);
+          const AttentionTensors clean(
+              {.q_heads = 2, .kv_heads = 1, .q_length = rows, .kv_length = kv_length, .head_dim = 20, .value_dim = 24},
+              1),
+              dirty({.q_heads = 2,
+                     .kv_heads = 1,
+                     .q_length = rows,
+                     .kv_length = kv_length,
+                     .head_dim = 20,
+                     .value_dim = 24},
+                    1);
           clean.run(window.options());
           (in_keys ? dirty.k : dirty.v).view(0, 0, bad, 3) = nan;
           dirty.run(window.options());
@@ -69,7 +77,8 @@ TEST_CASE("attention: a window as wide as numbers go hides nothing") {
     for (const Index wide :
          {Index{1} << 41, (Index{1} << 42) - 1, Index{1} << 42, (Index{1} << 42) + 1, Index{1} << 62, most - 1, most})
       for (const bool right : {false, true}) {
-        const AttentionTensors bounded({1, 1, 1, rows, 600, 20, 24}, 2), unbounded({1, 1, 1, rows, 600, 20, 24}, 2);
+        const AttentionTensors bounded({.q_length = rows, .kv_length = 600, .head_dim = 20, .value_dim = 24}, 2),
+            unbounded({.q_length = rows, .kv_length = 600, .head_dim = 20, .value_dim = 24}, 2);
         AttentionOptions options;
         options.causal_offset = offset;
         unbounded.run(options);
@@ -92,7 +101,7 @@ TEST_CASE("attention: windows that begin or end at a block of keys") {
                              Index{1023}, Index{1024}})
       for (const bool right : {false, true})
         for (const Index width : {0, 1, 40}) {
-          const AttentionSizes s{1, 2, 2, rows, 1100, 20, 24};
+          const AttentionSizes s{.q_heads = 2, .q_length = rows, .kv_length = 1100, .head_dim = 20, .value_dim = 24};
           const AttentionTensors by_window(s, 3), by_mask(s, 3), other(s, 4);
           // The first row begins, or the last one ends, at the edge.
           Window w{width, -1, edge + width};

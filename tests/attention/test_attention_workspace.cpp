@@ -190,7 +190,14 @@ TEST_CASE("plan_attention: a thread for each 600,000 operations, of which an ele
         for (const Index rows : {1, 40, 300})
           for (const Index keys : {50, 1000})
             for (const Index dim : {16, 128}) {
-              const AttentionTensors t({batch, heads * group, heads, rows, keys, dim, 8}, seed);
+              const AttentionTensors t({.batch = batch,
+                                        .q_heads = heads * group,
+                                        .kv_heads = heads,
+                                        .q_length = rows,
+                                        .kv_length = keys,
+                                        .head_dim = dim,
+                                        .value_dim = 8},
+                                       seed);
               const auto all_rows = static_cast<double>(batch * heads * group * rows);
               const auto all_keys = static_cast<double>(batch * heads * keys);
               const auto dims = static_cast<double>(dim + 8);
@@ -208,7 +215,7 @@ TEST_CASE("plan_attention: a thread for each 600,000 operations, of which an ele
 TEST_CASE("plan_attention: nothing to do") {
   const ThreadsScope most(64);
   for (const std::array<Index, 4> q : {std::array<Index, 4>{0, 2, 3, 8}, {2, 0, 3, 8}, {2, 2, 0, 8}}) {
-    const AttentionTensors t({q[0], q[1], q[1], q[2], 5, 8, 8}, seed);
+    const AttentionTensors t({.batch = q[0], .q_heads = q[1], .q_length = q[2], .kv_length = 5, .head_dim = 8}, seed);
     const AttentionPlan plan = plan_of(t, {});
     CHECK(plan.tasks == 0);
     CHECK(plan.threads == 1);
@@ -222,9 +229,10 @@ TEST_CASE("plan_attention: nothing to do") {
   const Index none = 0;
   AttentionOptions ragged;
   ragged.query_starts = ragged.key_starts = {&none, {1}};
-  CHECK(plan_of(AttentionTensors({1, 2, 2, 3, 5, 8, 8}, seed), ragged).threads == 1);
+  CHECK(plan_of(AttentionTensors({.q_heads = 2, .q_length = 3, .kv_length = 5, .head_dim = 8}, seed), ragged).threads ==
+        1);
   // No keys: rows are written all the same.
-  const AttentionTensors t({1, 2, 1, 3, 0, 8, 8}, seed);
+  const AttentionTensors t({.q_heads = 2, .kv_heads = 1, .q_length = 3, .kv_length = 0, .head_dim = 8}, seed);
   const AttentionPlan plan = plan_of(t, {});
   CHECK(plan.key_parts == 1);
   std::vector<std::byte> memory(plan.workspace_bytes);

@@ -15,7 +15,8 @@ constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 // Good operands, and a call of each function with options that are not.
 struct Operands {
-  AttentionTensors t{{2, 4, 2, 5, 7, 8, 6}, 3};
+  AttentionTensors t{
+      {.batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 5, .kv_length = 7, .head_dim = 8, .value_dim = 6}, 3};
   std::vector<Illegal> calls;
 
   void add_call(const std::string& what, const AttentionOptions& options, const std::vector<std::string>& words) {
@@ -134,7 +135,8 @@ TEST_CASE("attention: illegal slopes and sinks") {
 }
 
 TEST_CASE("attention: out or lse over an option") {
-  const AttentionTensors t({2, 4, 2, 5, 7, 8, 6}, 3);
+  const AttentionTensors t(
+      {.batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 5, .kv_length = 7, .head_dim = 8, .value_dim = 6}, 3);
   // 240 floats of out, in memory that lengths could be in: zeros are legal ones.
   std::vector<Index> memory(200);
   auto* floats = reinterpret_cast<float*>(memory.data());
@@ -172,7 +174,8 @@ TEST_CASE("attention: out or lse over an option") {
 }
 
 TEST_CASE("attention: lse and sum of another shape") {
-  const AttentionTensors t({2, 4, 2, 5, 7, 8, 6}, 3);
+  const AttentionTensors t(
+      {.batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 5, .kv_length = 7, .head_dim = 8, .value_dim = 6}, 3);
   const char* what[]{"batch elements", "heads", "rows"};
   for (const int axis : {0, 1, 2}) {
     std::array<Index, 3> shape = t.lse.view.shape;
@@ -195,7 +198,8 @@ TEST_CASE("attention: lse and sum of another shape") {
 }
 
 TEST_CASE("attention: lse or sum over an operand or each other; a plan looks at no data") {
-  const AttentionTensors t({2, 4, 2, 5, 7, 8, 6}, 3);
+  const AttentionTensors t(
+      {.batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 5, .kv_length = 7, .head_dim = 8, .value_dim = 6}, 3);
   const Tensor<1> memory({2000});
   float* const p = memory.view.data + 500;
   const std::array<Index, 3> rows = t.lse.view.shape;
@@ -239,7 +243,8 @@ TEST_CASE("attention: lse or sum over an operand or each other; a plan looks at 
 }
 
 TEST_CASE("attention: options at the edge of what is legal") {
-  const AttentionTensors t({2, 4, 2, 5, 7, 8, 6}, 3);
+  const AttentionTensors t(
+      {.batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 5, .kv_length = 7, .head_dim = 8, .value_dim = 6}, 3);
   const std::vector<Index> keys{0, 7}, queries{5, 0};
   const Tensor<1> per_head({1});
   per_head.view(0) = 0.5f;

@@ -59,7 +59,7 @@ struct Calls {
 };
 
 TEST_CASE("attention: illegal offsets and mask bits") {
-  Calls calls({2, 4, 2, 5, 17, 8, 6});
+  Calls calls({.batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 5, .kv_length = 17, .head_dim = 8, .value_dim = 6});
   const std::vector<Index> offsets(2, 1);
   const View<const Index, 1> good(offsets.data(), {2});
   const auto set_offsets = [](AttentionOptions& o, const View<const Index, 1>& view) { o.causal_offsets = view; };
@@ -79,7 +79,7 @@ TEST_CASE("attention: illegal offsets and mask bits") {
 }
 
 TEST_CASE("attention: illegal relative bias") {
-  Calls calls({2, 4, 2, 5, 17, 8, 6});
+  Calls calls({.batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 5, .kv_length = 17, .head_dim = 8, .value_dim = 6});
   const Tensor<2> table({4, 32}), large({4, 1026});
   const auto set = [](AttentionOptions& o, const View<const float, 2>& view) { o.relative_bias.table = view; };
   AttentionOptions one_way;
@@ -115,7 +115,7 @@ TEST_CASE("attention: illegal relative bias") {
 struct RaggedCalls : Calls {
   const std::vector<Index> queries{0, 4, 4, 12}, keys{1, 8, 20, 20};
   AttentionOptions good;
-  RaggedCalls() : Calls({1, 4, 2, 12, 21, 8, 6}) {
+  RaggedCalls() : Calls({.q_heads = 4, .kv_heads = 2, .q_length = 12, .kv_length = 21, .head_dim = 8, .value_dim = 6}) {
     good.query_starts = {queries.data(), {4}};
     good.key_starts = {keys.data(), {4}};
   }
@@ -165,7 +165,8 @@ TEST_CASE("attention: illegal starts") {
   calls.add("key_starts of fewer sequences", fewer, {"query_starts has 4 elements, key_starts has 3"});
   calls.check();
 
-  Calls batch({2, 4, 2, 12, 21, 8, 6});
+  Calls batch(
+      {.batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 12, .kv_length = 21, .head_dim = 8, .value_dim = 6});
   batch.add("a ragged batch of two elements", calls.good, {"q has 2 batch elements", "1"});
   batch.check();
 }
@@ -211,7 +212,8 @@ TEST_CASE("attention: illegal options of a ragged batch") {
 }
 
 TEST_CASE("attention: out or lse over an option of a ragged batch") {
-  const AttentionTensors t({1, 4, 2, 12, 21, 8, 6}, 3);
+  const AttentionTensors t(
+      {.q_heads = 4, .kv_heads = 2, .q_length = 12, .kv_length = 21, .head_dim = 8, .value_dim = 6}, 3);
   // 288 floats of out, 48 of lse, in memory that starts could be in: zeros are legal ones.
   std::vector<Index> memory(200);
   auto* floats = reinterpret_cast<float*>(memory.data());

@@ -30,7 +30,12 @@ TEST_CASE("attention's mask bits between guard pages") {
   Counts counts;
   GuardedNumbers<std::uint8_t> guarded;
   everywhere([&](Index length, Index gap, Place where) {
-    const AttentionSizes s{1, 2, 1 + gap % 2, 1 + gap / 2, length, 8, 16};
+    const AttentionSizes s{.q_heads = 2,
+                           .kv_heads = 1 + gap % 2,
+                           .q_length = 1 + gap / 2,
+                           .kv_length = length,
+                           .head_dim = 8,
+                           .value_dim = 16};
     Random random(static_cast<std::uint64_t>(length));
     const std::array<Index, 4> shape{1, 1, 1, length}, bytes = bytes_shape(shape);
     const Index step = std::array<Index, 3>{1, 2, -1}[static_cast<std::size_t>(gap % 3)];
@@ -56,7 +61,8 @@ TEST_CASE("attention's mask bits of each row between guard pages") {
   GuardedNumbers<std::uint8_t> guarded;
   everywhere([&](Index length, Index gap, Place where) {
     if (length == 0 || length > 140) return;
-    const AttentionSizes s{1, 2, 1, 3 + gap, length, 8, 16};
+    const AttentionSizes s{
+        .q_heads = 2, .kv_heads = 1, .q_length = 3 + gap, .kv_length = length, .head_dim = 8, .value_dim = 16};
     Random random(static_cast<std::uint64_t>(length));
     const std::array<Index, 4> bytes = bytes_shape(score_shape(s));
     const View<std::uint8_t, 4> bits(guarded.place(bytes[1] * bytes[2] * bytes[3], gap, where), bytes);
@@ -82,7 +88,8 @@ TEST_CASE("attention's table of relative biases, offsets and starts between guar
     const bool both = gap % 2 == 0;
     // Buckets of every number, two sequences, one of them without keys.
     const Index buckets = both ? length / 2 * 2 : length;
-    const AttentionSizes s{1, 2, 1, 4 + gap, 40 + length, 8, 16};
+    const AttentionSizes s{
+        .q_heads = 2, .kv_heads = 1, .q_length = 4 + gap, .kv_length = 40 + length, .head_dim = 8, .value_dim = 16};
     Random random(static_cast<std::uint64_t>(length));
     const Tensor<2> values = random_table(2, buckets, random, 9);
     table.place(values.view, layout_of(length, gap, 1), gap, where);
@@ -116,7 +123,12 @@ TEST_CASE("a ragged batch between guard pages") {
     const std::vector<Index> queries = decode ? std::vector<Index>{0, 1, 2} : std::vector<Index>{0, 3, 3 + length % 40},
                              keys = gap % 4 < 2 ? std::vector<Index>{0, 3, 3 + length}
                                                 : std::vector<Index>{0, length, length + 3};
-    const AttentionSizes s{1, 2, gap % 3 == 0 ? 2 : 1, queries.back(), keys.back(), 8, 16};
+    const AttentionSizes s{.q_heads = 2,
+                           .kv_heads = gap % 3 == 0 ? 2 : 1,
+                           .q_length = queries.back(),
+                           .kv_length = keys.back(),
+                           .head_dim = 8,
+                           .value_dim = 16};
     const AttentionTensors t(s, static_cast<std::uint64_t>(length));
     q.place(t.q.view, layout_of(length, gap, 1), gap, where);
     k.place(t.k.view, layout_of(length, gap, 2), gap, where);

@@ -42,7 +42,12 @@ TEST_CASE("merge: parts on the grid of blocks give the bits of attention over al
   Bits bits;
   Random random(2);
   for (int i = 0; i < (slow_isa() ? 20 : 150); ++i) {
-    AttentionSizes s{1, 4, 2, random.integer(1, 40), 0, 16, random.pick(std::vector<Index>{1, 5, 33, 64})};
+    AttentionSizes s{.q_heads = 4,
+                     .kv_heads = 2,
+                     .q_length = random.integer(1, 40),
+                     .kv_length = 0,
+                     .head_dim = 16,
+                     .value_dim = random.pick(std::vector<Index>{1, 5, 33, 64})};
     if (i % 10 == 0) s.q_length = 150;
     const Index first = random.integer(0, 3), further = random.integer(0, 3);
     std::vector<Index> cuts{0, 512 * first};
@@ -85,7 +90,7 @@ TEST_CASE("merge: parts on the grid of blocks give the bits of attention over al
 }
 
 TEST_CASE("merge: rows that see nothing, and one part alone") {
-  const AttentionSizes s{2, 2, 2, 70, 40, 16, 33};
+  const AttentionSizes s{.batch = 2, .q_heads = 2, .q_length = 70, .kv_length = 40, .head_dim = 16, .value_dim = 33};
   const AttentionTensors t(s, 3);
   Bits bits;
   t.run(causal(-30));  // rows 0 … 29 see no key
@@ -147,7 +152,7 @@ TEST_CASE("merge: broadcast parts give the bits of dense ones") {
 }
 
 TEST_CASE("merge: a NaN in a part reaches its row and no other") {
-  const AttentionSizes s{1, 2, 2, 40, 30, 16, 20};
+  const AttentionSizes s{.q_heads = 2, .q_length = 40, .kv_length = 30, .head_dim = 16, .value_dim = 20};
   for (const bool in_lse : {false, true}) {
     for (const Index row : {0, 7, 15, 16, 39}) {
       const AttentionTensors a(s, 1), b(s, 2);

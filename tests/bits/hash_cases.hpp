@@ -177,20 +177,62 @@ inline std::vector<HashCase> hash_cases() {
       {"log_softmax 7 37", [] { return softmax_hash(7, 37, {1.0f, true}); }},
       {"log_softmax 3 5000", [] { return softmax_hash(3, 5000, {0.7f, true}); }},
       {"log_softmax 5 100 special", [] { return softmax_hash(5, 100, {1.0f, true}, true); }},
-      {"attention 8 heads of 64", [] { return attention_hash({1, 8, 8, 64, 64, 64, 64}, {}); }},
-      {"attention 8 heads of 64 causal", [] { return attention_hash({1, 8, 8, 64, 64, 64, 64}, causal(0)); }},
-      {"attention BSHD", [=] { return attention_hash({2, 4, 4, 20, 33, 24, 24}, {}, heads); }},
-      {"attention grouped", [] { return attention_hash({2, 6, 2, 17, 50, 16, 40}, causal(20)); }},
-      {"attention decode", [] { return attention_hash({1, 2, 2, 1, 1500, 64, 64}, {}); }},
-      {"attention blocks", [] { return attention_hash({1, 1, 1, 30, 1100, 32, 32}, causal(1050)); }},
-      {"attention negative offset", [] { return attention_hash({1, 1, 1, 30, 40, 32, 32}, causal(-10)); }},
-      {"attention head_dim 1", [] { return attention_hash({1, 1, 1, 9, 21, 1, 1}, {}); }},
-      {"attention head_dim 256", [] { return attention_hash({1, 1, 1, 9, 21, 256, 256}, scaled(0.1f)); }},
-      {"attention scale -2", [] { return attention_hash({1, 1, 1, 9, 600, 20, 20}, scaled(-2)); }},
-      {"attention mask and bias", [] { return masked_hash({2, 4, 2, 30, 70, 24, 40}, {}, 0); }},
-      {"attention mask and bias causal", [] { return masked_hash({1, 2, 2, 30, 600, 24, 40}, causal(571), 4); }},
-      {"attention relative bias", [] { return relative_hash({1, 4, 2, 30, 600, 24, 40}, {}, false); }},
-      {"attention ragged", [] { return relative_hash({1, 4, 2, 60, 700, 24, 40}, causal(0), true); }},
+      {"attention 8 heads of 64", [] { return attention_hash({.q_heads = 8, .q_length = 64, .kv_length = 64}, {}); }},
+      {"attention 8 heads of 64 causal",
+       [] { return attention_hash({.q_heads = 8, .q_length = 64, .kv_length = 64}, causal(0)); }},
+      {"attention BSHD",
+       [=] {
+         return attention_hash({.batch = 2, .q_heads = 4, .q_length = 20, .kv_length = 33, .head_dim = 24}, {}, heads);
+       }},
+      {"attention grouped",
+       [] {
+         return attention_hash({.batch = 2,
+                                .q_heads = 6,
+                                .kv_heads = 2,
+                                .q_length = 17,
+                                .kv_length = 50,
+                                .head_dim = 16,
+                                .value_dim = 40},
+                               causal(20));
+       }},
+      {"attention decode", [] { return attention_hash({.q_heads = 2, .kv_length = 1500}, {}); }},
+      {"attention blocks",
+       [] { return attention_hash({.q_length = 30, .kv_length = 1100, .head_dim = 32}, causal(1050)); }},
+      {"attention negative offset",
+       [] { return attention_hash({.q_length = 30, .kv_length = 40, .head_dim = 32}, causal(-10)); }},
+      {"attention head_dim 1", [] { return attention_hash({.q_length = 9, .kv_length = 21, .head_dim = 1}, {}); }},
+      {"attention head_dim 256",
+       [] { return attention_hash({.q_length = 9, .kv_length = 21, .head_dim = 256}, scaled(0.1f)); }},
+      {"attention scale -2",
+       [] { return attention_hash({.q_length = 9, .kv_length = 600, .head_dim = 20}, scaled(-2)); }},
+      {"attention mask and bias",
+       [] {
+         return masked_hash({.batch = 2,
+                             .q_heads = 4,
+                             .kv_heads = 2,
+                             .q_length = 30,
+                             .kv_length = 70,
+                             .head_dim = 24,
+                             .value_dim = 40},
+                            {}, 0);
+       }},
+      {"attention mask and bias causal",
+       [] {
+         return masked_hash({.q_heads = 2, .q_length = 30, .kv_length = 600, .head_dim = 24, .value_dim = 40},
+                            causal(571), 4);
+       }},
+      {"attention relative bias",
+       [] {
+         return relative_hash(
+             {.q_heads = 4, .kv_heads = 2, .q_length = 30, .kv_length = 600, .head_dim = 24, .value_dim = 40}, {},
+             false);
+       }},
+      {"attention ragged",
+       [] {
+         return relative_hash(
+             {.q_heads = 4, .kv_heads = 2, .q_length = 60, .kv_length = 700, .head_dim = 24, .value_dim = 40},
+             causal(0), true);
+       }},
       {"layer_norm 5 700", [] { return norm_hash(5, 700, true); }},
       {"rms_norm 5 700", [] { return norm_hash(5, 700, false); }},
       {"sinusoidal 300 64", [] { return sinusoidal_hash(300, 64, {}); }},

@@ -45,7 +45,7 @@ void everywhere(F f) {
   }
 }
 
-Layout misaligned(Index floats) { return {"misaligned", Order::rows, 1, 0, false, floats}; }
+Layout misaligned(Index floats) { return {.name = "misaligned", .misalignment = floats}; }
 
 struct GemmInputs {
   Tensor<2> a, b, c;
@@ -206,9 +206,13 @@ TEST_CASE("attention: the same bits everywhere") {
     AttentionSizes sizes;
     Index offset;
   };
-  const std::vector<Problem> problems{{{2, 2, 1, 9, 20, 16, 17}, 4},    {{1, 2, 2, 33, 40, 64, 64}, 0},
-                                      {{2, 1, 1, 5, 530, 20, 33}, 520}, {{1, 1, 1, 40, 1040, 8, 8}, 500},
-                                      {{1, 4, 2, 1, 70, 64, 64}, 60},   {{1, 1, 1, 26, 30, 100, 70}, -7}};
+  const std::vector<Problem> problems{
+      {{.batch = 2, .q_heads = 2, .kv_heads = 1, .q_length = 9, .kv_length = 20, .head_dim = 16, .value_dim = 17}, 4},
+      {{.q_heads = 2, .q_length = 33, .kv_length = 40}, 0},
+      {{.batch = 2, .q_length = 5, .kv_length = 530, .head_dim = 20, .value_dim = 33}, 520},
+      {{.q_length = 40, .kv_length = 1040, .head_dim = 8}, 500},
+      {{.q_heads = 4, .kv_heads = 2, .kv_length = 70}, 60},
+      {{.q_length = 26, .kv_length = 30, .head_dim = 100, .value_dim = 70}, -7}};
   for (const auto& [sizes, offset] : problems) {
     const AttentionTensors baseline(sizes, 5);
     {

@@ -16,11 +16,11 @@ using namespace internal::kernels;
 const std::vector<Layout>& source_layouts() {
   static const std::vector<Layout> all{{},
                                        {"transposed", Order::columns},
-                                       {"padded", Order::rows, 1, 3},
-                                       {"padded transposed", Order::columns, 1, 5},
-                                       {"inner stride 2", Order::rows, 2},
-                                       {"reversed", Order::rows, 1, 0, true},
-                                       {"reversed transposed", Order::columns, 1, 0, true}};
+                                       {.name = "padded", .padding = 3},
+                                       {.name = "padded transposed", .order = Order::columns, .padding = 5},
+                                       {.name = "inner stride 2", .step = 2},
+                                       {.name = "reversed", .reversed = true},
+                                       {.name = "reversed transposed", .order = Order::columns, .reversed = true}};
   return all;
 }
 
@@ -109,7 +109,7 @@ TEST_CASE("pack_panels: every element, zeros up to a multiple of 16 columns, not
 void check_gemm_block(Index m, Index n, Index k, const GemmOptions& options, Index padding, std::uint64_t seed) {
   Random random(seed);
   const Tensor<2> a = random_tensor<2>({m, k}, random), b = random_tensor<2>({k, n}, random);
-  const Tensor<2> c = random_tensor<2>({m, n}, random, {"padded", Order::rows, 1, padding, false, padding});
+  const Tensor<2> c = random_tensor<2>({m, n}, random, {.name = "padded", .padding = padding, .misalignment = padding});
   if (options.beta == 0) for_each(c.view, [](float& x) { x = nan; });
   const GemmReference expected = gemm_reference(a.view, b.view, c.view, options);
   const PackedRows rows(a.view);
@@ -168,7 +168,7 @@ TEST_CASE("softmax_rows: one row, every length, in place and not") {
   for (const bool log : {false, true}) {
     for (const Index n : {1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 500, 1023, 5000}) {
       Random random(21);
-      const Tensor<1> x = random_tensor<1>({n}, random, {"misaligned", Order::rows, 1, 0, false, 5}), y({n});
+      const Tensor<1> x = random_tensor<1>({n}, random, {.name = "misaligned", .misalignment = 5}), y({n});
       const SoftmaxOptions options{3.0f, log};
       const SoftmaxReference expected = softmax_reference(elements(x.view), options);
       active().softmax_rows({x.view.data, y.view.data, 0, 0, 1, n, options.scale, log});
@@ -193,7 +193,7 @@ TEST_CASE("softmax_rows: several rows have the bits of each alone, and only they
   for (const Index rows : {2, 3, 7}) {
     for (const Index n : {1, 15, 33, 64, 200}) {
       Random random(22);
-      const Layout apart{"apart", Order::rows, 1, 5};
+      const Layout apart{.name = "apart", .padding = 5};
       const Tensor<2> x = random_tensor<2>({rows, n}, random, apart), y({rows, n}, apart), alone({1, n});
       active().softmax_rows({x.view.data, y.view.data, x.view.stride(0), y.view.stride(0), rows, n, 1.0f, false});
       CHECK(y.surroundings_untouched());

@@ -135,7 +135,8 @@ TEST_CASE("activate: illegal calls") {
 }
 
 TEST_CASE("attention: illegal calls") {
-  const AttentionTensors t({2, 4, 2, 5, 7, 8, 6}, 3);
+  const AttentionTensors t(
+      {.batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 5, .kv_length = 7, .head_dim = 8, .value_dim = 6}, 3);
   const View<const float, 4> q = t.q.view, k = t.k.view, v = t.v.view;
   const View<float, 4> out = t.out.view;
   const AttentionOptions options = t.with_lse({});
@@ -150,12 +151,14 @@ TEST_CASE("attention: illegal calls") {
     if (view.data == nullptr) throw std::invalid_argument("attention: lse null means not wanted");
     attention(q, k, v, out, wrong);
   });
-  const Tensor<4> bias(score_shape({2, 4, 2, 5, 7, 8, 6}));
+  const Tensor<4> bias(score_shape(
+      {.batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 5, .kv_length = 7, .head_dim = 8, .value_dim = 6}));
   add(calls, "attention", "bias", wrong_views<const float, 4>(bias.view), [=](auto view) {
     if (view.data == nullptr) throw std::invalid_argument("attention: bias null means none");
     attention(q, k, v, out, with_bias(options, view));
   });
-  const Mask mask(score_shape({2, 4, 2, 5, 7, 8, 6}));
+  const Mask mask(score_shape(
+      {.batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 5, .kv_length = 7, .head_dim = 8, .value_dim = 6}));
   std::vector<Wrong<const bool, 4>> wrong_masks = wrong_views<const bool, 4>(mask.view);
   std::erase_if(wrong_masks, [](const auto& wrong) { return wrong.what == "null" || wrong.what == "misaligned"; });
   add(calls, "attention", "mask", wrong_masks, [=](auto view) { attention(q, k, v, out, with_mask(options, view)); });
@@ -163,7 +166,14 @@ TEST_CASE("attention: illegal calls") {
   negative.num_threads = -3;
   calls.push_back({"attention, num_threads", [=] { attention(q, k, v, out, negative); }, {"attention", "-3"}});
   const auto heads = [&](Index q_heads, Index kv_heads) {
-    const AttentionTensors other({2, q_heads, kv_heads, 5, 7, 8, 6}, 3);
+    const AttentionTensors other({.batch = 2,
+                                  .q_heads = q_heads,
+                                  .kv_heads = kv_heads,
+                                  .q_length = 5,
+                                  .kv_length = 7,
+                                  .head_dim = 8,
+                                  .value_dim = 6},
+                                 3);
     attention(other.q.view, other.k.view, other.v.view, other.out.view);
   };
   for (const Index kv_heads : {2, 3, 5, 6, 8, 0}) {
@@ -171,7 +181,8 @@ TEST_CASE("attention: illegal calls") {
         {"attention, heads", [=] { heads(7, kv_heads); }, {"attention", "q", "7", "k", std::to_string(kv_heads)}});
   }
   const auto dims = [&](Index head_dim, Index value_dim) {
-    const AttentionTensors other({2, 2, 2, 5, 7, head_dim, value_dim}, 3);
+    const AttentionTensors other(
+        {.batch = 2, .q_heads = 2, .q_length = 5, .kv_length = 7, .head_dim = head_dim, .value_dim = value_dim}, 3);
     attention(other.q.view, other.k.view, other.v.view, other.out.view);
   };
   // Steps of floats and steps of flags are not the same: the third row of flags lies in the second row of out.

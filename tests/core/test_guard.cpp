@@ -86,14 +86,16 @@ void guard_attention(const char* dimension, const AttentionSizes& sizes, bool va
 
 TEST_CASE("attention between guard pages") {
   for (const bool vary : {false, true}) {
-    guard_attention("q_length", {1, 1, 1, -1, 9, 8, 8}, vary);
-    guard_attention("kv_length", {1, 1, 1, 3, -1, 16, 16}, vary);
-    guard_attention("head_dim", {1, 1, 1, 3, 5, -1, 16}, vary);
-    guard_attention("value_dim", {1, 1, 1, 3, 5, 16, -1}, vary);
+    guard_attention("q_length", {.q_length = -1, .kv_length = 9, .head_dim = 8}, vary);
+    guard_attention("kv_length", {.q_length = 3, .kv_length = -1, .head_dim = 16}, vary);
+    guard_attention("head_dim", {.q_length = 3, .kv_length = 5, .head_dim = -1, .value_dim = 16}, vary);
+    guard_attention("value_dim", {.q_length = 3, .kv_length = 5, .head_dim = 16, .value_dim = -1}, vary);
   }
   // Values read where they stand, or packed: 64 is a whole number of panels.
-  guard_attention("kv_length of one query", {1, 2, 1, 1, -1, 8, 64}, false);
-  guard_attention("kv_length of many queries", {1, 1, 1, 26, -1, 8, 32}, false);
+  guard_attention("kv_length of one query",
+                  {.q_heads = 2, .kv_heads = 1, .kv_length = -1, .head_dim = 8, .value_dim = 64}, false);
+  guard_attention("kv_length of many queries", {.q_length = 26, .kv_length = -1, .head_dim = 8, .value_dim = 32},
+                  false);
 }
 
 // A mask and a bias for one row each, which all rows share; flags are bytes, so that their last one ends where the page does.
@@ -101,7 +103,7 @@ TEST_CASE("attention's mask and bias between guard pages") {
   Counts counts;
   GuardedBuffer flags{2048}, numbers{2048};
   everywhere([&](Index length, Index gap, Place where) {
-    const AttentionSizes s{1, 1, 1, 1 + gap, length, 8, 16};
+    const AttentionSizes s{.q_length = 1 + gap, .kv_length = length, .head_dim = 8, .value_dim = 16};
     Random random(static_cast<std::uint64_t>(length));
     const Index step = gap % 3 == 2 ? 2 : 1, span = length == 0 ? 0 : (length - 1) * step + 1;
     const Index words = span / 4 + 1;

@@ -129,7 +129,7 @@ TEST_CASE("cblas_sgemm: columns are rows of the transposed problem") {
     const Sizes s{random.integer(1, 70), random.integer(1, 70), random.integer(1, 700)};
     const Problem p({column_major, i % 2 == 0 ? no_trans : trans, i % 4 < 2 ? no_trans : trans, i % 3, i % 5, i % 7}, s,
                     random.next());
-    const Tensor<2> c({s.n, s.m}, {"", Order::rows, 1, p.c.ld() - s.m});
+    const Tensor<2> c({s.n, s.m}, {.name = "", .padding = p.c.ld() - s.m});
     copy<2>(p.c.tensor.view.transposed(), c.view);
     headlane_cblas_sgemm(row_major, p.form.trans_b, p.form.trans_a, s.n, s.m, s.k, 0.7f, p.b.data(), p.b.ld(),
                          p.a.data(), p.a.ld(), 1.3f, c.view.data, p.c.ld());

@@ -25,7 +25,7 @@ struct Inputs {
         gate({s.k, s.n}, lg),
         up({s.k, s.n}, lu),
         c({s.m, s.n}, lc),
-        gate_bias({s.n}, {"stride 2", Order::rows, 2}),
+        gate_bias({s.n}, {.name = "stride 2", .step = 2}),
         up_bias({s.n}) {
     Random random(seed);
     for (const auto* t : {&a, &gate, &up, &c}) fill_normal(t->view, random);

@@ -49,7 +49,7 @@ TEST_CASE("gemm's bias and residual between guard pages, b packed") {
     const Tensor<1> bias = random_tensor<1>({length}, random);
     guarded_c.place(c.view, {}, gap, where);
     guarded_residual.place(residual.view, layout_of(length, gap, 1), gap, where);
-    guarded_bias.place(bias.view, gap % 2 == 0 ? Layout{} : Layout{"inner stride 3", Order::rows, 3}, gap, where);
+    guarded_bias.place(bias.view, gap % 2 == 0 ? Layout{} : Layout{.name = "inner stride 3", .step = 3}, gap, where);
     const PackedMatrix packed(b.view);
     gemm(a.view, packed, c.view, {.bias = bias.view, .activation = Activation::silu, .residual = residual.view});
     gemm(a.view, packed, guarded_c.view,
@@ -159,7 +159,7 @@ void guard_gated(const char* dimension, Index m, Index n, Index k, bool vary) {
     guarded_up.place(up.view, layout(3), gap, where);
     guarded_c.place(c.view, layout(4), gap, where);
     gate_bias.place(bias.view, {}, gap, where);
-    up_bias.place(bias.view, {"stride 3", Order::rows, 3}, gap, where);
+    up_bias.place(bias.view, {.name = "stride 3", .step = 3}, gap, where);
     gemm_gated(a.view, gate.view, up.view, c.view, {.gate_bias = bias.view, .up_bias = bias.view});
     gemm_gated(guarded_a.view, guarded_gate.view, guarded_up.view, guarded_c.view,
                {.gate_bias = gate_bias.view, .up_bias = up_bias.view});

@@ -182,8 +182,8 @@ TEST_CASE("norms between guard pages") {
       y.place(t.x.view, layout(2), gap, where);
       residual.place(t.residual.view, layout(3), gap, where);
       sum.place(t.x.view, layout(4), gap, where);
-      weight.place(t.weight.view, Layout{"", Order::rows, vary ? 2 : 1}, gap, where);
-      bias.place(t.bias.view, Layout{"", Order::rows, vary ? 2 : 1}, gap, where);
+      weight.place(t.weight.view, Layout{.name = "", .step = vary ? 2 : 1}, gap, where);
+      bias.place(t.bias.view, Layout{.name = "", .step = vary ? 2 : 1}, gap, where);
       AnyView<const float> of_residual;
       AnyView<float> of_sum;
       View<const float, 1> of_bias;

@@ -108,7 +108,9 @@ TEST_CASE("activate, softmax, norms, positions: each allocation fails") {
 }
 
 TEST_CASE("attention, its weights, merge: each allocation fails") {
-  const AttentionTensors t({2, 4, 2, 70, 600, 32, 48}, 1), decoding({1, 2, 2, 1, 3000, 64, 64}, 2);
+  const AttentionTensors t(
+      {.batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 70, .kv_length = 600, .head_dim = 32, .value_dim = 48}, 1),
+      decoding({.q_heads = 2, .kv_length = 3000}, 2);
   const Tensor<2> rows = normal<2>({90, 128}, 3), rows_out({90, 128});
   const Tensor<2> table = normal<2>({4, 32}, 4);
   const Tensor<4> weights({2, 4, 70, 600}), merged({2, 4, 70, 48});

@@ -27,7 +27,7 @@ struct Work {
   Random random{1};
   Tensor<2> a = random_tensor<2>({70, 600}, random), b = random_tensor<2>({600, 130}, random), c{{70, 130}};
   Tensor<2> x = random_tensor<2>({200, 300}, random), y{{200, 300}};
-  AttentionTensors t{{2, 4, 2, 70, 600, 64, 64}, 2};
+  AttentionTensors t{{.batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 70, .kv_length = 600}, 2};
   Mask mask = random_mask({1, 1, 1, 600}, random, 3);
   Tensor<4> bias = random_bias({1, 1, 70, 600}, random, 3);
   Tensor<3> m = random_tensor<3>({1, 40, 128}, random), m_out{{1, 40, 128}};
@@ -161,7 +161,7 @@ const bool tasks_registered = [] {
     return threads_after([&](int threads) { activate(x.view, y.view, Activation::gelu, {.num_threads = threads}); });
   };
   child_tasks()["threads of attention"] = [] {
-    const AttentionTensors t({1, 8, 8, 200, 200, 16, 16}, 1);
+    const AttentionTensors t({.q_heads = 8, .q_length = 200, .kv_length = 200, .head_dim = 16}, 1);
     return threads_after([&](int threads) {
       AttentionOptions options;
       options.num_threads = threads;
@@ -314,7 +314,7 @@ double status_of(const std::string& key) {
 
 const bool memory_registered = [] {
   child_tasks()["memory"] = [] {
-    const AttentionTensors t({1, 4, 2, 16384, 16384, 64, 64}, 1);
+    const AttentionTensors t({.q_heads = 4, .kv_heads = 2, .q_length = 16384, .kv_length = 16384}, 1);
     const double before = status_of("VmRSS");
     t.run(causal(0));
     return print(std::to_string(status_of("VmHWM") - before));

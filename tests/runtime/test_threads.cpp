@@ -28,7 +28,7 @@ struct Problem {
         b(random_tensor<2>({600, 90}, random)),
         c({60, 90}),
         y({60, 600}),
-        t({1, 4, 2, 60, 600, 32, 32}, seed) {}
+        t({.q_heads = 4, .kv_heads = 2, .q_length = 60, .kv_length = 600, .head_dim = 32}, seed) {}
 
   void run() const {
     gemm(a.view, b.view, c.view);

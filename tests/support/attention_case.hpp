@@ -1,4 +1,8 @@
-// One attention problem with random inputs: what the tests of accuracy, bits, guard pages and hashes have in common.
+// One attention problem: its sizes, inputs drawn from a seed, and outputs.
+//
+//   AttentionSizes    shapes of q, k and v
+//   AttentionCase     sizes, options, seed and layout of a call
+//   AttentionTensors  the tensors of a call; run() computes it
 #pragma once
 
 #include "support/data.hpp"
@@ -10,8 +14,9 @@
 
 namespace headlane::test {
 
+/// The sizes of one problem. As many key heads as query heads and values as wide as keys, unless given.
 struct AttentionSizes {
-  Index batch = 1, q_heads = 1, kv_heads = 1, q_length = 1, kv_length = 1, head_dim = 64, value_dim = 64;
+  Index batch = 1, q_heads = 1, kv_heads = q_heads, q_length = 1, kv_length = 1, head_dim = 64, value_dim = head_dim;
 };
 
 inline std::string text_of(const AttentionSizes& s, const AttentionOptions& o) {
@@ -20,6 +25,8 @@ inline std::string text_of(const AttentionSizes& s, const AttentionOptions& o) {
        << s.kv_length << ", head_dim " << s.head_dim << ", value_dim " << s.value_dim;
   if (o.causal) text << ", causal " << o.causal_offset;
   if (o.scale) text << ", scale " << *o.scale;
+  if (o.mask) text << ", mask";
+  if (o.bias) text << ", bias";
   return text.str();
 }
 
@@ -36,8 +43,17 @@ inline AttentionOptions scaled(float scale) {
   return options;
 }
 
-/// Inputs from a seed, and outputs full of sentinels.
+struct AttentionCase {
+  AttentionSizes sizes = {};
+  AttentionOptions options = {};
+  std::uint64_t seed = 1;
+  Layout layout = {};  ///< of all tensors
+};
+
+/// Inputs drawn from a seed, and outputs full of sentinels.
 struct AttentionTensors {
+  explicit AttentionTensors(const AttentionCase& c) : AttentionTensors(c.sizes, c.seed, c.layout) {}
+
   AttentionTensors(const AttentionSizes& s, std::uint64_t seed, const Layout& layout = {})
       : AttentionTensors(s, seed, layout, layout, layout, layout) {}
 

@@ -61,4 +61,15 @@ inline void compare_with_oracle(const AttentionTensors& t, const AttentionOption
   lse.finish();
 }
 
+/// Computes the case and compares it with the oracle: nothing but the outputs is written.
+inline AttentionTensors check_attention(const AttentionCase& c) {
+  AttentionTensors t(c);
+  const std::string text = text_of(c.sizes, c.options) + ", layout " + c.layout.name;
+  t.run(c.options);
+  compare_with_oracle(t, c.options, text, c.seed);
+  CHECK_MESSAGE(t.out.surroundings_untouched(), text);
+  CHECK_MESSAGE(t.lse.surroundings_untouched(), text);
+  return t;
+}
+
 }  // namespace headlane::test

@@ -88,14 +88,15 @@ struct Layout {
 };
 
 inline const std::vector<Layout>& layouts() {
-  static const std::vector<Layout> all{{},
-                                       {"transposed", Order::columns},
-                                       {"padded", Order::rows, 1, 5},
-                                       {"padded transposed", Order::columns, 1, 3},
-                                       {"inner stride 3", Order::rows, 3, 2},
-                                       {"reversed", Order::rows, 1, 0, true},
-                                       {"reversed transposed stride 2", Order::columns, 2, 1, true},
-                                       {"misaligned", Order::rows, 1, 0, false, 7}};
+  static const std::vector<Layout> all{
+      {},
+      {"transposed", Order::columns},
+      {.name = "padded", .padding = 5},
+      {.name = "padded transposed", .order = Order::columns, .padding = 3},
+      {.name = "inner stride 3", .step = 3, .padding = 2},
+      {.name = "reversed", .reversed = true},
+      {.name = "reversed transposed stride 2", .order = Order::columns, .step = 2, .padding = 1, .reversed = true},
+      {.name = "misaligned", .misalignment = 7}};
   return all;
 }
 

@@ -69,7 +69,7 @@ void everywhere(F f) {
 
 inline const std::vector<Layout>& guard_layouts() {
   static const std::vector<Layout> all{
-      {}, {"transposed", Order::columns}, {"padded", Order::rows, 1, 3}, {"inner stride 2", Order::rows, 2}};
+      {}, {"transposed", Order::columns}, {.name = "padded", .padding = 3}, {.name = "inner stride 2", .step = 2}};
   return all;
 }
 

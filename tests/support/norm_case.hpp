@@ -33,8 +33,8 @@ struct NormTensors {
         y(shape, of_y),
         residual(shape, of_y),
         sum(shape, layout),
-        weight({shape.back()}, {"", Order::rows, step}),
-        bias({shape.back()}, {"", Order::rows, step, 0, step > 2}) {
+        weight({shape.back()}, {.name = "", .step = step}),
+        bias({shape.back()}, {.name = "", .step = step, .reversed = step > 2}) {
     Random random(seed);
     for_each(x.view, [&](float& e) { e = mean + spread * random.normal(); });
     for_each(residual.view, [&](float& e) { e = spread * random.normal(); });

@@ -9,7 +9,7 @@
 namespace headlane::test {
 
 /// The last axis of weights must have stride 1.
-inline const std::vector<Layout> inner_layouts{{}, {"padded", Order::rows, 1, 5}, {"BSHD", Order::middle}};
+inline const std::vector<Layout> inner_layouts{{}, {.name = "padded", .padding = 5}, {"BSHD", Order::middle}};
 
 struct Weights {
   AttentionTensors t;
@@ -18,7 +18,7 @@ struct Weights {
   Weights(const AttentionSizes& s, std::uint64_t seed, const Layout& in = {}, const Layout& to = {})
       : t(s, seed, in),
         weights(score_shape(s), to),
-        sums({s.batch, s.q_heads, s.kv_length}, {"padded", Order::rows, 1, to.padding}) {}
+        sums({s.batch, s.q_heads, s.kv_length}, {.name = "padded", .padding = to.padding}) {}
   void run(const AttentionOptions& o) const { attention_weights(t.q.view, t.k.view, weights.view, o); }
 };
 
