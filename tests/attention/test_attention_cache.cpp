@@ -29,7 +29,7 @@ struct Dims {
 const std::vector<Dims> dims{{64, 64}, {1, 5}, {5, 1}, {16, 33}, {33, 16}, {80, 128}, {128, 80}, {512, 64}, {33, 512}};
 
 TEST_CASE("attention over a cache: sequences of many lengths in one call, each page size") {
-  Bits bits;
+  BitComparison bits;
   std::size_t i = 0;
   for (const Index page : page_sizes()) {
     for (const Heads& h : heads) {
@@ -51,7 +51,7 @@ TEST_CASE("attention over a cache: sequences of many lengths in one call, each p
 }
 
 TEST_CASE("attention over a cache: prefill") {
-  Bits bits;
+  BitComparison bits;
   std::size_t i = 0;
   for (const Index page : page_sizes()) {
     for (const Index q_length : {40, 97, 200, 700}) {
@@ -74,7 +74,7 @@ TEST_CASE("attention over a cache: prefill") {
 }
 
 TEST_CASE("attention over a cache: all options") {
-  Bits bits;
+  BitComparison bits;
   Random random(3);
   const int cases = slow_isa() ? 80 : 700;
   for (int i = 0; i < cases; ++i) {
@@ -86,8 +86,8 @@ TEST_CASE("attention over a cache: all options") {
     const Index q_length = i % 3 == 0 ? 1 : random.integer(1, i % 3 == 1 ? 13 : 60);
     const AttentionSizes s =
         sizes_of(lengths, kv_heads * random.integer(1, 4), kv_heads, q_length, head_dim, value_dim);
-    AllOptions given(s);
-    const AttentionOptions options = given.random(s, random, 3, lengths);
+    RandomOptions given(s);
+    const AttentionOptions options = given.draw(random, {.one_in = 3, .key_lengths = lengths});
     CacheCase(s, lengths, random.pick(page_sizes()), static_cast<std::uint64_t>(i), random.pick(layouts()))
         .compare(options, bits, i % 4 == 0);
   }
@@ -96,7 +96,7 @@ TEST_CASE("attention over a cache: all options") {
 
 // Few heads on many threads share keys; the plan says so, lest the test looks at something else.
 TEST_CASE("attention over a cache: numbers of threads, and tasks that share the keys of a row") {
-  Bits bits;
+  BitComparison bits;
   Random random(4);
   Index shared = 0;
   for (const Index page : page_sizes()) {
@@ -106,8 +106,8 @@ TEST_CASE("attention over a cache: numbers of threads, and tasks that share the 
         const Index q_length = random.integer(1, 3) == 1 ? random.integer(2, 7) : 1;
         const AttentionSizes s = sizes_of(lengths, h.q_heads, h.kv_heads, q_length, 64, 80);
         const CacheCase c(s, lengths, page, 11);
-        AllOptions given(s);
-        AttentionOptions options = given.random(s, random, 4, lengths);
+        RandomOptions given(s);
+        AttentionOptions options = given.draw(random, {.one_in = 4, .key_lengths = lengths});
         for (const int threads : {1, 2, 3, 5, 8}) {
           options.num_threads = threads;
           const AttentionPlan plan = plan_attention(c.t.q.view, c.cache, c.sequences, c.t.out.view, options);
@@ -124,7 +124,7 @@ TEST_CASE("attention over a cache: numbers of threads, and tasks that share the 
 }
 
 TEST_CASE("attention over a cache: any order of sequences, and the same one twice") {
-  Bits bits;
+  BitComparison bits;
   const AttentionSizes s = sizes_of(many_lengths, 4, 2, 2, 33, 48);
   const CacheCase c(s, many_lengths, 64, 5);
   c.compare(causal(0), bits);

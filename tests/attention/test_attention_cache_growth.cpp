@@ -17,7 +17,7 @@ struct Whole {
     return t.v.view.select(0, 0).slice(1, begin, end);
   }
   // Queries begin … end-1 over a sequence that ends with key end-1.
-  void compare(const KvCache& cache, Index sequence, Index begin, Index end, Bits& bits,
+  void compare(const KvCache& cache, Index sequence, Index begin, Index end, BitComparison& bits,
                const std::string& what) const {
     const auto rows = [&](const auto& view) { return view.slice(2, begin, end); };
     const Tensor<4> out(rows(t.out.view).shape);
@@ -34,7 +34,7 @@ struct Whole {
 };
 
 TEST_CASE("cache: chunked prefill and decoding give the rows of the whole prefill") {
-  Bits bits;
+  BitComparison bits;
   Random random(1);
   const Index length = slow_isa() ? 600 : 1100;
   const Whole whole(
@@ -61,7 +61,7 @@ TEST_CASE("cache: chunked prefill and decoding give the rows of the whole prefil
 }
 
 TEST_CASE("cache: forked sequences, and truncated ones that grow again") {
-  Bits bits;
+  BitComparison bits;
   Random random(2);
   constexpr Index length = 1100;
   const Whole a({.q_heads = 4, .kv_heads = 2, .q_length = length, .kv_length = length, .head_dim = 16, .value_dim = 33},
@@ -111,7 +111,7 @@ TEST_CASE("cache: forked sequences, and truncated ones that grow again") {
 }
 
 TEST_CASE("cache: what was truncated has no influence") {
-  Bits bits;
+  BitComparison bits;
   Random random(3);
   const float signalling = std::bit_cast<float>(0x7fa00001u);
   for (const Index page : page_sizes()) {
@@ -134,8 +134,8 @@ TEST_CASE("cache: what was truncated has no influence") {
       c.cache.truncate(sequence, kept);
       append_pieces(c.cache, sequence, c.k(0), c.v(0), kept, length, random);
       c.lengths = {length};
-      AllOptions given(s);
-      c.compare(given.random(s, random, 4, c.lengths), bits);
+      RandomOptions given(s);
+      c.compare(given.draw(random, {.one_in = 4, .key_lengths = c.lengths}), bits);
       bool finite = true;
       for_each(c.t.out.view, [&](float x) { finite = finite && std::isfinite(x); });
       CHECK_MESSAGE(finite, "page ", page, ", keys ", length, ", isa ", isa(), ", seed ", i);

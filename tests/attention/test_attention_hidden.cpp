@@ -28,7 +28,7 @@ TEST_CASE("attention: what mask bits hide has no influence") {
   for (const Form& form : forms()) {
     const AttentionSizes& s = form.sizes;
     const FormTensors clean(form, s, seed), dirty(form, s, seed);
-    const Bits bits(bytes_shape(score_shape(s, 6)));
+    const MaskBits bits(bytes_shape(score_shape(s, 6)));
     // All rows see the same keys: not 0, 1, 9, 510 … 520, the last ones.
     const auto sees = [&](Index j) {
       return j > 1 && j != 9 && (j < 510 || j > 520) && j < s.kv_length - 11 && j % 5 != 4;
@@ -45,7 +45,7 @@ TEST_CASE("attention: what mask bits hide has no influence") {
       options.num_threads = threads;
       clean.run(options);
       dirty.run(options);
-      check_bits(dirty, clean, std::string(form.name) + ", " + text_of_options(s, options), seed);
+      check_bits(dirty, clean, std::string(form.name) + ", " + text_of(s, options), seed);
     }
   }
 }
@@ -59,7 +59,7 @@ TEST_CASE("attention: what some rows hide by mask bits or a relative bias reache
       for (const bool in_keys : {false, true}) {
         const FormTensors clean(form, s, seed), dirty(form, s, seed);
         const Tensor<2> table({s.q_heads, 32});
-        Bits bits(bytes_shape(score_shape(s)));
+        MaskBits bits(bytes_shape(score_shape(s)));
         AttentionOptions options;
         options.causal_offset = s.q_length == 1 ? bad + 9 : 0;
         // Every other head of a table, or every third row of the bits, hides the bad key.
@@ -86,7 +86,7 @@ TEST_CASE("attention: what some rows hide by mask bits or a relative bias reache
           nans += reached ? 1 : 0;
           wrong += (reached ? std::isnan(x) : bits_of(x) == bits_of(y)) ? 0 : 1;
         });
-        CHECK_MESSAGE(wrong == 0, form.name, ", ", text_of_options(s, options), ", isa ", isa(), ", NaN in ",
+        CHECK_MESSAGE(wrong == 0, form.name, ", ", text_of(s, options), ", isa ", isa(), ", NaN in ",
                       in_keys ? "keys" : "values", ": ", wrong, " elements are wrong");
         CHECK(nans > 0);
       }
@@ -120,8 +120,8 @@ TEST_CASE("attention: a NaN or infinity in the table of relative biases reaches 
           const float x = dirty.out.view(p[0], p[1], p[2], p[3]), y = clean.out.view(p[0], p[1], p[2], p[3]);
           wrong += (uses ? std::isnan(x) : bits_of(x) == bits_of(y)) ? 0 : 1;
         });
-        CHECK_MESSAGE(wrong == 0, form.name, ", ", text_of_options(s, options), ", isa ", isa(), ", bucket ", bucket,
-                      ": ", wrong, " elements are wrong");
+        CHECK_MESSAGE(wrong == 0, form.name, ", ", text_of(s, options), ", isa ", isa(), ", bucket ", bucket, ": ",
+                      wrong, " elements are wrong");
         if (slow_isa()) break;
       }
     }
@@ -164,7 +164,7 @@ TEST_CASE("attention: other sequences of a ragged batch have no influence") {
           options.num_threads = threads;
           dirty.run(options);
           const std::string text =
-              std::string(form.name) + ", " + text_of_options(s, options) + ", sequence " + std::to_string(kept);
+              std::string(form.name) + ", " + text_of(s, options) + ", sequence " + std::to_string(kept);
           check_bits(dirty.out.view.slice(2, queries[kept], queries[kept + 1]),
                      clean.out.view.slice(2, queries[kept], queries[kept + 1]), text, seed);
           check_bits(dirty.lse.view.slice(2, queries[kept], queries[kept + 1]),

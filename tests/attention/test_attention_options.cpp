@@ -1,6 +1,6 @@
 // attention with all options, alone and together, also of ragged batches: against the oracle, and window, lengths, softcap, ALiBi and sinks
 // by bits against other ways to say the same (those of the other options are in test_attention_same.cpp).
-#include "support/attention_given.hpp"
+#include "support/attention_options.hpp"
 #include "support/compare_attention.hpp"
 #include "support/scope.hpp"
 
@@ -21,6 +21,28 @@ AttentionSizes random_sizes(Random& random, int i) {
   return s;
 }
 
+// Otherwise an option that is new would be tested alone or not at all.
+TEST_CASE("RandomOptions draws every option but outputs and the workspace") {
+  Random random(6);
+  const AttentionSizes s{.q_heads = 2, .q_length = 9, .kv_length = 20};
+  std::vector<std::string> names;
+  const AttentionOptions none;
+  for_each_option(none, [&](const char* name, const auto&) { names.emplace_back(name); });
+  const std::vector<std::string> defaults = option_texts(none);
+  std::vector<int> drawn(names.size(), 0);
+  for (int i = 0; i < 200; ++i) {
+    RandomOptions given(s);
+    const std::vector<std::string> texts = option_texts(given.draw(random, {.sequences = i % 2 == 0 ? -1 : 3}));
+    for (std::size_t option = 0; option < texts.size(); ++option)
+      drawn[option] += texts[option] == defaults[option] ? 0 : 1;
+  }
+  for (std::size_t option = 0; option < names.size(); ++option) {
+    const std::string& name = names[option];
+    if (name == "lse" || name == "sum" || name == "workspace") CHECK_MESSAGE(drawn[option] == 0, name);
+    else CHECK_MESSAGE(drawn[option] > 10, name, " is missing in support/attention_options.cpp");
+  }
+}
+
 TEST_CASE("attention: random combinations of all options") {
   Random random(1);
   const int cases = slow_isa() ? 200 : 2000;
@@ -34,8 +56,8 @@ TEST_CASE("attention: random combinations of all options") {
       s.kv_length *= 2;  // for all of them
       ++ragged;
     }
-    Given given(s);
-    AttentionOptions options = given.random(s, random, sequences);
+    RandomOptions given(s);
+    AttentionOptions options = given.draw(random, {.sequences = sequences});
     options.num_threads = static_cast<int>(random.integer(0, 3));
     const AttentionTensors t(s, static_cast<std::uint64_t>(i), random.pick(layouts()), random.pick(layouts()),
                              random.pick(layouts()), random.pick(layouts()));
@@ -46,7 +68,7 @@ TEST_CASE("attention: random combinations of all options") {
       options.workspace = std::span(workspace).first(plan.workspace_bytes);
     }
     t.run(options);
-    compare_with_oracle(t, options, text_of_options(s, options), static_cast<std::uint64_t>(i));
+    compare_with_oracle(t, options, text_of(s, options), static_cast<std::uint64_t>(i));
     CHECK(t.out.surroundings_untouched());
     CHECK(t.lse.surroundings_untouched());
   }
@@ -57,8 +79,8 @@ TEST_CASE("attention: window, lengths and causal give the bits of a mask that sa
   Random random(2);
   for (int i = 0; i < (slow_isa() ? 60 : 400); ++i) {
     const AttentionSizes s = random_sizes(random, i);
-    Given given(s);
-    AttentionOptions options = given.random(s, random);
+    RandomOptions given(s);
+    AttentionOptions options = given.draw(random);
     options.mask = {};
     options.query_lengths = {};
     const AttentionTensors by_rule(s, 7), by_mask(s, 7);
@@ -80,7 +102,7 @@ TEST_CASE("attention: window, lengths and causal give the bits of a mask that sa
     masked.key_lengths = {};
     masked.mask = mask.view;
     by_mask.run(masked);
-    const std::string text = text_of_options(s, options) + ", isa " + std::string(isa());
+    const std::string text = text_of(s, options) + ", isa " + std::string(isa());
     CHECK_MESSAGE(different_bits(by_rule.out.view, by_mask.out.view) == 0, text);
     CHECK_MESSAGE(different_bits(by_rule.lse.view, by_mask.lse.view) == 0, text);
   }
@@ -129,8 +151,8 @@ TEST_CASE("attention: options alone or with any number of threads, in a batch or
   Random random(5);
   for (int i = 0; i < (slow_isa() ? 20 : 100); ++i) {
     const AttentionSizes s = random_sizes(random, i);
-    Given given(s);
-    AttentionOptions options = given.random(s, random);
+    RandomOptions given(s);
+    AttentionOptions options = given.draw(random);
     options.mask = {};
     options.bias = {};
     options.mask_bits = {};
@@ -149,8 +171,8 @@ TEST_CASE("attention: options alone or with any number of threads, in a batch or
       attention(rows.q.view.slice(2, row, row + 1), rows.k.view, rows.v.view, rows.out.view.slice(2, row, row + 1),
                 one);
     }
-    CHECK_MESSAGE(different_bits(rows.out.view, again.out.view) == 0, text_of_options(s, options));
-    CHECK_MESSAGE(different_bits(rows.lse.view, again.lse.view) == 0, text_of_options(s, options));
+    CHECK_MESSAGE(different_bits(rows.out.view, again.out.view) == 0, text_of(s, options));
+    CHECK_MESSAGE(different_bits(rows.lse.view, again.lse.view) == 0, text_of(s, options));
   }
 }
 

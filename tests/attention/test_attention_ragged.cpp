@@ -78,7 +78,7 @@ TEST_CASE("attention: a sequence of a ragged batch has the bits of itself alone 
       const Tables tables(s.q_heads);
       Random random(seed);
       const Mask mask = random_mask({1, s.q_heads, s.q_length, keys}, random, 5);
-      const Bits bits(bytes_shape(mask.view.shape));
+      const MaskBits bits(bytes_shape(mask.view.shape));
       fill_bits(bits.view, mask.view, random);
       std::vector<Index> offsets, q_lengths, k_lengths;
       for (std::size_t i = 0; i + 1 < ragged.query_starts.size(); ++i) {
@@ -92,7 +92,7 @@ TEST_CASE("attention: a sequence of a ragged batch has the bits of itself alone 
       ps.q_length = queries;
       ps.kv_length = keys;
       const FormTensors padded({form.name, ps, form.keys}, ps, seed);
-      const Bits padded_bits({n, s.q_heads, queries, (keys + 7) / 8});
+      const MaskBits padded_bits({n, s.q_heads, queries, (keys + 7) / 8});
       for (const auto* t : {&padded.q.view, &padded.k.view, &padded.v.view}) for_each(*t, [](float& x) { x = nan; });
       for (Index i = 0; i < n; ++i) {
         const auto at = static_cast<std::size_t>(i);
@@ -116,7 +116,7 @@ TEST_CASE("attention: a sequence of a ragged batch has the bits of itself alone 
         for (const int threads : {1, 2, 5}) {
           if (slow_isa() && threads == 2) continue;
           const std::string text = std::string(form.name) + ", kind " + std::to_string(kind) + ", " +
-                                   text_of_options(s, given) + ", threads " + std::to_string(threads);
+                                   text_of(s, given) + ", threads " + std::to_string(threads);
           given.num_threads = options.num_threads = threads;
           copy<4>(nothing.out.view, whole.out.view);
           copy<3>(nothing.lse.view, whole.lse.view);
@@ -167,7 +167,7 @@ TEST_CASE("attention: rows alone have the bits that they have in a long prefill"
     const Tables tables(s.q_heads);
     Random random(seed);
     const Mask mask = random_mask(score_shape(s), random, 5);
-    const Bits bits(bytes_shape(score_shape(s)));
+    const MaskBits bits(bytes_shape(score_shape(s)));
     fill_bits(bits.view, mask.view, random);
     for (const int kind : {1, 2, 3}) {
       AttentionOptions options = tables.options(kind);
@@ -191,7 +191,7 @@ TEST_CASE("attention: rows alone have the bits that they have in a long prefill"
             attention(q, rows.k.view, rows.v.view, out, some);
             const std::string text = std::string(form.name) + ", kind " + std::to_string(kind) + ", rows " +
                                      std::to_string(first) + " and " + std::to_string(count - 1) + " more, " +
-                                     text_of_options(s, some);
+                                     text_of(s, some);
             check_bits(out, View<const float, 4>(prefill.out.view.slice(2, first, first + count)), text, seed);
             check_bits(some.lse, View<const float, 3>(prefill.lse.view.slice(2, first, first + count)), text + ", lse",
                        seed);

@@ -49,7 +49,7 @@ TEST_CASE("attention: mask bits give the bits of a mask that says the same") {
       by_mask.run(options);
       for (const Layout& layout : {layouts()[0], layouts()[1], layouts()[4], layouts()[5]}) {
         // Broadcast along keys, a byte says the same for each of its bits.
-        const Bits bits(bytes_shape(score_shape(s, broadcast)), layout);
+        const MaskBits bits(bytes_shape(score_shape(s, broadcast)), layout);
         if (broadcast == 8) {
           for_each_position(bits.view.shape, [&](const auto& p) {
             bits.view(p[0], p[1], p[2], 0) = mask.view(p[0], p[1], p[2], 0) ? 255 : 0;
@@ -105,7 +105,7 @@ TEST_CASE("attention: a relative bias gives the bits of a bias that says the sam
         options.bias = {};
         options.relative_bias = {table.view, r.max_distance, r.bidirectional};
         by_table.run(options);
-        check_bits(by_table, by_bias, text + ", " + text_of_options(s, options), seed);
+        check_bits(by_table, by_bias, text + ", " + text_of(s, options), seed);
       }
     }
   });

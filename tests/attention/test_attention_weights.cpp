@@ -57,15 +57,15 @@ AttentionSizes random_sizes(Random& random, int i) {
 }
 
 TEST_CASE("attention_weights: random combinations of all options") {
-  Bits bits;
+  BitComparison bits;
   Random random(1);
   const int cases = slow_isa() ? 60 : 400;
   for (int i = 0; i < cases; ++i) {
     const AttentionSizes s = random_sizes(random, i);
-    AllOptions given(s);
-    const AttentionOptions options = given.random(s, random, 3);
+    RandomOptions given(s);
+    const AttentionOptions options = given.draw(random, {.one_in = 3});
     const Weights w(s, static_cast<std::uint64_t>(i), random.pick(layouts()), random.pick(inner_layouts));
-    const std::string text = text_of_options(s, options) + ", seed " + std::to_string(i);
+    const std::string text = text_of(s, options) + ", seed " + std::to_string(i);
     const Tensor<3> lse(w.t.lse.view.shape, random.pick(layouts())), expected(w.sums.view.shape);
     AttentionOptions with = options;
     with.lse = lse.view;
@@ -86,20 +86,20 @@ TEST_CASE("attention_weights: random combinations of all options") {
 }
 
 TEST_CASE("attention_weights: slices of rows and heads, and threads, give the same bits") {
-  Bits bits;
+  BitComparison bits;
   Random random(2);
   for (int i = 0; i < (slow_isa() ? 10 : 60); ++i) {
     AttentionSizes s = random_sizes(random, 3 * i + 1);
     if (i % 5 == 0) s.kv_length = 1100, s.q_length = 130;
-    AllOptions given(s);
-    AttentionOptions options = given.random(s, random, 3);
+    RandomOptions given(s);
+    AttentionOptions options = given.draw(random, {.one_in = 3});
     options.query_lengths = {};
     options.causal_offsets = {};
     const Weights all(s, 7), w(s, 7, random.pick(layouts()));
     options.num_threads = 1;
     all.run(options);
     attention_key_sums(all.t.q.view, all.t.k.view, all.sums.view, options);
-    const std::string text = text_of_options(s, options) + ", seed " + std::to_string(i);
+    const std::string text = text_of(s, options) + ", seed " + std::to_string(i);
     for (const int threads : {2, 3, 5, 8}) {
       options.num_threads = threads;
       w.run(options);

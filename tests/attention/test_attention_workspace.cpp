@@ -70,7 +70,7 @@ void for_each_case(const std::function<void(const FormTensors&, const AttentionO
           options.key_starts = {keys.data(), {4}};
         }
         const FormTensors& t = kind == 2 ? ragged : batch;
-        f(t, t.with_lse(options), std::string(form.name) + ", " + text_of_options(form.sizes, options));
+        f(t, t.with_lse(options), std::string(form.name) + ", " + text_of(form.sizes, options));
       }
     }
   }

@@ -1,6 +1,6 @@
 // attention's causal_offsets, mask_bits, relative_bias and ragged batches, each wrong in every way, for attention and its plan; other
 // options are in test_bad_input_attention.cpp, workspaces in test_attention_workspace.cpp.
-#include "support/attention_given.hpp"
+#include "support/attention_options.hpp"
 #include "support/illegal.hpp"
 
 #include <doctest/doctest.h>
@@ -68,7 +68,7 @@ TEST_CASE("attention: illegal offsets and mask bits") {
   none.causal_offsets = with_size(good, 0, 0);
   calls.add("no causal_offsets", none, {"causal_offsets has 0 elements", "2 batch elements"});
 
-  const Bits bits({2, 4, 5, 3});
+  const MaskBits bits({2, 4, 5, 3});
   const View<const std::uint8_t, 4> rows = bits.view;
   const auto set_bits = [](AttentionOptions& o, const View<const std::uint8_t, 4>& view) { o.mask_bits = view; };
   calls.add_views("mask_bits", rows, {}, set_bits);
@@ -197,7 +197,7 @@ TEST_CASE("attention: illegal options of a ragged batch") {
   // Masks and biases: a row for each query, and the keys of the longest sequence, 12 of 21.
   const Mask mask({1, 4, 12, 13});
   const Tensor<4> bias({1, 4, 12, 13});
-  const Bits bits({1, 4, 12, 3});
+  const MaskBits bits({1, 4, 12, 3});
   const View<const bool, 4> flags = with_size<const bool, 4>(mask.view, 3, 12);
   const View<const float, 4> numbers = with_size<const float, 4>(bias.view, 3, 12);
   const View<const std::uint8_t, 4> bytes = with_size<const std::uint8_t, 4>(bits.view, 3, 2);

@@ -22,8 +22,8 @@ TEST_CASE("merge: random parts of the keys give attention over all of them") {
       cuts.push_back(cuts.back() + (random.integer(0, 4) == 0 ? 0 : random.integer(1, i % 10 == 3 ? 700 : 60)) /
                                        unit_of_cuts * unit_of_cuts);
     s.kv_length = cuts.back();
-    AllOptions given(s);
-    const AttentionOptions options = keys_may_be_cut(given.random(s, random, 4), cuts);
+    RandomOptions given(s);
+    const AttentionOptions options = keys_may_be_cut(given.draw(random, {.one_in = 4}), cuts);
     const AttentionTensors t(s, static_cast<std::uint64_t>(i), random.pick(layouts()));
     std::vector<bool> with_sum;
     for (Index n = 0; n < parts; ++n) with_sum.push_back(random.integer(0, 1) == 0);
@@ -32,14 +32,14 @@ TEST_CASE("merge: random parts of the keys give attention over all of them") {
     how.num_threads = static_cast<int>(random.integer(0, 3));
     const Tensor<4> out(t.out.view.shape, random.pick(layouts()));
     merge(all.parts, out.view, how);
-    compare_merged(t, out.view, options, all, text_of_options(s, options), static_cast<std::uint64_t>(i));
+    compare_merged(t, out.view, options, all, text_of(s, options), static_cast<std::uint64_t>(i));
     CHECK(out.surroundings_untouched());
     CHECK(t.lse.surroundings_untouched());
   }
 }
 
 TEST_CASE("merge: parts on the grid of blocks give the bits of attention over all keys") {
-  Bits bits;
+  BitComparison bits;
   Random random(2);
   for (int i = 0; i < (slow_isa() ? 20 : 150); ++i) {
     AttentionSizes s{.q_heads = 4,
@@ -54,12 +54,12 @@ TEST_CASE("merge: parts on the grid of blocks give the bits of attention over al
     for (Index n = 0; n < further; ++n) cuts.push_back(cuts.back() + 512);
     if (further > 0) cuts.back() -= random.integer(0, 511);  // the last block may be short
     s.kv_length = cuts.back();
-    AllOptions given(s);
-    const AttentionOptions options = keys_may_be_cut(given.random(s, random, 3), cuts);
+    RandomOptions given(s);
+    const AttentionOptions options = keys_may_be_cut(given.draw(random, {.one_in = 3}), cuts);
     const AttentionTensors t(s, static_cast<std::uint64_t>(i), random.pick(layouts()));
     t.run(options);
     const std::string text =
-        text_of_options(s, options) + ", first part of " + std::to_string(first) + " blocks, seed " + std::to_string(i);
+        text_of(s, options) + ", first part of " + std::to_string(first) + " blocks, seed " + std::to_string(i);
     const Parts all(t, options, cuts, std::vector<bool>(cuts.size() - 1, true), random.pick(layouts()));
     const Tensor<4> out(t.out.view.shape, random.pick(layouts()));
     const Tensor<3> lse(t.lse.view.shape, random.pick(layouts()));
@@ -92,7 +92,7 @@ TEST_CASE("merge: parts on the grid of blocks give the bits of attention over al
 TEST_CASE("merge: rows that see nothing, and one part alone") {
   const AttentionSizes s{.batch = 2, .q_heads = 2, .q_length = 70, .kv_length = 40, .head_dim = 16, .value_dim = 33};
   const AttentionTensors t(s, 3);
-  Bits bits;
+  BitComparison bits;
   t.run(causal(-30));  // rows 0 … 29 see no key
   const AttentionPart part{t.out.view, t.lse.view};
   for (const std::size_t count : {1u, 2u, 5u}) {
@@ -126,7 +126,7 @@ TEST_CASE("merge: rows that see nothing, and one part alone") {
 
 // Parts that are the same for all heads, or rows: stride 0.
 TEST_CASE("merge: broadcast parts give the bits of dense ones") {
-  Bits bits;
+  BitComparison bits;
   Random random(5);
   for (unsigned axes = 0; axes < 16; ++axes) {
     const std::array<Index, 4> shape{2, 3, 100, 20};

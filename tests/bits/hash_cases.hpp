@@ -3,7 +3,7 @@
 
 #include "core/dispatch.hpp"
 #include "kernels/table.hpp"
-#include "support/attention_given.hpp"
+#include "support/attention_options.hpp"
 #include "support/hash.hpp"
 #include "support/layer_case.hpp"
 #include "support/norm_case.hpp"
@@ -83,7 +83,7 @@ inline std::uint64_t relative_hash(const AttentionSizes& sizes, AttentionOptions
   Random random(11);
   const Index keys = ragged ? sizes.kv_length - 12 : sizes.kv_length;
   const std::vector<Index> queries{0, 10, sizes.q_length - 1}, starts{2, 12, sizes.kv_length}, offsets{0, keys - 30};
-  const Bits bits({1, sizes.q_heads, sizes.q_length, (keys + 7) / 8});
+  const MaskBits bits({1, sizes.q_heads, sizes.q_length, (keys + 7) / 8});
   for_each(bits.view, [&](std::uint8_t& byte) { byte = static_cast<std::uint8_t>(random.next() | random.next()); });
   const Tensor<2> table = random_table(sizes.q_heads, 32, random, 9);
   options.mask_bits = bits.view;

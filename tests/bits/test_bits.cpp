@@ -1,6 +1,7 @@
 // The arithmetic contract, bit by bit: the same operands give the same bits for every instruction set, number of threads,
 // batch, slice, alignment and layout. The baseline is the first available ISA, one thread, dense operands.
 #include "support/attention_case.hpp"
+#include "support/bit_comparison.hpp"
 #include "support/scope.hpp"
 #include "support/tolerance.hpp"
 
@@ -10,28 +11,10 @@
 namespace headlane::test {
 namespace {
 
-// Counts comparisons of whole outputs, and describes the first that differs.
-class BitComparison {
- public:
-  template <class A, class B, int Rank>
-  void add(const View<A, Rank>& actual, const View<B, Rank>& expected, const std::string& what) {
-    ++count_;
-    const Index different = different_bits(actual, expected);
-    if (different == 0 || ++failures_ > 1) return;
-    std::ostringstream text;
-    text << what << ", isa " << isa() << ", " << num_threads() << " threads: " << different << " elements differ";
-    first_ = text.str();
-  }
-  void finish(const std::string& op, Index least = 500) const {
-    MESSAGE(op, ": ", count_, " comparisons by bits, ", failures_, " differ");
-    CHECK_MESSAGE(failures_ == 0, first_);
-    CHECK(count_ > least * static_cast<Index>(available_isas().size()));
-  }
-
- private:
-  Index count_ = 0, failures_ = 0;
-  std::string first_;
-};
+// More than `min_count` comparisons for each instruction set.
+void finish(const BitComparison& bits, const char* op, Index min_count = 500) {
+  bits.finish(op, min_count * static_cast<Index>(available_isas().size()) + 1);
+}
 
 // f() for every instruction set and number of threads.
 template <class F>
@@ -94,7 +77,7 @@ TEST_CASE("gemm: the same bits everywhere") {
       }
     });
   }
-  bits.finish("gemm");
+  finish(bits, "gemm");
 }
 
 // Where b is packed on the way, and rows and columns are cut into chunks, blocks and parts.
@@ -139,7 +122,7 @@ TEST_CASE("gemm: the same bits everywhere, larger products") {
       });
     }
   }
-  bits.finish("gemm, larger products", 39);  // a slow one makes 40
+  finish(bits, "gemm, larger products", 39);  // a slow one makes 40
 }
 
 TEST_CASE("softmax: the same bits everywhere") {
@@ -172,7 +155,7 @@ TEST_CASE("softmax: the same bits everywhere") {
       });
     }
   }
-  bits.finish("softmax");
+  finish(bits, "softmax");
 }
 
 // Parts of the queries, heads and batches, each alone; `t` holds the inputs, `baseline` all results.
@@ -233,7 +216,7 @@ TEST_CASE("attention: the same bits everywhere") {
       compare_parts(AttentionTensors(sizes, 5), baseline, sizes, offset, bits);
     });
   }
-  bits.finish("attention");
+  finish(bits, "attention");
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 
 #include <headlane/attention.hpp>
 
-#include <sstream>
 #include <string>
+#include <vector>
 
 namespace headlane::test {
 
@@ -19,16 +19,12 @@ struct AttentionSizes {
   Index batch = 1, q_heads = 1, kv_heads = q_heads, q_length = 1, kv_length = 1, head_dim = 64, value_dim = head_dim;
 };
 
-inline std::string text_of(const AttentionSizes& s, const AttentionOptions& o) {
-  std::ostringstream text;
-  text << "batch " << s.batch << ", heads " << s.q_heads << "/" << s.kv_heads << ", q " << s.q_length << ", kv "
-       << s.kv_length << ", head_dim " << s.head_dim << ", value_dim " << s.value_dim;
-  if (o.causal) text << ", causal " << o.causal_offset;
-  if (o.scale) text << ", scale " << *o.scale;
-  if (o.mask) text << ", mask";
-  if (o.bias) text << ", bias";
-  return text.str();
-}
+/// Each option as text, in the order of for_each_option: its name, and its value or elements if they
+/// are few.
+std::vector<std::string> option_texts(const AttentionOptions& options);
+
+/// The sizes, and the options that are not their defaults.
+std::string text_of(const AttentionSizes& s, const AttentionOptions& options);
 
 inline AttentionOptions causal(Index offset) {
   AttentionOptions options;

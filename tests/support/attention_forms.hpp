@@ -1,7 +1,8 @@
 // The forms of attention that take different ways through the library, for tests that say the same in two ways and compare by bits.
 #pragma once
 
-#include "support/attention_given.hpp"
+#include "support/attention_options.hpp"
+#include "support/bit_comparison.hpp"
 #include "support/scope.hpp"
 
 #include <doctest/doctest.h>
@@ -104,24 +105,13 @@ inline Index plain_forms() {
   return std::count_if(forms().begin(), forms().end(), [](const Form& form) { return form.broadcast < 0; });
 }
 
+/// One assertion for each comparison, so that a test that compares nothing has none.
 template <class A, class B, int Rank>
 void check_bits(const View<A, Rank>& actual, const View<B, Rank>& expected, const std::string& text,
                 std::uint64_t seed) {
   ++comparisons_by_bits();
-  const Index different = different_bits(actual, expected);
-  CHECK(different == 0);  // an assertion for each comparison, so that a test that compares nothing has none
-  if (different == 0) return;
-  std::ostringstream where;
-  bool found = false;
-  for_each_position(actual.shape, [&](const auto& p) {
-    const float x = actual.data[offset_of(p, actual.strides)], y = expected.data[offset_of(p, expected.strides)];
-    if (found || bits_of(x) == bits_of(y)) return;
-    found = true;
-    for (const Index i : p) where << " " << i;
-    where << ": " << x << ", expected " << y;
-  });
-  FAIL_CHECK(text << ", isa " << isa() << ", seed " << seed << ": " << different << " elements differ, the first at"
-                  << where.str());
+  const std::string difference = first_difference(actual, expected);
+  CHECK_MESSAGE(difference.empty(), text, ", isa ", isa(), ", seed ", seed, ": ", difference);
 }
 
 inline void check_bits(const AttentionTensors& actual, const AttentionTensors& expected, const std::string& text,

@@ -1,7 +1,8 @@
 // Keys and values of several sequences, in plain tensors and in a KvCache, and the comparison by bits of attention over both.
 #pragma once
 
-#include "support/all_options.hpp"
+#include "support/attention_options.hpp"
+#include "support/bit_comparison.hpp"
 #include "support/scope.hpp"
 
 #include <doctest/doctest.h>
@@ -10,37 +11,6 @@
 #include <numeric>
 
 namespace headlane::test {
-
-/// Counts comparisons by bits, and describes the first that differs.
-class Bits {
- public:
-  template <class A, class B, int Rank>
-  void add(const View<A, Rank>& actual, const View<B, Rank>& expected, const std::string& what) {
-    ++count_;
-    const Index different = actual.shape == expected.shape ? different_bits(actual, expected) : -1;
-    if (different == 0 || ++failures_ > 1) return;
-    std::ostringstream text;
-    text << what << ", isa " << isa() << ": " << different << " elements differ; the first:";
-    bool found = false;
-    for_each_position(actual.shape, [&](const auto& at) {
-      const float x = actual.data[offset_of(at, actual.strides)], y = expected.data[offset_of(at, expected.strides)];
-      if (found || bits_of(x) == bits_of(y)) return;
-      for (const Index i : at) text << " " << i;
-      text << ": " << x << ", expected " << y;
-      found = true;
-    });
-    first_ = text.str();
-  }
-  void finish(const std::string& what, Index least) const {
-    MESSAGE(what, ": ", count_, " comparisons by bits, ", failures_, " differ");
-    CHECK_MESSAGE(failures_ == 0, first_);
-    CHECK(count_ >= least);
-  }
-
- private:
-  Index count_ = 0, failures_ = 0;
-  std::string first_;
-};
 
 /// Keys first … end-1 of [kv_heads, keys, dim] go to the end of a sequence, in pieces of random sizes.
 inline void append_pieces(KvCache& cache, Index sequence, const View<const float, 3>& k, const View<const float, 3>& v,
@@ -80,7 +50,7 @@ struct CacheCase {
 
   /// One call over the cache, and a plain one for each sequence, whose queries are the last ones of its keys.
   /// `part`: with the option sum, and so without sinks.
-  void compare(AttentionOptions options, Bits& bits, bool part = false) const {
+  void compare(AttentionOptions options, BitComparison& bits, bool part = false) const {
     const Tensor<3> lse(t.lse.view.shape), sum(t.lse.view.shape), expected_sum(t.lse.view.shape);
     if (part) {
       options.sinks = {};
@@ -105,7 +75,7 @@ struct CacheCase {
       attention(t.q.view.slice(0, b, b + 1), t.k.view.slice(0, b, b + 1).slice(2, 0, keys),
                 t.v.view.slice(0, b, b + 1).slice(2, 0, keys), out.view.slice(0, b, b + 1), o);
     }
-    const std::string text = text_of_options(sizes, options) + ", page " + std::to_string(page);
+    const std::string text = text_of(sizes, options) + ", page " + std::to_string(page);
     bits.add(t.out.view, out.view, text);
     bits.add(t.lse.view, lse.view, "lse, " + text);
     bits.add(sum.view, expected_sum.view, "sum, " + text);

@@ -120,6 +120,21 @@ Index offset_of(const std::array<Index, Rank>& at, const std::array<Index, Rank>
   return offset;
 }
 
+/// Offsets of the first and the last element in memory.
+struct Reach {
+  Index low = 0, high = 0;
+};
+
+template <std::size_t Rank>
+Reach reach_of(const std::array<Index, Rank>& shape, const std::array<Index, Rank>& strides) {
+  Reach reach;
+  for (std::size_t axis = 0; axis < Rank; ++axis) {
+    const Index step = std::max<Index>(shape[axis] - 1, 0) * strides[axis];
+    (step < 0 ? reach.low : reach.high) += step;
+  }
+  return reach;
+}
+
 /// Calls f(element) in row-major order of the shape, so that the values do not depend on the strides.
 template <class T, int Rank, class F>
 void for_each(const View<T, Rank>& view, F f) {

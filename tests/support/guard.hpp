@@ -24,15 +24,11 @@ struct Guarded {
     const Tensor<Rank> model(from.shape, layout);
     view.shape = from.shape;
     view.strides = model.view.strides;
-    Index low = 0, high = 0;
-    for (std::size_t axis = 0; axis < view.shape.size(); ++axis) {
-      const Index reach = std::max<Index>(view.shape[axis] - 1, 0) * view.strides[axis];
-      (reach < 0 ? low : high) += reach;
-    }
+    const Reach reach = reach_of(view.shape, view.strides);
     bool empty = false;
     for (const Index size : view.shape) empty = empty || size == 0;
-    float* first = buffer.place(empty ? 0 : high - low + 1, gap, where);
-    view.data = first - low;
+    float* first = buffer.place(empty ? 0 : reach.high - reach.low + 1, gap, where);
+    view.data = first - reach.low;
     if (!empty) copy<Rank>(from, view);
   }
 };

@@ -104,6 +104,13 @@ std::vector<Wrong<float, Rank>> wrong_outputs(const View<float, Rank>& good) {
   return all;
 }
 
+/// For a view that is optional: null means that it is not given.
+template <class T, int Rank>
+std::vector<Wrong<T, Rank>> without_null(std::vector<Wrong<T, Rank>> wrong) {
+  std::erase_if(wrong, [](const Wrong<T, Rank>& one) { return one.what == "null"; });
+  return wrong;
+}
+
 template <class T, int Rank, class Call>
 void add(std::vector<Illegal>& calls, const char* function, const char* argument,
          const std::vector<Wrong<T, Rank>>& wrong, const Call& call) {

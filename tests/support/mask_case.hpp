@@ -1,4 +1,4 @@
-// Bool masks and float biases with random contents, any layout, broadcast along any axes.
+// Masks and biases of attention: random contents, any layout, broadcast along any axes.
 #pragma once
 
 #include "support/attention_case.hpp"
@@ -7,29 +7,27 @@
 
 namespace headlane::test {
 
-/// A copy of a view's strides over flags of its own, which are filled with values that are not read elsewhere.
-class Mask {
+/// Elements of another type with the shape and strides of a Tensor.
+template <class T>
+class StridedArray {
  public:
-  using Shape = std::array<Index, 4>;
-
-  explicit Mask(const Shape& shape, const Layout& layout = {}) : model_(shape, layout) {
-    Index low = 0, high = 0;
-    for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-      const Index reach = std::max<Index>(shape[axis] - 1, 0) * model_.view.strides[axis];
-      (reach < 0 ? low : high) += reach;
-    }
-    flags_ = std::make_unique<bool[]>(static_cast<std::size_t>(high - low + 1));
-    view = {flags_.get() - low, shape, model_.view.strides};
+  explicit StridedArray(const std::array<Index, 4>& shape, const Layout& layout = {}) {
+    const Tensor<4> model(shape, layout);
+    const Reach reach = reach_of(shape, model.view.strides);
+    elements_ = std::make_unique<T[]>(static_cast<std::size_t>(reach.high - reach.low + 1));
+    view = {elements_.get() - reach.low, shape, model.view.strides};
   }
 
-  View<bool, 4> view;
+  View<T, 4> view;
 
  private:
-  Tensor<4> model_;  // for its strides
-  std::unique_ptr<bool[]> flags_;
+  std::unique_ptr<T[]> elements_;
 };
 
-/// The sizes of scores; bit i of `broadcast` makes axis i 1 long.
+using Mask = StridedArray<bool>;
+using MaskBits = StridedArray<std::uint8_t>;  ///< the last axis counts bytes
+
+/// Shape of the scores; if bit i of `broadcast` is set, axis i has one element.
 inline std::array<Index, 4> score_shape(const AttentionSizes& s, unsigned broadcast = 0) {
   std::array<Index, 4> shape{s.batch, s.q_heads, s.q_length, s.kv_length};
   for (std::size_t axis = 0; axis < 4; ++axis)
@@ -37,7 +35,7 @@ inline std::array<Index, 4> score_shape(const AttentionSizes& s, unsigned broadc
   return shape;
 }
 
-/// Axes of one element stretched to `shape`, with stride 0.
+/// Broadcasts axes of one element to `shape`, with stride 0.
 template <class T>
 View<T, 4> stretched(View<T, 4> view, const std::array<Index, 4>& shape) {
   for (std::size_t axis = 0; axis < 4; ++axis) {
@@ -47,14 +45,14 @@ View<T, 4> stretched(View<T, 4> view, const std::array<Index, 4>& shape) {
   return view;
 }
 
-/// One flag in `one_in` is false.
+/// One key in `one_in` is masked.
 inline Mask random_mask(const std::array<Index, 4>& shape, Random& random, Index one_in, const Layout& layout = {}) {
   Mask mask(shape, layout);
-  for_each(mask.view, [&](bool& seen) { seen = random.integer(1, one_in) != 1; });
+  for_each(mask.view, [&](bool& visible) { visible = random.integer(1, one_in) != 1; });
   return mask;
 }
 
-/// Normal numbers; one in `one_in` is -inf.
+/// Normally distributed; one in `one_in` is -inf.
 inline Tensor<4> random_bias(const std::array<Index, 4>& shape, Random& random, Index one_in,
                              const Layout& layout = {}) {
   Tensor<4> bias(shape, layout);

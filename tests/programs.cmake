@@ -1,0 +1,75 @@
+# Test programs: headlane_test_program, headlane_test and headlane_tests.
+
+# headlane_internals(NAME LIBRARY OBJECTS...): LIBRARY with the symbols that a shared library hides.
+# OBJECTS are the object libraries in it.
+function(headlane_internals name library)
+  get_target_property(type ${library} TYPE)
+  if(type STREQUAL "STATIC_LIBRARY")
+    add_library(${name} ALIAS ${library})
+    return()
+  endif()
+  add_library(${name} STATIC $<TARGET_OBJECTS:${library}>)
+  foreach(objects IN LISTS ARGN)
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:${objects}>)
+  endforeach()
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
+  target_compile_features(${name} PUBLIC cxx_std_20)
+  target_include_directories(${name} PUBLIC $<TARGET_PROPERTY:${library},INTERFACE_INCLUDE_DIRECTORIES>)
+  if(NOT library STREQUAL "headlane")
+    target_link_libraries(${name} PUBLIC headlane_internals)
+  endif()
+endfunction()
+list(TRANSFORM HEADLANE_BUILT_ISAS PREPEND headlane_ OUTPUT_VARIABLE kernels)
+headlane_internals(headlane_internals headlane ${kernels})
+
+# The doctest runner, and the harness code that needs no template.
+add_library(headlane_test_main OBJECT support/main.cpp)
+add_library(headlane_test_support STATIC support/attention_case.cpp support/attention_options.cpp)
+foreach(target headlane_test_main headlane_test_support)
+  headlane_common(${target})
+  target_include_directories(${target} PRIVATE . ../src)
+  target_link_libraries(${target} PRIVATE headlane_internals headlane_doctest)
+endforeach()
+
+# headlane_test_program(NAME SOURCES...)
+function(headlane_test_program name)
+  add_executable(${name} ${ARGN})
+  headlane_common(${name})
+  target_include_directories(${name} PRIVATE . ../src)
+  target_link_libraries(${name} PRIVATE headlane_test_support headlane_internals headlane_doctest
+                                        $<TARGET_NAME_IF_EXISTS:OpenMP::OpenMP_CXX>)
+endfunction()
+
+# Waiting threads sleep: tests use more threads than there are cores, and several tests run at once.
+# Half the address space cannot be allocated, with a sanitizer as without: the allocation fails.
+set(test_environment OMP_WAIT_POLICY=passive ASAN_OPTIONS=allocator_may_return_null=1
+                     LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_SOURCE_DIR}/leaks.supp)
+
+# headlane_test(NAME FOLDER [PER_ISA]): builds FOLDER/test_NAME.cpp and adds the test NAME. With
+# PER_ISA it adds NAME.ISA with the label ISA for each instruction set that is built; on a CPU
+# without it main() returns 77, and the test is skipped.
+function(headlane_test name folder)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "PER_ISA" "" "")
+  headlane_test_program(test_${name} ${folder}/test_${name}.cpp $<TARGET_OBJECTS:headlane_test_main>)
+  if(NOT arg_PER_ISA)
+    add_test(NAME ${name} COMMAND test_${name})
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT "${test_environment}" TIMEOUT 600)
+    return()
+  endif()
+  foreach(isa IN LISTS HEADLANE_BUILT_ISAS)
+    add_test(NAME ${name}.${isa} COMMAND test_${name})
+    set_tests_properties(${name}.${isa} PROPERTIES
+      ENVIRONMENT "${test_environment};HEADLANE_ISA=${isa}" LABELS ${isa} SKIP_RETURN_CODE 77 TIMEOUT 600)
+  endforeach()
+endfunction()
+
+# headlane_tests(FOLDER [PER_ISA NAMES...] [ONCE NAMES...])
+function(headlane_tests folder)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PER_ISA;ONCE")
+  foreach(name IN LISTS arg_PER_ISA)
+    headlane_test(${name} ${folder} PER_ISA)
+  endforeach()
+  foreach(name IN LISTS arg_ONCE)
+    headlane_test(${name} ${folder})
+  endforeach()
+endfunction()
