@@ -7,29 +7,30 @@
 namespace headlane::test {
 namespace {
 
-struct Sizes {
+struct GemmCase {
   Index m, n, k;
+  GemmOptions options = {};
+  std::uint64_t seed = 1;
+  Layout layout_a = {}, layout_b = {}, layout_c = {};
 };
 
-std::string text_of_case(const Sizes& s, const GemmOptions& o, const Layout& la, const Layout& lb, const Layout& lc) {
+std::string text_of(const GemmCase& s) {
   std::ostringstream text;
-  text << "m " << s.m << ", n " << s.n << ", k " << s.k << ", alpha " << o.alpha << ", beta " << o.beta << ", a "
-       << la.name << ", b " << lb.name << ", c " << lc.name;
+  text << "m " << s.m << ", n " << s.n << ", k " << s.k << ", alpha " << s.options.alpha << ", beta " << s.options.beta
+       << ", a " << s.layout_a.name << ", b " << s.layout_b.name << ", c " << s.layout_c.name;
   return text.str();
 }
 
-void check_gemm(const Sizes& s, const GemmOptions& options = {}, std::uint64_t seed = 1, const Layout& layout_a = {},
-                const Layout& layout_b = {}, const Layout& layout_c = {}) {
-  Random random(seed);
-  const Tensor<2> a = random_tensor<2>({s.m, s.k}, random, layout_a);
-  const Tensor<2> b = random_tensor<2>({s.k, s.n}, random, layout_b);
-  const Tensor<2> c = random_tensor<2>({s.m, s.n}, random, layout_c);
-  const GemmReference expected = gemm_reference(a.view, b.view, c.view, options);
-  gemm(a.view, b.view, c.view, options);
+void check_gemm(const GemmCase& s) {
+  Random random(s.seed);
+  const Tensor<2> a = random_tensor<2>({s.m, s.k}, random, s.layout_a);
+  const Tensor<2> b = random_tensor<2>({s.k, s.n}, random, s.layout_b);
+  const Tensor<2> c = random_tensor<2>({s.m, s.n}, random, s.layout_c);
+  const GemmReference expected = gemm_reference(a.view, b.view, c.view, s.options);
+  gemm(a.view, b.view, c.view, s.options);
 
-  const std::string text = text_of_case(s, options, layout_a, layout_b, layout_c);
-  const bool all_zero = (s.k == 0 || options.alpha == 0) && options.beta == 0;
-  Comparison comparison("gemm", text, seed, all_zero ? Comparison::Kind::special : Comparison::Kind::data);
+  const bool all_zero = (s.k == 0 || s.options.alpha == 0) && s.options.beta == 0;
+  Comparison comparison("gemm", text_of(s), s.seed, all_zero ? Comparison::Kind::special : Comparison::Kind::data);
   std::size_t at = 0;
   for_each_position(c.view.shape, [&](const auto& p) {
     const double bound = gemm_bound(s.k, expected.magnitude[at]);
@@ -37,28 +38,29 @@ void check_gemm(const Sizes& s, const GemmOptions& options = {}, std::uint64_t s
     ++at;
   });
   if (at > 0) comparison.finish();
-  CHECK_MESSAGE(c.surroundings_untouched(), text);
+  CHECK_MESSAGE(c.surroundings_untouched(), text_of(s));
 }
 
 TEST_CASE("gemm: every size along every dimension") {
   for (const Index size : tail_sizes) {
-    check_gemm({size, 33, 17});
-    check_gemm({size, 5, 64}, {}, 2);
-    check_gemm({7, size, 19}, {}, 3);
-    check_gemm({64, size, 3}, {}, 4);
-    check_gemm({5, 37, size}, {}, 5);
-    check_gemm({1, 16, size}, {}, 6);
-    check_gemm({size, 1, size}, {}, 7);
+    check_gemm({.m = size, .n = 33, .k = 17});
+    check_gemm({.m = size, .n = 5, .k = 64, .seed = 2});
+    check_gemm({.m = 7, .n = size, .k = 19, .seed = 3});
+    check_gemm({.m = 64, .n = size, .k = 3, .seed = 4});
+    check_gemm({.m = 5, .n = 37, .k = size, .seed = 5});
+    check_gemm({.m = 1, .n = 16, .k = size, .seed = 6});
+    check_gemm({.m = size, .n = 1, .k = size, .seed = 7});
   }
 }
 
 TEST_CASE("gemm: more than one block along k, many tiles along m and n") {
-  for (const Index k : {511, 512, 513, 1024, 1100, 1537}) check_gemm({13, 35, k}, {0.7f, 1.3f});
-  check_gemm({5000, 3, 5});
-  check_gemm({3, 5000, 5});
-  check_gemm({2100, 70, 3});
-  check_gemm({129, 500, 513});
-  if (!slow_isa()) check_gemm({500, 1023, 1023});
+  for (const Index k : {511, 512, 513, 1024, 1100, 1537})
+    check_gemm({.m = 13, .n = 35, .k = k, .options = {.alpha = 0.7f, .beta = 1.3f}});
+  check_gemm({.m = 5000, .n = 3, .k = 5});
+  check_gemm({.m = 3, .n = 5000, .k = 5});
+  check_gemm({.m = 2100, .n = 70, .k = 3});
+  check_gemm({.m = 129, .n = 500, .k = 513});
+  if (!slow_isa()) check_gemm({.m = 500, .n = 1023, .k = 1023});
 }
 
 TEST_CASE("gemm: random shapes, layouts, alpha and beta") {
@@ -66,24 +68,43 @@ TEST_CASE("gemm: random shapes, layouts, alpha and beta") {
   const std::vector<float> factors{0.0f, 1.0f, -1.0f, 0.7f, 1.3f};
   const std::vector<Index> sizes(tail_sizes.begin() + 1, tail_sizes.begin() + 14);  // 1 … 129
   for (int i = 0; i < (slow_isa() ? 150 : 400); ++i) {
-    const Sizes s{random.pick(sizes), random.pick(sizes), random.pick(sizes)};
-    const GemmOptions options{random.pick(factors), random.pick(factors)};
-    check_gemm(s, options, random.next() % 100000, random.pick(layouts()), random.pick(layouts()),
-               random.pick(layouts()));
+    check_gemm({.m = random.pick(sizes),
+                .n = random.pick(sizes),
+                .k = random.pick(sizes),
+                .options = {.alpha = random.pick(factors), .beta = random.pick(factors)},
+                .seed = random.next() % 100000,
+                .layout_a = random.pick(layouts()),
+                .layout_b = random.pick(layouts()),
+                .layout_c = random.pick(layouts())});
   }
 }
 
 TEST_CASE("gemm: every combination of layouts, and of alpha and beta") {
   for (const Layout& a : layouts()) {
     for (const Layout& b : layouts()) {
-      for (const Layout& c : layouts()) check_gemm({9, 18, 21}, {1.3f, 0.7f}, 21, a, b, c);
+      for (const Layout& c : layouts())
+        check_gemm({.m = 9,
+                    .n = 18,
+                    .k = 21,
+                    .options = {.alpha = 1.3f, .beta = 0.7f},
+                    .seed = 21,
+                    .layout_a = a,
+                    .layout_b = b,
+                    .layout_c = c});
     }
   }
   for (const float alpha : {0.0f, 1.0f, -1.0f, 0.7f, 1.3f}) {
     for (const float beta : {0.0f, 1.0f, -1.0f, 0.7f, 1.3f}) {
-      check_gemm({19, 34, 23}, {alpha, beta}, 22);
-      check_gemm({19, 34, 0}, {alpha, beta}, 23);
-      check_gemm({19, 34, 600}, {alpha, beta}, 24, layouts()[1], layouts()[1], layouts()[1]);
+      check_gemm({.m = 19, .n = 34, .k = 23, .options = {.alpha = alpha, .beta = beta}, .seed = 22});
+      check_gemm({.m = 19, .n = 34, .k = 0, .options = {.alpha = alpha, .beta = beta}, .seed = 23});
+      check_gemm({.m = 19,
+                  .n = 34,
+                  .k = 600,
+                  .options = {.alpha = alpha, .beta = beta},
+                  .seed = 24,
+                  .layout_a = layouts()[1],
+                  .layout_b = layouts()[1],
+                  .layout_c = layouts()[1]});
     }
   }
 }

@@ -28,39 +28,51 @@ void compare_rows(const std::vector<float>& x, const View<float, Rank>& y, const
   comparison.finish();
 }
 
-std::string text_of_case(const std::string& shape, const SoftmaxOptions& options, float spread, const char* layout) {
+template <int Rank>
+struct RowsCase {
+  std::array<Index, static_cast<std::size_t>(Rank)> shape;
+  SoftmaxOptions options = {};
+  std::uint64_t seed = 1;
+  float spread = 4;  ///< standard deviation of x
+  Layout layout_x = {}, layout_y = {};
+};
+
+template <int Rank>
+std::string text_of(const RowsCase<Rank>& c) {
   std::ostringstream text;
-  text << shape << ", scale " << options.scale << ", spread " << spread << ", layout " << layout;
+  text << test::text_of(c.shape) << ", scale " << c.options.scale << ", spread " << c.spread << ", layout "
+       << c.layout_x.name;
   return text.str();
 }
 
+// Against the oracle; where the layouts are the same also in place, which gives the same bits.
 template <int Rank>
-void check_softmax(const std::array<Index, static_cast<std::size_t>(Rank)>& shape, const SoftmaxOptions& options = {},
-                   std::uint64_t seed = 1, float spread = 4, const Layout& layout_x = {}, const Layout& layout_y = {}) {
-  Random random(seed);
-  const Tensor<Rank> x(shape, layout_x), y(shape, layout_y);
-  for_each(x.view, [&](float& e) { e = spread * random.normal(); });
+void check_softmax(const RowsCase<Rank>& c) {
+  Random random(c.seed);
+  const Tensor<Rank> x(c.shape, c.layout_x), y(c.shape, c.layout_y);
+  for_each(x.view, [&](float& e) { e = c.spread * random.normal(); });
   const std::vector<float> values = elements(x.view);
-  softmax(x.view, y.view, options);
-  const std::string text = text_of_case(text_of(shape), options, spread, layout_x.name);
-  const bool one = shape.back() == 1;  // log 1 is 0
+  softmax(x.view, y.view, c.options);
+  const std::string text = text_of(c);
+  const bool one = c.shape.back() == 1;  // log 1 is 0
   const auto kind = one ? Comparison::Kind::special : Comparison::Kind::data;
-  compare_rows(values, y.view, options, text, seed, kind);
+  compare_rows(values, y.view, c.options, text, c.seed, kind);
   CHECK_MESSAGE(y.surroundings_untouched(), text);
   CHECK_MESSAGE(elements(x.view) == values, text);
 
-  if (layout_x.name != layout_y.name) return;  // once more, in place: the same bits
-  softmax(x.view, x.view, options);
+  if (c.layout_x.name != c.layout_y.name) return;
+  softmax(x.view, x.view, c.options);
   CHECK_MESSAGE(different_bits(x.view, y.view) == 0, text);
   CHECK_MESSAGE(x.surroundings_untouched(), text);
 }
 
 TEST_CASE("softmax: every row length and number of rows") {
   for (const bool log : {false, true}) {
-    for (Index n = 0; n <= 80; ++n) check_softmax<2>({5, n}, {1, log}, 10);
-    for (const Index n : tail_sizes) check_softmax<2>({3, n}, {1, log}, 11);
-    for (const Index n : {1000, 2048, 4096, 4999, 5000}) check_softmax<2>({3, n}, {1, log}, 12);
-    for (const Index rows : tail_sizes) check_softmax<2>({rows, 19}, {1, log}, 13);
+    for (Index n = 0; n <= 80; ++n) check_softmax<2>({.shape = {5, n}, .options = {.log = log}, .seed = 10});
+    for (const Index n : tail_sizes) check_softmax<2>({.shape = {3, n}, .options = {.log = log}, .seed = 11});
+    for (const Index n : {1000, 2048, 4096, 4999, 5000})
+      check_softmax<2>({.shape = {3, n}, .options = {.log = log}, .seed = 12});
+    for (const Index rows : tail_sizes) check_softmax<2>({.shape = {rows, 19}, .options = {.log = log}, .seed = 13});
   }
 }
 
@@ -68,8 +80,8 @@ TEST_CASE("softmax: scale, and rows that are flat, wide or far from 0") {
   for (const bool log : {false, true}) {
     for (const float scale : {1.0f, 0.125f, -1.0f, -0.7f, 3.0f, 0.0f}) {
       for (const float spread : {0.0f, 0.01f, 1.0f, 10.0f, 100.0f}) {
-        check_softmax<2>({7, 37}, {scale, log}, 21, spread);
-        check_softmax<2>({2, 700}, {scale, log}, 22, spread);
+        check_softmax<2>({.shape = {7, 37}, .options = {.scale = scale, .log = log}, .seed = 21, .spread = spread});
+        check_softmax<2>({.shape = {2, 700}, .options = {.scale = scale, .log = log}, .seed = 22, .spread = spread});
       }
     }
   }
@@ -90,19 +102,33 @@ TEST_CASE("softmax: a large offset common to the row cancels") {
 TEST_CASE("softmax: rank 1 to 8 and every layout") {
   for (const Layout& layout : layouts()) {
     for (const bool log : {false, true}) {
-      check_softmax<1>({67}, {1, log}, 41, 4, layout, layout);
-      check_softmax<2>({9, 33}, {1, log}, 42, 4, layout, layout);
-      check_softmax<3>({3, 5, 17}, {1, log}, 43, 4, layout, layout);
-      check_softmax<4>({2, 3, 4, 21}, {1, log}, 44, 4, layout, layout);
-      check_softmax<5>({2, 1, 3, 2, 7}, {1, log}, 45, 4, layout, layout);
-      check_softmax<6>({2, 1, 2, 2, 3, 16}, {1, log}, 46, 4, layout, layout);
-      check_softmax<7>({1, 2, 2, 1, 2, 2, 5}, {1, log}, 47, 4, layout, layout);
-      check_softmax<8>({2, 1, 2, 1, 2, 1, 2, 19}, {1, log}, 48, 4, layout, layout);
+      check_softmax<1>({.shape = {67}, .options = {.log = log}, .seed = 41, .layout_x = layout, .layout_y = layout});
+      check_softmax<2>({.shape = {9, 33}, .options = {.log = log}, .seed = 42, .layout_x = layout, .layout_y = layout});
+      check_softmax<3>(
+          {.shape = {3, 5, 17}, .options = {.log = log}, .seed = 43, .layout_x = layout, .layout_y = layout});
+      check_softmax<4>(
+          {.shape = {2, 3, 4, 21}, .options = {.log = log}, .seed = 44, .layout_x = layout, .layout_y = layout});
+      check_softmax<5>(
+          {.shape = {2, 1, 3, 2, 7}, .options = {.log = log}, .seed = 45, .layout_x = layout, .layout_y = layout});
+      check_softmax<6>(
+          {.shape = {2, 1, 2, 2, 3, 16}, .options = {.log = log}, .seed = 46, .layout_x = layout, .layout_y = layout});
+      check_softmax<7>({.shape = {1, 2, 2, 1, 2, 2, 5},
+                        .options = {.log = log},
+                        .seed = 47,
+                        .layout_x = layout,
+                        .layout_y = layout});
+      check_softmax<8>({.shape = {2, 1, 2, 1, 2, 1, 2, 19},
+                        .options = {.log = log},
+                        .seed = 48,
+                        .layout_x = layout,
+                        .layout_y = layout});
     }
-    for (const Layout& other : layouts()) check_softmax<3>({3, 4, 35}, {0.7f}, 49, 4, layout, other);
+    for (const Layout& other : layouts())
+      check_softmax<3>(
+          {.shape = {3, 4, 35}, .options = {.scale = 0.7f}, .seed = 49, .layout_x = layout, .layout_y = other});
   }
   for (const std::array<Index, 3>& shape : {std::array<Index, 3>{0, 4, 5}, {4, 0, 5}, {4, 5, 0}}) {
-    check_softmax<3>(shape);
+    check_softmax<3>({.shape = shape});
   }
 }
 
@@ -125,8 +151,13 @@ TEST_CASE("softmax: random shapes and options") {
   Random random(61);
   for (int i = 0; i < (slow_isa() ? 150 : 500); ++i) {
     const std::array<Index, 3> shape{random.integer(1, 4), random.integer(1, 9), random.integer(1, 300)};
-    const SoftmaxOptions options{2 * random.uniform(), random.integer(0, 1) == 1};
-    check_softmax<3>(shape, options, random.next() % 100000, 8, random.pick(layouts()), random.pick(layouts()));
+    const SoftmaxOptions options{.scale = 2 * random.uniform(), .log = random.integer(0, 1) == 1};
+    check_softmax<3>({.shape = shape,
+                      .options = options,
+                      .seed = random.next() % 100000,
+                      .spread = 8,
+                      .layout_x = random.pick(layouts()),
+                      .layout_y = random.pick(layouts())});
   }
 }
 
@@ -150,12 +181,13 @@ TEST_CASE("softmax: special values stay in their row") {
           for (const Index at : {Index{0}, n / 2, n - 1}) {
             Random random(71);
             const Tensor<2> x = random_tensor<2>({3, n}, random), y({3, n}), clean({3, n});
-            softmax(x.view, clean.view, {scale, log});
+            softmax(x.view, clean.view, {.scale = scale, .log = log});
             for (std::size_t i = 0; i < special.values.size(); ++i) {
               x.view(1, (at + static_cast<Index>(i)) % n) = special.values[i];
             }
-            softmax(x.view, y.view, {scale, log});
-            compare_rows(elements(x.view), y.view, {scale, log}, special.name, 71, Comparison::Kind::special);
+            softmax(x.view, y.view, {.scale = scale, .log = log});
+            compare_rows(elements(x.view), y.view, {.scale = scale, .log = log}, special.name, 71,
+                         Comparison::Kind::special);
             CHECK(different_bits(y.view.slice(0, 0, 1), clean.view.slice(0, 0, 1)) == 0);
             CHECK(different_bits(y.view.slice(0, 2, 3), clean.view.slice(0, 2, 3)) == 0);
           }
@@ -186,11 +218,11 @@ TEST_CASE("softmax: rows of -inf only, NaN only, one finite element") {
         for (const Index n : {1, 5, 16, 33, 600}) {
           const Tensor<1> x({n}), y({n});
           for_each(x.view, [&](float& e) { e = value; });
-          softmax(x.view, y.view, {scale, log});
+          softmax(x.view, y.view, {.scale = scale, .log = log});
           for_each(y.view, [](float e) { CHECK(std::isnan(e)); });
           if (value != -infinity) continue;
           x.view(n - 1) = 3;
-          softmax(x.view, y.view, {scale, log});
+          softmax(x.view, y.view, {.scale = scale, .log = log});
           for (Index j = 0; j < n - 1; ++j) CHECK(y.view(j) == (log ? -infinity : 0.0f));
           CHECK(y.view(n - 1) == (log ? 0.0f : 1.0f));
         }
