@@ -1,11 +1,8 @@
-// Which instruction set runs and how many threads; floating-point state; no allocation once warm; memory of a long
-// sequence.
+// Choice of the instruction set and of the number of threads.
 #include "core/dispatch.hpp"
 #include "kernels/table.hpp"
-#include "support/allocation_count.hpp"
+#include "runtime/work.hpp"
 #include "support/child.hpp"
-#include "support/floating_point_state.hpp"
-#include "support/mask_case.hpp"
 #include "support/scope.hpp"
 
 #include <doctest/doctest.h>
@@ -14,57 +11,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <malloc.h>
 namespace headlane::test {
 
 using namespace internal;
 namespace {
-
-// One call of every function that computes, several blocks and heads large.
-struct Work {
-  Random random{1};
-  Tensor<2> a = random_tensor<2>({70, 600}, random), b = random_tensor<2>({600, 130}, random), c{{70, 130}};
-  Tensor<2> x = random_tensor<2>({200, 300}, random), y{{200, 300}};
-  AttentionTensors t{{.batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 70, .kv_length = 600}, 2};
-  Mask mask = random_mask({1, 1, 1, 600}, random, 3);
-  Tensor<4> bias = random_bias({1, 1, 70, 600}, random, 3);
-  Tensor<3> m = random_tensor<3>({1, 40, 128}, random), m_out{{1, 40, 128}};
-
-  PackedMatrix packed{b.view};
-  void run_gemm() const {
-    gemm(a.view, b.view, c.view, {0.5f, 0.0f});
-    gemm(a.view, packed, c.view, {.bias = b.view.select(0, 0), .activation = Activation::gelu});
-  }
-  void run_softmax() const {
-    softmax(x.view, y.view);
-    softmax(x.view, y.view, {.scale = 2, .log = true});
-    SoftmaxOptions along_rows{.axis = 0};
-    along_rows.bias = x.view;
-    softmax(x.view, y.view, along_rows);
-    softmax(x.view, y.view, {.causal = true});
-  }
-  void run_attention() const {
-    t.run();
-    t.run(causal(530));
-    t.run(with_bias(with_mask({}, stretched<const bool>(mask.view, {2, 4, 70, 600})),
-                    stretched<const float>(bias.view, {2, 4, 70, 600})));
-  }
-  void run_activate() const {
-    activate(x.view, y.view, Activation::gelu);
-    activate(x.view.transposed(), y.view.transposed(), Activation::tanh);
-    activate(b.view.transposed().slice(1, 0, 300), y.view.slice(0, 0, 130), Activation::silu);
-  }
-  void run_multi_head() const { multi_head_attention(m.view, m.view, m.view, m_out.view, 2); }
-  void run() const {
-    run_gemm();
-    run_softmax();
-    run_activate();
-    run_attention();
-    run_multi_head();
-  }
-};
 
 template <class F>
 std::string message_of(F f) {
@@ -89,7 +40,7 @@ TEST_CASE("version is three numbers") {
   CHECK(text.find_first_not_of("0123456789.") == std::string::npos);
 }
 
-TEST_CASE("isa: every available one can be chosen and then runs") {
+TEST_CASE("isa: every available instruction set can be chosen") {
   const auto names = available_isas();
   const auto tables = available_tables();
   REQUIRE(names.size() == tables.size());
@@ -117,7 +68,7 @@ TEST_CASE("isa: each table holds its own kernels") {
   }
 }
 
-TEST_CASE("isa: an unknown name is an error that lists what there is, and changes nothing") {
+TEST_CASE("isa: an unknown name is an error that lists the available names, and changes nothing") {
   const std::string before(isa());
   for (const std::string name : {"nonsense", "", "AVX2", "avx2 ", "sse", "avx512,avx2"}) {
     const std::string message = message_of([&] { set_isa(name); });
@@ -127,14 +78,15 @@ TEST_CASE("isa: an unknown name is an error that lists what there is, and change
   }
 }
 
-// ---- decided once per process: seen in a child ----
+// ---- decided once per process, hence tested in a child ----
 
 int print(const std::string& text) {
   std::printf("%s", text.c_str());
   return 0;
 }
 
-// The threads that this process has after a call that may use three, where the library may use one.
+// Prints the number of threads of this process after a call with num_threads = 3, where the library's
+// own number is 1.
 int threads_after(const std::function<void(int)>& call) {
   set_num_threads(1);
   const auto count = [] {
@@ -185,7 +137,7 @@ bool can_start_children() {
   return can;
 }
 
-TEST_CASE("HEADLANE_ISA is honoured, and an unknown one stops every function that computes") {
+TEST_CASE("HEADLANE_ISA selects the instruction set; an unknown name is an error in every function") {
   if (!can_start_children()) return;
   for (const auto name : available_isas()) {
     CHECK(run_child("isa", {{"HEADLANE_ISA", std::string(name)}}).output == name);
@@ -239,99 +191,6 @@ TEST_CASE("threads: the option num_threads of a call") {
     CHECK_MESSAGE(run_child("threads of " + function).output == "3", function);
   }
 }
-
-// ---- floating-point state ----
-
-#if defined(HEADLANE_TEST_HAS_STATE)
-TEST_CASE("the caller's floating-point state is the same after each call, whatever it was") {
-  const State original = state();
-  const Work work;
-  for (const auto name : available_isas()) {
-    const IsaScope scope(name);
-    for (const State wanted : all_states) {
-      set_state(wanted);
-      work.run_gemm();
-      const State after_gemm = state();
-      work.run_softmax();
-      const State after_softmax = state();
-      work.run_activate();
-      const State after_activate = state();
-      work.run_attention();
-      const State after_attention = state();
-      work.run_multi_head();
-      const State after_multi_head = state();
-      set_state(original);
-      CHECK(after_gemm == wanted);
-      CHECK(after_softmax == wanted);
-      CHECK(after_activate == wanted);
-      CHECK(after_attention == wanted);
-      CHECK(after_multi_head == wanted);
-    }
-  }
-}
-#endif
-
-// ---- memory ----
-
-#if !defined(HEADLANE_TEST_SANITIZED)
-TEST_CASE("no allocation once warm") {
-  const Work work;
-  for (const int threads : {1, 2}) {
-    const ThreadsScope scope(threads);
-    for (int i = 0; i < 3; ++i) work.run();
-    const auto bytes = static_cast<std::ptrdiff_t>(mallinfo2().uordblks);
-    const auto allocated_by = [&](void (Work::*call)() const) {
-      const long start = allocations;
-      (work.*call)();
-      return allocations - start;
-    };
-    const std::array<long, 5> counts{allocated_by(&Work::run_gemm), allocated_by(&Work::run_softmax),
-                                     allocated_by(&Work::run_attention), allocated_by(&Work::run_multi_head),
-                                     allocated_by(&Work::run_activate)};
-    const auto grown = static_cast<std::ptrdiff_t>(mallinfo2().uordblks) - bytes;
-    const std::array<std::string, 5> names{"gemm", "softmax", "attention", "multi_head_attention", "activate"};
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      CHECK_MESSAGE(counts[i] == 0, names[i], ", ", threads, " threads");
-    }
-    CHECK_MESSAGE(std::abs(grown) < 1024, threads, " threads");  // libomp's own moves; scratch is never so small
-  }
-  const long before = allocations;
-  void* volatile p = ::operator new(1);
-  ::operator delete(p);
-  CHECK(allocations == before + 1);  // it does count
-}
-
-// In MiB, from the kernel.
-double status_of(const std::string& key) {
-  std::ifstream file("/proc/self/status");
-  std::string word;
-  while (file >> word) {
-    double kib = 0;
-    if (word == key + ":" && file >> kib) return kib / 1024;
-  }
-  return 0;
-}
-
-const bool memory_registered = [] {
-  child_tasks()["memory"] = [] {
-    const AttentionTensors t({.q_heads = 4, .kv_heads = 2, .q_length = 16384, .kv_length = 16384}, 1);
-    const double before = status_of("VmRSS");
-    t.run(causal(0));
-    return print(std::to_string(status_of("VmHWM") - before));
-  };
-  return true;
-}();
-
-TEST_CASE("causal attention at L = 16384 needs at most 64 MiB beyond inputs and outputs") {
-  if (slow_isa() || !can_start_children()) return;
-  const ChildResult child = run_child("memory");
-  const double mib = std::atof(child.output.c_str());
-  MESSAGE("attention, 4 heads, L = 16384: ", mib, " MiB beyond inputs and outputs");
-  CHECK(child.status == 0);
-  CHECK(mib > 0);
-  CHECK(mib <= 64);
-}
-#endif
 
 }  // namespace
 }  // namespace headlane::test

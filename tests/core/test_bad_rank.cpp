@@ -1,0 +1,98 @@
+// Sizes that cannot be represented: AnyView of a rank that does not exist, matrices whose packed copy does
+// not fit into memory.
+#include "support/illegal.hpp"
+#include "support/sanitized.hpp"
+
+#include <doctest/doctest.h>
+#include <headlane/headlane.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+namespace headlane::test {
+namespace {
+
+TEST_CASE("an AnyView has 0 to 8 axes: any other rank is an error in every function") {
+  std::vector<float> memory(64, 0.5f);
+  std::vector<Index> integers(64, 0);
+  const std::unique_ptr<bool[]> flags = std::make_unique<bool[]>(64);
+  std::vector<Illegal> calls;
+  const View<float, 3> good(memory.data() + 32, {2, 2, 2});
+  const View<const float, 3> in(memory.data(), {2, 2, 2});
+  for (const int rank : {-1, 9, 10, 100, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
+    const auto bad = [&](auto view) {
+      view.rank = rank;
+      return view;
+    };
+    const AnyView<const float> x = bad(AnyView<const float>(in));
+    const AnyView<float> y = bad(AnyView<float>(good));
+    const auto push = [&](const char* function, const char* argument, const std::function<void()>& call) {
+      calls.push_back({function, call, {function, argument, "rank " + std::to_string(rank)}});
+    };
+    push("softmax", "x", [=] { softmax(x, good); });
+    push("softmax", "y", [=] { softmax(in, y); });
+    push("softmax", "x", [=] { softmax(x, y); });
+    push("softmax", "bias", [=] { softmax(in, good, {.bias = x}); });
+    push("softmax", "mask", [=, &flags] {
+      AnyView<const bool> mask = View<const bool, 3>(flags.get(), {2, 2, 2});
+      mask.rank = rank;
+      softmax(in, good, {.mask = mask});
+    });
+    AnyView<const Index> lengths = View<const Index, 2>(integers.data(), {2, 2});
+    lengths.rank = rank;
+    push("softmax", "lengths", [=] { softmax(in, good, {.lengths = lengths}); });
+    for (const bool both : {false, true}) {
+      const AnyView<const float> from = both ? x : AnyView<const float>(in);
+      push("activate", "y", [=] { activate(from, y, Activation::relu); });
+      push("layer_norm", "y", [=] { layer_norm(from, y); });
+      push("rms_norm", "y", [=] { rms_norm(from, y); });
+      push("add_sinusoidal_encoding", "x", [=] { add_sinusoidal_encoding(from, y); });
+    }
+    push("layer_norm", "residual", [=] { layer_norm(in, good, {.residual = x}); });
+    push("rms_norm", "sum", [=] { rms_norm(in, good, {.sum = y}); });
+    push("rotary_embedding", "positions",
+         [=] { rotary_embedding(in.broadcast(0, 1), good.broadcast(0, 1), {.positions = lengths}); });
+    push("Normalization::forward", "x", [=] { Normalization().forward(x, good); });
+    push("Linear", "weight", [=] { (void)Linear(StateDict{{"weight", x}}); });
+    push("Embedding", "weight", [=] { (void)Embedding(StateDict{{"weight", x}}); });
+    push("Normalization", "weight", [=] { (void)Normalization(StateDict{{"weight", x}}, "", NormKind::rms, 0); });
+    push("MultiHeadAttention", "in_proj_weight",
+         [=] { (void)MultiHeadAttention(StateDict{{"in_proj_weight", x}}, "", {.heads = 1}); });
+    push("FeedForward", "linear1.weight", [=] { (void)FeedForward(StateDict{{"linear1.weight", x}}, ""); });
+  }
+  CHECK(calls.size() == 6 * 23);
+  check_illegal(calls, [&] { return std::all_of(memory.begin(), memory.end(), [](float e) { return e == 0.5f; }); });
+}
+
+// A matrix that is broadcast by strides of 0 may have more elements than fit into memory.
+TEST_CASE("sizes that do not fit into memory: broadcast operands whose copies would be packed") {
+  const float one = 1;
+  std::vector<Illegal> calls;
+  const auto push = [&](Index rows, Index columns) {
+    calls.push_back({std::to_string(rows) + " x " + std::to_string(columns),
+                     [&one, rows, columns] { (void)PackedMatrix({&one, {rows, columns}, {0, 0}}); },
+                     {"PackedMatrix", "b", std::to_string(rows), std::to_string(columns), "does not fit into memory"}});
+  };
+  for (const int rows : {55, 56, 57, 58, 59, 60, 61, 62}) push(Index{1} << rows, 1);
+  push(Index{1} << 30, (Index{1} << 30) + 1);
+  push(1, (Index{1} << 60) + 1);
+  push(1, std::numeric_limits<Index>::max());
+  push(std::numeric_limits<Index>::max(), 1);
+  check_illegal(calls, [] { return true; });
+  // The largest size that can be represented: std::bad_alloc. Likewise for a layer's weight.
+  const Index most = (Index{1} << 60) / 32 - 1;
+  CHECK_THROWS_AS((void)PackedMatrix({&one, {most, 32}, {0, 0}}), std::bad_alloc);
+  AnyView<const float> weight = View<const float, 2>(&one, {3, (Index{1} << 58)}, {0, 0});
+  const StateDict dict{{"in_proj_weight", weight}, {"weight", weight}};
+#if !defined(HEADLANE_TEST_SANITIZED)  // whose operator new ends the program
+  CHECK_THROWS_AS((void)MultiHeadAttention(dict, "", {.heads = 1}), std::bad_alloc);
+  CHECK_THROWS_AS((void)Embedding(dict), std::bad_alloc);
+#endif
+  CHECK_THROWS_AS((void)Linear(dict), std::invalid_argument);  // whole panels of 3 columns
+  CHECK(PackedMatrix({nullptr, {Index{1} << 62, 0}}).bytes() == 0);
+  CHECK(PackedMatrix({nullptr, {0, Index{1} << 62}}).bytes() == 0);
+}
+
+}  // namespace
+}  // namespace headlane::test

@@ -1,0 +1,82 @@
+// Memory: a warm call allocates nothing, and attention stores no matrix of scores.
+#include "runtime/work.hpp"
+#include "support/allocation_count.hpp"
+#include "support/child.hpp"
+#include "support/scope.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <malloc.h>
+#include <string>
+
+namespace headlane::test {
+namespace {
+
+#if !defined(HEADLANE_TEST_SANITIZED)
+TEST_CASE("a warm call allocates nothing") {
+  const Work work;
+  for (const int threads : {1, 2}) {
+    const ThreadsScope scope(threads);
+    for (int i = 0; i < 3; ++i) work.run();
+    const auto bytes = static_cast<std::ptrdiff_t>(mallinfo2().uordblks);
+    const auto allocated_by = [&](void (Work::*call)() const) {
+      const long start = allocations;
+      (work.*call)();
+      return allocations - start;
+    };
+    const std::array<long, 5> counts{allocated_by(&Work::run_gemm), allocated_by(&Work::run_softmax),
+                                     allocated_by(&Work::run_attention), allocated_by(&Work::run_multi_head),
+                                     allocated_by(&Work::run_activate)};
+    const auto grown = static_cast<std::ptrdiff_t>(mallinfo2().uordblks) - bytes;
+    const std::array<std::string, 5> names{"gemm", "softmax", "attention", "multi_head_attention", "activate"};
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      CHECK_MESSAGE(counts[i] == 0, names[i], ", ", threads, " threads");
+    }
+    CHECK_MESSAGE(std::abs(grown) < 1024, threads, " threads");  // libomp's own moves; scratch is never so small
+  }
+  const long before = allocations;
+  void* volatile p = ::operator new(1);
+  ::operator delete(p);
+  CHECK(allocations == before + 1);  // it does count
+}
+
+// A field of /proc/self/status, in MiB.
+double status_of(const std::string& key) {
+  std::ifstream file("/proc/self/status");
+  std::string word;
+  while (file >> word) {
+    double kib = 0;
+    if (word == key + ":" && file >> kib) return kib / 1024;
+  }
+  return 0;
+}
+
+const bool memory_registered = [] {
+  child_tasks()["memory"] = [] {
+    const AttentionTensors t({.q_heads = 4, .kv_heads = 2, .q_length = 16384, .kv_length = 16384}, 1);
+    const double before = status_of("VmRSS");
+    t.run(causal(0));
+    std::printf("%f", status_of("VmHWM") - before);
+    return 0;
+  };
+  return true;
+}();
+
+TEST_CASE("causal attention at L = 16384 needs at most 64 MiB besides inputs and outputs") {
+  if (slow_isa()) return;
+  const ChildResult child = run_child("memory");
+  if (child.status == not_started) return;
+  const double mib = std::atof(child.output.c_str());
+  MESSAGE("attention, 4 heads, L = 16384: ", mib, " MiB beyond inputs and outputs");
+  CHECK(child.status == 0);
+  CHECK(mib > 0);
+  CHECK(mib <= 64);
+}
+#endif
+
+}  // namespace
+}  // namespace headlane::test
