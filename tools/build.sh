@@ -5,6 +5,8 @@
 # differently.
 llvm=$(sed -n 's/.*"clang++-\([0-9]*\)".*/\1/p' CMakePresets.json)
 
+[[ $CXX != clang ]] || CXX=clang++-$llvm
+
 # Debian packages, as `need` takes them.
 model_packages=(nlohmann/json.hpp=nlohmann-json3-dev sentencepiece_processor.h=libsentencepiece-dev
   CLI/CLI.hpp=libcli11-dev)

@@ -1,7 +1,22 @@
 # shellcheck shell=bash
 # The tests: of this machine, of 64-bit Arm under qemu, and mutation testing.
 
+# test_kernels NAME …: what depends on the compiler: the symbols and instructions of the kernels'
+# objects, and these tests.
+test_kernels() {
+  local unoptimised
+  mapfile -t unoptimised < <(ninja -C "$folder" -t targets all | sed -n 's/^\(headlane_[a-z0-9]*_unoptimised\):.*/\1/p')
+  build "${@/#/test_}" "${unoptimised[@]}"
+  run_tests -R "^($(IFS='|' && echo "$*")|flags|symbols|symbols_unoptimised|instructions)(\$|[.])"
+}
+
 do_test() {
+  if [[ ${1:-} == --quick ]]; then
+    need_build "${test_packages[@]}"
+    configure release TESTS
+    test_kernels bits hashes kernels nan_positions view worked_examples
+    return
+  fi
   need_build "${test_packages[@]}" pkg-config=pkgconf "${model_packages[@]}"
   if [[ ${CI:-} ]]; then # for consumer.libcxx, which is skipped without libc++
     need_clang "$llvm"
@@ -22,12 +37,10 @@ do_test-neon() {
   need_build aarch64-linux-gnu-g++=g++-aarch64-linux-gnu qemu-aarch64-static=qemu-user-static "${test_packages[@]}"
   configure neon TESTS
   if [[ ${1:-} == --quick ]]; then
-    shift
-    build test_view test_hashes headlane_{neon,scalar,portable}_unoptimised
-    set -- -R '^(view|hashes|flags|symbols|symbols_unoptimised|instructions)($|[.])' "$@"
-  else
-    build
+    test_kernels view hashes
+    return
   fi
+  build
   run_tests "$@"
 }
 

@@ -18,7 +18,8 @@ LOOPS = {"for_statement", "for_range_loop", "while_statement", "do_statement", "
 # What has to be constant when it is compiled.
 CONSTANT = {
     "template_argument_list", "array_declarator", "enumerator", "static_assert_declaration", "noexcept", "preproc_if",
-    "preproc_def", "requires_clause", "template_parameter_list", "bitfield_clause", "alignas_qualifier", "type_descriptor",
+    "preproc_def", "requires_clause", "template_parameter_list", "bitfield_clause", "alignas_qualifier",
+    "type_descriptor",
 }  # fmt: skip
 COMMENT = re.compile(rb"//[^\n]*")
 

@@ -69,10 +69,16 @@ class Tree:
 
     def configure(self):
         options = {
-            "CMAKE_BUILD_TYPE": "Release", "HEADLANE_ISAS": "avx2;scalar;portable" if self.kernels else "all", "HEADLANE_BUILD_TESTS": "ON", "HEADLANE_BUILD_MODELS": "ON",
-            "HEADLANE_BUILD_BENCH": "OFF", "HEADLANE_BUILD_EXAMPLES": "OFF", "HEADLANE_BUILD_PYTHON": "ON" if self.python else "OFF",
-            "HEADLANE_XSIMD_INCLUDE_DIR": self.project / "build/deps/xsimd/include", "Python_EXECUTABLE": self.interpreter,
-        }  # fmt: skip
+            "CMAKE_BUILD_TYPE": "Release",
+            "HEADLANE_ISAS": "avx2;scalar;portable" if self.kernels else "all",
+            "HEADLANE_BUILD_TESTS": "ON",
+            "HEADLANE_BUILD_MODELS": "ON",
+            "HEADLANE_BUILD_BENCH": "OFF",
+            "HEADLANE_BUILD_EXAMPLES": "OFF",
+            "HEADLANE_BUILD_PYTHON": "ON" if self.python else "OFF",
+            "HEADLANE_XSIMD_INCLUDE_DIR": self.project / "build/deps/xsimd/include",
+            "Python_EXECUTABLE": self.interpreter,
+        }
         if not (self.project / "build/deps/xsimd/include").exists():
             del options["HEADLANE_XSIMD_INCLUDE_DIR"]
         definitions = [f"-D{name}={value}" for name, value in options.items()]
