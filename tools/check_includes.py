@@ -65,10 +65,6 @@ EXCEPTIONS = [
     ("models/src/t5/t5.cpp", "src/core/floating_point_scope.hpp", "one state for a whole translation"),
     ("models/src/bert/load.cpp", "src/core/floating_point_scope.hpp", "converts while it reads"),
     ("models/src/bert/bert.cpp", "src/core/floating_point_scope.hpp", "one state for a whole batch"),
-    ("python/src/attention/attention.cpp", "src/attention/kv_pages.hpp", "the rows of a cache"),
-    ("python/src/attention/kv_cache.cpp", "src/attention/kv_pages.hpp", "the rows of a cache"),
-    ("python/src/layers/options.cpp", "src/attention/kv_pages.hpp", "the rows of a cache"),
-    ("python/src/core/array.cpp", "src/core/check.hpp", "its check of strides"),
     ("bench/native/regions.cpp", "src/core/parallel.hpp", "measures it"),
 ]
 # Where includes of the files in a folder are looked for, besides the file's own folder.
