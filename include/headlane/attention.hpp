@@ -11,8 +11,8 @@
 
 namespace headlane {
 
-/// For each batch element and head
-///   out = softmax(softcapped scale · q · kᵀ + ALiBi + relative bias + bias) · v.
+/// Computes, for each batch element and head:
+///   out = softmax(softcapped scale · q · kᵀ + ALiBi + relative bias + bias) · v
 /// All options combine (attention_options.hpp).
 ///
 /// Shapes: any strides, so that [batch, sequence, head, dim] or one packed QKV buffer are views.

@@ -7,7 +7,7 @@
 namespace headlane {
 
 /// The probability of key j in row i, 0 for a key that is masked:
-///   weights[b, h, i, j] = exp(score_j - lse_i),
+///   weights[b, h, i, j] = exp(score_j - lse_i)
 /// so that a row of attention()'s out is Σ_j weights_j · v_j.
 ///
 /// Shapes: q and k as in attention(); weights [batch, q_heads, q_length, kv_length], last stride 1.
@@ -16,9 +16,8 @@ namespace headlane {
 /// Options: as in attention(), without query_starts, key_starts, sum and workspace. lse, if given,
 ///   is written too.
 /// Arithmetic: the scores and the largest score m of attention(), then exp(score - m) times the
-///   factor that attention() ends with:
-///     1 / sum, with a sink less its share.
-///   The bits depend on the row alone.
+///   factor that attention() ends with (1 / sum, with a sink less its share): the bits depend on
+///   the row alone.
 /// Error: in the terms of attention(),
 ///     |weight - exact| <= (2·(D + 3)·S + 4·M + N + ceil(N / 16) + 8·B + 12) · u · weight + 2^-126
 /// Aliasing: as in attention().
@@ -28,7 +27,7 @@ HEADLANE_API void attention_weights(View<const float, 4> q, View<const float, 4>
                                     View<float, 4> weights, const AttentionOptions& options = {});
 
 /// How much all rows together attend to each key (heavy hitters; Zhang et al. 2023):
-///   sums[b, h, j] = Σ_i weights[b, h, i, j],
+///   sums[b, h, j] = Σ_i weights[b, h, i, j]
 /// added in the order of the rows. Nothing of size q_length × kv_length is stored.
 ///
 /// Shapes: sums [batch, q_heads, kv_length], last stride 1. Everything else as in

@@ -1,4 +1,4 @@
-// KvCache: keys and values of growing sequences, stored in the order in which attention reads them.
+// The keys and values of growing sequences, stored in the order in which attention reads them.
 #pragma once
 
 #include <headlane/export.h>
