@@ -51,7 +51,7 @@ ALLOWED = {
     "python/src/position": [*PUBLIC, "python/src/core"],
     "python/src/attention": [*PUBLIC, "python/src/core"],
     "python/src/layers": [*PUBLIC, "python/src/core", "python/src/gemm", "python/src/attention"],
-    "python/src/models": [*PUBLIC, *MODELS, "python/src/core", "python/src/gemm"],
+    "python/src/models": [*PUBLIC, *MODELS, "python/src/core"],
     "python/src": [*PUBLIC, "python/src/core"],
     # And the examples and benchmarks.
     "examples": [*PUBLIC, *MODELS],
@@ -72,7 +72,7 @@ ROOTS = {
     "include": ["include"],
     "src": ["src", "include"],
     "models": ["models/src", "models/include", "include", "src"],
-    "python/src": ["python/src", "include", "models/include", "src"],
+    "python/src": ["python/src", "include", "models/include"],
     "examples": ["include", "models/include"],
     "bench": ["include", "src"],
 }

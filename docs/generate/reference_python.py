@@ -4,18 +4,20 @@ import ast
 import functools
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 from builder.prose import Links, paragraphs
 
 PACKAGE = Path(__file__).parents[2] / "python" / "headlane"
 TITLES = {
-    "__init__": ("functions", "Functions"),
+    "__init__": ("package", "headlane"),
     "models": ("models", "headlane.models"),
     "transformers": ("transformers", "headlane.transformers"),
     "torch_ops": ("torch_ops", "headlane.torch_ops"),
 }
-PARAMETER = re.compile(r"^([a-z_]\w*(?:, [a-z_]\w*)*): (.*)")
+SECTION = re.compile(r"^(Args|Returns|Raises):$\n", re.MULTILINE)
+PARAMETER = re.compile(r"^(\*{0,2}\w+): (.*)")
 WIDTH = 88
 
 
@@ -124,33 +126,29 @@ def continued(lines):
 
 
 def docstring(node, links):
-    """Paragraphs, and parameters (`name: text`, continued by indented lines) as a list."""
-    lines = (ast.get_docstring(node) or "").splitlines()
-    blocks, text, listed = [], [], []
-
-    def flush():
-        if text:
-            blocks.append(paragraphs(continued(text), links, 0))
-            text.clear()
-        if listed:
-            terms = [f"`{names}`\n\n:   {links.inline(' '.join(words))}" for names, words in listed]
-            blocks.append('<div class="parameters" markdown>\n\n' + "\n\n".join(terms) + "\n\n</div>")
-            listed.clear()
-
-    for line in lines:
-        found = PARAMETER.match(line)
-        if found:
-            if text:
-                flush()
-            listed.append((found[1], [found[2]]))
-        elif listed and line.startswith(" "):
-            listed[-1][1].append(line.strip())
+    """Paragraphs, then Google's sections: Args and Raises as lists of terms, Returns as text."""
+    first, *rest = SECTION.split(ast.get_docstring(node) or "")
+    blocks = [paragraphs(continued(first.splitlines()), links, 0)]
+    for title, body in zip(rest[::2], rest[1::2], strict=True):
+        lines = textwrap.dedent(body).strip("\n").splitlines()
+        if title == "Returns":
+            blocks.append(f"**Returns:** {links.inline(' '.join(line.strip() for line in lines))}")
         else:
-            if listed:
-                flush()
-            text.append(line)
-    flush()
+            blocks.append(terms(title, lines, links))
     return "\n\n".join(block for block in blocks if block)
+
+
+def terms(title, lines, links):
+    """`name: text` entries, continued by indented lines."""
+    entries = []
+    for line in lines:
+        if found := PARAMETER.match(line):
+            entries.append((found[1], [found[2]]))
+        elif line.strip():
+            entries[-1][1].append(line.strip())
+    listed = [f"`{name}`\n\n:   {links.inline(' '.join(words))}" for name, words in entries]
+    heading = "" if title == "Args" else f"**{title}:**\n\n"
+    return heading + '<div class="parameters" markdown>\n\n' + "\n\n".join(listed) + "\n\n</div>"
 
 
 def code(text):
@@ -203,13 +201,14 @@ def main():
     wanted = list(pages())
     everywhere, rows = {}, ["# Python package", "", "| Name | Does |", "|---|---|"]
     for name, _, sources, names in wanted:
-        everywhere |= {n.name: f"{name}.md#{n.name.lower()}" for s in sources for n in defined(s, names)}
+        found = {n.name: f"{name}.md#{n.name.lower()}" for s in sources for n in defined(s, names)}
+        everywhere = found | everywhere  # the package's own functions come before their operators
     links = Links({}, "index.md")
     for name, title, sources, names in wanted:
         write_page(folder, name, title, sources, names, everywhere)
         rows.append(f"| **[{title}]({name}.md)** | |")
         for node in (n for s in sources for n in defined(s, names)):
-            first = re.split(r"(?<=[.:;])\s", (ast.get_docstring(node) or "").strip())[0]
+            first = (ast.get_docstring(node) or "").partition("\n")[0]
             rows.append(f"| [`{node.name}`]({everywhere[node.name]}) | {links.inline(first)} |")
     (folder / "index.md").write_text("\n".join(rows) + "\n", encoding="utf-8")
 

@@ -1,28 +1,22 @@
-"""Attention: over arrays, ragged batches and caches, in parts; its weights, and how it is computed."""
+"""Scaled dot-product attention, over arrays and over a KvCache."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, overload
 
 from . import _core
 from ._kv_cache import KvCache
-from ._types import Array, InnerOptions, ScoreOptions, Sequences, Unpack
-
-
-class AttentionPlan(NamedTuple):
-    """How an attention will be computed, and what it needs for it."""
-
-    isa: str  # the instruction set
-    tile_rows: int  # query rows in registers at a time
-    key_block: int  # the grid of keys
-    rows_of_task: int  # query rows that a task takes at a time
-    key_parts: int  # tasks that share the keys of a row
-    tasks: int  # that may run in parallel
-    threads: int  # that share them
-    packs_keys: bool  # whether keys are copied to another order first, or read where they stand
-    packs_values: bool
-    workspace_bytes: int  # memory besides inputs and outputs
+from ._types import (
+    Array,
+    InnerCallOptions,
+    InnerOptions,
+    No,
+    ScoreCallOptions,
+    ScoreOptions,
+    Sequences,
+    Unpack,
+    Yes,
+)
 
 
 @overload
@@ -36,11 +30,9 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     *,
-    return_lse: Literal[False] = False,
-    return_sum: Literal[False] = False,
-    out: Array | None = None,
-    num_threads: int | None = None,
-    **options: Unpack[InnerOptions],
+    return_lse: No = False,
+    return_sum: No = False,
+    **options: Unpack[InnerCallOptions],
 ) -> Array: ...
 
 
@@ -55,11 +47,9 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     *,
-    return_lse: Literal[True],
-    return_sum: Literal[False] = False,
-    out: Array | None = None,
-    num_threads: int | None = None,
-    **options: Unpack[InnerOptions],
+    return_lse: Yes,
+    return_sum: No = False,
+    **options: Unpack[InnerCallOptions],
 ) -> tuple[Array, Array]: ...
 
 
@@ -75,10 +65,8 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
     *,
     return_lse: bool = False,
-    return_sum: Literal[True],
-    out: Array | None = None,
-    num_threads: int | None = None,
-    **options: Unpack[InnerOptions],
+    return_sum: Yes,
+    **options: Unpack[InnerCallOptions],
 ) -> tuple[Array, Array, Array]: ...
 
 
@@ -95,9 +83,7 @@ def scaled_dot_product_attention(
     *,
     return_lse: bool = False,
     return_sum: bool = False,
-    out: Array | None = None,
-    num_threads: int | None = None,
-    **options: Unpack[InnerOptions],
+    **options: Unpack[InnerCallOptions],
 ) -> Array | tuple[Array, ...]: ...
 
 
@@ -113,46 +99,65 @@ def scaled_dot_product_attention(
     *,
     return_lse: bool = False,
     return_sum: bool = False,
-    out: Array | None = None,
+    out: Any = None,
     num_threads: int | None = None,
     **options: Unpack[InnerOptions],
 ) -> Array | tuple[Array, ...]:
-    """softmax(scale * query @ key.T) @ value, as torch.nn.functional.scaled_dot_product_attention has it.
+    """softmax(scale * query @ key.T) @ value, as torch.nn.functional.scaled_dot_product_attention.
 
-    query is [..., q_length, dim], key [..., kv_length, dim], value [..., kv_length, value_dim]; the axes before are
-    batch axes and, last of them, heads, and broadcast. Nothing of size q_length x kv_length is stored.
+    Nothing of size q_length x kv_length is stored. All options combine. A key is visible to a query if
+    all of is_causal, window, attn_mask, mask_bits and the lengths allow it. A masked key has no
+    influence, even if NaN. A query without a visible key returns 0, and a log-sum-exp of -inf.
 
-    attn_mask broadcasts to [..., q_length, kv_length]: where a bool mask is True a key is seen, a float32 mask is
-        added to the scaled scores.
-    dropout_p must be 0.
-    is_causal: query i sees key j only if j <= i + causal_offset. May be combined with attn_mask, which PyTorch refuses.
-    scale: 1 / sqrt(dim) if None.
-    enable_gqa: query may have several times as many heads as key and value.
-    causal_offset: the position of the first query on the key axis: with a cache, the number of cached keys. An integer, or
-        integers [batch].
-    softcap: unless 0, a scaled score s becomes softcap * tanh(s / softcap) before anything is added to it (Gemma 2).
-    window: (left, right): query i sees key j only if i + causal_offset - left <= j <= i + causal_offset + right; None or
-        -1: not bounded on that side. Without is_causal too.
-    key_lengths, query_lengths: integers [batch]: of each batch element, keys and queries from there on are padding, which
-        is not read; a query that is padding gives 0. For [batch, heads, length, dim]; with fewer axes the batch is one.
-    alibi_slopes: float32 [heads]; slope * (j - i - causal_offset) is added to the score of query i and key j.
-    sinks: float32 [heads]; exp(sink) joins the sum of each row, as one more key without a value would.
-    mask_bits: uint8, broadcasts to [..., q_length, ceil(kv_length / 8)]: a bool mask as
-        numpy.packbits(mask, axis=-1, bitorder="little") packs it. May be combined with attn_mask.
-    relative_bias: float32 [heads, buckets]; T5's position bias: relative_bias[head, t5_bucket(j - i - causal_offset,
-        buckets, relative_max_distance, relative_bidirectional)] is added to the score.
-    query_starts, key_starts: integers [sequences + 1]: a ragged batch. query, key and value are [heads, total, dim] or
-        [1, heads, total, dim]; sequence s has the queries query_starts[s] ... query_starts[s + 1] - 1, and the keys
-        likewise. Positions count from the sequence's first query and key, and in masks too its keys begin at 0: a mask is
-        [..., total, length of the longest sequence's keys]. What is [batch] above is [sequences].
-        Rows of no sequence are left alone, so undefined unless out is given.
-    return_lse: gives (out, lse), lse [..., q_length] being the log of the sum of exp(score) over the keys seen.
-    return_sum: gives (out, max, sum), a part for merge(): the largest score of each row, the sum of exp(score - max),
-        and out not divided by it. Without sinks, which belong to merge.
-    out: where to write the result; must overlap no argument.
-    num_threads: for this call; num_threads() if None or 0.
+    In the descriptions below, i is the index of a query and j that of a key.
 
-    A query that sees no key gives 0, and a log-sum-exp of -inf. A key that is not seen has no influence, even if NaN.
+    Args:
+        query: [..., heads, q_length, dim]. The axes before q_length broadcast; heads may be absent.
+        key: [..., heads, kv_length, dim].
+        value: [..., heads, kv_length, value_dim].
+        attn_mask: Broadcasts to [..., heads, q_length, kv_length]. bool: keys are visible where it is
+            True. float32: added to the scaled scores; -inf masks a key.
+        dropout_p: Must be 0.
+        is_causal: Key j is visible to query i only if j <= i + causal_offset. May be combined with
+            attn_mask, unlike in PyTorch.
+        scale: 1 / sqrt(dim) if None.
+        enable_gqa: The heads of query may be a multiple of those of key and value.
+        return_lse: Return (out, lse).
+        return_sum: Return (out, max, sum), a partial result for merge(). Not together with sinks, which
+            belong to merge().
+        out: Where to write the result; must not overlap any argument.
+        num_threads: Maximum number of threads; num_threads() if None or 0.
+        causal_offset: The position of the first query on the key axis: with a cache, the number of
+            cached keys. An integer, or integers [batch].
+        softcap: If not 0, a scaled score s becomes softcap * tanh(s / softcap) before anything is added
+            to it (Gemma 2).
+        window: (left, right): key j is visible to query i only if i + causal_offset - left <= j <=
+            i + causal_offset + right. None or -1: unbounded on that side. Applies without is_causal too.
+        key_lengths: integers [batch], for [batch, heads, length, dim]; without a batch axis the batch is
+            one. Keys from this index on are padding and are not read.
+        query_lengths: integers [batch]. Queries from this index on are padding, are not read, and
+            return 0.
+        alibi_slopes: float32 [heads]; slope * (j - i - causal_offset) is added to the score.
+        sinks: float32 [heads]; exp(sink) joins the sum of each row, like one more key without a value.
+        mask_bits: uint8, broadcasts to [..., heads, q_length, ceil(kv_length / 8)]: a bool mask packed by
+            numpy.packbits(mask, axis=-1, bitorder="little"). May be combined with attn_mask.
+        relative_bias: float32 [heads, buckets], T5's position bias: adds relative_bias[head, bucket] to
+            the score, where bucket is t5_bucket(j - i - causal_offset, buckets, relative_max_distance,
+            relative_bidirectional).
+        relative_max_distance: See relative_bias; 128 by default.
+        relative_bidirectional: See relative_bias; True by default.
+        query_starts: integers [sequences + 1], with key_starts: a variable-length batch (cu_seqlens).
+            query, key and value are [heads, total, dim] or [1, heads, total, dim]; sequence s has the
+            queries query_starts[s] to query_starts[s + 1] - 1. Positions count from the first query and
+            the first key of the sequence; a mask is [..., total, keys of the longest sequence]. Options
+            of shape [batch] are [sequences]. Rows of no sequence are left alone: undefined, unless out
+            is given.
+        key_starts: integers [sequences + 1]: the keys of each sequence, likewise.
+
+    Returns:
+        out [..., heads, q_length, value_dim]. With return_lse, (out, lse), where lse [..., heads,
+        q_length] is the logarithm of the sum of exp(score) over the visible keys. With return_sum, (out,
+        max, sum): the largest score of each row, the sum of exp(score - max), and out not divided by it.
     """
     return _core.scaled_dot_product_attention(
         query,
@@ -178,11 +183,9 @@ def attention_over_cache(
     sequences: Sequences,
     attn_mask: Any = None,
     *,
-    return_lse: Literal[False] = False,
-    return_sum: Literal[False] = False,
-    out: Array | None = None,
-    num_threads: int | None = None,
-    **options: Unpack[ScoreOptions],
+    return_lse: No = False,
+    return_sum: No = False,
+    **options: Unpack[ScoreCallOptions],
 ) -> Array: ...
 
 
@@ -193,11 +196,9 @@ def attention_over_cache(
     sequences: Sequences,
     attn_mask: Any = None,
     *,
-    return_lse: Literal[True],
-    return_sum: Literal[False] = False,
-    out: Array | None = None,
-    num_threads: int | None = None,
-    **options: Unpack[ScoreOptions],
+    return_lse: Yes,
+    return_sum: No = False,
+    **options: Unpack[ScoreCallOptions],
 ) -> tuple[Array, Array]: ...
 
 
@@ -209,10 +210,8 @@ def attention_over_cache(
     attn_mask: Any = None,
     *,
     return_lse: bool = False,
-    return_sum: Literal[True],
-    out: Array | None = None,
-    num_threads: int | None = None,
-    **options: Unpack[ScoreOptions],
+    return_sum: Yes,
+    **options: Unpack[ScoreCallOptions],
 ) -> tuple[Array, Array, Array]: ...
 
 
@@ -225,9 +224,7 @@ def attention_over_cache(
     *,
     return_lse: bool = False,
     return_sum: bool = False,
-    out: Array | None = None,
-    num_threads: int | None = None,
-    **options: Unpack[ScoreOptions],
+    **options: Unpack[ScoreCallOptions],
 ) -> Array | tuple[Array, ...]: ...
 
 
@@ -239,190 +236,31 @@ def attention_over_cache(
     *,
     return_lse: bool = False,
     return_sum: bool = False,
-    out: Array | None = None,
+    out: Any = None,
     num_threads: int | None = None,
     **options: Unpack[ScoreOptions],
 ) -> Array | tuple[Array, ...]:
-    """The same over keys and values in a KvCache: query [sequences, heads, q_length, dim]; for one, also [heads, q_length, dim].
+    """scaled_dot_product_attention over keys and values in a KvCache.
 
-    The queries are the last ones of their sequence, so that cache.append(...) and then is_causal=True is decoding or prefill in
-    pieces: the first query is at number of keys - q_length + causal_offset, of each sequence. Heads are grouped if query has more than the cache.
+    The queries are the last ones of their sequence: the first one is at position number of keys -
+    q_length + causal_offset. So cache.append(...) followed by is_causal=True is decoding, or prefill in
+    chunks. The result is bit-identical to that over the same keys and values in plain arrays.
 
-    options: those of scaled_dot_product_attention, without query_starts and key_starts. kv_length, for masks, is that of the
-    longest of the sequences. The bits are those of the same keys and values in plain arrays.
+    Args:
+        query: [sequences, heads, q_length, dim], or for one sequence [heads, q_length, dim]. Its heads
+            are a multiple of those of the cache.
+        cache: The keys and values.
+        sequences: The number of the sequence of each batch element of query.
+        attn_mask: As in scaled_dot_product_attention; kv_length is the length of the longest sequence.
+        return_lse: As in scaled_dot_product_attention.
+        return_sum: As in scaled_dot_product_attention.
+        out: Where to write the result; must not overlap any argument.
+        num_threads: Maximum number of threads; num_threads() if None or 0.
+        **options: Those of scaled_dot_product_attention, but query_starts and key_starts.
+
+    Returns:
+        As scaled_dot_product_attention.
     """
     return _core.attention_over_cache(
         query, cache, sequences, attn_mask, options, return_lse, return_sum, out, num_threads
     )
-
-
-@overload
-def merge(
-    parts: Sequence[tuple[Array, ...]],
-    *,
-    sinks: Any = None,
-    return_lse: Literal[False] = False,
-    return_sum: Literal[False] = False,
-    out: Array | None = None,
-    num_threads: int | None = None,
-) -> Array: ...
-
-
-@overload
-def merge(
-    parts: Sequence[tuple[Array, ...]],
-    *,
-    sinks: Any = None,
-    return_lse: Literal[True],
-    return_sum: Literal[False] = False,
-    out: Array | None = None,
-    num_threads: int | None = None,
-) -> tuple[Array, Array]: ...
-
-
-@overload
-def merge(
-    parts: Sequence[tuple[Array, ...]],
-    *,
-    sinks: Any = None,
-    return_lse: bool = False,
-    return_sum: Literal[True],
-    out: Array | None = None,
-    num_threads: int | None = None,
-) -> tuple[Array, Array, Array]: ...
-
-
-@overload
-def merge(
-    parts: Sequence[tuple[Array, ...]],
-    *,
-    sinks: Any = None,
-    return_lse: bool = False,
-    return_sum: bool = False,
-    out: Array | None = None,
-    num_threads: int | None = None,
-) -> Array | tuple[Array, ...]: ...
-
-
-def merge(
-    parts: Sequence[tuple[Array, ...]],
-    *,
-    sinks: Any = None,
-    return_lse: bool = False,
-    return_sum: bool = False,
-    out: Array | None = None,
-    num_threads: int | None = None,
-) -> Array | tuple[Array, ...]:
-    """Attention over the keys of all parts, which have none in common.
-
-    parts: what scaled_dot_product_attention gave with return_lse, (out, lse), or with return_sum, (out, max, sum); in any
-        mixture, all of one shape.
-    sinks: float32 [heads], which the parts must not have had.
-    return_lse: gives (out, lse). return_sum: gives (out, max, sum), a part again.
-    out: where to write the result; must overlap no argument.
-
-    The bits are those of attention over all keys if parts with sums are cut where keys are a multiple of 512, and each but the
-    first has at most 512.
-    """
-    return _core.merge(parts, sinks, return_lse, return_sum, out, num_threads)
-
-
-@overload
-def attention_weights(
-    query: Array,
-    key: Any,
-    attn_mask: Any = None,
-    *,
-    enable_gqa: bool = False,
-    return_lse: Literal[False] = False,
-    out: Array | None = None,
-    num_threads: int | None = None,
-    **options: Unpack[ScoreOptions],
-) -> Array: ...
-
-
-@overload
-def attention_weights(
-    query: Array,
-    key: Any,
-    attn_mask: Any = None,
-    *,
-    enable_gqa: bool = False,
-    return_lse: Literal[True],
-    out: Array | None = None,
-    num_threads: int | None = None,
-    **options: Unpack[ScoreOptions],
-) -> tuple[Array, Array]: ...
-
-
-@overload
-def attention_weights(
-    query: Array,
-    key: Any,
-    attn_mask: Any = None,
-    *,
-    enable_gqa: bool = False,
-    return_lse: bool = False,
-    out: Array | None = None,
-    num_threads: int | None = None,
-    **options: Unpack[ScoreOptions],
-) -> Array | tuple[Array, Array]: ...
-
-
-def attention_weights(
-    query: Array,
-    key: Any,
-    attn_mask: Any = None,
-    *,
-    enable_gqa: bool = False,
-    return_lse: bool = False,
-    out: Array | None = None,
-    num_threads: int | None = None,
-    **options: Unpack[ScoreOptions],
-) -> Array | tuple[Array, Array]:
-    """softmax(scale * query @ key.T): the weights [..., q_length, kv_length] themselves, 0 for a key that a query does not see.
-
-    Take the heads and queries that are wanted by slices, with causal_offset + the first query. options: those of
-    scaled_dot_product_attention, without query_starts and key_starts. The last axis of out must be dense.
-    """
-    return _core.attention_weights(
-        query, key, attn_mask, enable_gqa, options, return_lse, out, num_threads
-    )
-
-
-def attention_key_sums(
-    query: Array,
-    key: Any,
-    attn_mask: Any = None,
-    *,
-    enable_gqa: bool = False,
-    out: Array | None = None,
-    num_threads: int | None = None,
-    **options: Unpack[ScoreOptions],
-) -> Array:
-    """attention_weights summed over the queries, [..., kv_length]: how much a key was looked at. Stores no weights."""
-    return _core.attention_key_sums(query, key, attn_mask, enable_gqa, options, out, num_threads)
-
-
-def plan_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
-    *,
-    enable_gqa: bool = False,
-    num_threads: int | None = None,
-    **options: Unpack[ScoreOptions],
-) -> AttentionPlan:
-    """How scaled_dot_product_attention computes this; attention_over_cache, if key is a KvCache and value its sequences.
-
-    Looks at shapes, strides and options only. With several batch axes, the plan of one step along all but the last.
-    """
-    return AttentionPlan(
-        *_core.plan_attention(query, key, value, attn_mask, enable_gqa, options, num_threads)
-    )
-
-
-def t5_bucket(distance: int, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> int:
-    """The bucket of T5's relative position bias for distance = position of the key - position of the query."""
-    return _core.t5_bucket(distance, buckets, max_distance, bidirectional)

@@ -1,4 +1,4 @@
-"""KvCache: keys and values that grow."""
+"""KvCache: keys and values of growing sequences."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def _restored(
     free: list[int],
     sequences: list[tuple[int, int, int, np.ndarray, np.ndarray]],
 ) -> KvCache:
-    """A cache of what state() gave: sequences under the same numbers, sharing the same pages."""
+    """Unpickles a cache: sequences with the same numbers, which share the same pages."""
     kv_heads, head_dim, value_dim, page_size, max_pages = sizes
     cache = KvCache(kv_heads, head_dim, value_dim, page_size=page_size, max_pages=max_pages)
     numbers = [number for number, *_ in sequences] + free
     for _ in numbers:
         cache.add()
-    for number in reversed(numbers):  # the one that was removed last is given first
+    for number in reversed(numbers):  # the number that was removed last is reused first
         cache.remove(number)
     for _, source, shared, k, v in sequences:
         made = cache.add() if source < 0 else cache.fork(source, shared)
@@ -30,15 +30,20 @@ def _restored(
 
 
 class KvCache(_core.KvCache):
-    """Keys and values of any number of sequences, which grow by some tokens at a time, in the order in which attention reads them.
+    """Keys and values of any number of growing sequences, stored in the order in which attention reads them.
 
-    kv_heads, head_dim: of the keys; value_dim: of the values, head_dim if None. Both dims are 1 to 512.
-    page_size: keys of a page: 32, 64, 128, 256 or a multiple of 512. Short pages waste less at the end of a sequence.
-    max_pages: that it may hold at a time; 0: as many as memory has.
+    add() and fork() return the number of a sequence; remove() makes it free for another one. Forked
+    sequences share pages until one of them is appended to. A call that raises leaves the cache unchanged.
+    Any number of threads may use a cache. Copies, and caches from a pickle, have the same sequences with
+    the same numbers, and share pages likewise.
 
-    A sequence is named by the number that add() or fork() gave, which is used again after remove(). Sequences that were forked
-    share pages until one of them is appended to. A call that raises leaves the cache as it was. Any number of threads may use it.
-    A copy of it, and one from a pickle, has the same sequences under the same numbers, sharing pages likewise.
+    Args:
+        kv_heads: The number of heads of keys and values.
+        head_dim: The length of a key, 1 to 512.
+        value_dim: The length of a value, 1 to 512; head_dim if None.
+        page_size: Keys of a page: 32, 64, 128, 256 or a multiple of 512. Short pages waste less memory at
+            the end of a sequence.
+        max_pages: The maximum number of pages; 0: unbounded.
     """
 
     __slots__ = ()
@@ -55,46 +60,57 @@ class KvCache(_core.KvCache):
         _core.KvCache.__init__(self, kv_heads, head_dim, value_dim, page_size, max_pages)
 
     def add(self) -> int:
-        """A new sequence without keys; gives its number."""
+        """Adds a sequence without keys and returns its number."""
         return _core.KvCache.add(self)
 
     def fork(self, sequence: int, length: int | None = None) -> int:
-        """A new sequence of the first `length` keys of another one, all of them if None; copies nothing."""
+        """Adds a sequence of the first keys of another one and returns its number; copies nothing.
+
+        Args:
+            sequence: The number of the other sequence.
+            length: The number of keys; all if None.
+        """
         return _core.KvCache.fork(self, sequence, length)
 
     def append(self, sequence: int | Iterable[int], k: Any, v: Any) -> None:
-        """Copies keys k [kv_heads, tokens, head_dim] and values v [kv_heads, tokens, value_dim] to the end of a sequence.
+        """Appends copies of keys and values to a sequence, or to several.
 
-        Both are float32, with any strides. For several sequences, each named once, both have one more axis in front. Raises
-        ValueError if max_pages would be exceeded.
+        Args:
+            sequence: The number of a sequence, or the numbers of several, each once.
+            k: float32 [kv_heads, tokens, head_dim], any strides; for several sequences [sequences,
+                kv_heads, tokens, head_dim].
+            v: float32 [kv_heads, tokens, value_dim], likewise.
+
+        Raises:
+            ValueError: max_pages would be exceeded.
         """
         _core.KvCache.append(self, sequence, k, v)
 
     def truncate(self, sequence: int, length: int) -> None:
-        """Keeps the first `length` keys."""
+        """Keeps the first `length` keys of a sequence."""
         _core.KvCache.truncate(self, sequence, length)
 
     def remove(self, sequence: int) -> None:
-        """Forgets a sequence; pages that no other one shares are free again."""
+        """Removes a sequence; pages that no other sequence shares become free."""
         _core.KvCache.remove(self, sequence)
 
     def length(self, sequence: int) -> int:
-        """Keys of a sequence."""
+        """The number of keys of a sequence."""
         return _core.KvCache.length(self, sequence)
 
     @property
     def pages_in_use(self) -> int:
-        """Pages that sequences hold, each counted once however many share it."""
+        """The number of pages that sequences hold; a shared page counts once."""
         return _core.KvCache.pages_in_use.__get__(self)
 
     @property
     def page_nbytes(self) -> int:
-        """The memory of one page."""
+        """The memory of one page, in bytes."""
         return _core.KvCache.page_nbytes.__get__(self)
 
     @property
     def nbytes(self) -> int:
-        """The memory that it holds, free pages that are kept for later included."""
+        """The memory of all pages, in bytes, including free ones that are kept for later."""
         return _core.KvCache.nbytes.__get__(self)
 
     def __reduce__(self) -> tuple[Any, ...]:

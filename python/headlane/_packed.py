@@ -1,4 +1,4 @@
-"""PackedMatrix: weights in the order in which products read them."""
+"""PackedMatrix: weights in the layout of the kernels."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from typing import Any
 import numpy as np
 
 from . import _core
+from ._immutable import itself
 
 
 class PackedMatrix(_core.PackedMatrix):
-    """A matrix [k, n], copied in the order in which products read it: weights that are used many times.
+    """A copy of a matrix [k, n] in the order in which products read it, for weights used many times.
 
-    gemm, matmul, linear and gemm_gated take it as a right operand and give the same bits as with the matrix itself, without the
-    time for packing. The weight [out, in] of a PyTorch layer is PackedMatrix(weight.T).
+    gemm, matmul, linear and gemm_gated take it as right operand. Results are bit-identical to those with
+    the matrix itself, without the time for packing. For the weight [out, in] of a PyTorch layer use
+    PackedMatrix(weight.T).
 
-    b: a float32 matrix with any strides; not needed afterwards.
-    num_threads: to pack with; num_threads() if None or 0.
+    It is immutable: any number of threads may use it, and a copy of it is itself. It is pickled as the
+    matrix.
 
-    It never changes, and any number of threads may use it at the same time; a copy of it is itself. It is pickled as the matrix.
+    Args:
+        b: A float32 matrix with any strides; not needed afterwards.
+        num_threads: Maximum number of threads for packing; num_threads() if None or 0.
     """
 
     __slots__ = ()
@@ -36,18 +40,14 @@ class PackedMatrix(_core.PackedMatrix):
 
     @property
     def nbytes(self) -> int:
-        """The memory that it holds: its columns are padded to a multiple of 32."""
+        """The memory of the packed copy: columns are padded to a multiple of 32."""
         return _core.PackedMatrix.nbytes.__get__(self)
 
     def unpack(self) -> np.ndarray:
         """The matrix, as a NumPy array."""
         return _core.PackedMatrix.unpack(self)
 
-    def __copy__(self) -> PackedMatrix:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> PackedMatrix:
-        return self
+    __copy__ = __deepcopy__ = itself
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedMatrix, (self.unpack(),)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Optional, TypedDict, TypeVar, Union
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Optional, TypedDict, TypeVar, Union
 
 if sys.version_info >= (3, 11):
     from typing import Unpack
@@ -13,14 +13,30 @@ elif TYPE_CHECKING:
 else:  # for typing.get_type_hints()
     Unpack = Optional
 
-# Arrays of NumPy, PyTorch and whatever else has DLPack. A function that takes and gives Array gives the kind that it took.
+# An array of NumPy, of PyTorch or of another library with DLPack; functions return the type they
+# take.
 Array = TypeVar("Array")
+# A state dict.
 State = Mapping[str, Any]
+# Numbers of sequences of a KvCache.
 Sequences = Union[int, Iterable[int]]
+# The argument of merge(): tuples (out, lse) or (out, max, sum).
+Parts = Sequence[tuple[Array, ...]]
+
+# Of the flags that decide what a function returns.
+No = Literal[False]
+Yes = Literal[True]
+
+
+class CallOptions(TypedDict, total=False):
+    """Parameters of most functions, in overloads."""
+
+    out: Any
+    num_threads: int | None
 
 
 class InnerOptions(TypedDict, total=False):
-    """The options of scaled_dot_product_attention that are given by name only."""
+    """The options of scaled_dot_product_attention that are passed by name only."""
 
     causal_offset: Any
     softcap: float
@@ -38,16 +54,30 @@ class InnerOptions(TypedDict, total=False):
 
 
 class ScoreOptions(InnerOptions, total=False):
-    """All of its options that say what is seen and what is added to the scores, but for the mask."""
+    """All options of attention but the mask."""
 
     is_causal: bool
     scale: float | None
 
 
 class MaskedScoreOptions(ScoreOptions, total=False):
-    """The same with the mask."""
+    """All options of attention."""
 
     attn_mask: Any
+
+
+class InnerCallOptions(InnerOptions, CallOptions, total=False):
+    """For the overloads of scaled_dot_product_attention."""
+
+
+class ScoreCallOptions(ScoreOptions, CallOptions, total=False):
+    """For the overloads of other functions of attention."""
+
+
+class MergeOptions(CallOptions, total=False):
+    """For the overloads of merge."""
+
+    sinks: Any
 
 
 class GenerateOptions(TypedDict, total=False):
@@ -64,11 +94,18 @@ class GenerateOptions(TypedDict, total=False):
 
 __all__ = [
     "Array",
+    "CallOptions",
     "GenerateOptions",
+    "InnerCallOptions",
     "InnerOptions",
     "MaskedScoreOptions",
+    "MergeOptions",
+    "No",
+    "Parts",
+    "ScoreCallOptions",
     "ScoreOptions",
     "Sequences",
     "State",
     "Unpack",
+    "Yes",
 ]

@@ -1,6 +1,7 @@
-"""torch.ops.headlane: the functions that models need as operators of PyTorch, which torch.compile keeps in its graph.
+"""torch.ops.headlane: functions as PyTorch operators, which torch.compile keeps in its graph.
 
-Importing this registers them. Outside of torch.compile the functions of headlane itself cost less per call.
+Importing this module registers them. Outside of torch.compile, the functions of headlane have less
+overhead.
 """
 
 from typing import Optional
@@ -35,9 +36,11 @@ def scaled_dot_product_attention(
     query_starts: Optional[torch.Tensor] = None,
     key_starts: Optional[torch.Tensor] = None,
 ) -> torch.Tensor:
-    """headlane.scaled_dot_product_attention as an operator, whose arguments have one type each; it has no gradient.
+    """headlane.scaled_dot_product_attention as an operator, without a gradient.
 
-    causal_offsets [batch] is causal_offset for each batch element, window_left and window_right are its window.
+    Each parameter has one type: causal_offsets [batch] is a causal_offset for each batch element, and
+    window_left and window_right are the window, -1 for unbounded. The others are those of
+    headlane.scaled_dot_product_attention.
     """
     return headlane.scaled_dot_product_attention(
         query,
@@ -66,6 +69,6 @@ def scaled_dot_product_attention(
 
 @scaled_dot_product_attention.register_fake
 def _(query, key, value, attn_mask=None, is_causal=False, scale=None, enable_gqa=False, *others):
-    inner = 3 if enable_gqa else 2  # with grouped heads query's count
+    inner = 3 if enable_gqa else 2  # grouped heads do not broadcast: the result has those of query
     batch = torch.broadcast_shapes(*(x.shape[:-inner] for x in (query, key, value)))
     return query.new_empty((*batch, *query.shape[-inner:-1], value.shape[-1]))

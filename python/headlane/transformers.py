@@ -1,14 +1,15 @@
-"""Hugging Face transformers on headlane: importing this registers the attention implementation "headlane".
+"""Hugging Face transformers on headlane: importing this module registers the attention implementation "headlane".
 
     import headlane.transformers
     model = AutoModel.from_pretrained(folder, attn_implementation="headlane")
 
-Models must be in float32 on the CPU, and run within torch.no_grad(): there are no gradients and no dropout.
+Models must be in float32 on the CPU and run within torch.no_grad(): there are no gradients and no
+dropout.
 
-The reference is attn_implementation="eager": a model either computes what it computes there, or is refused with an error
-that names the reason. A model whose attention does not go through transformers' AttentionInterface keeps its own code: a
-warning says so, and its configuration then reads "eager". docs/site/guide/transformers.md
-lists the model types.
+The reference is attn_implementation="eager": a model either computes the same, or is refused with an
+error that names the reason. A model whose attention does not go through transformers'
+AttentionInterface keeps its own code; a warning says so, and its configuration then reads "eager".
+docs/site/guide/transformers.md lists the model types.
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ from transformers.masking_utils import eager_mask, sdpa_mask
 import headlane
 import headlane.torch_ops  # registers the operator used below
 
-# Keywords that reach attention from model.forward or generate and that no eager attention of transformers reads.
+# Keywords that reach attention from model.forward or generate, and that no eager attention reads.
 _IGNORED = frozenset(
-    "bos_token_id cache_implementation cache_position cu_seq_lens_k cu_seq_lens_q deterministic disable_compile do_sample "
-    "eos_token_id grid_thw image_grid_thw image_sizes labels logits_to_keep max_length_k max_length_q max_new_tokens "
-    "mm_token_type_ids num_beams num_items_in_batch output_hidden_states output_router_logits pad_token_id position_ids "
-    "prompt_lookup_num_tokens return_dict return_loss rope_deltas token_type_ids use_cache video_grid_thw".split()
+    "bos_token_id cache_implementation cache_position cu_seq_lens_k cu_seq_lens_q deterministic "
+    "disable_compile do_sample eos_token_id grid_thw image_grid_thw image_sizes labels logits_to_keep "
+    "max_length_k max_length_q max_new_tokens mm_token_type_ids num_beams num_items_in_batch "
+    "output_hidden_states output_router_logits pad_token_id position_ids prompt_lookup_num_tokens "
+    "return_dict return_loss rope_deltas token_type_ids use_cache video_grid_thw".split()
 )
 
-# Models that add, cast or extend masks in code of their own beside the interface: they get the float masks of "eager".
+# Models that add, cast or extend masks in their own code: they get the float masks of "eager".
 _FLOAT_MASKS = frozenset(("bigbird_pegasus", "deepseek_v4", "pp_doclayout_v2"))
 
 
@@ -69,10 +71,11 @@ def headlane_mask(
     allow_is_causal_skip: bool = True,
     **options: Any,
 ) -> torch.Tensor | None:
-    """The interface's mask function: as for "sdpa", except that None always means "no mask", as it does for "eager".
+    """The interface's mask function: that of "sdpa", except that None always means "no mask", as for "eager".
 
-    "sdpa" leaves a causal mask away and has the attention module's `is_causal` say so, which not every module has, nor says
-    rightly. Here the mask is made, and marked, so that attention_forward can compute it without reading it.
+    "sdpa" omits a causal mask and relies on the attention module's `is_causal`, which some modules do not
+    have and others set wrongly. Here the mask is made, and marked, so that attention_forward can compute
+    causal attention without reading it.
     """
     if getattr(options.get("config"), "model_type", None) in _FLOAT_MASKS:
         return eager_mask(
@@ -83,11 +86,10 @@ def headlane_mask(
     if mask is not None or not allow_is_causal_skip:
         return mask
     mask = sdpa_mask(allow_is_causal_skip=False, **options)
-    first_sees = (
-        kv_offset if q_length > 1 else kv_offset + kv_length - 1
-    )  # the last key that the first query sees
-    if mask is not None and not torch.compiler.is_compiling() and q_offset == first_sees:
-        mask._headlane_causal = True  # lost in every copy and view, which are then read as any mask
+    # The last key that is visible to the first query.
+    last_visible = kv_offset if q_length > 1 else kv_offset + kv_length - 1
+    if mask is not None and not torch.compiler.is_compiling() and q_offset == last_visible:
+        mask._headlane_causal = True  # copies and views lose it, and are read like any mask
     return mask
 
 
@@ -97,29 +99,31 @@ def _is_plain_causal(mask: torch.Tensor | None, q_length: int, kv_length: int) -
     return getattr(mask, "_headlane_causal", False) and mask.shape[-2:] == (q_length, kv_length)
 
 
-def _hide(mask: torch.Tensor | None, hidden: torch.Tensor) -> torch.Tensor:
+def _with_masked(mask: torch.Tensor | None, masked: torch.Tensor) -> torch.Tensor:
     if mask is None:
-        return ~hidden
-    return mask & ~hidden if mask.dtype == torch.bool else mask.masked_fill(hidden, -torch.inf)
+        return ~masked
+    return mask & ~masked if mask.dtype == torch.bool else mask.masked_fill(masked, -torch.inf)
 
 
 def _only_selected(mask: torch.Tensor | None, indices: torch.Tensor, kv_length: int) -> torch.Tensor:
-    """The mask of sparse attention: each query sees the keys of its indices [batch, q_length, count] (DeepSeek-V3.2)."""
-    hidden = torch.ones((*indices.shape[:2], kv_length), dtype=torch.bool)
-    return _hide(mask, hidden.scatter(-1, indices.long(), False).unsqueeze(1))
+    """The mask of sparse attention: indices [batch, q_length, count] are the visible keys
+    (DeepSeek-V3.2).
+    """
+    masked = torch.ones((*indices.shape[:2], kv_length), dtype=torch.bool)
+    return _with_masked(mask, masked.scatter(-1, indices.long(), False).unsqueeze(1))
 
 
 def _only_blocks(
     module: torch.nn.Module, mask: torch.Tensor | None, blocks: torch.Tensor, key: torch.Tensor
 ) -> torch.Tensor:
-    """The mask of block-sparse attention, which the model makes itself (MiniMax-M3)."""
+    """The mask of block-sparse attention, which the model computes itself (MiniMax-M3)."""
     if mask is None or not hasattr(getattr(module, "indexer", None), "build_block_mask"):
         _refuse("`block_indices` of this model")
     return module.indexer.build_block_mask(blocks, mask, key.shape[2], key.dtype, key.device, None)
 
 
 def _with_bias(mask: torch.Tensor | None, bias: torch.Tensor) -> torch.Tensor:
-    """One float mask from a model's position bias and its mask."""
+    """A model's position bias and its mask as one float mask."""
     if mask is None:
         return bias
     return torch.where(mask, bias, -torch.inf) if mask.dtype == torch.bool else bias + mask
@@ -128,7 +132,9 @@ def _with_bias(mask: torch.Tensor | None, bias: torch.Tensor) -> torch.Tensor:
 def _with_sinks(
     key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, sinks: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
-    """Sinks of each query [batch, heads, q_length, 1] (Inkling 2): one more key, of zeros, whose bias is the sink."""
+    """Sinks for each query [batch, heads, q_length, 1] (Inkling 2), as a key of zeros whose bias is
+    the sink.
+    """
     shape = (*sinks.shape[:3], key.shape[2])
     mask = _with_bias(mask, sinks.new_zeros(())).expand(shape) if mask is not None else sinks.new_zeros(shape)
     return *(torch.nn.functional.pad(x, (0, 0, 0, 1)) for x in (key, value)), torch.cat([mask, sinks], -1)
@@ -169,9 +175,10 @@ def attention_forward(
     block_indices: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """The interface's function: [batch, heads, length, dim] in, [batch, length, heads, dim] out, no attention weights.
+    """The interface's attention function.
 
-    is_causal and sliding_window count only without a mask, which has both in it.
+    Takes [batch, heads, length, dim] and returns [batch, length, heads, dim] and no attention weights.
+    is_causal and sliding_window apply only without a mask: a mask includes both.
     """
     _require_known(kwargs)
     if dropout and getattr(module, "training", True):
@@ -179,7 +186,7 @@ def attention_forward(
     mask, q_length, kv_length = attention_mask, query.shape[2], key.shape[2]
     if mask is not None:
         _require_mask(mask)
-    # A single query is the newest one, which sees everything.
+    # A single query is the newest one: all keys are visible to it.
     window_left, offset, is_causal = -1, 0, bool(is_causal) and mask is None
     if is_causal and sliding_window is not None:
         window_left, offset = sliding_window - 1, kv_length - 1 if q_length == 1 else 0
@@ -209,7 +216,7 @@ def attention_forward(
 
 
 def _classes_with(pattern: str, code: str) -> set[str]:
-    """Names of the classes in whose code the pattern is found, or that make an instance of such a class."""
+    """The classes whose code matches the pattern, or constructs an instance of such a class."""
     parts = re.split(r"^class (\w+)", code, flags=re.MULTILINE)
     bodies, found = dict(zip(parts[1::2], parts[2::2])), set()
     while new := {name for name, body in bodies.items() if name not in found and re.search(pattern, body)}:
@@ -220,19 +227,20 @@ def _classes_with(pattern: str, code: str) -> set[str]:
 
 @functools.cache
 def _has_own_attention(model_class: type[PreTrainedModel]) -> bool:
-    """Whether attention is computed in the model's own file, not by the function registered below."""
+    """Whether the model computes attention in its own file, not through the registered function."""
     try:
         code = inspect.getsource(sys.modules[model_class.__module__])
     except (KeyError, OSError, TypeError):
         return False
     if "ALL_ATTENTION_FUNCTIONS" not in code:
         return bool(re.search(r"^class \w*Attention\w*\(", code, re.MULTILINE))
-    # A class of attention for each implementation that transformers knows, for this model or for another one in its file.
+    # Attention classes for each implementation of transformers, of this model or another one in its
+    # file.
     return model_class.__name__ in _classes_with(r"_ATTENTION_CLASSES\[", code)
 
 
 def _keep_own_attention() -> None:
-    """Has models with attention code of their own take "eager" for "headlane": the code, and the masks made for it."""
+    """Makes models with attention code of their own use "eager", with its masks, for "headlane"."""
     original = PreTrainedModel.get_correct_attn_implementation
 
     def get_correct_attn_implementation(
@@ -242,7 +250,7 @@ def _keep_own_attention() -> None:
         if result != "headlane" or not _has_own_attention(type(self)):
             return result
         warnings.warn(
-            f"{type(self).__name__} computes attention in code of its own, so not by headlane",
+            f"{type(self).__name__} computes attention in code of its own, not by headlane",
             stacklevel=2,
         )
         return "eager"

@@ -1,12 +1,14 @@
-"""Whole models, read from a folder of Hugging Face: config.json, weights in safetensors, tokenizer.
+"""Whole models, from Hugging Face folders: config.json, weights in safetensors, tokenizer.
 
     encoder = headlane.models.SentenceEncoder(folder)
     embeddings = encoder.encode(["The cat sits on the mat.", "A feline rests on a rug."])
     translator = headlane.models.Translator(other_folder)
     print(translator.translate("The cat sits on the mat."))
 
-Weights are read without PyTorch or transformers. Results are float32, the same bits for every instruction set and number of threads,
-alone and in a batch. A model never changes, and any number of threads may use it at the same time: computations release the GIL.
+Weights are read without PyTorch and transformers. Results are float32 and bit-identical on every
+instruction set, for every number of threads, alone and in a batch. A model is immutable: any number of
+threads may use it, and a copy of it is itself. Computations release the GIL; a signal (Ctrl-C) ends a
+call within the time of one layer.
 """
 
 from __future__ import annotations

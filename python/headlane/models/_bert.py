@@ -1,4 +1,4 @@
-"""Encoders of the BERT family: on token ids, and on text."""
+"""BERT-style encoders, for token ids and for text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import _core
+from .._immutable import itself
 from ._text import checked_count, checked_text, checked_texts, folder_path, text_package
 from ._tokenizer import tokenizer_of
 
 
 class BertConfig(NamedTuple):
-    """What a folder says: the names of config.json; from `pooling` on, of sentence-transformers' files."""
+    """The settings of a folder: those of config.json, and from `pooling` on those of sentence-
+    transformers.
+    """
 
     vocab_size: int
     hidden_size: int
@@ -25,24 +28,29 @@ class BertConfig(NamedTuple):
     max_position_embeddings: int
     type_vocab_size: int
     layer_norm_eps: float
-    pooling: str | tuple[str, ...]  # of several the results stand side by side
+    pooling: str | tuple[str, ...]  # results of several are concatenated
     normalize: bool
     max_seq_length: int
-    truncate_dim: int | None  # so many of an embedding's first floats are given
-    include_prompt: bool  # tokens of the prompt are pooled
+    truncate_dim: int | None  # embeddings are truncated to this length
+    include_prompt: bool  # whether tokens of the prompt are pooled
     prompts: dict[str, str]
     default_prompt_name: str | None
     do_lower_case: bool
 
 
 class Bert:
-    """transformers' BertModel without its pooler, on token ids: BERT, MiniLM, BGE and their like.
+    """transformers' BertModel without its pooler, for token ids: BERT, MiniLM, BGE and similar models.
 
-    folder: config.json with model_type "bert", and weights in safetensors; with the files of sentence-transformers, if there are
-      some, for the defaults of pooling, normalisation and the longest sentence.
+    It is pickled as the path of its folder.
 
-    Raises CheckpointError, which names the file, the key or tensor, and the reason. A copy of a model is itself; it is pickled as the
-    path of its folder. A signal (Ctrl-C) ends a call within a layer's time.
+    Args:
+        folder: A folder with config.json, of model_type "bert", and weights in safetensors. The files of
+            sentence-transformers, if present, set the defaults of pooling, normalization and the maximum
+            length.
+
+    Raises:
+        CheckpointError: The folder cannot be read as a model. The message names the file, the key or
+            tensor, and the reason.
     """
 
     __slots__ = ("_bert", "_config", "_given")
@@ -58,12 +66,18 @@ class Bert:
         return self._config
 
     def embedding_size(self, pooling: str | None = None) -> int:
-        """The length of an embedding: hidden_size for each pooling, at most truncate_dim if there is one."""
+        """The length of an embedding: hidden_size for each pooling, at most truncate_dim if that is set.
+
+        Args:
+            pooling: As in embed(); that of the config if None.
+        """
         return self._bert.embedding_size(pooling)
 
     @property
     def folder(self) -> str:
-        """Where config.json and the tokenizer's files are: the folder given, or one in it that modules.json names."""
+        """The folder of config.json and the tokenizer: the given one, or one in it that
+        modules.json names.
+        """
         return os.fsdecode(self._bert.folder)
 
     def embed(
@@ -78,21 +92,26 @@ class Bert:
         num_threads: int | None = None,
         prompt_tokens: int = 0,
     ) -> np.ndarray:
-        """Embeddings [sentences, embedding_size(pooling)] of sentences of any lengths: nothing is padded.
+        """Embeddings of sentences of any lengths, without padding.
 
-        ids: for each sentence its token ids, with those that begin and end it.
-        token_type_ids: likewise; all 0 if None.
-        pooling: "mean" of the states of all tokens, "cls", the first one's, "lasttoken", the last one's, "max" in each dimension,
-          "mean_sqrt_len_tokens", the sum over the root of the number of tokens, "weightedmean", with weights 1, 2, 3, …, or
-          "none": a row for each token.
-        normalize: rows to length 1; if None as the config says, and then before truncate_dim cuts them.
-        truncate: of longer sentences the first config.max_seq_length tokens; otherwise more than max_position_embeddings
-          are an error.
-        out: where to write the result, a float32 array.
-        num_threads: for this call; num_threads() if None or 0.
-        prompt_tokens: the first so many tokens of each sentence are a prompt, not pooled unless config.include_prompt.
+        Args:
+            ids: The token ids of each sentence, including those that begin and end it.
+            token_type_ids: A type for each token; all 0 if None.
+            pooling: Of the states of the tokens: "mean"; "cls", the first; "lasttoken", the last; "max"
+                in each dimension; "mean_sqrt_len_tokens", the sum divided by the square root of the
+                number of tokens; "weightedmean", with weights 1, 2, 3 …; "none", a row for each token.
+                That of the config if None.
+            normalize: Normalize rows to length 1. If None, as in the config, and then before they are
+                truncated to truncate_dim.
+            truncate: Use the first config.max_seq_length tokens of longer sentences. Otherwise more than
+                max_position_embeddings tokens are an error.
+            out: Where to write the result.
+            num_threads: Maximum number of threads; num_threads() if None or 0.
+            prompt_tokens: The number of tokens at the beginning of each sentence that are a prompt, which
+                is not pooled unless config.include_prompt.
 
-        pooling and normalize are those of the config if None.
+        Returns:
+            [sentences, embedding_size(pooling)]; with pooling="none", [all tokens, hidden_size].
         """
         return self._bert.embed(
             ids, token_type_ids, pooling, normalize, truncate, out, num_threads, prompt_tokens
@@ -106,34 +125,45 @@ class Bert:
         truncate: bool = False,
         num_threads: int | None = None,
     ) -> list[np.ndarray]:
-        """The states of the last layer: for each sentence [tokens, hidden_size]. Parameters as in embed()."""
+        """The states of the last layer.
+
+        Args:
+            ids: As in embed().
+            token_type_ids: As in embed().
+            truncate: As in embed().
+            num_threads: Maximum number of threads; num_threads() if None or 0.
+
+        Returns:
+            For each sentence an array [tokens, hidden_size].
+        """
         states, lengths = self._bert.encode(ids, token_type_ids, truncate, num_threads)
         return np.split(states, np.cumsum(lengths)[:-1]) if lengths else []
 
-    def __copy__(self) -> Bert:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Bert:
-        return self
+    __copy__ = __deepcopy__ = itself
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Bert, (self._given,)
 
     def __repr__(self) -> str:
         c = self._config
-        return f"Bert({self.folder!r}: {c.num_hidden_layers} layers, {c.num_attention_heads} heads, hidden_size {c.hidden_size})"
+        sizes = f"{c.num_hidden_layers} layers, {c.num_attention_heads} heads, hidden_size {c.hidden_size}"
+        return f"Bert({self.folder!r}: {sizes})"
 
 
 class SentenceEncoder:
-    """Sentences to embeddings: the tokenizer (package tokenizers) and the model of a folder.
+    """Sentence embeddings from text: the tokenizer and the model of a folder.
 
-    folder: as for Bert, with tokenizer.json. What sentence-transformers' files and tokenizer_config.json say is applied as
-      sentence-transformers applies it; a folder with a setting that is not supported is refused by the setting's name.
+    Needs the package tokenizers. The settings of sentence-transformers and tokenizer_config.json are
+    applied as sentence-transformers applies them. A folder with an unsupported setting is refused, by the
+    name of the setting.
+
+    Args:
+        folder: As for Bert, with tokenizer.json.
     """
 
     __slots__ = ("_tokenizer", "bert")
 
-    bert: Bert  # the model, on token ids
+    bert: Bert  # the model, for token ids
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         text_package("tokenizers", "SentenceEncoder")
@@ -141,7 +171,9 @@ class SentenceEncoder:
         self._tokenizer = tokenizer_of(Path(self.bert.folder), self.bert.config)
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids, with those that begin and end a sentence, at most max_seq_length."""
+        """The token ids of each text, including those that begin and end it, at most
+        max_seq_length.
+        """
         texts = checked_texts("tokenize", texts)
         return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
 
@@ -156,15 +188,21 @@ class SentenceEncoder:
         prompt: str | None = None,
         prompt_name: str | None = None,
     ) -> np.ndarray:
-        """Embeddings, float32: [sentences, embedding_size], or [embedding_size] of a single text.
+        """Embeddings of texts. Longer texts are truncated to max_seq_length tokens.
 
-        batch_size: texts that are in work at a time; it changes no result, and hardly the time, since nothing is padded.
-        pooling: as of Bert.embed(), without "none"; normalize: rows to length 1; both as the folder says if None.
-        num_threads: for this call; num_threads() if None.
-        prompt: stands before each text; prompt_name: that of the folder's config.prompts. If both are None, the one that the
-          folder has as default, if any; "" is none.
+        Args:
+            texts: Texts, or a single text.
+            batch_size: The number of texts processed at a time. It changes no result, and hardly the
+                time, since nothing is padded.
+            pooling: As in Bert.embed(), without "none"; that of the folder if None.
+            normalize: Normalize embeddings to length 1; as in the folder if None.
+            num_threads: Maximum number of threads; num_threads() if None or 0.
+            prompt: Put before each text; "" for none. If prompt and prompt_name are None, the folder's
+                default prompt, if any.
+            prompt_name: The name of a prompt in config.prompts.
 
-        Longer texts count up to max_seq_length tokens.
+        Returns:
+            float32 [sentences, embedding_size], or [embedding_size] for a single text.
         """
         checked_count("encode", "batch_size", batch_size)
         if isinstance(texts, str):
@@ -183,7 +221,7 @@ class SentenceEncoder:
                 checked_text("encode", name, given)
         if (pooling or self.bert.config.pooling) == "none":
             raise ValueError(
-                "encode: pooling is 'none', which gives no embedding; bert.encode gives the states of tokens"
+                "encode: pooling is 'none', which returns no embedding; bert.encode returns the states of tokens"
             )
         prompt = self._prompt(prompt, prompt_name)
         prompt_tokens = self._tokens_of_prompt(prompt)
@@ -202,7 +240,7 @@ class SentenceEncoder:
         return out
 
     def _prompt(self, prompt: str | None, name: str | None) -> str:
-        """What stands before each text."""
+        """The prompt to put before each text."""
         prompts = self.bert.config.prompts
         if prompt is not None and name is not None:
             raise ValueError("encode: both prompt and prompt_name are given")
@@ -215,7 +253,7 @@ class SentenceEncoder:
         return prompt
 
     def _tokens_of_prompt(self, prompt: str) -> int:
-        """Tokens at the beginning of each sentence that are not pooled: the prompt's, and what begins a sentence."""
+        """The number of tokens not pooled: those of the prompt and of the beginning of a sentence."""
         if not prompt or self.bert.config.include_prompt:
             return 0
         ids = self.tokenize([prompt])[0]

@@ -1,4 +1,4 @@
-"""T5: text to text, on token ids and on text."""
+"""T5, for token ids and for text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from .. import _core
+from .._immutable import itself
 from .._types import GenerateOptions, Unpack
 from ._text import checked_count, checked_text, checked_texts, folder_path, text_package
 
 
 class T5Config(NamedTuple):
-    """What a folder says, with the names of config.json."""
+    """The settings of a folder, with the names of config.json."""
 
     vocab_size: int
     d_model: int
@@ -27,17 +28,24 @@ class T5Config(NamedTuple):
     pad_token_id: int
     decoder_start_token_id: int
     eos_token_ids: tuple[int, ...]
-    tasks: dict[str, str]  # names of task_specific_params, and what stands before an input
-    unsupported: tuple[str, ...]  # settings of generation in the files that generate() lacks: do_sample, …
+    tasks: dict[str, str]  # prefixes of inputs, by the names of task_specific_params
+    unsupported: tuple[
+        str, ...
+    ]  # generation settings of the folder that generate() does not have: do_sample …
 
 
 class T5:
-    """transformers' T5ForConditionalGeneration, on token ids: T5 1.0 and 1.1, Flan-T5, mT5.
+    """transformers' T5ForConditionalGeneration, for token ids: T5 1.0 and 1.1, Flan-T5, mT5.
 
-    folder: config.json with model_type "t5" or "mt5", weights in safetensors, generation_config.json if there is one.
+    It is pickled as the path of its folder.
 
-    Raises CheckpointError, which names the file, the key or tensor, and the reason. A copy of a model is itself; it is pickled as the
-    path of its folder.
+    Args:
+        folder: A folder with config.json, of model_type "t5" or "mt5", weights in safetensors, and
+            generation_config.json if present.
+
+    Raises:
+        CheckpointError: The folder cannot be read as a model. The message names the file, the key or
+            tensor, and the reason.
     """
 
     __slots__ = ("_config", "_folder", "_t5")
@@ -54,11 +62,15 @@ class T5:
 
     @property
     def folder(self) -> str:
-        """The folder given."""
+        """The given folder."""
         return self._folder
 
     def defaults(self, task: str | None = None) -> dict[str, Any]:
-        """The options of generate() as the folder has them, or as it has them for a task."""
+        """The folder's default options of generate().
+
+        Args:
+            task: The name of a task, for its defaults.
+        """
         return self._t5.defaults("" if task is None else task)
 
     def generate(
@@ -69,15 +81,20 @@ class T5:
         num_threads: int | None = None,
         **options: Unpack[GenerateOptions],
     ) -> list[list[int]]:
-        """For each input its output: the tokens of transformers' generate(), without the padding.
+        """Greedy or beam search: the tokens of transformers' generate(), without the padding.
 
-        ids: for each input its token ids, </s> at the end.
-        task: whose options are the defaults, instead of the folder's.
-        num_threads: for this call; num_threads() if None or 0.
-        options: num_beams, max_length or max_new_tokens, min_length, length_penalty, early_stopping (False, True, "never"),
-          no_repeat_ngram_size, as in transformers; max_length counts the start token.
+        The output of an input does not depend on the other inputs.
 
-        An input gives the same tokens alone and among others. A signal (Ctrl-C) ends the call within a layer's time.
+        Args:
+            ids: The token ids of each input, with </s> at the end.
+            task: The name of a task, whose options are then the defaults.
+            num_threads: Maximum number of threads; num_threads() if None or 0.
+            **options: num_beams, max_length or max_new_tokens, min_length, length_penalty, early_stopping
+                (False, True, "never") and no_repeat_ngram_size, as in transformers. max_length counts
+                the start token.
+
+        Returns:
+            The token ids of each output.
         """
         all_options = self.defaults(task)
         given: dict[str, Any] = dict(options)
@@ -91,20 +108,27 @@ class T5:
         return self._t5.generate(ids, **{**all_options, **given}, num_threads=num_threads)
 
     def encode(self, ids: Sequence[int], *, num_threads: int | None = None) -> np.ndarray:
-        """The encoder's states of one input, [tokens, d_model]."""
+        """The states of the encoder for one input, [tokens, d_model].
+
+        Args:
+            ids: The token ids of the input.
+            num_threads: Maximum number of threads; num_threads() if None or 0.
+        """
         return self._t5.encode(ids, num_threads)
 
     def logits(
         self, ids: Sequence[int], output: Sequence[int], *, num_threads: int | None = None
     ) -> np.ndarray:
-        """The logits [len(output), vocab_size] after each token of an output, whose first one is the start token."""
+        """The logits after each token of an output, [len(output), vocab_size].
+
+        Args:
+            ids: The token ids of the input.
+            output: The token ids of the output, the start token first.
+            num_threads: Maximum number of threads; num_threads() if None or 0.
+        """
         return self._t5.logits(ids, output, num_threads)
 
-    def __copy__(self) -> T5:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> T5:
-        return self
+    __copy__ = __deepcopy__ = itself
 
     def __reduce__(self) -> tuple[Any, ...]:
         return T5, (self._folder,)
@@ -119,19 +143,21 @@ def _translator(folder: str, task: str | None, prefix: str) -> Translator:
 
 
 class Translator:
-    """Sentences to sentences: the tokenizer (package sentencepiece) and the model of a folder.
+    """Translation of text: the tokenizer and the model of a folder.
 
-    folder: as for T5, with spiece.model.
-    task: of config.tasks, whose prefix and options are taken; by default the only one, or the only one that is a translation.
-    prefix: what stands before each sentence, instead of the task's. With it no task need be named where there are several:
-      then the options are the folder's.
+    Needs the package sentencepiece. It is pickled as the path of its folder, its task and its prefix.
 
-    It is pickled as the path of its folder, its task and its prefix.
+    Args:
+        folder: As for T5, with spiece.model.
+        task: One of config.tasks, for its prefix and options. By default the only one, or the only one
+            that is a translation.
+        prefix: Put before each text, instead of the task's prefix. If there are several tasks and none is
+            named, the options are then those of the folder.
     """
 
     __slots__ = ("_tokenizer", "prefix", "t5", "task")
 
-    t5: T5  # the model, on token ids
+    t5: T5  # the model, for token ids
 
     def __init__(
         self, folder: str | os.PathLike[str], *, task: str | None = None, prefix: str | None = None
@@ -187,9 +213,16 @@ class Translator:
         num_threads: int | None = None,
         **options: Unpack[GenerateOptions],
     ) -> Any:
-        """The translations, in order; of a single text, its own. options: of T5.generate(); batch_size changes no result.
+        """Translates texts. A text without tokens (empty, or white space) has the translation "".
 
-        A text of which the tokenizer leaves nothing (empty, or white space of any kind) has the translation "".
+        Args:
+            texts: Texts, or a single text.
+            batch_size: The number of texts processed at a time; it changes no result.
+            num_threads: Maximum number of threads; num_threads() if None or 0.
+            **options: Those of T5.generate().
+
+        Returns:
+            The translations, in order; a str for a single text.
         """
         checked_count("translate", "batch_size", batch_size)
         if isinstance(texts, str):
@@ -208,12 +241,12 @@ class Translator:
         return result
 
     def tokenize(self, texts: Iterable[str]) -> list[list[int]]:
-        """Token ids of the prefix and each text, with </s>."""
+        """The token ids of each text with its prefix, and </s>."""
         end = list(self.t5.config.eos_token_ids[:1])
         return [self._tokenizer.encode(self.prefix + text) + end for text in checked_texts("tokenize", texts)]
 
     def detokenize(self, ids: Iterable[int]) -> str:
-        """The text of tokens, without those that mean none."""
+        """The text of tokens; padding, </s> and control tokens are skipped."""
         pieces = self._tokenizer
         special = {self.t5.config.pad_token_id, *self.t5.config.eos_token_ids}
         size = pieces.get_piece_size()

@@ -1,4 +1,4 @@
-"""What the models check before they compute: folders, texts and counts; and the packages that turn text into tokens."""
+"""Checks of folders, texts and counts, and the import of tokenizer packages."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .. import _core
 
 
 def text_package(name: str, what: str) -> Any:
-    """The module, or ImportError that says how to get it; `what` needs it.
+    """Imports a package that `what` needs; the ImportError says how to install it.
 
-    Imported when the first text comes, for models on token ids need none.
+    It is imported on first use: models for token ids need none.
     """
     try:
         return importlib.import_module(name)
@@ -23,7 +23,7 @@ def text_package(name: str, what: str) -> Any:
 
 
 def folder_path(what: str, folder: str | os.PathLike[str]) -> str:
-    """The absolute path of a model's folder. `what`, for messages: who was given it."""
+    """The absolute path of a model's folder. Messages name `what`."""
     try:
         path = os.fsdecode(folder)
     except TypeError:
@@ -45,7 +45,7 @@ def folder_path(what: str, folder: str | os.PathLike[str]) -> str:
 
 
 def checked_text(function: str, name: str, text: Any) -> str:
-    """The text, if it is Unicode text."""
+    """The text; TypeError or ValueError unless it is Unicode text."""
     if not isinstance(text, str):
         raise TypeError(f"{function}: {name} has type {type(text).__name__}; wanted: str")
     try:
@@ -58,14 +58,14 @@ def checked_text(function: str, name: str, text: Any) -> str:
 
 
 def checked_texts(function: str, texts: Iterable[str]) -> list[str]:
-    """All of them, if each is Unicode text."""
+    """The texts; TypeError or ValueError unless each is Unicode text."""
     if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
         raise TypeError(f"{function}: texts has type {type(texts).__name__}; wanted: an iterable of str")
     return [checked_text(function, f"texts[{i}]", text) for i, text in enumerate(texts)]
 
 
 def checked_count(function: str, name: str, value: Any, least: int = 1) -> int:
-    """The integer, if there are so many."""
+    """The integer; TypeError or ValueError unless it is at least `least`."""
     try:
         count = operator.index(value)
     except TypeError:

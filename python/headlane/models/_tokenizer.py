@@ -1,4 +1,4 @@
-"""The tokenizer of a folder, set up as transformers and sentence-transformers set it up."""
+"""The tokenizer of a folder, configured as by transformers and sentence-transformers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _settings(file: Path) -> dict[str, Any]:
-    """The members of a JSON file, none if there is no such file."""
+    """The members of a JSON file; empty if there is no such file."""
     if not file.is_file():
         return {}
     try:
@@ -34,7 +34,9 @@ def _has_lowercase(normalizer: Any) -> bool:
 
 
 def _set_up_bert(tokenizer: Any, settings: dict[str, Any]) -> None:
-    """transformers' BertTokenizer takes the vocabulary from tokenizer.json, and the rest from tokenizer_config.json."""
+    """As transformers' BertTokenizer: the vocabulary from tokenizer.json, all else from
+    tokenizer_config.json.
+    """
     from tokenizers import normalizers, pre_tokenizers, processors
 
     tokenizer.normalizer = normalizers.BertNormalizer(
@@ -49,7 +51,7 @@ def _set_up_bert(tokenizer: Any, settings: dict[str, Any]) -> None:
         token = settings.get(key) or usual
         token = token["content"] if isinstance(token, dict) else token
         if tokenizer.token_to_id(token) is None:
-            return  # tokenizer.json's own
+            return  # keep that of tokenizer.json
         ends[key] = token, tokenizer.token_to_id(token)
     tokenizer.post_processor = processors.TemplateProcessing(
         single=[ends["cls_token"][0], "$A", ends["sep_token"][0]], special_tokens=list(set(ends.values()))
@@ -57,7 +59,7 @@ def _set_up_bert(tokenizer: Any, settings: dict[str, Any]) -> None:
 
 
 def tokenizer_of(folder: Path, config: BertConfig) -> Any:
-    """A tokenizers.Tokenizer that gives each text the ids that the model gets from sentence-transformers."""
+    """A tokenizers.Tokenizer that returns the ids of sentence-transformers for each text."""
     import tokenizers
 
     file = folder / "tokenizer.json"

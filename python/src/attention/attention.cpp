@@ -8,7 +8,7 @@
 namespace headlane::python {
 namespace {
 
-/// The fields in the order of AttentionPlan in headlane/_attention.py.
+/// The fields in the order of AttentionPlan in headlane/_attention_plan.py.
 nb::object tuple_of(const AttentionPlan& plan) {
   return nb::make_tuple(plan.isa, plan.tile_rows, plan.key_block, plan.rows_of_task, plan.key_parts, plan.tasks,
                         plan.threads, plan.packs_keys, plan.packs_values, plan.workspace_bytes);

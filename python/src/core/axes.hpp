@@ -1,4 +1,5 @@
-// Axes that several arrays have in common, as few as strides allow: some for a call of the library, a walk over the others.
+// The common axes of several arrays, joined where strides allow: some are passed to the library, the
+// others are walked over.
 #pragma once
 
 #include <headlane/index.hpp>
@@ -14,7 +15,7 @@ namespace headlane::python {
 template <std::size_t Arrays>
 class CommonAxes {
  public:
-  /// An element for each array: strides, or how far its data is from its first element.
+  /// A number for each array: its stride, or the offset of an element from its first one.
   using Steps = std::array<Index, Arrays>;
 
   struct Axis {
@@ -22,14 +23,15 @@ class CommonAxes {
     Steps strides{};
   };
 
-  /// Adds the next axis, from the outside inwards; one with the axis before it where it continues that in every array.
+  /// Adds the next axis, from the outermost to the innermost. It is joined to the axis before it if it
+  /// continues that in every array.
   void add(Index size, const Steps& strides) {
     if (size == 1) return;
     if (!axes_.empty() && continues(size, strides)) axes_.back() = {axes_.back().size * size, strides};
     else axes_.push_back({size, strides});
   }
 
-  /// Takes the longest axis out; one of size 1 if there is none left.
+  /// Removes and returns the longest axis; one of size 1 if there is none left.
   Axis take_longest() {
     if (axes_.empty()) return {};
     const auto longest =
@@ -39,7 +41,7 @@ class CommonAxes {
     return axis;
   }
 
-  /// Calls f(offsets) for every position along the axes that are left.
+  /// Calls f(offsets) for every position along the remaining axes.
   template <class F>
   void for_each(F f) const {
     Index positions = 1;

@@ -1,4 +1,4 @@
-// Batch axes: all but the last two (rows and columns) or three of an array, broadcast by NumPy's rule, with stride 0.
+// Batch axes: all axes of an array but the last two or three, broadcast by NumPy's rules with stride 0.
 #pragma once
 
 #include "core/call.hpp"
@@ -9,10 +9,10 @@ namespace headlane::python {
 
 class Batch {
  public:
-  /// `inner`: how many axes at the end are not batch axes.
+  /// `inner`: the number of axes at the end that are not batch axes.
   Batch(const char* function, int inner) : function_(function), inner_(inner) {}
 
-  /// Takes the sizes of an operand in; throws ValueError if they do not fit those so far.
+  /// Includes the batch axes of an operand; throws ValueError if they do not broadcast to those so far.
   void widen(const Array& operand) {
     const int axes = std::max(0, operand.rank() - inner_);
     if (axes > rank_) {  // align to the right
@@ -55,7 +55,7 @@ class Batch {
 
   using Position = std::array<Index, static_cast<std::size_t>(max_rank)>;
 
-  /// Where an operand's matrix of a position begins, from its first element.
+  /// The offset of the operand's matrix at a position from the operand's first element.
   [[nodiscard]] Index offset(const Array& operand, int axes, const Position& at) const {
     Index offset = 0;
     for (int axis = 0; axis < axes; ++axis) offset += at[static_cast<std::size_t>(axis)] * stride(operand, axis);

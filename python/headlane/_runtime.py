@@ -1,0 +1,41 @@
+"""The instruction set and the number of threads."""
+
+from __future__ import annotations
+
+from . import _core
+
+
+def isa() -> str:
+    """The instruction set in use: the fastest one, unless HEADLANE_ISA or set_isa() named another."""
+    return _core.isa()
+
+
+def available_isas() -> list[str]:
+    """The instruction sets that are built in and supported by this CPU, fastest first."""
+    return _core.available_isas()
+
+
+def set_isa(name: str) -> None:
+    """Selects an instruction set for the whole process. No bit of any result changes.
+
+    Must not be called while a thread computes.
+
+    Args:
+        name: One of available_isas().
+    """
+    _core.set_isa(name)
+
+
+def num_threads() -> int:
+    """The maximum number of threads of a call that does not set its own.
+
+    It is that of set_num_threads(), else HEADLANE_NUM_THREADS, else OpenMP's setting.
+    """
+    return _core.num_threads()
+
+
+def set_num_threads(threads: int) -> None:
+    """Sets the maximum number of threads for the whole process; 0 restores the environment's
+    setting.
+    """
+    _core.set_num_threads(threads)

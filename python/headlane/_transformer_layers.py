@@ -1,0 +1,214 @@
+"""EncoderLayer and DecoderLayer, from state dicts of PyTorch; immutable, as Linear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._immutable import itself
+from ._kv_cache import KvCache
+from ._layers import restored
+from ._types import Array, MaskedScoreOptions, ScoreOptions, Sequences, State, Unpack
+
+
+class EncoderLayer(_core.EncoderLayer):
+    """torch.nn.TransformerEncoderLayer, batch first and without dropout, from its state dict.
+
+    Bool masks are the opposite of PyTorch's src_mask and src_key_padding_mask: True marks a visible key
+    (see MultiHeadAttention).
+
+    Args:
+        state: As for Linear; the layer reads "self_attn.…" (see MultiHeadAttention), "linear1.…",
+            "linear2.…" and "linear_gate.…" (see FeedForward), "norm1.…" and "norm2.…".
+        prefix: The beginning of the names.
+        num_heads: As in MultiHeadAttention.
+        num_kv_heads: As in MultiHeadAttention.
+        scale: As in MultiHeadAttention.
+        activation: As in FeedForward.
+        norm: "layer" or "rms".
+        norm_first: x + f(norm(x)) instead of norm(x + f(x)).
+        layer_norm_eps: eps of the norms.
+    """
+
+    __slots__ = ("_options",)
+
+    def __init__(
+        self,
+        state: State,
+        prefix: str = "",
+        *,
+        num_heads: int,
+        num_kv_heads: int | None = None,
+        scale: float | None = None,
+        activation: str | None = "relu",
+        norm: str = "layer",
+        norm_first: bool = False,
+        layer_norm_eps: float = 1e-5,
+    ) -> None:
+        self._options = {
+            "num_heads": num_heads,
+            "num_kv_heads": num_kv_heads,
+            "scale": scale,
+            "activation": activation,
+            "norm": norm,
+            "norm_first": norm_first,
+            "layer_norm_eps": layer_norm_eps,
+        }
+        _core.EncoderLayer.__init__(self, state, prefix, **self._options)
+
+    def forward(
+        self,
+        x: Array,
+        attn_mask: Any = None,
+        *,
+        out: Array | None = None,
+        num_threads: int | None = None,
+        **options: Unpack[ScoreOptions],
+    ) -> Array:
+        """Computes the layer.
+
+        Args:
+            x: [batch, length, d_model] or [length, d_model].
+            attn_mask: As in scaled_dot_product_attention, for scores [batch, heads, length, length].
+            out: Where to write the result; may be x itself.
+            num_threads: Maximum number of threads; num_threads() if None or 0.
+            **options: Those of scaled_dot_product_attention: is_causal, key_lengths, query_starts …
+
+        Returns:
+            An array of x's shape.
+        """
+        return _core.EncoderLayer.forward(self, x, attn_mask, options, out, num_threads)
+
+    __call__ = forward
+    __copy__ = __deepcopy__ = itself
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """As MultiHeadAttention.state_dict."""
+        return _core.EncoderLayer.state_dict(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restored, (EncoderLayer, self.state_dict(), self._options)
+
+
+class DecoderLayer(_core.DecoderLayer):
+    """torch.nn.TransformerDecoderLayer, batch first and without dropout, from its state dict.
+
+    Bool masks are the opposite of PyTorch's tgt_mask, memory_mask and padding masks: True marks a visible
+    key (see MultiHeadAttention).
+
+    Args:
+        state: As for EncoderLayer, with "multihead_attn.…" for the cross-attention and "norm3.…" for the
+            feed-forward part.
+        prefix: The beginning of the names.
+        num_heads: As in MultiHeadAttention.
+        num_kv_heads: As in MultiHeadAttention.
+        scale: As in MultiHeadAttention.
+        activation: As in FeedForward.
+        norm: "layer" or "rms".
+        norm_first: x + f(norm(x)) instead of norm(x + f(x)).
+        layer_norm_eps: eps of the norms.
+    """
+
+    __slots__ = ("_options",)
+
+    def __init__(
+        self,
+        state: State,
+        prefix: str = "",
+        *,
+        num_heads: int,
+        num_kv_heads: int | None = None,
+        scale: float | None = None,
+        activation: str | None = "relu",
+        norm: str = "layer",
+        norm_first: bool = False,
+        layer_norm_eps: float = 1e-5,
+    ) -> None:
+        self._options = {
+            "num_heads": num_heads,
+            "num_kv_heads": num_kv_heads,
+            "scale": scale,
+            "activation": activation,
+            "norm": norm,
+            "norm_first": norm_first,
+            "layer_norm_eps": layer_norm_eps,
+        }
+        _core.DecoderLayer.__init__(self, state, prefix, **self._options)
+
+    def forward(
+        self,
+        x: Array,
+        memory: Any = None,
+        attn_mask: Any = None,
+        *,
+        cache: KvCache | None = None,
+        sequences: Sequences | None = None,
+        memory_cache: KvCache | None = None,
+        memory_sequences: Sequences | None = None,
+        cross: MaskedScoreOptions | None = None,
+        out: Array | None = None,
+        num_threads: int | None = None,
+        **options: Unpack[ScoreOptions],
+    ) -> Array:
+        """Computes the layer. Self-attention is causal unless is_causal=False.
+
+        With caches instead of memory, x holds the next tokens of sequences whose earlier ones are in
+        `cache`, and whose memory remember() has put into `memory_cache`.
+
+        Args:
+            x: [batch, length, d_model] or [length, d_model].
+            memory: [batch, memory_length, width] or [memory_length, width].
+            attn_mask: Of the self-attention, as in EncoderLayer.forward.
+            cache: A KvCache for the self-attention.
+            sequences: The number of the sequence of each batch element in cache.
+            memory_cache: Another KvCache, for the cross-attention.
+            memory_sequences: The number of the sequence of each batch element in memory_cache.
+            cross: A dict of the options of the cross-attention, attn_mask among them.
+            out: Where to write the result; may be x itself.
+            num_threads: Maximum number of threads; num_threads() if None or 0.
+            **options: Of the self-attention, as in EncoderLayer.forward.
+
+        Returns:
+            An array of x's shape.
+        """
+        if cross is not None and not isinstance(cross, dict):
+            raise TypeError(f"DecoderLayer.forward: cross has type {type(cross).__name__}; wanted: a dict")
+        return _core.DecoderLayer.forward(
+            self,
+            x,
+            memory,
+            attn_mask,
+            {"is_causal": True, **options},
+            cache,
+            sequences,
+            memory_cache,
+            memory_sequences,
+            dict(cross or {}),
+            out,
+            num_threads,
+        )
+
+    __call__ = forward
+    __copy__ = __deepcopy__ = itself
+
+    def remember(
+        self,
+        memory: Any,
+        cache: KvCache,
+        sequences: Sequences,
+        *,
+        key_lengths: Any = None,
+        key_starts: Any = None,
+        num_threads: int | None = None,
+    ) -> None:
+        """As MultiHeadAttention.remember, with the projections of the cross-attention."""
+        _core.DecoderLayer.remember(self, memory, cache, sequences, key_lengths, key_starts, num_threads)
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """As MultiHeadAttention.state_dict."""
+        return _core.DecoderLayer.state_dict(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restored, (DecoderLayer, self.state_dict(), self._options)
