@@ -1,5 +1,5 @@
-// The extension module headlane._core. Its functions take all arguments by position; the package gives
-// them defaults, types and documentation.
+// The extension module headlane._core. Its functions take all arguments by position; the package
+// gives them defaults, types and documentation.
 #include "core/define.hpp"
 #include "core/functions.hpp"
 #include "core/scalars.hpp"

@@ -1,4 +1,6 @@
-"""One right call of every public function and method, with every parameter by name: what tests of whole classes of faults go through."""
+"""One correct call of every public function and method, with every parameter by name, for tests
+that vary all of them.
+"""
 
 import inspect
 from pathlib import Path

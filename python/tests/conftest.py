@@ -1,9 +1,11 @@
-"""What all tests share. Threads that wait sleep: two OpenMP runtimes, headlane's and PyTorch's, are in one process."""
+"""Settings and fixtures of all tests. Waiting threads sleep: the process has two OpenMP runtimes,
+headlane's and PyTorch's.
+"""
 
 import os
 from pathlib import Path
 
-# What Hypothesis keeps goes where everything else that is made goes.
+# Hypothesis writes to the build folder, like everything else.
 os.environ.setdefault(
     "HYPOTHESIS_STORAGE_DIRECTORY", str(Path(__file__).parents[2] / "build/cache/hypothesis")
 )

@@ -1,4 +1,6 @@
-"""Arrays of every layout, for hypothesis: transposed, with steps, negative and zero strides, misaligned, read-only."""
+"""Arrays of every layout, for hypothesis: transposed, with steps, negative and zero strides,
+misaligned, read-only.
+"""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -43,7 +45,9 @@ def arrays(draw, shape, layouts=LAYOUTS):
 
 @st.composite
 def shuffled(draw, shape, broadcast=True):
-    """Normal numbers whose axes lie in memory in a drawn order, some with gaps, some backwards, some (in inputs) with stride 0."""
+    """Normal numbers whose axes lie in memory in a drawn order, some with gaps, some backwards,
+    some (in inputs) with stride 0.
+    """
     order = draw(st.permutations(range(len(shape))))
     steps = [draw(st.sampled_from([1, 1, 1, 2, -1])) for _ in shape]
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))

@@ -1,4 +1,6 @@
-"""An ONNX backend for models of one node, on headlane: as much of the operators as headlane has so far."""
+"""An ONNX backend for models of one node, on headlane: as much of the operators as headlane has so
+far.
+"""
 
 import headlane
 import numpy as np
@@ -25,9 +27,7 @@ def attention(q, k, v, attn_mask=None, past_key=None, past_value=None, nonpad_kv
     if past_key is not None:
         past = past_key.shape[2]
         k, v = np.concatenate((past_key, k), axis=2), np.concatenate((past_value, v), axis=2)
-    if (
-        attn_mask is not None and (missing := k.shape[2] - attn_mask.shape[-1]) > 0
-    ):  # keys behind it are not seen
+    if attn_mask is not None and (missing := k.shape[2] - attn_mask.shape[-1]) > 0:  # later keys are masked
         unseen = False if attn_mask.dtype == bool else -np.inf
         attn_mask = np.pad(
             attn_mask, [(0, 0)] * (attn_mask.ndim - 1) + [(0, missing)], constant_values=unseen
@@ -36,7 +36,8 @@ def attention(q, k, v, attn_mask=None, past_key=None, past_value=None, nonpad_kv
         "is_causal": is_causal,
         "scale": scale,
         "enable_gqa": True,
-        # ONNX counts positions backwards from the last key of each batch element, if it says which one that is.
+        # ONNX counts positions backwards from the last key of each batch element, if it says which
+        # one that is.
         "causal_offset": past if nonpad_kv_seqlen is None else nonpad_kv_seqlen - q.shape[2],
         "softcap": softcap,
         "window": window,

@@ -1,11 +1,13 @@
-// Computes one case with the C++ library, for the Python tests to compare bits with: reads dense float32 operands one after the
-// other from the standard input, writes the outputs to the standard output.
-//   gemm M N K ALPHA BETA                                                     a b c
-//   linear M N K ACTIVATION                                                   x weights bias residual
-//   activate N ACTIVATION                                                     x
-//   softmax ROWS N SCALE LOG                                                  x
-//   attention BATCH HEADS KV_HEADS Q_LENGTH KV_LENGTH DIM VALUE_DIM CAUSAL OFFSET MASK   q k v [mask]
-// MASK is none, bool (a float mask, where not 0) or bias; attention writes the log-sum-exp behind the output.
+// Computes one case with the C++ library, for the Python tests to compare bits with. Reads dense
+// float32 operands, concatenated, from standard input, and writes the outputs to standard output.
+//   gemm M N K ALPHA BETA: a b c
+//   linear M N K ACTIVATION: x weights bias residual
+//   activate N ACTIVATION: x
+//   softmax ROWS N SCALE LOG: x
+//   attention BATCH HEADS KV_HEADS Q_LENGTH KV_LENGTH DIM VALUE_DIM CAUSAL OFFSET MASK:
+//     q k v [mask]
+// MASK is none, bool (a float mask, where it is not 0) or bias. attention writes the output, then the
+// log-sum-exp.
 #include <headlane/headlane.hpp>
 
 #include <algorithm>

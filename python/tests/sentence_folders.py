@@ -38,7 +38,9 @@ POOLINGS = [[mode] for mode in FLAGS] + [["cls", "max"], ["mean", "lasttoken", "
 
 
 def save_plain(folder):
-    """A random BERT with a tokenizer of its own, that tells cases apart, as transformers saves them."""
+    """A random BERT with a tokenizer of its own, that tells cases apart, as transformers saves
+    them.
+    """
     splits = tokenizers.pre_tokenizers.BertPreTokenizer()
     prompts = ["query: ", "passage: ", "search for this"]
     pieces = set()
@@ -68,7 +70,9 @@ def change(file, members):
 
 
 def make(folder, plain, version, *, poolings=("mean",), normalize=False, pooling=None, settings=None, **more):
-    """The folder as this version writes it. more: members of other files by their names, "_" for "."."""
+    """The folder as this version writes it. more: members of other files by their names, "_" for
+    ".".
+    """
     shutil.copytree(plain, folder, dirs_exist_ok=True)
     kinds = [("Transformer", "" if version > 2 else "0_Transformer"), ("Pooling", "1_Pooling")]
     kinds += [("Normalize", "2_Normalize")] if normalize else []
@@ -130,7 +134,7 @@ class Pair:
         self.ours = models.SentenceEncoder(folder)
 
     def check(self, texts=TEXTS, *, normalize=None, **prompt):
-        """Both give the same vectors, which are returned."""
+        """Checks that both return the same vectors, and returns them."""
         expected = self.theirs.encode(
             texts, normalize_embeddings=bool(normalize), show_progress_bar=False, **prompt
         )

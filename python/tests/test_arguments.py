@@ -1,4 +1,6 @@
-"""Arguments of wrong types: for every scalar parameter of every public callable, an error that names function and argument."""
+"""Arguments of wrong types: for every scalar parameter of every public callable, an error that
+names function and argument.
+"""
 
 import inspect
 
@@ -7,7 +9,7 @@ import headlane
 import numpy as np
 import pytest
 
-# Parameters that are no scalars: arrays, what holds arrays, and objects of the package. All others are scalars.
+# Parameters that are not scalars: arrays, containers of arrays, and objects of the package.
 ARRAYS = {
     *(
         "x",
@@ -149,7 +151,7 @@ def test_text_that_is_no_unicode(text):
 
 
 def use(instance, member, arguments):
-    """Of a property, the look is what is refused."""
+    """Reading a property is refused."""
     getattr(instance, member)(*arguments)
     raise AssertionError(member)
 

@@ -1,4 +1,6 @@
-"""scaled_dot_product_attention against float64: shapes, broadcasting, layouts, masks, and every option."""
+"""scaled_dot_product_attention against float64: shapes, broadcasting, layouts, masks, and every
+option.
+"""
 
 import headlane
 import layouts
@@ -27,7 +29,9 @@ def batch_shapes(draw):
 
 @st.composite
 def masks(draw, batch, rows, columns, partial):
-    """None, or a mask of bool or float32 that broadcasts, some keys and perhaps whole rows of it unseen."""
+    """None, or a mask of bool or float32 that broadcasts, some keys and perhaps whole rows of it
+    unseen.
+    """
     kind = draw(st.sampled_from(["none", "bool", "float"]))
     if kind == "none":
         return None
@@ -35,10 +39,10 @@ def masks(draw, batch, rows, columns, partial):
     if len(shape) == 2:
         shape = (*partial(batch), *shape)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    seen = rng.random(shape) < draw(st.sampled_from([0.1, 0.5, 0.9]))
+    visible = rng.random(shape) < draw(st.sampled_from([0.1, 0.5, 0.9]))
     if kind == "float":
-        seen = np.where(seen, rng.standard_normal(shape, np.float32), -INF).astype(np.float32)
-    return layouts.arranged(seen, draw(st.sampled_from(layouts.LAYOUTS)))
+        visible = np.where(visible, rng.standard_normal(shape, np.float32), -INF).astype(np.float32)
+    return layouts.arranged(visible, draw(st.sampled_from(layouts.LAYOUTS)))
 
 
 @settings(max_examples=300)

@@ -72,7 +72,7 @@ def test_the_bits_of_plain_arrays(data, lengths, rows, group, page_size):
 
 
 def test_decoding():
-    """A token at a time gives the rows of the whole."""
+    """Decoding a token at a time returns the rows of the whole."""
     q, k, v = normal(4, 70, 16), normal(2, 70, 16, seed=1), normal(2, 70, 8, seed=2)
     whole = SDPA(q, k, v, is_causal=True, enable_gqa=True)
     cache = headlane.KvCache(2, 16, 8, page_size=32)
@@ -149,7 +149,7 @@ CASES = {
         ValueError,
         r"attn_mask of shape \[3, 5\]",
     ),
-    "ragged": (
+    "variable-length": (
         lambda: OVER(Q, CACHE, [0, 1], query_starts=[0, 3], key_starts=[0, 3]),
         ValueError,
         "query_starts is given with a cache",

@@ -1,4 +1,6 @@
-"""The same attention in other forms, bit by bit: packed masks, ragged batches, offsets for each batch element, T5's bias."""
+"""The same attention in other forms, bit by bit: packed masks, variable-length batches, offsets for
+each batch element, T5's bias.
+"""
 
 import headlane
 import numpy as np
@@ -27,7 +29,7 @@ def test_packed_mask(shape, keys):
     for bits in (packed(mask), strided, packed(mask).copy(order="F")):
         for got, wanted in zip(SDPA(query, key, value, mask_bits=bits, return_lse=True), expected):
             np.testing.assert_array_equal(got, wanted)
-    # Beside another mask, both hide.
+    # Together with another mask, both apply.
     other = normal(9, keys, seed=4) > -1
     np.testing.assert_array_equal(
         SDPA(query, key, value, other, mask_bits=packed(mask)), SDPA(query, key, value, other & mask)
@@ -50,6 +52,17 @@ def starts_of(lengths):
     return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
 
 
+def drawn_options(data, heads):
+    return {
+        "enable_gqa": True,
+        "is_causal": data.draw(st.booleans()),
+        "window": data.draw(st.sampled_from([None, (5, 2)])),
+        "alibi_slopes": data.draw(st.sampled_from([None, normal(heads, seed=3)])),
+        "sinks": data.draw(st.sampled_from([None, normal(heads, seed=4)])),
+        "relative_bias": data.draw(st.sampled_from([None, normal(heads, 32, seed=5)])),
+    }
+
+
 @settings(max_examples=150)
 @given(
     data=st.data(),
@@ -59,67 +72,30 @@ def starts_of(lengths):
     group=st.integers(1, 3),
     dim=st.sampled_from([8, 64]),
 )
-def test_ragged_batches(data, lengths, group, dim):
+def test_variable_length_batches(data, lengths, group, dim):
     """Every sequence as alone."""
     queries, keys = ([pair[side] for pair in lengths] for side in (0, 1))
-    longest = max(keys, default=0)
     q = normal(2 * group, sum(queries), dim)
     k, v = normal(2, sum(keys), dim, seed=1), normal(2, sum(keys), 8, seed=2)
-    options = {
-        "is_causal": data.draw(st.booleans()),
-        "window": data.draw(st.sampled_from([None, (5, 2)])),
-        "alibi_slopes": data.draw(st.sampled_from([None, normal(2 * group, seed=3)])),
-        "sinks": data.draw(st.sampled_from([None, normal(2 * group, seed=4)])),
-        "relative_bias": data.draw(st.sampled_from([None, normal(2 * group, 32, seed=5)])),
-    }
+    options = drawn_options(data, 2 * group)
     offsets = data.draw(
         st.none() | st.lists(st.integers(-3, 9), min_size=len(lengths), max_size=len(lengths))
     )
-    mask = data.draw(st.sampled_from([None, normal(1, sum(queries), longest, seed=6) > -1]))
-    given_starts = {"query_starts": starts_of(queries), "key_starts": starts_of(keys)}
-    got, lse = SDPA(
-        q,
-        k,
-        v,
-        mask,
-        enable_gqa=True,
-        causal_offset=0 if offsets is None else offsets,
-        return_lse=True,
-        **given_starts,
-        **options,
-    )
-    four = SDPA(
-        q[None],
-        k[None],
-        v[None],
-        mask,
-        enable_gqa=True,
-        causal_offset=offsets or 0,
-        **given_starts,
-        **options,
-    )
-    np.testing.assert_array_equal(four[0], got)
+    mask = data.draw(st.sampled_from([None, normal(1, sum(queries), max(keys, default=0), seed=6) > -1]))
+    starts = {"query_starts": starts_of(queries), "key_starts": starts_of(keys)}
+    together = {**options, **starts, "causal_offset": 0 if offsets is None else offsets}
+    got, lse = SDPA(q, k, v, mask, return_lse=True, **together)
+    np.testing.assert_array_equal(SDPA(q[None], k[None], v[None], mask, **together)[0], got)
     if mask is not None:
-        bits = SDPA(
-            q,
-            k,
-            v,
-            mask_bits=packed(mask),
-            enable_gqa=True,
-            causal_offset=offsets or 0,
-            **given_starts,
-            **options,
-        )
-        np.testing.assert_array_equal(bits, got)
+        np.testing.assert_array_equal(SDPA(q, k, v, mask_bits=packed(mask), **together), got)
     for s, (count, own) in enumerate(lengths):
-        rows = slice(given_starts["query_starts"][s], given_starts["query_starts"][s] + count)
-        columns = slice(given_starts["key_starts"][s], given_starts["key_starts"][s] + own)
+        rows = slice(starts["query_starts"][s], starts["query_starts"][s] + count)
+        columns = slice(starts["key_starts"][s], starts["key_starts"][s] + own)
         alone, alone_lse = SDPA(
             q[:, rows],
             k[:, columns],
             v[:, columns],
             None if mask is None else mask[:, rows, :own],
-            enable_gqa=True,
             causal_offset=offsets[s] if offsets else 0,
             return_lse=True,
             **options,
@@ -128,7 +104,7 @@ def test_ragged_batches(data, lengths, group, dim):
         np.testing.assert_array_equal(lse[:, rows], alone_lse)
 
 
-def test_ragged_rows_of_no_sequence_are_left_alone():
+def test_rows_of_no_sequence_are_left_alone():
     x, out = normal(2, 9, 8), np.full((2, 9, 8), 7, np.float32)
     assert SDPA(x, x, x, query_starts=[2, 4, 8], key_starts=[0, 0, 9], out=out) is out
     assert (out[:, [0, 1, 8]] == 7).all()
@@ -137,7 +113,7 @@ def test_ragged_rows_of_no_sequence_are_left_alone():
 
 
 @pytest.mark.parametrize("starts", [([0], [0]), ([0, 0], [0, 4]), ([2, 2, 2], [1, 1, 1]), ([0, 0], [4, 4])])
-def test_ragged_without_queries(starts):
+def test_variable_length_without_queries(starts):
     x, out = normal(2, 4, 8), np.full((2, 4, 8), 7, np.float32)
     given_starts = dict(zip(("query_starts", "key_starts"), starts))
     SDPA(x, x, x, out=out, **given_starts)

@@ -1,4 +1,6 @@
-"""scaled_dot_product_attention with softcap, window, lengths, ALiBi and sinks: against float64, and in every form they may have."""
+"""scaled_dot_product_attention with softcap, window, lengths, ALiBi and sinks: against float64, and
+in every form they may have.
+"""
 
 import headlane
 import numpy as np
@@ -198,7 +200,8 @@ def test_other_numbers_of_axes():
         "window": (3, 3),
     }
     expected = SDPA(query, key, value, **per_head)
-    # Several batch axes, for which the library is called several times: what is for the heads serves all of them.
+    # With several batch axes the library is called several times; options for heads serve all
+    # calls.
     five = (query[:, None], key[:, None], value[:, None])
     np.testing.assert_array_equal(SDPA(*five, **per_head)[:, 0], expected)
     # No batch axis: a batch of one.
@@ -230,7 +233,7 @@ def test_padding_has_no_influence():
     assert (lse[1, :, 4:] == -INF).all()
 
 
-def test_a_window_gives_the_bits_of_a_mask():
+def test_a_window_has_the_bits_of_a_mask():
     query, key, value = normal(3, ROWS, 8), normal(3, KEYS, 8, seed=1), normal(3, KEYS, 8, seed=2)
     distance = np.arange(KEYS) - np.arange(ROWS)[:, None] - 2
     mask = (distance >= -3) & (distance <= 1)

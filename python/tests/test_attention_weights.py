@@ -19,7 +19,7 @@ def test_against_float64(name):
     options = OPTIONS.get(name, {})
     query, key = normal(3, HEADS, ROWS, 16), normal(3, HEADS, KEYS, 16, seed=1)
     mask = normal(3, 1, ROWS, KEYS, seed=3) > -1
-    # The weights are what attention gives for values of 1 at one key each; the bound is that of attention then.
+    # Attention to values that are 1 at one key each returns the weights, so its bound applies.
     exact, bound, _, _ = reference.attention(query, key, np.eye(KEYS, dtype=np.float32), mask, **options)
     got, lse = headlane.attention_weights(query, key, mask, return_lse=True, **options)
     reference.check(got, exact, bound)
@@ -99,7 +99,7 @@ CASES = {
         "attention_key_sums: .*'lse'",
     ),
     "plan, option": (lambda: headlane.plan_attention(X, X, X, x=1), TypeError, "plan_attention: .*'x'"),
-    "ragged": (
+    "variable-length": (
         lambda: headlane.attention_weights(X, X, query_starts=[0, 4], key_starts=[0, 4]),
         ValueError,
         "attention_weights: .*variable length",

@@ -1,4 +1,6 @@
-"""The package gives the bits that the C++ library gives, whatever the layout: headlane_same_bits computes each case too."""
+"""The package is bit-identical to the C++ interface for every layout: headlane_same_bits computes
+each case too.
+"""
 
 import os
 import subprocess

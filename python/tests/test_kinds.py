@@ -1,4 +1,6 @@
-"""What comes in goes out: NumPy, buffers, DLPack exporters; nothing is copied, kept or imported."""
+"""Functions return the type of array they take: NumPy, buffers, DLPack exporters; nothing is
+copied, kept or imported.
+"""
 
 import gc
 import mmap
@@ -92,7 +94,9 @@ def test_read_only_memory_is_read_in_place(tmp_path):
     ids=["dense", "reversed", "swapped"],
 )
 def test_nothing_is_copied(layout):
-    """Python's allocations, which are NumPy's too, during calls on 16 MiB of input with `out` given."""
+    """Python's allocations, which are NumPy's too, during calls on 16 MiB of input with `out`
+    given.
+    """
     query = layout(np.ones((4, 1024, 1024), np.float32))[..., :64]
     key = np.broadcast_to(np.ones((1, 64), np.float32), (4, 64, 64))
     out = np.empty(query.shape, np.float32)
@@ -113,7 +117,9 @@ def test_nothing_is_copied(layout):
 
 
 def test_broadcasts_are_not_materialised():
-    """A batch of 10^12 equal matrices has strides of 0; its softmax cannot be stored, but one row of it is read."""
+    """A batch of 10^12 equal matrices has strides of 0; its softmax cannot be stored, but one row
+    of it is read.
+    """
     mask = np.broadcast_to(np.zeros((1, 1), bool), (2**20, 2**20))
     x = np.broadcast_to(np.ones((1, 1), np.float32), (2**20, 1))
     out = headlane.scaled_dot_product_attention(np.ones((1, 1), np.float32), x, x, mask[:1])

@@ -1,4 +1,6 @@
-"""KvCache: sequences, sharing, errors that change nothing, threads. What it holds is tested in tests/attention/test_kv_cache.cpp."""
+"""KvCache: sequences, sharing, errors that change nothing, threads.
+tests/attention/test_kv_cache.cpp tests its contents.
+"""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -67,7 +69,8 @@ def test_max_pages():
 
 
 K, V = tokens(2, 3, 8), tokens(2, 3, 5)
-# name: (call with cache, exception, what the message must have); sequence 0 has 3 keys, 1 was removed, 2 has none
+# name: (call with cache, exception, pattern of the message); sequence 0 has 3 keys, 1 was removed,
+# 2 has none
 CASES = {
     "head_dim": (lambda c: headlane.KvCache(1, 513), ValueError, "^KvCache: head_dim is 513"),
     "value_dim": (lambda c: headlane.KvCache(1, 8, 0), ValueError, "^KvCache: value_dim is 0"),

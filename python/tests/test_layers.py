@@ -83,7 +83,9 @@ def test_embedding():
     short = headlane.Embedding(module.state_dict(), max_length=5)
     np.testing.assert_array_equal(short(ids, truncate=True), wanted[:, :5])
     np.testing.assert_array_equal(short(ids[:, :2], truncate=True), wanted[:, :2])
-    with pytest.raises(ValueError, match="Embedding.forward: ids has 17 tokens a sequence, max_length is 5"):
+    with pytest.raises(
+        ValueError, match="Embedding.forward: ids has 17 tokens in a sequence, max_length is 5"
+    ):
         short(ids)
     x = rows(8, 20, 24)
     output = nn.Linear(24, 50, bias=False)

@@ -1,4 +1,4 @@
-"""Calls of the layers: caches, ragged batches, kinds of arrays, out, threads, errors."""
+"""Calls of the layers: caches, variable-length batches, kinds of arrays, out, threads, errors."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -68,7 +68,7 @@ def test_attention_over_caches():
     )
 
 
-def test_numpy_ragged_out_and_threads():
+def test_numpy_variable_length_out_and_threads():
     module = nn.TransformerEncoderLayer(32, 4, 50, batch_first=True)
     state = {name: value.numpy() for name, value in module.state_dict().items()}
     layer, x = headlane.EncoderLayer(state, num_heads=4), rows(3, 11, 32).numpy()
@@ -80,8 +80,8 @@ def test_numpy_ragged_out_and_threads():
     np.testing.assert_array_equal(
         layer(x.reshape(33, 32), query_starts=starts, key_starts=starts), y.reshape(33, 32)
     )
-    seen = np.ones((3, 1, 11, 11), bool)
-    np.testing.assert_array_equal(layer(x, seen), y)
+    visible = np.ones((3, 1, 11, 11), bool)
+    np.testing.assert_array_equal(layer(x, visible), y)
     np.testing.assert_array_equal(layer(x, key_lengths=[11, 11, 11]), y)
     with ThreadPoolExecutor(4) as pool:
         for one in pool.map(lambda _: layer(x), range(16)):

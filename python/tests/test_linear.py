@@ -104,7 +104,7 @@ def test_what_a_packed_matrix_says():
 
 @pytest.mark.filterwarnings("ignore:nanobind")
 def test_a_packed_matrix_is_made_once():
-    """What threads may read must not change."""
+    """A PackedMatrix is immutable, since threads read it."""
     with pytest.raises((TypeError, RuntimeError)):
         PACKED.__init__(W.T)
     assert PACKED.shape == (40, 50)

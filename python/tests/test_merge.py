@@ -1,4 +1,6 @@
-"""merge: parts of attention against the whole, within the bound and, on the grid of 512 keys, by bits."""
+"""merge: parts of attention against the whole, within the bound and, on the grid of 512 keys, by
+bits.
+"""
 
 import headlane
 import numpy as np
@@ -47,7 +49,7 @@ def test_against_float64(data, batch, rows, keys):
     ]
     got, lse = headlane.merge(parts, sinks=sinks, return_lse=True)
     exact, bound, exact_lse, lse_bound = reference.attention(query, key, value, mask, sinks=sinks)
-    # The parts' own errors, and what merging adds: see merge.hpp.
+    # The errors of the parts and of merging: see merge.hpp.
     largest = max((np.abs(p[1][np.isfinite(p[1])]).max(initial=0) for p in parts), default=0)
     more = (2 * largest + 8 * len(parts) + 8) * U
     reference.check(got, exact, 2 * bound + more * abs(value).max(initial=0))
@@ -70,7 +72,7 @@ def test_the_bits_of_the_whole(keys, causal):
             headlane.merge(parts, sinks=sink, return_lse=True), SDPA(q, k, v, sinks=sink, **whole)
         ):
             np.testing.assert_array_equal(got, wanted)
-    # What is merged is a part again.
+    # The result is a partial result again.
     first = headlane.merge(parts[:2], return_sum=True)
     assert len(first) == 3
     np.testing.assert_array_equal(headlane.merge([first, *parts[2:]]), headlane.merge(parts))
@@ -118,8 +120,8 @@ OUT, LSE = normal(3, 4, 8), normal(3, 4)
 BATCHES = normal(3, 1, 3, 4, 8)
 CASES = {
     "none": ([], {}, ValueError, "parts is empty"),
-    "no tuple": ([7], {}, ValueError, r"parts\[0\] is no \(out, lse\)"),
-    "one array": ([(OUT, LSE), (OUT,)], {}, ValueError, r"parts\[1\] is no \(out, lse\)"),
+    "no tuple": ([7], {}, ValueError, r"parts\[0\] is neither \(out, lse\)"),
+    "one array": ([(OUT, LSE), (OUT,)], {}, ValueError, r"parts\[1\] is neither \(out, lse\)"),
     "no arrays": (7, {}, TypeError, "merge: parts is 7; wanted: a sequence of tuples"),
     "float64": ([(OUT, LSE.astype(np.float64))], {}, TypeError, r"parts\[0\]\.lse .*float64"),
     "list": ([(OUT, LSE, [1])], {}, TypeError, r"parts\[0\]\.sum has type list"),

@@ -1,4 +1,6 @@
-"""Arguments of headlane.models: folders, texts, tokens and options of wrong types, each named; and what is empty."""
+"""Arguments of headlane.models: folders, texts, tokens and options of wrong types, each named; and
+empty ones.
+"""
 
 import inspect
 import os

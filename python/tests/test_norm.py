@@ -1,4 +1,6 @@
-"""layer_norm and rms_norm against float64 and PyTorch: shapes, layouts, what is given, in place, large means, errors."""
+"""layer_norm and rms_norm against float64 and PyTorch: shapes, layouts, optional arguments, in
+place, large means, errors.
+"""
 
 import headlane
 import layouts

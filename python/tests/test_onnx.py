@@ -1,4 +1,6 @@
-"""ONNX's own backend tests for the operators that headlane has or is to have. What is skipped has its reason here."""
+"""ONNX's own backend tests for the operators that headlane has or will have; skipped ones with the
+reason.
+"""
 
 import re
 import warnings
@@ -18,7 +20,8 @@ with warnings.catch_warnings():
         if len(case.model.graph.node) == 1 and case.model.graph.node[0].op_type in {"Exp", *OPERATORS}
     }
 
-# The suite has each case again with the operator expanded into primitive ones: those do not test an operator of ours.
+# The suite has each case again with the operator expanded into primitive ones: those do not test an
+# operator of ours.
 EXPECTED = {"passed": 112, "skipped": 25}
 COUNTS = dict.fromkeys(EXPECTED, 0)
 

@@ -1,5 +1,8 @@
-"""The reader of safetensors beside the reference implementation, in Rust: it accepts nothing that the reference refuses, and
-refuses what the reference accepts only for reasons that models/src/io/safetensors.hpp names."""
+"""The reader of safetensors beside the reference implementation, in Rust.
+
+It accepts no file that the reference refuses, and refuses files that the reference accepts only for
+reasons that models/src/io/safetensors.hpp names.
+"""
 
 import json
 import random
@@ -108,7 +111,7 @@ def headers():
 
 
 def refusal_of(folder, content):
-    """What the reader says of a file; None if it accepts it."""
+    """The reader's message for a file; None if it accepts it."""
     path = folder / "model.safetensors"
     path.unlink(missing_ok=True)
     path.write_bytes(content)

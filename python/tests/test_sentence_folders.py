@@ -153,8 +153,9 @@ def test_lower_case(plain, tmp_path, in_sentences, in_tokenizer, in_json, kind):
 
 @pytest.mark.parametrize(
     "members",
-    [{"strip_accents": True}, {"strip_accents": False}, {"tokenize_chinese_chars": False}, {"split_special_tokens": True},
-     {"cls_token": "[MASK]"}, {"sep_token": {"content": "[MASK]", "__type": "AddedToken"}}, {"padding_side": "left"}],
+    [{"strip_accents": True}, {"strip_accents": False}, {"tokenize_chinese_chars": False},
+     {"split_special_tokens": True}, {"cls_token": "[MASK]"},
+     {"sep_token": {"content": "[MASK]", "__type": "AddedToken"}}, {"padding_side": "left"}],
     ids=str,
 )  # fmt: skip
 def test_tokenizer(plain, tmp_path, members):

@@ -1,4 +1,4 @@
-"""A signal ends a long call, and what its handler raises reaches the caller."""
+"""A signal ends a long call, and the exception of its handler reaches the caller."""
 
 import signal
 import threading
@@ -19,7 +19,9 @@ class Interrupted(Exception):
 
 @pytest.fixture
 def alarm():
-    """Raises Interrupted in the main thread after some time; the call must end long before it would by itself."""
+    """Raises Interrupted in the main thread after some time; the call must end long before it would
+    by itself.
+    """
 
     def ring(number, frame):
         raise Interrupted
@@ -74,15 +76,15 @@ def test_other_threads_are_not_disturbed(t5):
     """Signals are for the main thread: a call in another one ends by itself."""
     ids = [[5, 6, 7, 1]] * 4
     expected = t5.generate(ids, max_length=60, min_length=60)
-    seen, results = [], []
-    before = signal.signal(signal.SIGALRM, lambda number, frame: seen.append(number))
+    received, results = [], []
+    before = signal.signal(signal.SIGALRM, lambda number, frame: received.append(number))
     try:
         thread = threading.Thread(
             target=lambda: results.append(t5.generate(ids, max_length=60, min_length=60))
         )
         signal.setitimer(signal.ITIMER_REAL, 0.001)
         thread.start()
-        while not seen:
+        while not received:
             time.sleep(0.001)
         thread.join()
     finally:

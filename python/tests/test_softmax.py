@@ -1,4 +1,6 @@
-"""softmax and log_softmax against float64 and PyTorch: shapes, axes, layouts, special values, masks."""
+"""softmax and log_softmax against float64 and PyTorch: shapes, axes, layouts, special values,
+masks.
+"""
 
 import headlane
 import layouts
@@ -83,12 +85,12 @@ def test_masked_against_float64(name, data):
     out = data.draw(layouts.outputs(shape))
     y = FUNCTIONS[name](x, axis, out=out, **options)
     exact, bound = reference.masked_softmax(x, axis, log=name == "log_softmax", **options)
-    hidden = exact == (-np.inf if name == "log_softmax" else 0)
-    np.testing.assert_array_equal(y[hidden], exact[hidden])
-    assert (abs(y - exact)[~hidden] <= bound[~hidden]).all()
+    masked = exact == (-np.inf if name == "log_softmax" else 0)
+    np.testing.assert_array_equal(y[masked], exact[masked])
+    assert (abs(y - exact)[~masked] <= bound[~masked]).all()
 
 
-def test_hidden_elements_have_no_influence():
+def test_masked_elements_have_no_influence():
     rng = np.random.default_rng(2)
     x = rng.standard_normal((6, 40), np.float32)
     mask = rng.random(x.shape) < 0.5
@@ -115,9 +117,9 @@ def test_as_pytorch():
         wanted = torch.softmax(x.masked_fill(~mask, -torch.inf), dim)
         y = headlane.softmax(x, dim, mask=mask)
         assert type(y) is torch.Tensor
-        hidden = ~mask.expand(x.shape)
-        torch.testing.assert_close(y[~hidden], wanted[~hidden], atol=1e-6, rtol=1e-5, equal_nan=dim in (0, 1))
-        assert (y[hidden] == 0).all()
+        masked = ~mask.expand(x.shape)
+        torch.testing.assert_close(y[~masked], wanted[~masked], atol=1e-6, rtol=1e-5, equal_nan=dim in (0, 1))
+        assert (y[masked] == 0).all()
     causal = torch.ones(10, 12, dtype=torch.bool).tril(2)
     torch.testing.assert_close(
         headlane.log_softmax(x, causal=True, causal_offset=2),

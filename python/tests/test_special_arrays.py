@@ -1,11 +1,14 @@
-"""Arrays whose memory does not tell their values, or whose calls PyTorch would record: refused by every function that takes arrays."""
+"""Arrays whose memory does not tell their values, or whose calls PyTorch would record: refused by
+every function that takes arrays.
+"""
 
 import calls
 import headlane
 import numpy as np
 import pytest
 
-# Every array of every call: (name, parameter, a function that calls with another array in its place).
+# Every array of every call: (name, parameter, a function that calls with another array in its
+# place).
 PLACES = [
     (name, parameter)
     for name, (_, arguments) in calls.CALLS.items()
@@ -87,7 +90,7 @@ def test_differentiated(name, parameter):
 
 
 def test_traces_are_refused_whole():
-    """What was returned before: memory that nobody had written."""
+    """Before, uninitialized memory was returned."""
     torch, x = tensors()
     with pytest.raises(RuntimeError, match="softmax: x is traced"):
         torch.jit.trace(headlane.softmax, (x,))

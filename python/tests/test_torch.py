@@ -1,4 +1,6 @@
-"""PyTorch tensors: layouts, gradients, out, torch.compile; and PyTorch as a second opinion on accuracy."""
+"""PyTorch tensors: layouts, gradients, out, torch.compile; and PyTorch as a second opinion on
+accuracy.
+"""
 
 import gc
 import sys
@@ -224,12 +226,12 @@ def test_operator_options():
     torch.testing.assert_close(compiled(), expected, rtol=0, atol=0)
     torch.library.opcheck(operator, (q, k, k), of_operator, test_utils=("test_schema", "test_faketensor"))
     starts = {"query_starts": torch.tensor([0, 2, 5]), "key_starts": torch.tensor([0, 9, 9])}
-    ragged = operator(q[0], k[0], k[0], **starts)
-    torch.testing.assert_close(ragged, SDPA(q[0], k[0], k[0], **starts), rtol=0, atol=0)
+    variable = operator(q[0], k[0], k[0], **starts)
+    torch.testing.assert_close(variable, SDPA(q[0], k[0], k[0], **starts), rtol=0, atol=0)
 
 
-# A row is off by what its few largest weights are off by. Norms over fewer rows than these would compare luck: of 800 random
-# cases with as few as two, the largest ratio is 2.5.
+# The error of a row is that of its few largest weights. Norms over fewer rows than these would
+# compare luck: of 800 random cases with as few as two, the largest ratio is 2.5.
 ROWS = 128
 
 
@@ -254,7 +256,7 @@ def _accuracy(ratios, seed, heads, rows, keys, dim, kind):
         torch.linalg.vector_norm(f(q, k, v, mask, is_causal=kind == "causal").double() - exact).item()
         for f in (SDPA, REFERENCE)
     )
-    # The floor: half of what a correctly rounded result may be off by. Where one key is seen both are exact.
+    # The floor: half the error of a correctly rounded result. With one visible key both are exact.
     floor = 0.25 * torch.finfo(torch.float32).eps * torch.linalg.vector_norm(exact).item()
     floor = max(floor, sys.float_info.min)  # a mask that hides everything
     assert ours <= 2 * max(theirs, floor)
@@ -266,5 +268,6 @@ def test_at_most_twice_the_error_of_pytorch(report):
     _accuracy(ratios)
     mean = np.exp(np.mean(np.log(ratios)))
     report(
-        f"attention's error / PyTorch's: {mean:.3f} in the geometric mean, {max(ratios):.2f} at most, {len(ratios)} cases"
+        f"attention's error / PyTorch's: {mean:.3f} in the geometric mean, {max(ratios):.2f} at most, "
+        f"{len(ratios)} cases"
     )

@@ -1,4 +1,6 @@
-"""Hugging Face transformers: small random models, and a sentence encoder, give with "headlane" what they give with "sdpa" or "eager"."""
+"""Hugging Face transformers: small random models, and a sentence encoder, compute the same with
+"headlane" as with "sdpa" or "eager".
+"""
 
 import subprocess
 import sys
@@ -42,7 +44,8 @@ MODELS = {
     "cross attention: BART": lambda: transformers.BartModel(transformers.BartConfig(**BART)),
     "position bias: T5": lambda: transformers.T5Model(transformers.T5Config(**SEQ2SEQ)),
 }
-# What "sdpa" refuses: softcaps, sinks, windows beside them. The weights are large, so that these options matter.
+# Refused by "sdpa": softcaps, sinks, windows beside them. The weights are large, so that these
+# options matter.
 LARGE = {**DECODER, "head_dim": 8, "initializer_range": 0.5, "sliding_window": 4}
 EAGER = {
     "softcap and window: Gemma 2": lambda: transformers.Gemma2ForCausalLM(
@@ -95,8 +98,8 @@ def test_equal_to_pytorch(name, mask, calls):
     assert not calls
     got = run(model, "headlane", attention_mask=mask)
     assert len(calls) >= 2
-    seen = slice(None) if mask is None else mask.bool()  # what padding itself attends to is nobody's business
-    close(name, got[seen], expected[seen])
+    rows = slice(None) if mask is None else mask.bool()  # rows of padding are not compared
+    close(name, got[rows], expected[rows])
 
 
 @pytest.mark.parametrize("name", ["grouped heads: Llama", "GPT-2", "sliding window: Mistral", *EAGER])

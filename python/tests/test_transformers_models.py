@@ -1,4 +1,6 @@
-"""transformers: what headlane refuses by name, which models keep their own attention, and which masks are read."""
+"""transformers: settings that are refused by name, models that keep their own attention, and which
+masks are read.
+"""
 
 import copy
 import warnings
@@ -45,7 +47,7 @@ def test_unknown_masks_are_refused(mask):
 
 
 def test_no_mask_means_no_mask():
-    """A module need not say whether it is causal, and what it says does not count: the mask says it."""
+    """The mask decides whether attention is causal, not the module."""
     q, k, v = tensors()
     expected = headlane.scaled_dot_product_attention(q, k, v).transpose(1, 2)
     for module in (torch.nn.Module(), torch.nn.Module()):
@@ -90,7 +92,9 @@ def test_masks_that_are_left_away_for_other_reasons_are_read():
 
 
 def test_part_of_a_causal_mask_is_read():
-    """The last queries only, as Gemma 4 computes: the mask of a slice is no longer causal from its first row on."""
+    """The last queries only, as Gemma 4 computes: the mask of a slice is no longer causal from its
+    first row on.
+    """
     q, k, v = tensors()
     mask = causal_mask(5, 5)
     got = attend(q[:, :, 3:], k, v, mask[:, :, 3:])

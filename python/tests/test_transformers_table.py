@@ -11,7 +11,8 @@ from transformers_sweep import cases, table  # noqa: E402
 
 TABLE = Path(__file__).parents[2] / "docs" / "site" / "guide" / "transformers.md"
 VERSION = f"with transformers {transformers.__version__} and"
-# One for each thing that a model may do to attention: masks of its own, biases, sinks, selected keys, its own code.
+# One for each thing that a model may do to attention: masks of its own, biases, sinks, selected
+# keys, its own code.
 REPRESENTATIVE = [
     "axk2",  # keys by index
     "bart",

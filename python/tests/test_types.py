@@ -1,7 +1,7 @@
-"""Type checkers over a program that uses everything: mypy --strict, and basedpyright, which is pyright with a node of its own.
+"""Type checkers over a program that uses everything: mypy --strict and basedpyright.
 
-PyPI's pyright installs its program from npm when it first runs, so that it depends on a network; basedpyright is the same checker with
-everything inside of its wheel.
+basedpyright is pyright with everything in its wheel; the pyright of PyPI downloads its program when it
+first runs.
 """
 
 import importlib.util

@@ -1,4 +1,6 @@
-"""A program that uses everything, as type checkers see it: test_types.py runs them over it. It is not run itself."""
+"""A program that uses everything, as type checkers see it: test_types.py runs them over it. It is
+not run itself.
+"""
 
 from __future__ import annotations
 

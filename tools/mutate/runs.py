@@ -14,9 +14,9 @@ import time
 PYTHON_TESTS = {
     "transformers.py": ["test_transformers*.py"],
     "torch_ops.py": ["test_torch*.py", "test_transformers*.py"],
-    "models/_t5.py": ["test_t5*.py"],
-    "models/_bert.py": ["test_bert*.py"],
-    "models/_text.py": ["test_t5*.py", "test_bert*.py"],
+    "models/_t5.py": ["test_t5*.py", "test_translator.py"],
+    "models/_bert.py": ["test_bert*.py", "test_minilm.py"],
+    "models/_text.py": ["test_translator.py", "test_bert*.py", "test_minilm.py"],
     "_attention.py": [
         "test_attention*.py",
         "test_kv_cache*.py",

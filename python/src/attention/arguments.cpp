@@ -1,5 +1,5 @@
-// Operands of attention: from PyTorch's shapes and broadcasting to the library's [batch, head, sequence,
-// dim].
+// Operands of attention: from PyTorch's shapes and broadcasting to the library's [batch, head,
+// sequence, dim].
 #include "attention/arguments.hpp"
 
 namespace headlane::python {

@@ -6,7 +6,8 @@
 
 namespace headlane::python {
 
-/// The operands of one call, and their common axes. An operand is absent if its handle has no object.
+/// The operands of one call, and their common axes. An operand is absent if its handle has no
+/// object.
 struct ScoreOperands {
   ScoreOperands(const char* caller, nb::handle q, nb::handle k, nb::handle v, bool grouped);
 
@@ -36,7 +37,8 @@ struct ScoreOperands {
   /// A result [..., q_length, columns].
   [[nodiscard]] View<float, 4> result_at(const Array& result, const Batch::Position& at) const;
 
-  /// Throws if a result that several calls write overlaps an input. Within one call the library checks.
+  /// Throws if a result that several calls write overlaps an input. Within one call the library
+  /// checks.
   void require_result_apart(const Result& result, const ScoreOptions& options) const;
 
  private:
@@ -44,8 +46,8 @@ struct ScoreOperands {
   void check_mask(const Array& mask, Index columns, const char* what) const;
 };
 
-/// An array [..., heads, rows, columns], which may be broadcast, at a position of the batch: the view's
-/// first axis is the last batch axis.
+/// An array [..., heads, rows, columns], which may be broadcast, at a position of the batch: the
+/// view's first axis is the last batch axis.
 template <class T>
 View<T, 4> view_at(const Array& x, const Batch& batch, const Batch::Position& at, Index heads, Index rows,
                    Index columns);

@@ -62,8 +62,8 @@ void append_to(LockedKvCache& self, nb::handle sequences, nb::handle key, nb::ha
   change(self, [&](KvCache& cache) { cache.append(numbers, view_k, view_v); });
 }
 
-/// A sequence, for rebuilding it: the first `shared` keys of the sequence `source`, which is rebuilt
-/// before it, and keys of its own.
+/// A sequence, for rebuilding it: the first `shared` keys of the sequence `source`, which is
+/// rebuilt before it, and keys of its own.
 struct SavedSequence {
   Index number, length, source = -1, shared = 0;
   std::vector<float> k{}, v{};
@@ -80,7 +80,8 @@ void find_source(const KvCache& cache, SavedSequence& one, std::map<Index, Index
   for (const Index page : pages) holder_of_page.emplace(page, one.number);
 }
 
-/// The sequences in an order in which they can be rebuilt with the same pages shared: the longest first.
+/// The sequences in an order in which they can be rebuilt with the same pages shared: the longest
+/// first.
 std::vector<SavedSequence> saved_sequences(const KvCache& cache) {
   std::vector<SavedSequence> saved;
   for (const Index number : cache.sequences()) saved.push_back({.number = number, .length = cache.length(number)});
@@ -97,8 +98,8 @@ std::vector<SavedSequence> saved_sequences(const KvCache& cache) {
   return saved;
 }
 
-/// For pickling, the arguments of headlane._kv_cache._restored: sizes, free numbers in the order in which
-/// they are reused, and the sequences.
+/// For pickling, the arguments of headlane._kv_cache._restored: sizes, free numbers in the order in
+/// which they are reused, and the sequences.
 nb::tuple state_of(const LockedKvCache& self) {
   std::vector<SavedSequence> saved;
   std::vector<Index> free;

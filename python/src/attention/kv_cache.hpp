@@ -9,8 +9,8 @@
 
 namespace headlane::python {
 
-/// A cache and its lock: exclusive for changes, shared for reads. Only taken without the GIL, so that a
-/// thread that waits for it blocks no other one.
+/// A cache and its lock: exclusive for changes, shared for reads. Only taken without the GIL, so
+/// that a thread that waits for it blocks no other one.
 struct LockedKvCache {
   KvCache cache;
   mutable std::shared_mutex mutex{};
@@ -19,8 +19,8 @@ struct LockedKvCache {
 /// Throws TypeError if the object is no cache, or its __init__() was not called.
 LockedKvCache& cache_of(const char* function, const char* name, nanobind::handle object);
 
-/// The number of keys of the longest of these sequences. Numbers of no sequence are skipped: the library
-/// refuses them.
+/// The number of keys of the longest of these sequences. Numbers of no sequence are skipped: the
+/// library refuses them.
 Index longest_of(const KvCache& cache, std::span<const Index> sequences);
 
 }  // namespace headlane::python

@@ -1,5 +1,5 @@
-// The options of attention. for_each_option (headlane/attention_options.hpp) is their list: Python's
-// names of them, and how each is converted, are derived from it.
+// The options of attention. for_each_option (headlane/attention_options.hpp) is their list:
+// Python's names of them, and how each is converted, are derived from it.
 #pragma once
 
 #include "core/call.hpp"

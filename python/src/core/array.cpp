@@ -12,8 +12,8 @@ namespace {
 
 std::atomic<PyObject*> numpy_empty, numpy_float32, torch_empty, torch_float32;
 
-/// The format of an element in native byte order, 0 for another one. NumPy marks unaligned arrays with
-/// '=' or '^'.
+/// The format of an element in native byte order, 0 for another one. NumPy marks unaligned arrays
+/// with '=' or '^'.
 char format_of(const char* format) {
   if (format == nullptr) return 'B';
   constexpr char native = std::endian::native == std::endian::little ? '<' : '>';

@@ -1,5 +1,6 @@
-// An array argument of a Python call: NumPy arrays through the buffer protocol, PyTorch tensors (and
-// others) through DLPack's C interface, anything else through __dlpack__. Borrowed, never copied.
+// An array argument of a Python call: NumPy arrays through the buffer protocol, PyTorch tensors
+// (and others) through DLPack's C interface, anything else through __dlpack__. Borrowed, never
+// copied.
 #pragma once
 
 #include <headlane/view.hpp>
@@ -27,9 +28,9 @@ enum class Element { float32, boolean, uint8, int64, other };
 class Array {
  public:
   /// Throws TypeError if `object` is no array, or one whose values are not all in CPU memory
-  /// (masked, sparse, quantised, fake …); ValueError if it is to be written and is read-only, or has
-  /// too many axes; RuntimeError where PyTorch would record the call: for a gradient, a tangent of
-  /// forward mode, a trace of torch.jit.
+  /// (masked, sparse, quantised, fake …); ValueError if it is to be written and is read-only, or
+  /// has too many axes; RuntimeError where PyTorch would record the call: for a gradient, a tangent
+  /// of forward mode, a trace of torch.jit.
   Array(const char* function, const char* name, nb::handle object, Access access = Access::read);
   /// Throws TypeError, too, unless the elements have this type.
   Array(const char* function, const char* name, nb::handle object, Element wanted, Access access = Access::read);
@@ -45,12 +46,12 @@ class Array {
   [[nodiscard]] std::vector<Index> shape() const { return {shape_.begin(), shape_.begin() + rank_}; }
 
   [[nodiscard]] Element element() const { return element_; }
-  /// Throws TypeError unless the elements have this type. For float32 the message says how to convert
-  /// them.
+  /// Throws TypeError unless the elements have this type. For float32 the message says how to
+  /// convert them.
   void require(Element wanted) const;
 
-  /// The first element. Never null: PyTorch's empty tensors have no address, but a view without data
-  /// would mean to the library that the argument is absent.
+  /// The first element. Never null: PyTorch's empty tensors have no address, but a view without
+  /// data would mean to the library that the argument is absent.
   template <class T>
   [[nodiscard]] T* data() const {
     return static_cast<T*>(data_);
@@ -90,8 +91,8 @@ std::optional<Array> optional_integers(const char* function, const char* name, n
 /// Null if it is absent.
 inline const Array* pointer_to(const std::optional<Array>& array) { return array ? &*array : nullptr; }
 
-/// A new dense array of the same kind as `like`, for the result of a call. For a kind that cannot be
-/// written (JAX), or an unknown one, a NumPy array, which finished() converts.
+/// A new dense array of the same kind as `like`, for the result of a call. For a kind that cannot
+/// be written (JAX), or an unknown one, a NumPy array, which finished() converts.
 nb::object new_array(nb::handle like, const Index* shape, int rank);
 
 /// A new NumPy array with these elements.

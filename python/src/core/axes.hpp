@@ -1,5 +1,5 @@
-// The common axes of several arrays, joined where strides allow: some are passed to the library, the
-// others are walked over.
+// The common axes of several arrays, joined where strides allow: some are passed to the library,
+// the others are walked over.
 #pragma once
 
 #include <headlane/index.hpp>
@@ -23,8 +23,8 @@ class CommonAxes {
     Steps strides{};
   };
 
-  /// Adds the next axis, from the outermost to the innermost. It is joined to the axis before it if it
-  /// continues that in every array.
+  /// Adds the next axis, from the outermost to the innermost. It is joined to the axis before it if
+  /// it continues that in every array.
   void add(Index size, const Steps& strides) {
     if (size == 1) return;
     if (!axes_.empty() && continues(size, strides)) axes_.back() = {axes_.back().size * size, strides};

@@ -1,4 +1,5 @@
-// Batch axes: all axes of an array but the last two or three, broadcast by NumPy's rules with stride 0.
+// Batch axes: all axes of an array but the last two or three, broadcast by NumPy's rules with
+// stride 0.
 #pragma once
 
 #include "core/call.hpp"
@@ -12,7 +13,8 @@ class Batch {
   /// `inner`: the number of axes at the end that are not batch axes.
   Batch(const char* function, int inner) : function_(function), inner_(inner) {}
 
-  /// Includes the batch axes of an operand; throws ValueError if they do not broadcast to those so far.
+  /// Includes the batch axes of an operand; throws ValueError if they do not broadcast to those so
+  /// far.
   void widen(const Array& operand) {
     const int axes = std::max(0, operand.rank() - inner_);
     if (axes > rank_) {  // align to the right

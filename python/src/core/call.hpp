@@ -15,8 +15,8 @@
 
 namespace headlane::python {
 
-/// The array that a call writes: the caller's `out`, which must have this shape, or a new array of the
-/// same kind as `like`.
+/// The array that a call writes: the caller's `out`, which must have this shape, or a new array of
+/// the same kind as `like`.
 class Result {
  public:
   Result(const char* function, nb::handle like, nb::handle out, const std::vector<Index>& shape)
@@ -31,8 +31,8 @@ class Result {
 
   [[nodiscard]] const Array& array() const { return *array_; }
 
-  /// Throws ValueError if two elements of the caller's `out` are the same, or one is an element of an
-  /// input (null: absent). The library checks this within one call; this is for several.
+  /// Throws ValueError if two elements of the caller's `out` are the same, or one is an element of
+  /// an input (null: absent). The library checks this within one call; this is for several.
   void require_apart(const char* function, const std::vector<const Array*>& inputs) const {
     if (!given_) return;
     std::vector<NamedView> views;
@@ -55,7 +55,8 @@ class Result {
   std::optional<Array> array_;
 };
 
-/// The C++ object, null if `object` has another type. Throws TypeError if its __init__() was not called.
+/// The C++ object, null if `object` has another type. Throws TypeError if its __init__() was not
+/// called.
 template <class T>
 T* instance_of(const char* function, const char* name, nb::handle object) {
   if (!nb::isinstance<T>(object)) return nullptr;
@@ -64,9 +65,9 @@ T* instance_of(const char* function, const char* name, nb::handle object) {
   return nb::inst_ptr<T>(object);
 }
 
-/// Lets a signal (Ctrl-C) end a long call. To be called repeatedly without the GIL, by the thread that
-/// Python called; throws the exception of the signal's handler. Takes the GIL at most every 10 ms, since
-/// other threads may hold it.
+/// Lets a signal (Ctrl-C) end a long call. To be called repeatedly without the GIL, by the thread
+/// that Python called; throws the exception of the signal's handler. Takes the GIL at most every 10
+/// ms, since other threads may hold it.
 class Signals {
  public:
   void operator()() {

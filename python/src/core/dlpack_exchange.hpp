@@ -1,5 +1,5 @@
-// DLPack's table of C functions, which a type offers as `__dlpack_c_exchange_api__`: the part of its
-// layout that is used here (dlpack.h, struct DLPackExchangeAPI). PyTorch 2.13 has it.
+// DLPack's table of C functions, which a type offers as `__dlpack_c_exchange_api__`: the part of
+// its layout that is used here (dlpack.h, struct DLPackExchangeAPI). PyTorch 2.13 has it.
 #pragma once
 
 #include "core/names.hpp"
@@ -14,8 +14,8 @@ struct ExchangeInterface {
   std::uint32_t major, minor;
   const ExchangeInterface* previous;  // of an older major version
   void (*unused[3])();
-  /// Fills in a tensor that is valid as long as the object; returns -1, with a Python error set, if it
-  /// cannot.
+  /// Fills in a tensor that is valid as long as the object; returns -1, with a Python error set, if
+  /// it cannot.
   int (*tensor_from_object)(void* object, nanobind::dlpack::dltensor* out);
   void (*current_stream)();
 };

@@ -1,5 +1,5 @@
-// Attributes of Python objects that are looked up in every call. Looking one up by a C string creates
-// a Python string each time; these are created once.
+// Attributes of Python objects that are looked up in every call. Looking one up by a C string
+// creates a Python string each time; these are created once.
 #pragma once
 
 #include <atomic>

@@ -20,7 +20,8 @@ namespace nb = nanobind;
 [[noreturn]] void refuse_type(std::string_view function, std::string_view name, nb::handle given,
                               std::string_view wanted);
 
-/// Any object with __index__: integers of Python, NumPy and PyTorch. Throws ValueError beyond 64 bits.
+/// Any object with __index__: integers of Python, NumPy and PyTorch. Throws ValueError beyond 64
+/// bits.
 Index integer_of(std::string_view function, std::string_view name, nb::handle given);
 
 /// An element of a sequence; messages name name[index].

@@ -1,4 +1,5 @@
-// gemm_gated. All axes of a but the last are rows, of one call of the library as far as strides allow.
+// gemm_gated. All axes of a but the last are rows, of one call of the library as far as strides
+// allow.
 #include "core/axes.hpp"
 #include "core/functions.hpp"
 #include "gemm/products.hpp"

@@ -1,5 +1,5 @@
-// linear, and matmul with a PackedMatrix. All axes but the last are rows, of one call of the library as
-// far as strides allow.
+// linear, and matmul with a PackedMatrix. All axes but the last are rows, of one call of the
+// library as far as strides allow.
 #include "core/axes.hpp"
 #include "core/functions.hpp"
 #include "gemm/products.hpp"

@@ -1,5 +1,5 @@
-// gemm for two matrices, and matmul with NumPy's rules for vectors and batches: one call of the library
-// as far as strides allow.
+// gemm for two matrices, and matmul with NumPy's rules for vectors and batches: one call of the
+// library as far as strides allow.
 #include "gemm/products.hpp"
 
 #include "core/axes.hpp"

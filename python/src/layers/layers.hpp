@@ -1,5 +1,5 @@
-// Shared by the classes of layers: state dicts, rows [batch, length, d] or [length, d], caches, and the
-// options of transformer layers.
+// Shared by the classes of layers: state dicts, rows [batch, length, d] or [length, d], caches, and
+// the options of transformer layers.
 #pragma once
 
 #include "attention/kv_cache.hpp"
@@ -15,8 +15,8 @@
 
 namespace headlane::python {
 
-/// The tensors of a mapping whose names are the prefix followed by one of `parts` and anything, borrowed.
-/// Other entries are ignored.
+/// The tensors of a mapping whose names are the prefix followed by one of `parts` and anything,
+/// borrowed. Other entries are ignored.
 class Tensors {
  public:
   Tensors(const char* layer, nb::handle state, const std::string& prefix, const std::vector<std::string_view>& parts);

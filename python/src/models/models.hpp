@@ -13,8 +13,8 @@
 
 namespace headlane::python {
 
-/// Token ids of a sentence, or of several: sequences of integers (lists, NumPy arrays …), copied. Throws
-/// TypeError, with the index, for anything else. The model checks the ids.
+/// Token ids of a sentence, or of several: sequences of integers (lists, NumPy arrays …), copied.
+/// Throws TypeError, with the index, for anything else. The model checks the ids.
 std::vector<Index> sentence_of(const char* function, const std::string& name, nb::handle object);
 std::vector<std::vector<Index>> sentences_of(const char* function, const char* name, nb::handle object);
 

@@ -40,8 +40,7 @@ nb::object sinusoidal_encoding_of(nb::handle length, nb::handle d_model, nb::han
   const std::vector<Index> shape = sizes(function, {{"length", length}, {"d_model", d_model}});
   const SinusoidalOptions options = sinusoidal_options(function, offset, base, doubled, interleaved, 1.0f, num_threads);
   const Result result(function, nb::none(), out, shape);
-  compute(function,
-          [&] { sinusoidal_encoding(view_of<float, 2>(result.array()), options); });
+  compute(function, [&] { sinusoidal_encoding(view_of<float, 2>(result.array()), options); });
   return result.object();
 }
 

@@ -1,4 +1,6 @@
-"""Every model type of transformers, small and random, with "headlane" and with "eager": a process for each."""
+"""Every model type of transformers, small and random, with "headlane" and with "eager": a process
+for each.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def not_built(model_type: str, why: str) -> dict[str, Any]:
 
 
 def row_of(model_type: str, text: bytes, code: int, seconds: int) -> dict[str, Any]:
-    """What a process wrote before it ended with this code."""
+    """The output of a process that ended with this code."""
     if text:
         return json.loads(text)
     late = os.WIFSIGNALED(code) and os.WTERMSIG(code) in (signal.SIGXCPU, signal.SIGKILL)

@@ -19,8 +19,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from . import tiny
 from .inputs import LEFT, LENGTH, MASKS, Inputs, inputs_of, padded
 
-# A result may be this far from eager's, in units of the largest element: float32 sums in another order differ by up to 6e-6
-# in most models, by 6e-5 in the deepest ones; the faults that this found by 0.2 and more.
+# Tolerance, in units of the largest element: float32 sums in another order differ by up to 6e-6 in
+# most models, by 6e-5 in the deepest ones. The faults that this found differed by 0.2 and more.
 TOLERANCE = 1e-4
 GENERATIONS = {
     "dynamic cache": {"cache_implementation": "dynamic"},
@@ -47,14 +47,9 @@ def classes_of(model_type: str) -> list[type[PreTrainedModel]]:
     except ModuleNotFoundError:  # another type's model
         return found
     for name, member in vars(module).items():
-        if (
-            inspect.isclass(member)
-            and issubclass(member, PreTrainedModel)
-            and member.config_class is config_class
-            and not name.endswith("PreTrainedModel")
-            and member not in found
-        ):
-            found.append(member)
+        is_model = inspect.isclass(member) and issubclass(member, PreTrainedModel)
+        if is_model and member.config_class is config_class and not name.endswith("PreTrainedModel"):
+            found += [member] if member not in found else []
     return found
 
 
@@ -93,7 +88,7 @@ def tensors(output: Any, name: str = "") -> list[tuple[str, torch.Tensor]]:
 
 
 def difference(got: Any, expected: Any, mask: torch.Tensor | None) -> float:
-    """The largest difference in units of the largest element; rows of padding are nobody's business."""
+    """The largest difference, in units of the largest element; rows of padding are not compared."""
     worst = 0.0
     left, right = tensors(got), tensors(expected)
     if [name for name, _ in left] != [name for name, _ in right]:
@@ -227,7 +222,7 @@ class Comparison:
             self.cases[name] = f"refused: {error}" if is_refusal(error) else f"fails: {reason(error)}"
 
     def equals_sdpa(self) -> bool:
-        """Whether headlane computes what "sdpa" does wherever it does not compute what "eager" does."""
+        """Whether headlane computes the same as "sdpa" wherever it differs from "eager"."""
         other = copy.deepcopy(self.eager)
         try:
             other.set_attn_implementation("sdpa")
@@ -259,7 +254,7 @@ class Comparison:
 
 
 def make_pair(model_type: str, row: dict[str, Any]) -> Comparison:
-    """The two models; what is said while the second one is made goes to row["warnings"]."""
+    """The two models; warnings from making the second one go to row["warnings"]."""
     cls, make_config, eager, inputs = eager_model(model_type)
     row["class"] = cls.__name__
     with warnings.catch_warnings(record=True) as caught:

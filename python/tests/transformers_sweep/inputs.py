@@ -18,7 +18,7 @@ Inputs = dict[str, Any]
 
 
 class Kinds:
-    """What may be given to one model, by kind; each method returns inputs to try, likeliest first."""
+    """Inputs of a model, by kind; each method returns inputs to try, the likeliest first."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.config = model.config
@@ -129,7 +129,9 @@ def inputs_of(model: PreTrainedModel) -> list[Inputs]:
 
 
 def padded(model: PreTrainedModel, inputs: Inputs, mask: torch.Tensor | None) -> Inputs:
-    """The inputs with the padding token where the mask is 0 and the end token where a text ends: models look for both."""
+    """The inputs with the padding token where the mask is 0 and the end token where a text ends:
+    models look for both.
+    """
     inputs = copy.deepcopy(inputs)
     if mask is None:
         return inputs

@@ -15,7 +15,7 @@ CASES = {
     "beams": "beams",
     "prompt lookup": "lookup",
 }
-# status: (heading, what it means)
+# status: (heading, meaning)
 SECTIONS = {
     "differs": ("Different", "These are faults: the result is not that of `eager`."),
     "fails": ("Failing", "These are faults: `eager` runs, headlane ends in an error that is no refusal."),
@@ -26,13 +26,13 @@ SECTIONS = {
     "equal": ("Computed by headlane, equal to eager", ""),
     "as sdpa": (
         "Equal to sdpa, not to eager",
-        "transformers' own implementations differ from each other here: NVIDIA's streaming encoders invert the float mask of "
-        "`eager`; Unlimited-OCR generates other tokens with `sdpa` after left padding.",
+        "transformers' own implementations differ from each other here: NVIDIA's streaming encoders invert "
+        "the float mask of `eager`; Unlimited-OCR generates other tokens with `sdpa` after left padding.",
     ),
     "own attention": (
         "Attention of their own",
-        "The model's file computes attention itself. Making the model warns, its configuration then says `eager`, and its "
-        "results are those of `eager`.",
+        "The model's file computes attention itself. Making the model warns, its configuration then says "
+        "`eager`, and its results are those of `eager`.",
     ),
     "not used": (
         "Without attention",
@@ -48,11 +48,16 @@ HEAD = """# Hugging Face transformers: every model type
 
 Made by `./dev models-table`, with transformers {transformers} and PyTorch {torch}; do not edit.
 
-Each of the {count} model types that transformers lists was built small, with random weights that make attention matter, and run
-with `attn_implementation="headlane"` and with `"eager"`. Columns: forward passes over whole sequences (*all*), with *left* and
-*right* padding; `generate()` of ten tokens with a *dynamic* and a *static* cache, with *beams* and with prompt *lookup*; sliding
-windows are 4 tokens long. `=`: equal, the same tokens or a difference of at most {tolerance:g} of the largest element, which is what
-float32 sums in another order differ by; rows of padding are not compared. `–`: not run, since the type has no such input, or
+Each of the {count} model types that transformers lists was built small, with random weights that \
+make attention matter, and run
+with `attn_implementation="headlane"` and with `"eager"`. Columns: forward passes over whole \
+sequences (*all*), with *left* and
+*right* padding; `generate()` of ten tokens with a *dynamic* and a *static* cache, with *beams* \
+and with prompt *lookup*; sliding
+windows are 4 tokens long. `=`: equal, the same tokens or a difference of at most {tolerance:g} \
+of the largest element, which is what
+float32 sums in another order differ by; rows of padding are not compared. `–`: not run, since \
+the type has no such input, or
 `eager` ends in an error there.
 
 | | model types |

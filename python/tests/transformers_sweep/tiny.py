@@ -1,4 +1,6 @@
-"""Tiny random models of any type that transformers lists: configurations shrunk by the names of their fields."""
+"""Tiny random models of any type that transformers lists: configurations shrunk by the names of
+their fields.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,10 @@ from transformers.models.auto import modeling_auto
 
 WIDTH, HEADS, VOCABULARY, LAYERS, IMAGE, PATCH, WINDOW = 64, 4, 99, 2, 32, 8, 4
 HEAD_DIM = WIDTH // HEADS
-LARGEST = 70_000_000  # parameters; what stays larger after shrinking is not built
+LARGEST = 70_000_000  # parameters; larger models are not built
 
-# Fields in the order in which the first pattern that matches decides. None: the field keeps its default.
+# Fields in the order in which the first pattern that matches decides. None: the field keeps its
+# default.
 RULES: list[tuple[str, Any]] = [
     (r"hidden_size_per_layer_input", HEAD_DIM),
     (r"attn_layer_(period|offset)", 1),
@@ -32,15 +35,16 @@ RULES: list[tuple[str, Any]] = [
         HEADS,
     ),
     (
-        r"(.*_)?(head_dim|d_kv|head_width|attention_head_dim|qk_nope_head_dim|v_head_dim|attention_head_size|d_head|dim_head)",
+        r"(.*_)?(head_dim|d_kv|head_width|attention_head_dim|qk_nope_head_dim|v_head_dim"
+        r"|attention_head_size|d_head|dim_head)",
         HEAD_DIM,
     ),
     (r"(.*_)?(qk_rope_head_dim|rotary_dim)", 8),
     (r"q_lora_rank|kv_lora_rank|.*_lora_rank", 32),
     (r"(.*_)?(moe_intermediate_size|expert_ffn_hidden_size|.*moe.*ffn.*)", 32),
     (
-        r"(.*_)?(intermediate_size|ffn_dim|d_ff|n_inner|dim_feedforward|ffn_hidden_size|mlp_dim|d_inner|feed_forward_size"
-        r"|encoder_ffn_dim|decoder_ffn_dim|intermediate_dim|ffn_hidden_dim|hidden_dim_ff)",
+        r"(.*_)?(intermediate_size|ffn_dim|d_ff|n_inner|dim_feedforward|ffn_hidden_size|mlp_dim|d_inner"
+        r"|feed_forward_size|encoder_ffn_dim|decoder_ffn_dim|intermediate_dim|ffn_hidden_dim|hidden_dim_ff)",
         2 * WIDTH,
     ),
     (
@@ -54,13 +58,15 @@ RULES: list[tuple[str, Any]] = [
     (r"n_group|topk_group|num_expert_groups?", 1),
     (
         r"(.*_)?(hidden_size|hidden_dim|n_embd|embed_dim|d_model|embedding_size|dim|decoder_hidden_size|projection_dim"
-        r"|out_hidden_size|hidden_sizes?|model_dim|width|embedding_dim|emb_dim|hidden_channels|projector_hidden_size|encoder_embed_dim)",
+        r"|out_hidden_size|hidden_sizes?|model_dim|width|embedding_dim|emb_dim|hidden_channels|projector_hidden_size"
+        r"|encoder_embed_dim)",
         WIDTH,
     ),
     (r"image_size|input_size|img_size|crop_size|.*image_size", IMAGE),
     (r"(spatial_)?patch_size|tubelet_size.*", PATCH),
     (
-        r"(.*_)?(sliding_window|attention_window|local_window|sliding_window_size|attention_chunk_size|window_size_left)",
+        r"(.*_)?(sliding_window|attention_window|local_window|sliding_window_size|attention_chunk_size"
+        r"|window_size_left)",
         WINDOW,
     ),
     (r"max_window_layers", 0),
@@ -135,7 +141,9 @@ def _shrunk(name: str, value: Any, fields: dict[str, Any]) -> Any:
 
 
 def _cut_layers(fields: dict[str, Any]) -> None:
-    """As many layers as there are kinds of them, at least two; every list that goes over the layers is cut with them."""
+    """As many layers as there are kinds of them, at least two; every list that goes over the layers
+    is cut with them.
+    """
     names = [n for n in ("layer_types", "layers_block_type") if isinstance(fields.get(n), list) and fields[n]]
     if not names:
         return
@@ -205,7 +213,9 @@ def default_config(config_class: type[PreTrainedConfig]) -> PreTrainedConfig:
 
 
 def few_layers(config: PreTrainedConfig) -> dict[str, Any]:
-    """Only the number of layers and tokens is reduced: for types whose other sizes depend on each other."""
+    """Only the number of layers and tokens is reduced: for types whose other sizes depend on each
+    other.
+    """
     fields = {}
     for name, value in config.to_dict().items():
         part = _part(config, name)
@@ -244,7 +254,9 @@ def model_classes(model_type: str) -> list[str]:
 
 @torch.no_grad()
 def randomize(model: PreTrainedModel) -> None:
-    """Weights that make attention matter: those of the usual initialisation give every key the same weight."""
+    """Weights that make attention matter: those of the usual initialisation give every key the same
+    weight.
+    """
     generator = torch.Generator().manual_seed(1)
     for name, tensor in model.named_parameters():
         if not tensor.is_floating_point():
