@@ -6,7 +6,7 @@
 //   softmax ROWS N SCALE LOG: x
 //   attention BATCH HEADS KV_HEADS Q_LENGTH KV_LENGTH DIM VALUE_DIM CAUSAL OFFSET MASK:
 //     q k v [mask]
-// MASK is none, bool (a float mask, where it is not 0) or bias. attention writes the output, then the
+// MASK is none, bool (a float mask, where it is not 0) or bias. attention writes the output and the
 // log-sum-exp.
 #include <headlane/headlane.hpp>
 
