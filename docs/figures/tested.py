@@ -26,7 +26,7 @@ LINES = {
     "exact": r"exact gemm, isa (?P<isa>\w+): (?P<shapes>\d+) shapes, (?P<count>\d+) elements, (?P<differ>\d+) differ",
     "guarded": r"(?P<count>\d+) guarded cases",
     "illegal": r"(?P<count>\d+) illegal calls",
-    "combined": r"MESSAGE: (?P<count>\d+) cases, \d+ of them ragged",
+    "combined": r"MESSAGE: (?P<count>\d+) cases, \d+ of them",
 }
 
 
