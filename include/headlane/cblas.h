@@ -45,9 +45,10 @@ enum {
  *   and c is unchanged. Only if memory for scratch runs out, c may have been written in part.
  *   Checked in this order: layout, trans_a, trans_b, m, n, k, lda, ldb, ldc; then as in gemm: null,
  *   misaligned, beyond the address space, overlap (with the sizes of op(a) and op(b)). */
-HEADLANE_API void headlane_cblas_sgemm(int layout, int trans_a, int trans_b, int64_t m, int64_t n, int64_t k,
-                                       float alpha, const float* a, int64_t lda, const float* b, int64_t ldb,
-                                       float beta, float* c, int64_t ldc) HEADLANE_CBLAS_NOEXCEPT;
+HEADLANE_API void headlane_cblas_sgemm(int layout, int trans_a, int trans_b, int64_t m, int64_t n,
+                                       int64_t k, float alpha, const float* a, int64_t lda,
+                                       const float* b, int64_t ldb, float beta, float* c,
+                                       int64_t ldc) HEADLANE_CBLAS_NOEXCEPT;
 
 /* The error of the calling thread's last headlane_cblas_sgemm, such as
  *   "headlane_cblas_sgemm: lda is 3, the least is 4: a has 4 columns"

@@ -7,7 +7,8 @@
 namespace headlane {
 
 struct GemmGatedOptions {
-  Activation activation = Activation::silu;  ///< of the gate: silu is SwiGLU, gelu GEGLU, relu ReGLU, sigmoid GLU
+  /// The activation of the gate: silu is SwiGLU, gelu GEGLU, relu ReGLU, sigmoid GLU.
+  Activation activation = Activation::silu;
   /// If data is not null: [n], any stride.
   View<const float, 1> gate_bias = {}, up_bias = {};
   int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
@@ -26,11 +27,13 @@ struct GemmGatedOptions {
 ///   a call allocates nothing once warm.
 /// Errors: as gemm.
 /// Source: Dauphin et al. 2017; Shazeer 2020, "GLU variants improve transformer".
-HEADLANE_API void gemm_gated(View<const float, 2> a, View<const float, 2> gate, View<const float, 2> up,
-                             View<float, 2> c, const GemmGatedOptions& options = {});
+HEADLANE_API void gemm_gated(View<const float, 2> a, View<const float, 2> gate,
+                             View<const float, 2> up, View<float, 2> c,
+                             const GemmGatedOptions& options = {});
 
 /// The same with packed weights.
-HEADLANE_API void gemm_gated(View<const float, 2> a, const PackedMatrix& gate, const PackedMatrix& up, View<float, 2> c,
+HEADLANE_API void gemm_gated(View<const float, 2> a, const PackedMatrix& gate,
+                             const PackedMatrix& up, View<float, 2> c,
                              const GemmGatedOptions& options = {});
 
 }  // namespace headlane

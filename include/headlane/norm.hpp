@@ -21,7 +21,8 @@ struct LayerNormOptions {
 };
 
 struct RmsNormOptions {
-  float eps = 1e-6f;  ///< added to the mean square, >= 0; default of T5 and Llama (torch.nn.RMSNorm: 2^-23)
+  /// Added to the mean square, >= 0; the default is that of T5 and Llama (torch.nn.RMSNorm: 2^-23).
+  float eps = 1e-6f;
   /// The options below are as in LayerNormOptions.
   View<const float, 1> weight = {};
   AnyView<const float> residual = {};
@@ -68,7 +69,8 @@ struct RmsNormOptions {
 /// Errors: std::invalid_argument before anything is written; std::bad_alloc.
 /// Source: Ba, Kiros and Hinton 2016; the corrected two-pass algorithm in Chan, Golub and LeVeque
 ///   1983.
-HEADLANE_API void layer_norm(AnyView<const float> x, AnyView<float> y, const LayerNormOptions& options = {});
+HEADLANE_API void layer_norm(AnyView<const float> x, AnyView<float> y,
+                             const LayerNormOptions& options = {});
 
 /// y = s / sqrt(mean(s²) + eps) · weight for each row along the last axis, with s = x + residual.
 ///
@@ -85,6 +87,7 @@ HEADLANE_API void layer_norm(AnyView<const float> x, AnyView<float> y, const Lay
 ///   Derivation: the mean square rounds ceil(n / 64) + 8 times, which the root halves, and four
 ///     roundings follow.
 /// Source: Zhang and Sennrich 2019.
-HEADLANE_API void rms_norm(AnyView<const float> x, AnyView<float> y, const RmsNormOptions& options = {});
+HEADLANE_API void rms_norm(AnyView<const float> x, AnyView<float> y,
+                           const RmsNormOptions& options = {});
 
 }  // namespace headlane

@@ -16,7 +16,8 @@ namespace detail {
 /// default-constructed one.
 class Size {
  public:
-  constexpr Size(Index value = 0) noexcept : value_(value) {}  // NOLINT(google-explicit-constructor): it is an Index
+  // NOLINTNEXTLINE(google-explicit-constructor): it is an Index
+  constexpr Size(Index value = 0) noexcept : value_(value) {}
   constexpr Size(const Size&) noexcept = default;
   constexpr Size(Size&& other) noexcept : value_(std::exchange(other.value_, 0)) {}
   constexpr Size& operator=(const Size&) noexcept = default;
@@ -25,7 +26,8 @@ class Size {
     return *this;
   }
   ~Size() = default;
-  constexpr operator Index() const noexcept { return value_; }  // NOLINT(google-explicit-constructor): as above
+  // NOLINTNEXTLINE(google-explicit-constructor): as above
+  constexpr operator Index() const noexcept { return value_; }
 
  private:
   Index value_;

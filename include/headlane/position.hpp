@@ -28,7 +28,7 @@ struct SinusoidalOptions {
   double base = 10000.0;  ///< at least 1
   SinusoidalExponent exponent = SinusoidalExponent::paper;
   bool interleaved = true;  ///< sin, cos, sin, cos …; otherwise all sines, then all cosines
-  /// Of add_sinusoidal_encoding: multiplies x; 0: sqrt(d_model), correctly rounded. In
+  /// Multiplies x in add_sinusoidal_encoding; 0: sqrt(d_model), correctly rounded. In
   /// sinusoidal_encoding it must be 1.
   float scale = 1.0f;
   int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
@@ -58,8 +58,9 @@ struct RotaryOptions {
   /// Number of elements of head_dim that are rotated, the first ones; the others are copied. Even,
   /// at most head_dim; 0: all.
   Index rotary_dim = 0;
-  bool interleaved = false;  ///< pairs are 2j, 2j+1 (RoFormer, GPT-J); otherwise j, j + rotary_dim/2 (GPT-NeoX, Llama)
-  Index offset = 0;          ///< position of the first row
+  /// Pairs are 2j, 2j+1 (RoFormer, GPT-J); otherwise j, j + rotary_dim/2 (GPT-NeoX, Llama).
+  bool interleaved = false;
+  Index offset = 0;  ///< position of the first row
   /// If data is not null: [batch], added to the positions of a batch element's rows; or
   /// [batch, length], where row i of element b is at position offset + positions[b, i].
   AnyView<const Index> positions = {};
@@ -86,7 +87,8 @@ struct RotaryOptions {
 /// Memory: a call allocates nothing once warm; scratch of some rows a thread.
 /// Errors: std::invalid_argument before anything is written; std::bad_alloc.
 /// Source: RoFormer, Su et al. 2021.
-HEADLANE_API void rotary_embedding(View<const float, 4> x, View<float, 4> y, const RotaryOptions& options = {});
+HEADLANE_API void rotary_embedding(View<const float, 4> x, View<float, 4> y,
+                                   const RotaryOptions& options = {});
 
 /// The slopes of ALiBi for as many heads as `slopes` has elements.
 ///
@@ -113,6 +115,7 @@ HEADLANE_API void alibi_slopes(View<float, 1> slopes);
 /// Errors: std::invalid_argument unless buckets is 2 … max_t5_buckets (limits.hpp; bidirectional:
 ///   4 … max_t5_buckets and even), and max_distance is more than the number of single distances.
 /// Source: Raffel et al. 2020.
-HEADLANE_API Index t5_bucket(Index distance, Index buckets = 32, Index max_distance = 128, bool bidirectional = true);
+HEADLANE_API Index t5_bucket(Index distance, Index buckets = 32, Index max_distance = 128,
+                             bool bidirectional = true);
 
 }  // namespace headlane

@@ -23,7 +23,7 @@ struct SoftmaxOptions {
   /// j > i + causal_offset.
   bool causal = false;
   Index causal_offset = 0;  ///< any; if negative, the first rows are masked altogether
-  int num_threads = 0;      ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
+  int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
 /// y_j = exp(s_j - max s) / Σ_i exp(s_i - max s) along the axis, with s = scale · x + bias; with
@@ -56,6 +56,7 @@ struct SoftmaxOptions {
 ///   contiguous.
 /// Errors: std::invalid_argument before anything is written; std::bad_alloc.
 /// Source: Milakov and Gimelshein 2018 review the three-pass form used here.
-HEADLANE_API void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& options = {});
+HEADLANE_API void softmax(AnyView<const float> x, AnyView<float> y,
+                          const SoftmaxOptions& options = {});
 
 }  // namespace headlane

@@ -18,14 +18,14 @@ inline constexpr int max_rank = 8;
 
 namespace detail {
 
-[[noreturn]] HEADLANE_HIDDEN inline void view_error(const char* function, const char* argument, Index value,
-                                                    Index limit) {
-  throw std::invalid_argument(std::string("View::") + function + ": " + argument + " is " + std::to_string(value) +
-                              ", the limit is " + std::to_string(limit));
+[[noreturn]] HEADLANE_HIDDEN inline void view_error(const char* function, const char* argument,
+                                                    Index value, Index limit) {
+  throw std::invalid_argument(std::string("View::") + function + ": " + argument + " is " +
+                              std::to_string(value) + ", the limit is " + std::to_string(limit));
 }
 
-HEADLANE_HIDDEN constexpr void check_range(const char* function, const char* argument, Index value, Index low,
-                                           Index high) {
+HEADLANE_HIDDEN constexpr void check_range(const char* function, const char* argument, Index value,
+                                           Index low, Index high) {
   if (value < low || value > high) view_error(function, argument, value, value < low ? low : high);
 }
 
@@ -36,7 +36,8 @@ HEADLANE_HIDDEN constexpr Index wrapping_product(Index a, Index b) {
 
 // Strides of a dense row-major array.
 template <std::size_t Rank>
-HEADLANE_HIDDEN constexpr std::array<Index, Rank> dense_strides(const std::array<Index, Rank>& shape) {
+HEADLANE_HIDDEN constexpr std::array<Index, Rank> dense_strides(
+    const std::array<Index, Rank>& shape) {
   std::array<Index, Rank> strides{};
   Index stride = 1;
   for (std::size_t axis = Rank; axis-- > 0;) {
@@ -71,15 +72,20 @@ struct View {
   /// View<float, R> converts to View<const float, R>.
   template <class U>
     requires(std::is_same_v<T, const U> && !std::is_const_v<U>)
-  HEADLANE_HIDDEN constexpr View(const View<U, Rank>& other)  // NOLINT(google-explicit-constructor): it converts
+  // NOLINTNEXTLINE(google-explicit-constructor): it converts
+  HEADLANE_HIDDEN constexpr View(const View<U, Rank>& other)
       : data(other.data), shape(other.shape), strides(other.strides) {}
 
   /// True if data is not null. An option that is not given is a view without data.
   HEADLANE_HIDDEN constexpr explicit operator bool() const { return data != nullptr; }
 
   /// Number of elements along an axis; a negative axis counts from the last one.
-  [[nodiscard]] HEADLANE_HIDDEN constexpr Index size(int axis) const { return shape[position(axis)]; }
-  [[nodiscard]] HEADLANE_HIDDEN constexpr Index stride(int axis) const { return strides[position(axis)]; }
+  [[nodiscard]] HEADLANE_HIDDEN constexpr Index size(int axis) const {
+    return shape[position(axis)];
+  }
+  [[nodiscard]] HEADLANE_HIDDEN constexpr Index stride(int axis) const {
+    return strides[position(axis)];
+  }
 
   /// One element. Not checked.
   template <class... Positions>
@@ -109,14 +115,15 @@ struct View {
   [[nodiscard]] HEADLANE_HIDDEN constexpr View permuted(
       const std::array<int, static_cast<std::size_t>(Rank)>& axes) const {
     View result = *this;
-    unsigned seen = 0;
+    unsigned named = 0;
     for (std::size_t i = 0; i < axes.size(); ++i) {
       detail::check_range("permuted", "axis", axes[i], 0, Rank - 1);
-      seen |= 1u << static_cast<unsigned>(axes[i]);
+      named |= 1u << static_cast<unsigned>(axes[i]);
       result.shape[i] = shape[static_cast<std::size_t>(axes[i])];
       result.strides[i] = strides[static_cast<std::size_t>(axes[i])];
     }
-    if (seen != (1u << Rank) - 1) throw std::invalid_argument("View::permuted: an axis is named twice");
+    if (named != (1u << Rank) - 1)
+      throw std::invalid_argument("View::permuted: an axis is named twice");
     return result;
   }
 
@@ -127,7 +134,7 @@ struct View {
     detail::check_range("slice", "end", end, 0, shape[at]);
     detail::check_range("slice", "begin", begin, 0, end);
     View result = *this;
-    if (begin < end) result.data += begin * strides[at];  // an empty slice keeps the pointer: no arithmetic on null
+    if (begin < end) result.data += begin * strides[at];  // no arithmetic on null
     result.shape[at] = end - begin;
     return result;
   }
@@ -157,12 +164,14 @@ struct View {
   {
     const std::size_t at = position(axis);
     detail::check_range("split", "inner", inner, 1, shape[at] > 0 ? shape[at] : 1);
-    if (shape[at] % inner != 0) detail::view_error("split", "size modulo inner", shape[at] % inner, 0);
+    if (shape[at] % inner != 0)
+      detail::view_error("split", "size modulo inner", shape[at] % inner, 0);
     View<T, Rank + 1> result;
     result.data = data;
     for (std::size_t from = 0, to = 0; from < shape.size(); ++from) {
       result.shape[to] = from == at ? shape[from] / inner : shape[from];
-      result.strides[to++] = from == at ? detail::wrapping_product(strides[from], inner) : strides[from];
+      result.strides[to++] =
+          from == at ? detail::wrapping_product(strides[from], inner) : strides[from];
       if (from != at) continue;
       result.shape[to] = inner;
       result.strides[to++] = strides[from];
@@ -208,8 +217,8 @@ struct AnyView {
 
   template <class U, int Rank>
     requires(std::is_same_v<T, U> || std::is_same_v<T, const U>)
-  HEADLANE_HIDDEN AnyView(const View<U, Rank>& view)  // NOLINT(google-explicit-constructor): it converts
-      : data(view.data), rank(Rank) {
+  // NOLINTNEXTLINE(google-explicit-constructor): it converts
+  HEADLANE_HIDDEN AnyView(const View<U, Rank>& view) : data(view.data), rank(Rank) {
     for (std::size_t axis = 0; axis < view.shape.size(); ++axis) {
       shape[axis] = view.shape[axis];
       strides[axis] = view.strides[axis];
