@@ -69,11 +69,6 @@ Operand Caller::operand(const char* name, const AnyView<T>& view) const {
   return {*this, name, view.data, view.rank, view.shape.data(), view.strides.data(), sizeof(T)};
 }
 
-template <class View>
-Operand operand(Caller caller, const char* name, const View& view) {
-  return caller.operand(name, view);
-}
-
 /// The axes of more than one element, by rising step (the magnitude of the stride).
 struct Axes {
   std::array<int, static_cast<std::size_t>(max_rank)> axis{};

@@ -53,13 +53,13 @@ int quota_v1(const std::string& folder) {
 
 /// The smallest quota of mount/path and of all groups above it. In a container the path may be one
 /// of the host's, which does not exist there: the mount itself is the group then.
-int least_quota(const std::string& mount, std::string path, int (*quota)(const std::string&)) {
-  int least = quota(mount);
+int min_quota(const std::string& mount, std::string path, int (*quota)(const std::string&)) {
+  int min = quota(mount);
   while (path.size() > 1 && path.front() == '/') {
-    least = smaller(least, quota(mount + path));
+    min = smaller(min, quota(mount + path));
     path.resize(path.rfind('/'));
   }
-  return least;
+  return min;
 }
 
 /// True if a list such as "cpu,cpuacct" contains "cpu".
@@ -73,7 +73,7 @@ bool has_cpu(const std::string& controllers) {
 int quota_below(const std::string& root) {
   const std::string mount = root + "/sys/fs/cgroup";
   const File file = open(root + "/proc/self/cgroup");
-  int least = 0;
+  int min = 0;
   char line[4096];
   while (file && std::fgets(line, sizeof line, file.get()) != nullptr) {  // number:controllers:path
     line[std::strcspn(line, "\n")] = '\0';
@@ -81,13 +81,13 @@ int quota_below(const std::string& root) {
     const char* const path = controllers == nullptr ? nullptr : std::strchr(controllers + 1, ':');
     if (path == nullptr) continue;
     const std::string names(controllers + 1, path);
-    if (names.empty()) least = smaller(least, least_quota(mount, path + 1, quota_v2));
+    if (names.empty()) min = smaller(min, min_quota(mount, path + 1, quota_v2));
     else if (has_cpu(names)) {
-      least = smaller(least, least_quota(std::string(mount).append("/").append(names), path + 1, quota_v1));
-      if (names != "cpu") least = smaller(least, least_quota(mount + "/cpu", path + 1, quota_v1));
+      min = smaller(min, min_quota(std::string(mount).append("/").append(names), path + 1, quota_v1));
+      if (names != "cpu") min = smaller(min, min_quota(mount + "/cpu", path + 1, quota_v1));
     }
   }
-  return least;
+  return min;
 }
 
 /// Processors in the main thread's mask, or OpenMP's count when it was loaded if that is more:

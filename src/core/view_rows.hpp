@@ -68,7 +68,7 @@ int closest_axis(const AnyView<T>& view) {
   return closest;
 }
 
-/// From row to row of a copy: rows fall into different sets of the L1.
+/// Row stride of a copy, such that rows fall into different sets of the L1.
 inline Index step_of_copy(Index columns) { return round_up(columns, kernels::lanes) + kernels::lanes; }
 
 /// The rows of a [batch, rows, columns] as one matrix, if they are evenly apart throughout;

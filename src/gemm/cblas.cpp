@@ -60,11 +60,11 @@ void check_size(const char* name, Index size) { require(size >= 0, name, " is ",
 template <class T>
 View<T, 2> view_of(const char* name, T* data, Index rows, Index columns, bool column_major, bool transposed, Index ld) {
   const bool columns_lie_dense = column_major != transposed;
-  const Index width = columns_lie_dense ? rows : columns, least = std::max<Index>(width, 1);
-  require(ld >= least, "ld", name, " is ", ld, ", the least is ", least, ": ", name, " has ", width,
+  const Index width = columns_lie_dense ? rows : columns, min_ld = std::max<Index>(width, 1);
+  require(ld >= min_ld, "ld", name, " is ", ld, ", the least is ", min_ld, ": ", name, " has ", width,
           column_major ? " rows" : " columns");
   const Index lines = columns_lie_dense ? columns : rows;
-  const Index step = lines > 1 ? ld : least;  // a single line may have any ld, which no address may be computed with
+  const Index step = lines > 1 ? ld : min_ld;  // a single line may have any ld, which no address may be computed with
   return {data, {rows, columns}, {columns_lie_dense ? 1 : step, columns_lie_dense ? step : 1}};
 }
 

@@ -32,7 +32,7 @@ OwnedStateDict Normalization::state_dict(std::string_view prefix) const {
 }
 
 void Normalization::forward(AnyView<const float> x, AnyView<float> y, int num_threads) const {
-  const Operand of_x = operand("Normalization::forward", "x", x);
+  const Operand of_x = Caller("Normalization::forward").operand("x", x);
   check_operand(of_x);
   of_x.require(x.rank >= 1 && x.shape[static_cast<std::size_t>(x.rank - 1)] == size(), " is ", of_x,
                ", the layer takes rows of ", size());

@@ -12,7 +12,7 @@ View<const float, Rank> StateDictReader::tensor(std::string_view name, const std
   const auto found = state_.find(full_name);
   require(found != state_.end(), layer_, ": the state dict has no ", full_name);
   const AnyView<const float>& tensor = found->second;
-  const Operand given = operand(layer_, full_name.c_str(), tensor);
+  const Operand given = Caller(layer_).operand(full_name.c_str(), tensor);
   require(tensor.rank >= 0 && tensor.rank <= max_rank, layer_, ": ", full_name, " has rank ", tensor.rank,
           ", it must be ", Rank);
   bool fits = tensor.rank == Rank;

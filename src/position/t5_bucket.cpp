@@ -70,9 +70,9 @@ const Index* t5_bucket_starts(Index buckets, Index max_distance) {
 }
 
 void check_t5_buckets(Caller caller, Index buckets, Index max_distance, bool bidirectional) {
-  const Index least = bidirectional ? 4 : 2, single = buckets / least;
-  caller.require(buckets >= least && buckets % (bidirectional ? 2 : 1) == 0 && buckets <= max_t5_buckets, buckets,
-                 " buckets, there must be ", least, " to ", max_t5_buckets, bidirectional ? ", an even number" : "");
+  const Index min = bidirectional ? 4 : 2, single = buckets / min;
+  caller.require(buckets >= min && buckets % (bidirectional ? 2 : 1) == 0 && buckets <= max_t5_buckets, buckets,
+                 " buckets, there must be ", min, " to ", max_t5_buckets, bidirectional ? ", an even number" : "");
   caller.require(max_distance > single, "max_distance is ", max_distance, ", but ", single,
                  " distances have buckets of their own");
 }

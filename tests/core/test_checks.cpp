@@ -24,7 +24,7 @@ bool throws(const std::function<void()>& call) {
 
 template <int Rank>
 Operand of(const char* name, const View<const float, Rank>& view) {
-  return operand("f", name, view);
+  return Caller("f").operand(name, view);
 }
 
 TEST_CASE("check_no_overlap: columns of one buffer, every width and distance, against the elements") {
@@ -62,7 +62,7 @@ TEST_CASE("check_no_overlap: elements of different sizes are apart only if the r
   const View<const float, 1> floats(reinterpret_cast<const float*>(memory.data()), {8}, {4});
   const View<const Index, 1> between(memory.data() + 1, {8}, {2}), behind(memory.data() + 15, {8}, {2});
   const auto refused = [&](const View<const Index, 1>& numbers) {
-    const Operand of_numbers = operand("f", "numbers", numbers);
+    const Operand of_numbers = Caller("f").operand("numbers", numbers);
     const bool one_way = throws([&] { check_no_overlap(of("x", floats), of_numbers); });
     CHECK(one_way == throws([&] { check_no_overlap(of_numbers, of("x", floats)); }));
     return one_way;
@@ -78,7 +78,7 @@ void check_limits() {
   alignas(8) static const T one{};
   const auto refused = [&](Index size, Index stride, Index more = 1, Index more_stride = 0) {
     const View<const T, 2> view(&one, {size, more}, {stride, more_stride});
-    return throws([&] { check_operand(operand("f", "x", view)); });
+    return throws([&] { check_operand(Caller("f").operand("x", view)); });
   };
   // The number, of elements that are all the same.
   CHECK(!refused(limit, 0));
@@ -97,7 +97,7 @@ void check_limits() {
     CHECK(refused(3, sign * (Index{1} << 62)));  // whose double is less than it
     const Index far = sign * (Index{1} << 62);   // four times that is 0 modulo 2^64
     const View<const T, 4> corners(&one, {2, 2, 2, 2}, {far, far, far, far});
-    CHECK(throws([&] { check_operand(operand("f", "x", corners)); }));
+    CHECK(throws([&] { check_operand(Caller("f").operand("x", corners)); }));
   }
 }
 
@@ -172,7 +172,7 @@ TEST_CASE("check_elementwise: of 1 to 8 axes, both of as many") {
     x.shape.fill(1), y.shape.fill(1);
     x.rank = rank_x, y.rank = rank_y;
     try {
-      check_elementwise(operand("f", "x", x), operand("f", "y", y));
+      check_elementwise(Caller("f").operand("x", x), Caller("f").operand("y", y));
     } catch (const std::invalid_argument& error) {
       return error.what();
     }

@@ -23,7 +23,7 @@ struct Operands {
 
   [[nodiscard]] bool apart_fast() const {
     std::vector<Extent> extents;
-    for (const One& one : all) extents.push_back(extent_of(operand("f", "x", one.view), one.written));
+    for (const One& one : all) extents.push_back(extent_of(Caller("f").operand("x", one.view), one.written));
     return surely_apart(extents);
   }
   /// Element by element.

@@ -99,7 +99,7 @@ struct StridedRows {
   }
 };
 
-/// What else a tile does with the rows of b that it multiplies by.
+/// Additional work of a tile on the rows of b that it multiplies by.
 enum class Visit {
   again,  // nothing: they were read before
   first,  // prefetches the rows of the next panel into the L2

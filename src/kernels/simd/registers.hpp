@@ -20,14 +20,15 @@ namespace {
 struct Scalar {};
 struct Portable {};
 
-/// x · 2^n, rounded once, in two exact steps and one rounded, for 2^n itself may be no normal
-/// number. `shifted` is n + 2^23 · 1.5 as a float's bits: n in the low ones. -150 <= n <= 128.
+/// x · 2^n, rounded once: one exact product and one rounded one, since 2^n itself may not be a
+/// normal number. `shifted` is n + 2^23 · 1.5 as a float's bits: n in the low ones. -150 <= n <=
+/// 128.
 template <class R>
 HEADLANE_INLINE typename R::Float scale_in_two(typename R::Float x, typename R::Int shifted) {
   const auto n = shifted - 0x4b400000, half = R::shift_right(n, 1);
   return x * R::as_float((half + 127) << 23) * R::as_float((n - half + 127) << 23);
 }
-/// What all xsimd registers have in common.
+/// Operations that all xsimd registers share.
 template <class Arch>
 struct XsimdRegister {
   using Float = xsimd::batch<float, Arch>;
@@ -45,18 +46,18 @@ struct XsimdRegister {
   static HEADLANE_INLINE Float select(Mask mask, Float a, Float b) {
     return xsimd::select(mask, a, b);
   }
-  /// x where the bit is set; there may be more bits than elements.
+  /// Selects x where the bit is set, `fill` elsewhere; there may be more bits than elements.
   static HEADLANE_INLINE Float select_bits(unsigned bits, Float x, Float fill) {
     return xsimd::select(Float::batch_bool_type::from_mask(bits & ((1u << width) - 1)), x, fill);
   }
-  /// Bits that stand for whole numbers of 32 bits, signed or not.
+  /// 32-bit integers, signed or unsigned.
   static HEADLANE_INLINE Int load_int(const std::uint32_t* p) {
     return Int::load_unaligned(reinterpret_cast<const std::int32_t*>(p));
   }
   static HEADLANE_INLINE void store_int(std::uint32_t* p, Int x) {
     x.store_unaligned(reinterpret_cast<std::int32_t*>(p));
   }
-  /// a where the highest bit is set.
+  /// Selects a where the highest bit is set.
   static HEADLANE_INLINE Float select_negative(Int bits, Float a, Float b) {
     return xsimd::select(xsimd::batch_bool_cast<float>(bits < Int(0)), a, b);
   }
@@ -81,8 +82,8 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
     return _mm512_mask_loadu_ps(_mm512_set1_ps(fill), first(count), p);
   }
   static HEADLANE_INLINE void store_some(float* p, Float x, Index count) { _mm512_mask_storeu_ps(p, first(count), x); }
-  /// x where the flag is true, `fill` where it is false and from lane `count` on, whose flags are
-  /// not read.
+  /// Selects x where the flag is true, `fill` where it is false and from lane `count` on, whose
+  /// flags are not read.
   static HEADLANE_INLINE Float select_flags(const bool* flags, Index count, Float x, Float fill) {
     const auto* p = reinterpret_cast<const __m128i*>(flags);
     const __m128i bytes = count >= 16 ? _mm_loadu_si128(p) : _mm_maskz_loadu_epi8(first(count), p);
@@ -155,8 +156,8 @@ struct Register<xsimd::fma3<xsimd::avx2>> : XsimdRegister<xsimd::fma3<xsimd::avx
     else
       for (Index i = 0; i < count; ++i) copy[i] = flags[i];
     const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(copy));
-    const __m256i hidden = _mm256_cmpeq_epi32(_mm256_cvtepu8_epi32(bytes), _mm256_setzero_si256());
-    return _mm256_blendv_ps(x, fill, _mm256_castsi256_ps(hidden));
+    const __m256i masked = _mm256_cmpeq_epi32(_mm256_cvtepu8_epi32(bytes), _mm256_setzero_si256());
+    return _mm256_blendv_ps(x, fill, _mm256_castsi256_ps(masked));
   }
 
   static HEADLANE_INLINE Float max(Float a, Float b) { return _mm256_max_ps(a, b); }
