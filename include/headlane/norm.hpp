@@ -59,11 +59,11 @@ struct RmsNormOptions {
 ///     u = 2^-24, g = ceil(n / 64) + 11, w = g · u · mean|s| / sqrt(variance + eps)
 ///   A mean far from 0 costs no more than w: rows of 1e4 ± 1 have w = 0.02.
 ///   Derivation: a sum of n terms and its division by n round ceil(n / 64) + 7 = g - 4 times.
-///     The mean is off by w · sqrt(variance + eps), which d keeps.
-///     delta is off by g - 3 roundings of mean|d|.
-///     The variance is off by g - 1 roundings of Σ d² / n <= (1 + w²) · variance, and by twice
+///   - The mean is off by w · sqrt(variance + eps), which d keeps.
+///   - delta is off by g - 3 roundings of mean|d|.
+///   - The variance is off by g - 1 roundings of Σ d² / n <= (1 + w²) · variance, and by twice
 ///     delta times the error of delta. The root halves that.
-///     d, sqrt, the division and the fma round once each.
+///   - d, sqrt, the division and the fma round once each.
 /// Memory: a call allocates nothing once warm; scratch of 32 rows a thread where elements of a row
 ///   are not contiguous.
 /// Errors: std::invalid_argument before anything is written; std::bad_alloc.
@@ -74,8 +74,9 @@ HEADLANE_API void layer_norm(AnyView<const float> x, AnyView<float> y,
 
 /// y = s / sqrt(mean(s²) + eps) · weight for each row along the last axis, with s = x + residual.
 ///
-/// Shapes, aliasing, special values, memory and errors: as layer_norm. With a last axis of length
-///   1, y is ± weight (or ±1), apart from eps.
+/// Shapes and aliasing: as layer_norm. With a last axis of length 1, y is ± weight (or ±1), apart
+///   from eps.
+/// Special values, memory and errors: as layer_norm.
 /// Arithmetic: sums as in layer_norm.
 ///     s = x + residual
 ///     square = (Σ s²) / n     by fma(s, s, …)
@@ -85,7 +86,7 @@ HEADLANE_API void layer_norm(AnyView<const float> x, AnyView<float> y,
 /// Error: for the row s as rounded, u = 2^-24, and square + eps >= 2^-100,
 ///     |y - exact| <= (ceil(n / 64) / 2 + 8) · u · |y| + 2^-149 · (1 + |weight|)
 ///   Derivation: the mean square rounds ceil(n / 64) + 8 times, which the root halves, and four
-///     roundings follow.
+///   roundings follow.
 /// Source: Zhang and Sennrich 2019.
 HEADLANE_API void rms_norm(AnyView<const float> x, AnyView<float> y,
                            const RmsNormOptions& options = {});

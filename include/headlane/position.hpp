@@ -18,9 +18,9 @@
 
 namespace headlane {
 
-/// Frequencies of a sinusoidal encoding: frequency j is
-///     paper      base^(-2j / d_model)   (Vaswani et al. 2017)
-///     doubled    base^(-4j / d_model)   (some tutorials)
+/// Frequency j of a sinusoidal encoding:
+///   paper      base^(-2j / d_model)   (Vaswani et al. 2017)
+///   doubled    base^(-4j / d_model)   (some tutorials)
 enum class SinusoidalExponent { paper, doubled };
 
 struct SinusoidalOptions {
@@ -35,9 +35,9 @@ struct SinusoidalOptions {
 };
 
 /// Writes the sinusoidal encoding of positions offset … offset + length - 1:
-///     y[i, 2j]     = sin((offset + i) · frequency j)
-///     y[i, 2j + 1] = cos((offset + i) · frequency j)
-/// interleaved; otherwise all sines, then all cosines. An odd d_model has one sine more.
+///   y[i, 2j]     = sin((offset + i) · frequency j)
+///   y[i, 2j + 1] = cos((offset + i) · frequency j)
+/// if interleaved; otherwise all sines, then all cosines. An odd d_model has one sine more.
 ///
 /// Shapes: y [length, d_model], any strides.
 /// Memory: a call allocates nothing once warm.
@@ -71,8 +71,8 @@ struct RotaryOptions {
 };
 
 /// Rotates pairs (x1, x2) of each row by the angle a of the row and the pair:
-///     y1 = x1·cos a - x2·sin a
-///     y2 = x2·cos a + x1·sin a
+///   y1 = x1·cos a - x2·sin a
+///   y2 = x2·cos a + x1·sin a
 ///
 /// Shapes: x and y [batch, heads, length, head_dim], any strides.
 /// Aliasing: y may be x itself (the same data and strides); any other overlap is an error,
@@ -102,8 +102,8 @@ HEADLANE_API void rotary_embedding(View<const float, 4> x, View<float, 4> y,
 /// Source: Press et al. 2022.
 HEADLANE_API void alibi_slopes(View<float, 1> slopes);
 
-/// The bucket of T5's relative position bias for
-///     distance = position of the key - position of the query
+/// The bucket of T5's relative position bias for the distance between a key and a query:
+///   distance = position of the key - position of the query
 ///
 /// Half of the buckets of a direction are single distances. The other half grows logarithmically up
 /// to max_distance, beyond which all distances share the last bucket. If bidirectional, the upper
