@@ -1,4 +1,4 @@
-// attention over a KvCache: by bits what attention gives over the same keys and values in plain tensors.
+// attention over a KvCache is bit-identical to attention over the same keys and values in tensors.
 #include "support/cache_case.hpp"
 
 namespace headlane::test {
@@ -94,8 +94,8 @@ TEST_CASE("attention over a cache: all options") {
   bits.finish("cache, all options", 2 * cases);
 }
 
-// Few heads on many threads share keys; the plan says so, lest the test looks at something else.
-TEST_CASE("attention over a cache: numbers of threads, and tasks that share the keys of a row") {
+// Few heads on many threads are divided along keys; the plan confirms that the test covers this.
+TEST_CASE("attention over a cache: numbers of threads, and tasks that divide the keys of a row") {
   BitComparison bits;
   Random random(4);
   Index shared = 0;
@@ -123,7 +123,7 @@ TEST_CASE("attention over a cache: numbers of threads, and tasks that share the 
   CHECK(shared > (slow_isa() ? 40 : 100));
 }
 
-TEST_CASE("attention over a cache: any order of sequences, and the same one twice") {
+TEST_CASE("attention over a cache: any order of sequences, also repeated ones") {
   BitComparison bits;
   const AttentionSizes s = sizes_of(many_lengths, 4, 2, 2, 33, 48);
   const CacheCase c(s, many_lengths, 64, 5);

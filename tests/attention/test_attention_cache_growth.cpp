@@ -1,4 +1,5 @@
-// attention over a KvCache whose sequences grow, fork and shrink: by bits the rows of attention over all keys at once.
+// attention over a KvCache whose sequences grow, fork and shrink is bit-identical to the rows of
+// attention over all keys at once.
 #include "support/cache_case.hpp"
 #include "support/illegal.hpp"
 
@@ -53,7 +54,7 @@ TEST_CASE("cache: chunked prefill and decoding give the rows of the whole prefil
           w->compare(cache, sequence, begin, end, bits, "chunks up to " + std::to_string(largest));
           begin = end;
         }
-        cache.remove(sequence);  // the next one finds its remains
+        cache.remove(sequence);  // the next one reuses its pages
       }
     }
   }
@@ -67,7 +68,7 @@ TEST_CASE("cache: forked sequences, and truncated ones that grow again") {
   const Whole a({.q_heads = 4, .kv_heads = 2, .q_length = length, .kv_length = length, .head_dim = 16, .value_dim = 33},
                 8),
       b({.q_heads = 4, .kv_heads = 2, .q_length = length, .kv_length = length, .head_dim = 16, .value_dim = 33}, 9);
-  // Row `last` over a sequence of `cut` keys of a and then b's.
+  // The last two queries over a sequence with `cut` keys of a, followed by keys of b.
   const auto compare = [&](const KvCache& cache, Index sequence, Index cut, const std::string& what) {
     const Index keys = cache.length(sequence);
     const Tensor<4> k({1, 2, keys, 16}), v({1, 2, keys, 33}), out({1, 4, 2, 33}), expected({1, 4, 2, 33});
@@ -110,7 +111,7 @@ TEST_CASE("cache: forked sequences, and truncated ones that grow again") {
   bits.finish("cache, forks", 400);
 }
 
-TEST_CASE("cache: what was truncated has no influence") {
+TEST_CASE("cache: truncated keys have no influence") {
   BitComparison bits;
   Random random(3);
   const float signalling = std::bit_cast<float>(0x7fa00001u);

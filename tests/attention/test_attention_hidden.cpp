@@ -1,5 +1,6 @@
-// attention: NaN and infinities in what mask bits, a relative bias of -inf or the limits of a sequence hide reach nothing; a NaN in the
-// table of relative biases reaches the rows that use it.
+// attention: NaN and infinity in masked keys and values influence nothing (mask bits, relative
+// biases of -inf, other sequences); a NaN in the table of relative biases reaches the rows that use
+// it.
 #include "support/attention_forms.hpp"
 
 #include <headlane/position.hpp>
@@ -12,7 +13,8 @@ namespace {
 
 constexpr std::uint64_t seed = 31;
 
-// Keys that no row sees, become NaN and infinity in k and v, those that some row sees in v alone: in P·V others see them with weight 0.
+// Keys and values that are masked for every row become NaN and infinity. Keys that are visible to
+// some row stay: P·V multiplies their values by a probability of 0 for other rows.
 void spoil(const FormTensors& t, const Form& form, const std::function<bool(Index, Index)>& seen_by_some) {
   if (form.broadcast >= 0) return;
   for_each_position(t.k.view.shape, [&](const auto& p) {
@@ -23,13 +25,13 @@ void spoil(const FormTensors& t, const Form& form, const std::function<bool(Inde
   });
 }
 
-TEST_CASE("attention: what mask bits hide has no influence") {
+TEST_CASE("attention: keys masked by mask_bits have no influence") {
   const ExpectComparisons expected(std::ssize(forms()) * 2 * 2);
   for (const Form& form : forms()) {
     const AttentionSizes& s = form.sizes;
     const FormTensors clean(form, s, seed), dirty(form, s, seed);
     const MaskBits bits(bytes_shape(score_shape(s, 6)));
-    // All rows see the same keys: not 0, 1, 9, 510 … 520, the last ones.
+    // Masked for all rows: keys 0, 1, 9, 510 … 520, every fifth, and the last 11.
     const auto sees = [&](Index j) {
       return j > 1 && j != 9 && (j < 510 || j > 520) && j < s.kv_length - 11 && j % 5 != 4;
     };
@@ -50,7 +52,7 @@ TEST_CASE("attention: what mask bits hide has no influence") {
   }
 }
 
-TEST_CASE("attention: what some rows hide by mask bits or a relative bias reaches only those that see it") {
+TEST_CASE("attention: NaN in a key reaches only rows for which mask_bits and the relative bias leave it visible") {
   constexpr Index bad = 30;
   for (const Form& form : forms()) {
     if (form.broadcast >= 0) continue;
@@ -62,7 +64,7 @@ TEST_CASE("attention: what some rows hide by mask bits or a relative bias reache
         MaskBits bits(bytes_shape(score_shape(s)));
         AttentionOptions options;
         options.causal_offset = s.q_length == 1 ? bad + 9 : 0;
-        // Every other head of a table, or every third row of the bits, hides the bad key.
+        // Every other head of a table, or every third row of the bits, masks the bad key.
         const auto hides = [&](Index head, Index row) {
           if (!by_table) return (head + row) % 3 == 0;
           return head % 2 == 0 && t5_bucket(bad - row - options.causal_offset) < 10;
@@ -128,7 +130,7 @@ TEST_CASE("attention: a NaN or infinity in the table of relative biases reaches 
   }
 }
 
-TEST_CASE("attention: other sequences of a ragged batch have no influence") {
+TEST_CASE("attention: other variable-length sequences have no influence") {
   const ExpectComparisons expected(plain_forms() * 2 * 3 * 2 * 2);
   for (const Form& form : forms()) {
     if (form.broadcast >= 0) continue;

@@ -1,4 +1,4 @@
-// attention where numbers are very large or very small, and over many keys.
+// attention with very large and very small numbers, and over many keys.
 #include "support/compare_attention.hpp"
 #include "support/mask_case.hpp"
 #include "support/scope.hpp"
@@ -10,7 +10,7 @@
 namespace headlane::test {
 namespace {
 
-// Queries, keys and values times powers of 2, so that the oracle's numbers are the same.
+// Scales queries, keys and values by powers of 2, so that the exact results are the same.
 void multiply(const AttentionTensors& t, float q, float k, float v) {
   for_each(t.q.view, [&](float& x) { x *= q; });
   for_each(t.k.view, [&](float& x) { x *= k; });
@@ -33,7 +33,7 @@ TEST_CASE("attention: factors that cancel, up to 2^60, and values up to 2^100") 
   }
 }
 
-TEST_CASE("attention: scores of 10,000, where one key is all that is seen") {
+TEST_CASE("attention: scores of 10,000, where one key has all the weight") {
   for (const float scale : {1e3f, -1e3f, 1e4f}) {
     const AttentionSizes s{.q_length = 20, .kv_length = 600, .head_dim = 8};
     const AttentionTensors t(s, 2);
@@ -51,7 +51,7 @@ TEST_CASE("attention: scores of 10,000, where one key is all that is seen") {
   }
 }
 
-TEST_CASE("attention: products that underflow or are tiny weigh all keys alike") {
+TEST_CASE("attention: products that underflow or are tiny give all keys the same weight") {
   const AttentionSizes s{.q_length = 5, .kv_length = 40, .head_dim = 16, .value_dim = 8};
   const AttentionTensors t(s, 3);
   multiply(t, 1e-30f, 1e-30f, 1.0f);
@@ -59,7 +59,7 @@ TEST_CASE("attention: products that underflow or are tiny weigh all keys alike")
   compare_with_oracle(t, {}, "inputs of 1e-30", 3);
 }
 
-TEST_CASE("attention: a bias of -FLT_MAX hides a key beside others, and alone weighs all keys alike") {
+TEST_CASE("attention: a bias of -FLT_MAX masks a key beside others; for all keys it changes nothing") {
   constexpr float lowest = std::numeric_limits<float>::lowest();
   const AttentionSizes s{.q_length = 6, .kv_length = 560, .head_dim = 16, .value_dim = 8};
   const AttentionTensors some(s, 4), all(s, 4), masked(s, 4), even(s, 4);

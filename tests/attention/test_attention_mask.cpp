@@ -1,4 +1,5 @@
-// attention with a mask, a bias, or both: against the oracle; what must be the same bits; what is hidden reaches nothing.
+// attention with a mask, a bias, or both: against the oracle, bit-identical equivalents, and NaN
+// and infinity in masked keys.
 #include "support/compare_attention.hpp"
 #include "support/mask_case.hpp"
 #include "support/scope.hpp"
@@ -76,7 +77,7 @@ TEST_CASE("attention: random problems with mask and bias") {
   }
 }
 
-TEST_CASE("attention: masks that say nothing change no bit; mask, bias of -inf and causal say the same") {
+TEST_CASE("attention: an all-true mask changes no bit; mask, bias of -inf and causal are equivalent") {
   for (const AttentionSizes& s : {AttentionSizes{.q_heads = 2, .q_length = 33, .kv_length = 40},
                                   {.batch = 2,
                                    .q_heads = 2,
@@ -103,7 +104,7 @@ TEST_CASE("attention: masks that say nothing change no bit; mask, bias of -inf a
   }
 }
 
-TEST_CASE("attention: what padding hides might as well not be there") {
+TEST_CASE("attention: padding is bit-identical to absent keys") {
   for (const Index kv_length : {37, 600, 1100}) {
     const AttentionSizes s{
         .q_heads = 2, .kv_heads = 1, .q_length = 15, .kv_length = kv_length, .head_dim = 16, .value_dim = 20};
@@ -118,7 +119,7 @@ TEST_CASE("attention: what padding hides might as well not be there") {
       CHECK_MESSAGE(different_bits(padded.lse.view, shorter.lse.view) == 0, "kv ", kv_length, ", kept ", kept);
     }
   }
-  // A whole block of the grid hidden at the front: the others are what they are without it.
+  // The first block of the grid masked: the same as attention without it.
   const AttentionSizes s{.q_length = 15, .kv_length = 1100, .head_dim = 16, .value_dim = 20};
   Mask mask({1, 1, 1, 1100});
   for_each_position(mask.view.shape, [&](const auto& p) { mask.view(0, 0, 0, p[3]) = p[3] >= 512; });
@@ -164,7 +165,7 @@ TEST_CASE("attention: with mask and bias the same bits for every thread count, i
   CHECK(different_bits(t.lse.view, baseline.lse.view) == 0);
 }
 
-TEST_CASE("attention: what underflows to -0 has the same bits whether or not other rows of the tile see more keys") {
+TEST_CASE("attention: a result of -0 does not depend on the keys visible to other rows of the tile") {
   const float least = 0x1p-149f, q[] = {1, 1}, k[] = {0, -2, -2}, v[] = {0, -least, 1};
   for (const bool by_mask : {false, true}) {
     float both[2], alone = nan;
@@ -182,7 +183,7 @@ TEST_CASE("attention: what underflows to -0 has the same bits whether or not oth
   }
 }
 
-// What hides a key from some rows.
+// The option that masks a key for some rows.
 enum class By { mask, bias, causal };
 
 struct Hidden {
@@ -199,7 +200,7 @@ AttentionOptions options_of(const Hidden& h, const Mask& mask, const Tensor<4>& 
   return h.by == By::mask ? with_mask({}, mask.view) : with_bias({}, bias.view);
 }
 
-TEST_CASE("attention: NaN and infinity at hidden keys reach nothing, at seen keys the rows that see them") {
+TEST_CASE("attention: NaN and infinity in a key reach only the rows to which it is visible") {
   for (const By by : {By::mask, By::bias, By::causal}) {
     for (const Hidden& h : {Hidden{by, 40, 0}, {by, 40, 25}, {by, 40, 39}, {by, 530, 511}, {by, 530, 515}}) {
       const AttentionSizes s{.q_length = 21, .kv_length = h.kv_length, .head_dim = 20, .value_dim = 40};
@@ -235,7 +236,7 @@ TEST_CASE("attention: NaN and infinity at hidden keys reach nothing, at seen key
   }
 }
 
-TEST_CASE("attention: rows whose every key is hidden give 0 and -inf, whatever the data hold") {
+TEST_CASE("attention: rows without visible keys return 0 and -inf, whatever the data") {
   for (const Index kv_length : {5, 40, 600}) {
     const AttentionSizes s{
         .q_heads = 2, .kv_heads = 1, .q_length = 15, .kv_length = kv_length, .head_dim = 12, .value_dim = 20};
@@ -284,7 +285,8 @@ TEST_CASE("attention: a bias of NaN or +inf makes its row NaN and no other; huge
         CHECK(different_bits(t.out.view.slice(2, 8, 15), clean.out.view.slice(2, 8, 15)) == 0);
       }
     }
-    // The key with the largest bias is all that is seen; the lowest float, which others use as -inf, is just very low.
+    // One key has all the weight. The lowest float, which some libraries use as -inf, is an
+    // ordinary bias.
     const Tensor<4> bias(score_shape(s));
     for_each(bias.view, [](float& x) { x = std::numeric_limits<float>::lowest(); });
     for_each(bias.view.slice(3, kv_length / 2, kv_length / 2 + 1), [](float& x) { x = 1e30f; });

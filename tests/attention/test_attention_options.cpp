@@ -1,5 +1,6 @@
-// attention with all options, alone and together, also of ragged batches: against the oracle, and window, lengths, softcap, ALiBi and sinks
-// by bits against other ways to say the same (those of the other options are in test_attention_same.cpp).
+// All options of attention, alone and together, also with variable-length sequences: against the
+// oracle. Window, lengths, softcap, ALiBi and sinks against equivalent calls, bit by bit; for the
+// other options see test_attention_same.cpp.
 #include "support/attention_options.hpp"
 #include "support/compare_attention.hpp"
 #include "support/scope.hpp"
@@ -75,7 +76,7 @@ TEST_CASE("attention: random combinations of all options") {
   MESSAGE(cases, " cases, ", ragged, " of them ragged");
 }
 
-TEST_CASE("attention: window, lengths and causal give the bits of a mask that says the same") {
+TEST_CASE("attention: window, lengths and causal are bit-identical to an equivalent mask") {
   Random random(2);
   for (int i = 0; i < (slow_isa() ? 60 : 400); ++i) {
     const AttentionSizes s = random_sizes(random, i);
@@ -108,7 +109,7 @@ TEST_CASE("attention: window, lengths and causal give the bits of a mask that sa
   }
 }
 
-TEST_CASE("attention: padding is not read, and a window does not read what it hides") {
+TEST_CASE("attention: padding and keys outside all windows are not read") {
   const AttentionSizes s{.batch = 2, .q_heads = 2, .q_length = 30, .kv_length = 1300, .head_dim = 16};
   const std::vector<Index> keys{700, 40}, queries{30, 11};
   AttentionOptions options;
@@ -147,7 +148,7 @@ TEST_CASE("attention: padding is not read, and a window does not read what it hi
   CHECK(different_bits(bad.out.view, plain.out.view) == 0);
 }
 
-TEST_CASE("attention: options alone or with any number of threads, in a batch or not, row by row, give the same bits") {
+TEST_CASE("attention: with options the same bits for any number of threads, and row by row") {
   Random random(5);
   for (int i = 0; i < (slow_isa() ? 20 : 100); ++i) {
     const AttentionSizes s = random_sizes(random, i);
@@ -185,8 +186,9 @@ TEST_CASE("attention: head_dim up to 512") {
   }
 }
 
-// The reciprocal of such a cap is infinite or all but: a score of 0 must stay 0, any other becomes at most the cap, whose exponential is 1.
-TEST_CASE("attention: the smallest softcaps leave scores that are as good as 0") {
+// The reciprocal of such a softcap is infinite or nearly so. A score of 0 must stay 0; any other
+// becomes at most the softcap, whose exponential is 1.
+TEST_CASE("attention: the smallest softcaps") {
   const AttentionSizes sizes{
       .q_heads = 2, .kv_heads = 1, .q_length = 13, .kv_length = 600, .head_dim = 20, .value_dim = 24};
   const AttentionTensors zero(sizes, 21);
@@ -207,8 +209,8 @@ TEST_CASE("attention: the smallest softcaps leave scores that are as good as 0")
   }
 }
 
-// 2^24 is the last whole number up to which floats have all of them.
-TEST_CASE("attention: ALiBi's distances are exact or refused") {
+// Floats represent all integers up to 2^24.
+TEST_CASE("attention: ALiBi's distances are exact, or an error") {
   constexpr Index max = Index{1} << 24;
   const AttentionSizes sizes{.batch = 2, .q_length = 5, .kv_length = 7, .head_dim = 4};
   const AttentionTensors t(sizes, 22);
@@ -254,7 +256,7 @@ TEST_CASE("attention: ALiBi's distances are exact or refused") {
       ++computed;
     }
   }
-  // What is padding, and a batch element without keys, has no distances.
+  // Padding, and a batch element without keys, have no distances.
   for (const bool of_keys : {false, true}) {
     AttentionOptions options = second;
     (of_keys ? options.key_lengths : options.query_lengths) = {none.data(), {2}};
@@ -263,7 +265,7 @@ TEST_CASE("attention: ALiBi's distances are exact or refused") {
   }
   CHECK(refused == 5);
   CHECK(computed == 14);
-  // A single row, as in decoding; none.
+  // A single row, as in decoding; no row.
   const AttentionTensors single({.kv_length = 7, .head_dim = 4}, 23),
       empty({.q_length = 0, .kv_length = 7, .head_dim = 4}, 23);
   CHECK_NOTHROW(single.run(with(max)));
@@ -271,17 +273,17 @@ TEST_CASE("attention: ALiBi's distances are exact or refused") {
   CHECK_NOTHROW(empty.run(with(2 * max)));
 }
 
-TEST_CASE("attention: a sink takes its share") {
+TEST_CASE("attention: a sink joins the sum") {
   const AttentionSizes s{.q_length = 3, .kv_length = 4, .head_dim = 8};
   const AttentionTensors plain(s, 13), sunk(s, 13);
   Tensor<1> sinks({1});
   AttentionOptions options;
   options.sinks = sinks.view;
   plain.run();
-  sinks.view(0) = -infinity;  // no share
+  sinks.view(0) = -infinity;  // no weight
   sunk.run(options);
   CHECK(different_bits(sunk.out.view, plain.out.view) == 0);
-  sinks.view(0) = 1000.0f;  // all of it
+  sinks.view(0) = 1000.0f;  // all weight
   sunk.run(options);
   for_each(sunk.out.view, [](float x) { CHECK(x == 0.0f); });
   sinks.view(0) = nan;

@@ -1,5 +1,5 @@
-// Ragged batches and rows alone: a sequence has the bits of itself alone and of a padded batch, and a row those that it has in a long
-// prefill.
+// Variable-length sequences: each has the bits of a call of its own and of a padded batch. Rows
+// that are computed alone have the bits that they have in a long prefill.
 #include "support/attention_forms.hpp"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t seed = 23;
 
-// Options with tables of their own, of `heads` heads.
+// Options and their tables.
 struct Tables {
   Random random{seed};
   Tensor<2> table;
@@ -19,7 +19,8 @@ struct Tables {
         slopes(random_tensor<1>({heads}, random)),
         sinks(random_tensor<1>({heads}, random)) {}
 
-  // Nothing; causal; the same with biases and sinks; a window, where distances go both ways.
+  // 0: none. 1: causal. 2: causal, relative bias, sinks. 3: window, bidirectional relative bias,
+  // sinks, ALiBi.
   [[nodiscard]] AttentionOptions options(int kind) const {
     AttentionOptions o;
     o.causal = kind == 1 || kind == 2;
@@ -36,7 +37,7 @@ struct Tables {
   }
 };
 
-// Rows of a mask, [1, heads, rows, keys], of which a sequence has some.
+// The rows of one sequence in a mask [1, heads, rows, keys].
 View<const std::uint8_t, 4> rows_of(const View<const std::uint8_t, 4>& bits, Index first, Index end, Index keys) {
   View<const std::uint8_t, 4> part = bits.slice(2, first, end);
   part.shape[3] = (keys + 7) / 8;
@@ -48,7 +49,7 @@ struct Ragged {
   [[nodiscard]] Index sequences() const { return static_cast<Index>(query_starts.size()) - 1; }
 };
 
-// Sequences that are empty in one way, the other or both, rows of nobody before, behind.
+// Sequences without queries, without keys, or both; rows of no sequence at either end.
 std::vector<Ragged> ragged_batches(const Form& form) {
   const Index n = form.sizes.kv_length / 3;
   if (form.sizes.q_length == 1)
@@ -60,7 +61,7 @@ std::vector<Ragged> ragged_batches(const Form& form) {
           {{3, 3, 3}, {5, 60, 200}}};
 }
 
-TEST_CASE("attention: a sequence of a ragged batch has the bits of itself alone and of a padded batch") {
+TEST_CASE("attention: a variable-length sequence has the bits of a call of its own and of a padded batch") {
   Index padded_sequences = 0;
   for (const Form& form : forms())
     for (const Ragged& ragged : ragged_batches(form)) padded_sequences += ragged.sequences();
@@ -86,7 +87,7 @@ TEST_CASE("attention: a sequence of a ragged batch has the bits of itself alone 
         k_lengths.push_back(ragged.key_starts[i + 1] - ragged.key_starts[i]);
         offsets.push_back(k_lengths.back() - q_lengths.back());
       }
-      // What a padded batch has behind the ends must not matter.
+      // The padding is NaN: it must not matter.
       AttentionSizes ps = s;
       ps.batch = n;
       ps.q_length = queries;
@@ -132,7 +133,7 @@ TEST_CASE("attention: a sequence of a ragged batch has the bits of itself alone 
             attention(whole.q.view.slice(2, first, end), whole.k.view.slice(2, first_key, end_key),
                       whole.v.view.slice(2, first_key, end_key), alone.out.view.slice(2, first, end), one);
           }
-          check_bits(whole, alone, text, seed);  // the rows of nobody are sentinels in both
+          check_bits(whole, alone, text, seed);  // rows of no sequence are sentinels in both
           if (kind == 0) continue;
           AttentionOptions with_padding = given;
           with_padding.query_starts = with_padding.key_starts = {};
@@ -156,7 +157,7 @@ TEST_CASE("attention: a sequence of a ragged batch has the bits of itself alone 
   }
 }
 
-TEST_CASE("attention: rows alone have the bits that they have in a long prefill") {
+TEST_CASE("attention: rows computed alone have the bits of a long prefill") {
   Index shared_keys = 0;
   for (Form form : forms()) {
     form.sizes.kv_length = form.sizes.q_heads > 20 || slow_isa() ? 1100 : 3000;

@@ -1,4 +1,4 @@
-// Masks of bits, relative biases and offsets for each batch element, by bits against the longer way to say the same.
+// mask_bits, relative_bias and causal_offsets against equivalent calls without them, bit by bit.
 #include "support/attention_forms.hpp"
 #include "support/reference_attention.hpp"
 
@@ -20,7 +20,8 @@ void for_each_form(F f) {
   }
 }
 
-// Random flags, and rows that see little: nothing, one key, nothing of the first block, nothing of the last keys.
+// Random, with rows to which no key is visible, only one, none of the first block, none of the last
+// keys, or all.
 Mask uneven_mask(const std::array<Index, 4>& shape, Random& random) {
   Mask mask = random_mask(shape, random, 3);
   for_each_position(shape, [&](const auto& p) {
@@ -35,7 +36,7 @@ Mask uneven_mask(const std::array<Index, 4>& shape, Random& random) {
   return mask;
 }
 
-TEST_CASE("attention: mask bits give the bits of a mask that says the same") {
+TEST_CASE("attention: mask_bits are bit-identical to an equivalent mask") {
   const ExpectComparisons expected(std::ssize(forms()) * 2 * 6 * (slow_isa() ? 1 : 4) * 2);
   for_each_form([](const Form& form, AttentionOptions options, const std::string& text) {
     Random random(seed);
@@ -48,7 +49,7 @@ TEST_CASE("attention: mask bits give the bits of a mask that says the same") {
       options.mask = flags;
       by_mask.run(options);
       for (const Layout& layout : {layouts()[0], layouts()[1], layouts()[4], layouts()[5]}) {
-        // Broadcast along keys, a byte says the same for each of its bits.
+        // Broadcast along keys: all bits of the byte are equal.
         const MaskBits bits(bytes_shape(score_shape(s, broadcast)), layout);
         if (broadcast == 8) {
           for_each_position(bits.view.shape, [&](const auto& p) {
@@ -72,7 +73,7 @@ struct Relative {
   bool bidirectional;
 };
 
-TEST_CASE("attention: a relative bias gives the bits of a bias that says the same") {
+TEST_CASE("attention: a relative bias is bit-identical to an equivalent bias") {
   const ExpectComparisons expected(std::ssize(forms()) * 2 * (slow_isa() ? 2 : 7) * 4 * 2);
   for_each_form([](const Form& form, AttentionOptions options, const std::string& text) {
     Random random(seed);
@@ -90,7 +91,7 @@ TEST_CASE("attention: a relative bias gives the bits of a bias that says the sam
       options.causal = ++number % 2 == 0;
       const Layout layout = layouts()[static_cast<std::size_t>(number)];
       const Tensor<2> table = random_table(s.q_heads, r.buckets, random, 6, layout);
-      // The first query among the keys, behind them, far behind, before them.
+      // The first query among the keys, before them, far behind them, and before the first key.
       for (const Index offset : {s.kv_length - s.q_length, Index{0}, s.kv_length + 300, Index{-7}}) {
         options.causal_offset = offset;
         const Tensor<4> bias(score_shape(s, 1));
@@ -111,7 +112,7 @@ TEST_CASE("attention: a relative bias gives the bits of a bias that says the sam
   });
 }
 
-TEST_CASE("attention: an offset for each batch element gives the bits of a call for each") {
+TEST_CASE("attention: causal_offsets are bit-identical to a call for each batch element") {
   for_each_form([](const Form& form, AttentionOptions options, const std::string& text) {
     Random random(seed);
     AttentionSizes s = form.sizes;
@@ -141,7 +142,7 @@ TEST_CASE("attention: an offset for each batch element gives the bits of a call 
         check_bits(together, alone, text + ", kind " + std::to_string(kind), seed);
       }
     }
-    // One offset for all, broadcast; and an extreme one: no query sees a key, or all see all.
+    // One broadcast offset; and extreme ones, with no key visible or all.
     options = {};
     options.causal = true;
     options.causal_offset = 7;

@@ -1,4 +1,5 @@
-// attention: NaN, infinities and huge numbers. What is masked reaches nothing, what is seen reaches the rows that see it.
+// attention: NaN, infinities and huge numbers. Masked keys influence nothing; visible ones
+// influence the rows to which they are visible.
 #include "support/attention_case.hpp"
 #include "support/tolerance.hpp"
 
@@ -22,7 +23,8 @@ struct Setting {
   [[nodiscard]] bool sees(Index row) const { return bad_key <= row + causal_offset; }
 };
 
-// The bad key is in the first panel, in the middle, after it for all rows, at the edge of a block and in a later one.
+// The bad key is in the first panel, in the middle, masked for all rows, at the edge of a block,
+// and in a later block.
 const std::vector<Setting>& settings() {
   static const std::vector<Setting> all{{40, 0, 0},      {40, 0, 10},     {40, 0, 20},       {40, 0, 21},
                                         {40, 0, 39},     {40, 5, 17},     {40, -8, 3},       {530, 505, 511},
@@ -30,8 +32,8 @@ const std::vector<Setting>& settings() {
   return all;
 }
 
-// Rows of batch 0 that see the bad key are NaN in the columns that `is_bad` names; every other element has the bits of
-// `clean`.
+// Rows of batch element 0 to which the bad key is visible are NaN in the columns of `is_bad`; all
+// other elements have the bits of `clean`.
 template <class F>
 void check_reach(const Setting& s, const AttentionTensors& actual, const AttentionTensors& clean, bool in_scores,
                  F is_bad, const std::string& what) {
@@ -52,7 +54,7 @@ void check_reach(const Setting& s, const AttentionTensors& actual, const Attenti
                 s.bad_key, ": ", wrong, " wrong, ", nans, " NaNs, expected ", expected_nans);
 }
 
-TEST_CASE("attention: a NaN in a key or value reaches exactly the rows that see it") {
+TEST_CASE("attention: a NaN in a key or value reaches exactly the rows to which it is visible") {
   for (const Setting& s : settings()) {
     const AttentionTensors clean(s.sizes(), 1);
     clean.run(s.options());
@@ -68,7 +70,7 @@ TEST_CASE("attention: a NaN in a key or value reaches exactly the rows that see 
   }
 }
 
-TEST_CASE("attention: padding full of NaN or infinity beyond what any row sees changes nothing") {
+TEST_CASE("attention: NaN or infinity in keys that are masked for all rows changes nothing") {
   for (const Setting& s : settings()) {
     for (const float bad : {nan, infinity, -infinity, 3e38f}) {
       const AttentionTensors clean(s.sizes(), 2), padded(s.sizes(), 2);
@@ -83,7 +85,7 @@ TEST_CASE("attention: padding full of NaN or infinity beyond what any row sees c
   }
 }
 
-TEST_CASE("attention: per row, all keys after the last one it sees may be NaN") {
+TEST_CASE("attention: all keys behind the last visible one of a row may be NaN") {
   const AttentionSizes s{.q_length = q_length, .kv_length = 60, .head_dim = 20, .value_dim = 24};
   const AttentionOptions options = causal(20);
   const AttentionTensors clean(s, 3);
@@ -115,7 +117,7 @@ TEST_CASE("attention: a NaN in a query gives NaN in its row and nowhere else") {
   }
 }
 
-TEST_CASE("attention: NaN queries that see no key give 0") {
+TEST_CASE("attention: NaN queries without visible keys return 0") {
   const AttentionTensors t({.q_length = q_length, .kv_length = 30, .head_dim = 20, .value_dim = 24}, 5);
   for_each(t.q.view, [](float& x) { x = nan; });
   t.run(causal(-10));
@@ -127,7 +129,7 @@ TEST_CASE("attention: NaN queries that see no key give 0") {
   }
 }
 
-TEST_CASE("attention: infinity in a seen value stays in its column; a score of +inf gives NaN, one of -inf nothing") {
+TEST_CASE("attention: infinity in a value stays in its column; a score of +inf returns NaN, one of -inf has weight 0") {
   for (const Index kv_length : {5, 40, 600}) {
     for (const Index key : {Index{0}, kv_length / 2, kv_length - 1}) {
       const AttentionSizes s{.q_length = q_length, .kv_length = kv_length, .head_dim = 20, .value_dim = 24};
@@ -161,7 +163,7 @@ TEST_CASE("attention: infinity in a seen value stays in its column; a score of +
   }
 }
 
-TEST_CASE("attention: scores of -inf only count as no key") {
+TEST_CASE("attention: rows whose scores are all -inf return 0 and -inf") {
   for (const Index kv_length : {1, 33, 512, 600}) {
     const AttentionTensors t({.q_length = 5, .kv_length = kv_length, .head_dim = 4, .value_dim = 6}, 7);
     for_each(t.q.view, [](float& x) { x = 1e30f; });
@@ -172,7 +174,7 @@ TEST_CASE("attention: scores of -inf only count as no key") {
   }
 }
 
-TEST_CASE("attention: one key far above all others, wherever it stands, is all that is seen") {
+TEST_CASE("attention: one key far above all others has all the weight, at any position") {
   for (const Index kv_length : {5, 33, 70, 200, 540}) {
     for (Index key = 0; key < kv_length; key += kv_length > 200 ? 7 : 1) {
       const AttentionTensors t({.q_length = 7, .kv_length = kv_length, .head_dim = 4, .value_dim = 6}, 9);

@@ -1,10 +1,11 @@
-// attention_weights and attention_key_sums: against the oracle, by bits against each other and attention's log-sum-exp.
+// attention_weights and attention_key_sums: against the oracle, and bit by bit against each other
+// and attention's log-sum-exp.
 #include "support/weights_case.hpp"
 
 namespace headlane::test {
 namespace {
 
-// Each weight against the oracle, what is exactly 0 or 1, and Σ w·v against attention's out.
+// Compares each weight with the oracle, the sum of a row with 1, and Σ w·v with attention's out.
 void compare_with_oracle(const Weights& w, const AttentionOptions& o, const std::string& text, std::uint64_t seed) {
   const auto& [t, weights, sums] = w;
   const Index head_dim = t.q.view.size(3), keys = t.k.view.size(2), group = t.q.view.size(1) / t.k.view.size(1);
@@ -34,7 +35,7 @@ void compare_with_oracle(const Weights& w, const AttentionOptions& o, const std:
         weighted += x * std::abs(v);
         largest = std::max(largest, std::abs(v));
       }
-      const double bound = 2 * relative * weighted + 2 * underflow * largest;  // each of the two is off by half of it
+      const double bound = 2 * relative * weighted + 2 * underflow * largest;  // either may be off by half of it
       of_out.add({p[0], p[1], p[2], d}, t.out.view(p[0], p[1], p[2], d), out, bound);
     }
   });

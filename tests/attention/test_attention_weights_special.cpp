@@ -8,7 +8,7 @@
 namespace headlane::test {
 namespace {
 
-// 256 MiB would be the weights of one head.
+// The weights of one head would take 256 MiB.
 TEST_CASE("attention_key_sums: nothing of the size of the weights is stored") {
 #if !defined(HEADLANE_TEST_SANITIZED)
   const Index length = slow_isa() ? 4000 : 8000;
@@ -30,7 +30,7 @@ TEST_CASE("attention_key_sums: nothing of the size of the weights is stored") {
 #endif
 }
 
-TEST_CASE("attention_weights: a NaN propagates to what sees it; keys that are not seen get 0") {
+TEST_CASE("attention_weights: a NaN reaches the rows to which it is visible; masked keys have weight 0") {
   Random random(3);
   const AttentionSizes s{.q_heads = 2, .kv_heads = 1, .q_length = 30, .kv_length = 600, .head_dim = 16, .value_dim = 8};
   for (const float bad : {nan, infinity, -infinity}) {
@@ -61,7 +61,7 @@ TEST_CASE("attention_weights: a NaN propagates to what sees it; keys that are no
         for (Index j = 0; j < s.kv_length; ++j) {
           const float x = w.weights.view(0, p[1], p[2], j);
           const auto at = static_cast<std::size_t>(j);
-          // A score of -inf has the weight 0 whatever the others are.
+          // A score of -inf has weight 0, whatever the other scores.
           const bool right = !r.seen[at]                 ? bits_of(x) == 0
                              : !std::isnan(r.weight[at]) ? !std::isnan(x)
                              : std::isnan(bad)           ? std::isnan(x)

@@ -1,5 +1,5 @@
-// attention: windows. What they hide from some rows reaches only those that see it, at either end of a tile; bounds without end; blocks of
-// keys of which a row sees the first or the last key alone.
+// attention: windows. NaN outside a row's window does not reach it, at either end of a tile;
+// unbounded windows; windows that show only the first or the last key of a block.
 #include "support/attention_case.hpp"
 #include "support/mask_case.hpp"
 #include "support/scope.hpp"
@@ -28,7 +28,7 @@ struct Window {
   }
 };
 
-TEST_CASE("attention: a NaN or infinity in a value that a window hides from some rows reaches only the others") {
+TEST_CASE("attention: a NaN in a key or value reaches only the rows whose window contains it") {
   Index reached = 0, spared = 0;
   for (const Index kv_length : {40, 530, 1100})
     for (const Window& window : {Window{0, -1, 5},
@@ -69,7 +69,7 @@ TEST_CASE("attention: a NaN or infinity in a value that a window hides from some
   CHECK(spared > 1000);
 }
 
-TEST_CASE("attention: a window as wide as numbers go hides nothing") {
+TEST_CASE("attention: the widest windows are unbounded") {
   constexpr Index most = std::numeric_limits<Index>::max(), least = std::numeric_limits<Index>::min();
   Index compared = 0;
   for (const Index offset :
@@ -93,7 +93,7 @@ TEST_CASE("attention: a window as wide as numbers go hides nothing") {
   CHECK(compared == 8 * 7 * 2);
 }
 
-// Keys are packed in blocks of 512. Between the two calls others overwrite what was packed.
+// Keys are packed in blocks of 512. Another call between the two overwrites the packed keys.
 TEST_CASE("attention: windows that begin or end at a block of keys") {
   Index compared = 0;
   for (const int threads : {1, 3})

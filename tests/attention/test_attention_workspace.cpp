@@ -1,4 +1,5 @@
-// The caller's workspace: as large as the plan says and no byte beyond, the same bits, nothing allocated; and what a plan says.
+// The caller's workspace: as large as plan_attention() says and no byte more, the same bits, no
+// allocation; and the contents of a plan.
 #include "support/allocation_count.hpp"
 #include "support/attention_forms.hpp"
 #include "support/illegal.hpp"
@@ -14,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t seed = 41;
 
-// Bytes between two inaccessible pages, at their end: any number of them at any address.
+// Bytes at the end of a buffer between guard pages: any number of them, at any address.
 class GuardedBytes {
  public:
   explicit GuardedBytes(std::size_t most) : size_((most + 2 * page - 1) / page * page) {
@@ -26,13 +27,14 @@ class GuardedBytes {
   GuardedBytes& operator=(const GuardedBytes&) = delete;
   ~GuardedBytes() { munmap(mapped_, size_ + 2 * page); }
 
-  /// The last bytes but `gap`, all of them 0xff: NaN, whoever reads what was not written.
+  /// `bytes` bytes that end `gap` bytes before the page, filled with 0xff: reading them as floats
+  /// gives NaN.
   [[nodiscard]] std::span<std::byte> last(std::size_t bytes, std::size_t gap) const {
     const std::size_t all = std::min(bytes + gap + page, size_);
     std::memset(mapped_ + page + size_ - all, 0xff, all);
     return {mapped_ + page + size_ - gap - bytes, bytes};
   }
-  /// Nothing before the last `bytes` but `gap`, nor behind them, was written.
+  /// Whether no byte before or behind that range was written.
   [[nodiscard]] bool untouched(std::size_t bytes, std::size_t gap) const {
     const auto is_old = [](std::byte b) { return b == std::byte{0xff}; };
     const std::byte *first = mapped_ + page, *end = first + size_;
@@ -46,7 +48,8 @@ class GuardedBytes {
   std::byte* mapped_;
 };
 
-// f(tensors, options, text) for all forms, numbers of threads, with and without a relative bias, as a ragged batch and not.
+// Calls f(tensors, options, text) for all forms and numbers of threads, with and without a relative
+// bias, and with variable-length sequences.
 void for_each_case(const std::function<void(const FormTensors&, const AttentionOptions&, const std::string&)>& f) {
   for (const Form& form : forms()) {
     AttentionSizes s = form.sizes;
@@ -128,7 +131,8 @@ TEST_CASE("attention allocates nothing where a workspace is given") {
     AttentionOptions with = options;
     with.workspace = memory;
     long allocated = 0, without = 0;
-    // A new thread has kept no memory yet. Those that help it may have: LLVM's OpenMP lends them to one after the other.
+    // A new thread has no scratch memory yet. The threads that help it may have some: LLVM's OpenMP
+    // lends them to one caller after the other.
     std::thread([&] {
       const long before = allocations;
       attention(t.q.view, t.k.view, t.v.view, t.out.view, with);
@@ -164,7 +168,8 @@ TEST_CASE("plan_attention: what it says, without looking at data") {
     CHECK_MESSAGE((plan.key_parts == 1 || (!plan.packs_keys && plan.threads > 1)), all);
     const bool neighbours = t.k.view.strides[3] == 1 && t.k.view.strides[2] != 0;
     CHECK_MESSAGE((neighbours || plan.packs_keys), all);
-    // Scratch of each thread, what it packs or shares, and not much more: never a matrix of scores.
+    // Scratch memory of each thread, packed keys and values, and not much more: no matrix of
+    // scores.
     const std::size_t scores = static_cast<std::size_t>(16 * 528 * 4);
     CHECK_MESSAGE(plan.workspace_bytes >= static_cast<std::size_t>(plan.threads) * scores, all);
     const std::size_t keys = static_cast<std::size_t>(t.k.view.size(2) + 512), dims = static_cast<std::size_t>(128);
@@ -225,13 +230,13 @@ TEST_CASE("plan_attention: nothing to do") {
     options.workspace = {&none, 0};
     t.run(options);
   }
-  // A ragged batch without sequences.
+  // No sequences.
   const Index none = 0;
   AttentionOptions ragged;
   ragged.query_starts = ragged.key_starts = {&none, {1}};
   CHECK(plan_of(AttentionTensors({.q_heads = 2, .q_length = 3, .kv_length = 5, .head_dim = 8}, seed), ragged).threads ==
         1);
-  // No keys: rows are written all the same.
+  // No keys: rows are written nevertheless.
   const AttentionTensors t({.q_heads = 2, .kv_heads = 1, .q_length = 3, .kv_length = 0, .head_dim = 8}, seed);
   const AttentionPlan plan = plan_of(t, {});
   CHECK(plan.key_parts == 1);

@@ -1,4 +1,4 @@
-// The options of attention, each wrong in every way; the operands themselves are in test_bad_input.cpp.
+// Illegal options of attention; operands are in test_bad_input_operands.cpp.
 #include "support/illegal.hpp"
 #include "support/mask_case.hpp"
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-// Good operands, and a call of each function with options that are not.
+// Legal operands, and calls of each function with illegal options.
 struct Operands {
   AttentionTensors t{
       {.batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 5, .kv_length = 7, .head_dim = 8, .value_dim = 6}, 3};
@@ -35,7 +35,7 @@ struct Operands {
          of("multi_head_attention: ")});
   }
 
-  // What can be wrong with a view that may be absent: null means that it is.
+  // All errors of an optional view.
   template <class T>
   void add_views(const char* name, View<const T, 1> AttentionOptions::* member, const View<const T, 1>& good) {
     for (const Wrong<const T, 1>& wrong : wrong_views<const T, 1>(good)) {
@@ -118,7 +118,7 @@ TEST_CASE("attention: illegal lengths") {
       }
     }
   }
-  // Stride 0: all batch elements have the same one, which is wrong.
+  // Stride 0: the same illegal length for all batch elements.
   const Index eight = 8;
   AttentionOptions broadcast;
   broadcast.key_lengths = {&eight, {2}, {0}};
@@ -137,7 +137,7 @@ TEST_CASE("attention: illegal slopes and sinks") {
 TEST_CASE("attention: out or lse over an option") {
   const AttentionTensors t(
       {.batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 5, .kv_length = 7, .head_dim = 8, .value_dim = 6}, 3);
-  // 240 floats of out, in memory that lengths could be in: zeros are legal ones.
+  // 240 floats of out in memory that could hold lengths: zeros are legal.
   std::vector<Index> memory(200);
   auto* floats = reinterpret_cast<float*>(memory.data());
   const View<float, 4> out(floats, t.out.view.shape);
@@ -214,7 +214,7 @@ TEST_CASE("attention: lse or sum over an operand or each other; a plan looks at 
       const std::vector<std::string> words{"attention: " + name + " of shape", "overlaps " + other};
       calls.push_back({other, attend, words});
     };
-    // Elements of the other: all in front of p, from p on, from the last row's on.
+    // Offsets of the other operand, in elements: ends at p, begins at p, begins with the last row.
     const auto push_each = [&](const std::string& other, const std::array<Index, 4>& shape, const auto& attend) {
       const Index size = shape[0] * shape[1] * shape[2] * shape[3];
       for (const Index at : {1 - size, Index{0}, count - 1}) {

@@ -1,5 +1,6 @@
-// attention's causal_offsets, mask_bits, relative_bias and ragged batches, each wrong in every way, for attention and its plan; other
-// options are in test_bad_input_attention.cpp, workspaces in test_attention_workspace.cpp.
+// Illegal causal_offsets, mask_bits, relative_bias and variable-length sequences, for attention()
+// and plan_attention(). Other options are in test_bad_input_attention.cpp, workspaces in
+// test_attention_workspace.cpp.
 #include "support/attention_options.hpp"
 #include "support/illegal.hpp"
 
@@ -15,7 +16,7 @@ namespace {
 
 constexpr Index least = std::numeric_limits<Index>::min(), most = std::numeric_limits<Index>::max();
 
-// Good operands, and calls with options that are not.
+// Legal operands, and calls with illegal options.
 struct Calls {
   AttentionTensors t;
   std::vector<Illegal> calls;
@@ -37,7 +38,7 @@ struct Calls {
          of("plan_attention: ")});
   }
 
-  // `set(options, view)`; a view that is null is not given.
+  // set(options, view) sets the option; null would mean that it is not given.
   template <class T, int Rank, class Set>
   void add_views(const std::string& name, const View<const T, Rank>& good, const AttentionOptions& base, Set set) {
     for (const Wrong<const T, Rank>& wrong : wrong_views<const T, Rank>(good)) {
@@ -85,7 +86,8 @@ TEST_CASE("attention: illegal relative bias") {
   AttentionOptions one_way;
   one_way.relative_bias.bidirectional = false;
   for (const Wrong<const float, 2>& wrong : wrong_views<const float, 2>(table.view)) {
-    // One bucket more or less is only wrong both ways, and then it is the number of buckets that is named.
+    // One bucket more or less is only an error if bidirectional, and the message then names the
+    // number of buckets.
     if (wrong.what == "null" || wrong.what.find("on axis 1") != std::string::npos) continue;
     std::vector<std::string> words = wrong.words;
     words.emplace_back("relative_bias.table");
@@ -139,7 +141,7 @@ TEST_CASE("attention: illegal starts") {
     (of_queries ? options.query_starts : options.key_starts).shape[0] = 0;
     calls.add("no starts", options, {of_queries ? "query_starts" : "key_starts", "1"});
   }
-  // One start that is wrong, at each position, of queries and keys.
+  // One illegal start, at each position, of queries and keys.
   std::vector<std::vector<Index>> memory;
   memory.reserve(100);
   for (const bool of_queries : {true, false}) {
@@ -147,7 +149,7 @@ TEST_CASE("attention: illegal starts") {
     const Index size = of_queries ? 12 : 21;
     for (std::size_t at = 0; at < 4; ++at) {
       for (const Index wrong : {least, Index{-1}, at == 0 ? Index{-2} : good[at - 1] - 1, size + 1, most}) {
-        // Too small at its own place; too large there too, for it is looked at before the next one.
+        // Reported at its own position, since starts are checked in order.
         memory.push_back(good);
         memory.back()[at] = wrong;
         AttentionOptions options = calls.good;
@@ -171,9 +173,9 @@ TEST_CASE("attention: illegal starts") {
   batch.check();
 }
 
-TEST_CASE("attention: illegal options of a ragged batch") {
+TEST_CASE("attention: illegal options of variable-length sequences") {
   RaggedCalls calls;
-  // [batch] is [sequences], and lengths are those of their sequence.
+  // Options of shape [batch] are [sequences]; lengths are limited by those of their sequence.
   const std::vector<Index> lengths{4, 0, 0, 0}, too_long{0, 1, 0}, key_lengths{0, 0, 1}, key_too_long{8, 0, 0};
   const auto set_offsets = [](AttentionOptions& o, const View<const Index, 1>& view) { o.causal_offsets = view; };
   const auto set_keys = [](AttentionOptions& o, const View<const Index, 1>& view) { o.key_lengths = view; };
@@ -194,7 +196,7 @@ TEST_CASE("attention: illegal options of a ragged batch") {
   options.key_lengths = {key_too_long.data(), {3}};
   calls.add("key_lengths", options, {"key_lengths[0] is 8", "7 keys in that sequence"});
 
-  // Masks and biases: a row for each query, and the keys of the longest sequence, 12 of 21.
+  // Masks and biases have a row for each query, and as many keys as the longest sequence: 12 of 21.
   const Mask mask({1, 4, 12, 13});
   const Tensor<4> bias({1, 4, 12, 13});
   const MaskBits bits({1, 4, 12, 3});
@@ -211,10 +213,10 @@ TEST_CASE("attention: illegal options of a ragged batch") {
   calls.check();
 }
 
-TEST_CASE("attention: out or lse over an option of a ragged batch") {
+TEST_CASE("attention: out or lse over an option of variable-length sequences") {
   const AttentionTensors t(
       {.q_heads = 4, .kv_heads = 2, .q_length = 12, .kv_length = 21, .head_dim = 8, .value_dim = 6}, 3);
-  // 288 floats of out, 48 of lse, in memory that starts could be in: zeros are legal ones.
+  // 288 floats of out, 48 of lse, in memory that could hold starts: zeros are legal.
   std::vector<Index> memory(200);
   auto* floats = reinterpret_cast<float*>(memory.data());
   std::vector<Illegal> calls;

@@ -1,5 +1,5 @@
-// What attention's newer options point to, and the operands of a ragged batch, between two inaccessible pages: bits of masks, tables
-// of relative biases, starts and offsets.
+// mask_bits, tables of relative biases, starts, offsets, and the operands of variable-length
+// sequences between guard pages.
 #include "support/attention_forms.hpp"
 #include "support/guard.hpp"
 
@@ -8,7 +8,7 @@
 namespace headlane::test {
 namespace {
 
-// Numbers of any type that begin or end where a page does.
+// Numbers of any type at either end of a page.
 template <class T>
 struct GuardedNumbers {
   GuardedBuffer buffer{4096};
@@ -25,7 +25,7 @@ struct GuardedNumbers {
   }
 };
 
-// One row of bits that all rows share, at every number of keys; its bytes next to each other, two apart, or backwards.
+// One row of bits shared by all rows, for every number of keys; byte strides 1, 2 and -1.
 TEST_CASE("attention's mask bits between guard pages") {
   Counts counts;
   GuardedNumbers<std::uint8_t> guarded;
@@ -55,7 +55,7 @@ TEST_CASE("attention's mask bits between guard pages") {
   counts.finish("attention, mask bits");
 }
 
-// Rows of bits that end with the page: the last one's last byte is the last one there is.
+// A row of bits for each query: the last byte is the last one of the page.
 TEST_CASE("attention's mask bits of each row between guard pages") {
   Counts counts;
   GuardedNumbers<std::uint8_t> guarded;
@@ -86,7 +86,7 @@ TEST_CASE("attention's table of relative biases, offsets and starts between guar
   everywhere([&](Index length, Index gap, Place where) {
     if (length < 4) return;
     const bool both = gap % 2 == 0;
-    // Buckets of every number, two sequences, one of them without keys.
+    // Every number of buckets; three sequences, one of them without keys.
     const Index buckets = both ? length / 2 * 2 : length;
     const AttentionSizes s{
         .q_heads = 2, .kv_heads = 1, .q_length = 4 + gap, .kv_length = 40 + length, .head_dim = 8, .value_dim = 16};
@@ -112,13 +112,14 @@ TEST_CASE("attention's table of relative biases, offsets and starts between guar
   counts.finish("attention, table and starts");
 }
 
-// The sequences of a ragged batch, the last of which ends where the page does: no tile goes on behind it.
-TEST_CASE("a ragged batch between guard pages") {
+// The last sequence ends where the page does: no tile reads beyond it.
+TEST_CASE("variable-length sequences between guard pages") {
   Counts counts;
   Guarded<4> q, k, v, out;
   Guarded<3> lse;
   everywhere([&](Index length, Index gap, Place where) {
-    // Of each direction one long sequence and one of three rows or keys; one row each every other time.
+    // One long sequence and one of three rows or keys; every other time one row each, as in
+    // decoding.
     const bool decode = gap % 2 == 1;
     const std::vector<Index> queries = decode ? std::vector<Index>{0, 1, 2} : std::vector<Index>{0, 3, 3 + length % 40},
                              keys = gap % 4 < 2 ? std::vector<Index>{0, 3, 3 + length}

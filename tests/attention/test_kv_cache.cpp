@@ -1,4 +1,4 @@
-// KvCache: what it holds, against a model; sharing, limits, errors that change nothing, memory.
+// KvCache against a model of its contents: random operations, sharing of pages, limits, reading.
 #include "support/illegal.hpp"
 #include "support/kv_model.hpp"
 
@@ -42,10 +42,10 @@ struct Pair {
     model.append(number, tokens);
     next += count;
   }
-  /// `lengths`: how many of the `count` tokens each sequence gets; none given: all.
+  /// lengths: the number of tokens that each sequence gets; `count` if absent.
   void append(const std::vector<Index>& sequences, Index count, const std::vector<Index>& lengths = {}) {
     const auto batch = static_cast<Index>(sequences.size());
-    const Tokens x(cache, numbers(next, batch * count));  // the tokens of all sequences one after the other
+    const Tokens x(cache, numbers(next, batch * count));  // the tokens of all sequences, concatenated
     const auto of = [&](const View<const float, 3>& y) {
       if (batch * count == 0) return View<const float, 4>(nullptr, {batch, y.shape[0], count, y.shape[2]});
       return y.split(1, count).permuted({1, 0, 2, 3});
@@ -137,13 +137,13 @@ TEST_CASE("KvCache: every first key and number of keys around 16 and 32, every l
           pair.append(number, first);
           pair.append(number, count, layout, tokens_first);
           if (pair.different() != 0) FAIL("layout ", layout.name, ", ", first, " + ", count);
-          pair.remove(number);  // the next one gets the used pages
+          pair.remove(number);  // the next one reuses its pages
         }
     }
   }
 }
 
-TEST_CASE("KvCache: broadcast k and v, values that are not numbers, nothing outside read") {
+TEST_CASE("KvCache: broadcast k and v, special values, no access outside of them") {
   KvCache cache(3, 7, 9, {.page_size = 32});
   const Index number = cache.add();
   std::vector<float> row{0.0f, -0.0f, infinity, -infinity, nan, 1e-40f, -1.5f, 3.0f, 4.0f};
@@ -165,7 +165,7 @@ TEST_CASE("KvCache: broadcast k and v, values that are not numbers, nothing outs
     }
 }
 
-TEST_CASE("KvCache: read gives back what was appended, from any key on") {
+TEST_CASE("KvCache: read returns the appended keys and values, from any key on") {
   for (const Index page_size : {32, 128, 512}) {
     KvCache cache(2, 5, 35, {.page_size = page_size});
     const Index sequence = cache.add(), tokens = 150;
@@ -205,7 +205,7 @@ TEST_CASE("KvCache: read gives back what was appended, from any key on") {
   }
 }
 
-TEST_CASE("KvCache: forks are apart, pages are shared until one of them is appended to") {
+TEST_CASE("KvCache: forks are independent; pages are shared until one of them is appended to") {
   Pair pair(2, 8, 8, {.page_size = 32, .max_pages = 7});
   const Index a = pair.add();
   pair.append(a, 80);  // 3 pages, the last one half full

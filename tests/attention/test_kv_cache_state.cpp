@@ -1,4 +1,4 @@
-// KvCache: what it says about its sequences, and that a cache can be rebuilt from that.
+// KvCache: its sequences, free numbers and page tables, from which a cache can be rebuilt.
 #include <doctest/doctest.h>
 #include <headlane/kv_cache.hpp>
 

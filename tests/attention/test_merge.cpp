@@ -1,10 +1,11 @@
-// merge: attention over parts of the keys, put together; against the oracle over all keys, and by bits where the header says so.
+// merge: split-KV partial results against the oracle over all keys, and bit by bit where the header
+// promises it.
 #include "support/merge_case.hpp"
 
 namespace headlane::test {
 namespace {
 
-TEST_CASE("merge: random parts of the keys give attention over all of them") {
+TEST_CASE("merge: random parts of the keys against attention over all of them") {
   Random random(1);
   const int cases = slow_isa() ? 100 : 800;
   for (int i = 0; i < cases; ++i) {
@@ -38,7 +39,7 @@ TEST_CASE("merge: random parts of the keys give attention over all of them") {
   }
 }
 
-TEST_CASE("merge: parts on the grid of blocks give the bits of attention over all keys") {
+TEST_CASE("merge: parts on the grid of 512 keys are bit-identical to attention over all keys") {
   BitComparison bits;
   Random random(2);
   for (int i = 0; i < (slow_isa() ? 20 : 150); ++i) {
@@ -71,7 +72,7 @@ TEST_CASE("merge: parts on the grid of blocks give the bits of attention over al
       bits.add(out.view, t.out.view, text);
       bits.add(lse.view, t.lse.view, "lse, " + text);
     }
-    // One after the other: what was merged so far is a part.
+    // One part after the other: the result so far is a part.
     Tensor<4> so_far(t.out.view.shape), next(t.out.view.shape);
     Tensor<3> max(t.lse.view.shape), sum(t.lse.view.shape), next_max(t.lse.view.shape), next_sum(t.lse.view.shape);
     AttentionPart part = all.parts[0];
@@ -89,14 +90,14 @@ TEST_CASE("merge: parts on the grid of blocks give the bits of attention over al
   bits.finish("merge", slow_isa() ? 100 : 800);
 }
 
-TEST_CASE("merge: rows that see nothing, and one part alone") {
+TEST_CASE("merge: rows without visible keys, and a single part") {
   const AttentionSizes s{.batch = 2, .q_heads = 2, .q_length = 70, .kv_length = 40, .head_dim = 16, .value_dim = 33};
   const AttentionTensors t(s, 3);
   BitComparison bits;
   t.run(causal(-30));  // rows 0 … 29 see no key
   const AttentionPart part{t.out.view, t.lse.view};
   for (const std::size_t count : {1u, 2u, 5u}) {
-    // The others saw nothing at all.
+    // The other parts have no visible keys.
     const Tensor<4> nothing({1, 1, 1, 1}), out(t.out.view.shape);
     const Tensor<3> never({1, 1, 1}), lse(t.lse.view.shape);
     nothing.view(0, 0, 0, 0) = 0;
@@ -124,8 +125,8 @@ TEST_CASE("merge: rows that see nothing, and one part alone") {
   bits.finish("merge, empty parts", 16);
 }
 
-// Parts that are the same for all heads, or rows: stride 0.
-TEST_CASE("merge: broadcast parts give the bits of dense ones") {
+// Parts shared by heads or rows, by stride 0.
+TEST_CASE("merge: broadcast parts are bit-identical to contiguous ones") {
   BitComparison bits;
   Random random(5);
   for (unsigned axes = 0; axes < 16; ++axes) {

@@ -1,4 +1,4 @@
-// Printed by HEADLANE_PRINT_HASHES=1 test_hashes.
+// The output of HEADLANE_PRINT_HASHES=1 test_hashes.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// The arithmetic contract, bit by bit: the same operands give the same bits for every instruction set, number of threads,
-// batch, slice, alignment and layout. The baseline is the first available ISA, one thread, dense operands.
+// The arithmetic contract, bit by bit: the same operands give the same bits for every instruction
+// set, number of threads, batch, slice, alignment and layout. The baseline is the first available
+// ISA, one thread, contiguous operands.
 #include "support/attention_case.hpp"
 #include "support/bit_comparison.hpp"
 #include "support/scope.hpp"
@@ -80,7 +81,7 @@ TEST_CASE("gemm: the same bits everywhere") {
   finish(bits, "gemm");
 }
 
-// Where b is packed on the way, and rows and columns are cut into chunks, blocks and parts.
+// Large enough that b is packed, and rows and columns are partitioned into chunks and blocks.
 TEST_CASE("gemm: the same bits everywhere, larger products") {
   BitComparison bits;
   const GemmOptions options{0.7f, 1.3f};
@@ -113,7 +114,7 @@ TEST_CASE("gemm: the same bits everywhere, larger products") {
           bits.add(c->view, baseline.c.view,
                    "gemm " + text_of(c->view.shape) + ", k " + std::to_string(s.k) + ", " + layout.name);
         }
-        for (const Index i : {Index{0}, s.m / 2, s.m - 1}) {  // a row alone: b is read where it stands
+        for (const Index i : {Index{0}, s.m / 2, s.m - 1}) {  // a single row: b is read in place
           const View<float, 2> c = rows.view.slice(0, i, i + 1);
           copy<2>(t.c.view.slice(0, i, i + 1), c);
           gemm(t.a.view.slice(0, i, i + 1), t.b.view, c, options);
@@ -122,7 +123,7 @@ TEST_CASE("gemm: the same bits everywhere, larger products") {
       });
     }
   }
-  finish(bits, "gemm, larger products", 39);  // a slow one makes 40
+  finish(bits, "gemm, larger products", 39);  // a slow instruction set makes 40
 }
 
 TEST_CASE("softmax: the same bits everywhere") {
@@ -158,7 +159,7 @@ TEST_CASE("softmax: the same bits everywhere") {
   finish(bits, "softmax");
 }
 
-// Parts of the queries, heads and batches, each alone; `t` holds the inputs, `baseline` all results.
+// Computes slices of queries, heads and batch; `t` holds the inputs, `baseline` the whole result.
 void compare_parts(const AttentionTensors& t, const AttentionTensors& baseline, const AttentionSizes& s, Index offset,
                    BitComparison& bits) {
   const auto run = [&](Index b, Index b_end, Index h, Index h_end, Index i, Index i_end, Index keys, const char* what) {

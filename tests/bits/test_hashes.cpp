@@ -1,5 +1,5 @@
-// The outputs of a list of cases against hashes that are checked in: a change of any bit is seen, on any machine.
-// HEADLANE_PRINT_HASHES=1 prints the table anew; a change belongs in the changelog.
+// Hashes of outputs against checked-in ones: a change of any bit fails on any machine.
+// HEADLANE_PRINT_HASHES=1 prints the table anew; a change belongs in CHANGELOG.md.
 #include "bits/hash_cases.hpp"
 #include "bits/hashes.hpp"
 

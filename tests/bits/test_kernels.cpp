@@ -1,4 +1,4 @@
-// Each entry of the table of kernels by itself, without the drivers.
+// Each entry of the kernel table by itself, without the drivers.
 #include "core/dispatch.hpp"
 #include "kernels/table.hpp"
 #include "support/tolerance.hpp"

@@ -1,5 +1,6 @@
-// NaN and infinities at random places: every instruction set has NaN at the same places, and the same bits elsewhere. Sign and payload of a NaN
-// are not compared (README, "One arithmetic").
+// NaN and infinities at random positions: every instruction set returns NaN at the same positions,
+// and the same bits elsewhere. Sign and payload of a NaN are not compared, since IEEE 754 leaves
+// them open.
 #include "support/data.hpp"
 #include "support/scope.hpp"
 

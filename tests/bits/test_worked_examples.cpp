@@ -1,4 +1,5 @@
-// The worked examples of the tutorials that the project was started from: A, B and C to the printed digits, D and E against their formulas.
+// The worked examples of the tutorials: A, B and C to the printed digits, D and E against their
+// formulas.
 #include "support/attention_case.hpp"
 #include "support/layer_model.hpp"
 #include "support/layer_separate.hpp"
@@ -24,7 +25,7 @@ void check_exact(Matrix<Rows, Columns> actual, const Matrix<Rows, Columns>& expe
   for (std::size_t i = 0; i < expected.values.size(); ++i) CHECK(actual.values[i] == expected.values[i]);
 }
 
-// Half a unit of the eighth printed decimal, and the four roundings of a float that a short computation may cost.
+// Half a unit of the eighth printed decimal, plus four roundings of a float in a short computation.
 template <std::size_t Size>
 void check_printed(const float* actual, const std::array<double, Size>& printed, const char* what) {
   Comparison comparison("worked examples", what, 0, Comparison::Kind::special);
@@ -133,7 +134,8 @@ TEST_CASE("worked example D: sinusoidal encodings, the paper's and the tutorial'
   }
 }
 
-// Two sub-layers, multi-head attention and a fully connected network, each with a residual connection and then layer normalisation.
+// Two sublayers, multi-head attention and a fully connected network, each followed by a residual
+// connection and layer normalization.
 TEST_CASE("worked example E: an encoder layer, d_model 512, 8 heads") {
   const LayerSizes s{.d_model = 512, .heads = 8, .kv_heads = 8, .head_dim = 64, .d_ff = slow_isa() ? 300 : 2048};
   const RandomState state = random_layer(s, 3, false);

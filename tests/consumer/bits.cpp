@@ -1,5 +1,6 @@
-// Prints a hash of what some functions compute: the same number in every build. Its own data are made of integers, so that flags
-// like -ffast-math, which this file too may be compiled with, do not change them.
+// Prints a hash of the results of some functions, which must be the same in every build. The inputs
+// are made of integers, so that flags like -ffast-math, with which this file may be compiled, do
+// not change them.
 #include <headlane/headlane.hpp>
 
 #include <bit>

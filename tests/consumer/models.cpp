@@ -1,4 +1,4 @@
-// Writes a checkpoint of one tensor, as small as the format allows, and reads it.
+// Writes the smallest possible checkpoint, of one tensor, and reads it.
 #include <headlane/models/checkpoint.hpp>
 
 #include <array>

@@ -1,4 +1,4 @@
-// A plugin that has headlane inside. It exports two functions of its own.
+// A plugin that contains headlane and exports two functions of its own.
 #include <headlane/headlane.hpp>
 
 #include <cstddef>
@@ -18,7 +18,8 @@ std::vector<float> numbers(std::size_t count) {
 
 extern "C" __attribute__((visibility("default"))) const char* plugin_version() { return headlane::version().data(); }
 
-/// A hash of a layer's output: products, softmax, attention and their scratch memory. 0 if an error is not caught.
+/// A hash of a layer's output: GEMM, softmax, attention and their scratch memory. 0 if an error is
+/// not caught.
 extern "C" __attribute__((visibility("default"))) std::uint64_t plugin_run(int threads) {
   using headlane::Index, headlane::View;
   const Index d = 192, length = 160;

@@ -1,10 +1,11 @@
-# One way to use headlane, from nothing to a run of main.cpp, main.c and bits.cpp. MODE is
+# Builds and runs main.cpp, main.c and bits.cpp in one of the ways to use headlane. MODE is
 #   installed     this build installed, the folder moved, find_package
 #   models        the same with the component models
 #   pkg_config    this build installed, the folder moved, pkg-config and the compiler alone
-#   subdirectory  add_subdirectory, without a build type, in a C++23 project whose flags and settings would ruin the kernels
-#   shared        built with the preset `release` as a shared library, where nothing for developers can be found; installed, moved,
-#                 find_package
+#   subdirectory  add_subdirectory, without a build type, in a C++23 project whose flags and
+#                 settings would break the kernels
+#   shared        built with the preset `release` as a shared library, where no developer's package
+#                 can be found; installed, moved, find_package
 #   serial        built without OpenMP, for debugging, through FetchContent
 #   libcxx        add_subdirectory, clang with libc++
 # The last four build the library again, with few kernels and little optimisation to save time.
@@ -88,7 +89,8 @@ elseif(MODE STREQUAL "shared")
   run(${CMAKE_COMMAND} -DNM=${NM} -DLIBRARY=${library} -DHEADERS=${SOURCE}/include/headlane
       -P ${SOURCE}/tests/objects/check_exports.cmake)
 elseif(MODE STREQUAL "serial")
-  build_consumer(-DHEADLANE_AS=fetch -DHEADLANE_SOURCE=${SOURCE} -DCMAKE_BUILD_TYPE=Debug ${small} -DHEADLANE_OPENMP=OFF)
+  build_consumer(-DHEADLANE_AS=fetch -DHEADLANE_SOURCE=${SOURCE} -DCMAKE_BUILD_TYPE=Debug ${small}
+                 -DHEADLANE_OPENMP=OFF)
   list(REMOVE_ITEM plugins default)  # members that the compiler makes of public classes are functions then
 elseif(MODE STREQUAL "libcxx")
   build_consumer(-DHEADLANE_AS=subdirectory -DHEADLANE_SOURCE=${SOURCE} ${small} -DCMAKE_BUILD_TYPE=Debug
@@ -96,8 +98,9 @@ elseif(MODE STREQUAL "libcxx")
   list(REMOVE_ITEM plugins default)
 endif()
 
-# What links the library exports none of its symbols, neither plugins nor a program with -rdynamic. With default visibility there
-# may be weak ones: copies of inline members that the compiler emitted into the file itself.
+# What links the library exports none of its symbols, neither plugins nor a program with -rdynamic.
+# With default visibility there may be weak ones: copies of inline members that the compiler emitted
+# into the file itself.
 function(check_no_exports file stray)
   run(${NM} -DC --defined-only ${file})
   if(output MATCHES "${stray}")

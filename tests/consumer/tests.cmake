@@ -29,7 +29,8 @@ if(HEADLANE_BUILD_MODELS)
   list(APPEND modes models)
 endif()
 if(HEADLANE_CLANGXX AND NOT CMAKE_CROSSCOMPILING)
-  execute_process(COMMAND ${CMAKE_COMMAND} -E echo "#include <vector>" COMMAND ${HEADLANE_CLANGXX} -stdlib=libc++ -fopenmp -E -x c++ -
+  execute_process(COMMAND ${CMAKE_COMMAND} -E echo "#include <vector>"
+                  COMMAND ${HEADLANE_CLANGXX} -stdlib=libc++ -fopenmp -E -x c++ -
                   RESULT_VARIABLE libcxx OUTPUT_QUIET ERROR_QUIET)
   if(libcxx EQUAL 0)
     list(APPEND modes libcxx)

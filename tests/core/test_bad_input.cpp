@@ -1,6 +1,6 @@
 // Illegal calls: each argument of each function, with each kind of error, must throw
-// std::invalid_argument with a message that names the function, the argument and the sizes, and write
-// nothing. Other functions have test_bad_input_*.cpp in their folders.
+// std::invalid_argument with a message that names the function, the argument and the sizes, and
+// write nothing. Other functions have test_bad_input_*.cpp in their folders.
 #include "support/illegal.hpp"
 #include "support/mask_case.hpp"
 
@@ -197,7 +197,7 @@ TEST_CASE("unusual calls that are legal") {
          View<const float, 2>(x.view.data, {1, 5}, {stride, 1}), product.view);
     CHECK(product.view(39, 4) == 1);
   }
-  // Columns of one buffer interleave and do not overlap: q, k, v and out side by side.
+  // Columns of one buffer interleave without overlap: q, k, v and out side by side.
   Random random(5);
   const Tensor<2> packed = random_tensor<2>({6, 32}, random), out({6, 8});
   const auto part = [&](Index i) { return packed.view.slice(1, 8 * i, 8 * i + 8); };

@@ -1,5 +1,5 @@
-// Sizes that cannot be represented: AnyView of a rank that does not exist, matrices whose packed copy does
-// not fit into memory.
+// Sizes that cannot be represented: AnyView of a rank that does not exist, matrices whose packed
+// copy does not fit into memory.
 #include "support/illegal.hpp"
 #include "support/sanitized.hpp"
 

@@ -1,5 +1,5 @@
-// The checks of arguments themselves, each limit at both ends: what may interleave, what fits into memory, what counts as the same elements, positions
-// and page sizes.
+// The argument checks, each limit from both sides: interleaved operands, sizes that fit into
+// memory, identical elements, positions, page sizes.
 #include "core/check.hpp"
 #include "support/illegal.hpp"
 

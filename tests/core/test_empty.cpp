@@ -1,4 +1,5 @@
-// Operands without elements whose other sizes and strides are huge: no result, or an error, at once and without an overflow (which the sanitizers see).
+// Empty operands whose other sizes and strides are huge: a result or an error, immediately and
+// without overflow (which sanitizers report).
 #include "support/data.hpp"
 #include "support/layer_case.hpp"
 
@@ -13,7 +14,7 @@ namespace {
 constexpr Index huge = Index{1} << 62, most = std::numeric_limits<Index>::max(),
                 least = std::numeric_limits<Index>::min();
 
-/// Calls with sizes and strides drawn from extreme ones: what does not return says why. What was called, returned and refused is counted.
+/// Calls with extreme sizes and strides. Each returns or throws; both are counted.
 struct Extremes {
   Random random{1};
   Index calls = 0, returned = 0, refused = 0;

@@ -1,5 +1,6 @@
-// Every buffer of every operation but products (test_guard_gemm.cpp) between two inaccessible pages, at every tail length, at either end: a read or write of one
-// element too many is a crash, a write within the page a changed sentinel.
+// Each buffer of every operation but GEMM (test_guard_gemm.cpp) between guard pages, at every tail
+// length, at either end: an access beyond its end crashes, a write within the page changes a
+// sentinel.
 #include "support/guard.hpp"
 #include "support/mask_case.hpp"
 
@@ -91,14 +92,15 @@ TEST_CASE("attention between guard pages") {
     guard_attention("head_dim", {.q_length = 3, .kv_length = 5, .head_dim = -1, .value_dim = 16}, vary);
     guard_attention("value_dim", {.q_length = 3, .kv_length = 5, .head_dim = 16, .value_dim = -1}, vary);
   }
-  // Values read where they stand, or packed: 64 is a whole number of panels.
+  // Values are read in place, or packed: 64 is a whole number of panels.
   guard_attention("kv_length of one query",
                   {.q_heads = 2, .kv_heads = 1, .kv_length = -1, .head_dim = 8, .value_dim = 64}, false);
   guard_attention("kv_length of many queries", {.q_length = 26, .kv_length = -1, .head_dim = 8, .value_dim = 32},
                   false);
 }
 
-// A mask and a bias for one row each, which all rows share; flags are bytes, so that their last one ends where the page does.
+// A mask and a bias of one row each, shared by all rows. Flags are bytes, so the last one ends
+// where the page does.
 TEST_CASE("attention's mask and bias between guard pages") {
   Counts counts;
   GuardedBuffer flags{2048}, numbers{2048};

@@ -1,4 +1,5 @@
-// Whether the operands of many problems are apart: against sets of addresses, and without comparing each with each.
+// Overlap of the operands of many problems: against sets of addresses, and in less than quadratic
+// time.
 #include "core/overlap.hpp"
 #include "support/data.hpp"
 
@@ -90,7 +91,8 @@ TEST_CASE("columns of one buffer are apart, and found to be so at once, in any o
       for (const Index at : {Index{0}, Index{1}, count - 1}) {
         Operands wrong = operands;
         ++wrong.all[static_cast<std::size_t>(at)].view.shape[1];
-        // The last columns of the buffer have room; all others reach into a neighbour if there is no gap.
+        // The last columns of the buffer have room; without a gap all others reach into their
+        // neighbour.
         CHECK(wrong.apart_fast() == wrong.apart());
       }
     }
@@ -110,7 +112,7 @@ TEST_CASE("inputs may overlap each other, outputs no input") {
   CHECK(operands.apart_fast());
 }
 
-// Compared with each other they would take 2 · 10^9 comparisons, minutes.
+// Comparing all pairs would take 2 · 10^9 comparisons, minutes.
 TEST_CASE("gemm_batch of 30,000 problems with columns of one buffer as outputs") {
   constexpr Index count = 30000, rows = 3, inner = 2;
   Random random(1);

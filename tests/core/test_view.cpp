@@ -1,4 +1,4 @@
-// View: what each method gives, element by element, and that the wrong calls throw.
+// View: the result of each method, element by element, and errors.
 #include "support/data.hpp"
 
 #include <doctest/doctest.h>

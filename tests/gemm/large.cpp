@@ -1,5 +1,6 @@
-// Operands of more than 2^31 elements, where an index of 32 bits would wrap. 14 GB of memory and some minutes: not part of ctest,
-// run by hand (./dev large). Results are compared with the chain of the contract, bit by bit, and with double.
+// Operands of more than 2^31 elements, where a 32-bit index would wrap. Takes 14 GB of memory and
+// some minutes, so it is not part of ctest (./dev large). Results are compared with the contract's
+// chain, bit by bit, and with double.
 #define DOCTEST_CONFIG_IMPLEMENT  // tolerance.hpp includes it
 #include "support/reference.hpp"
 #include "support/tolerance.hpp"
@@ -230,7 +231,8 @@ void large_b() {
   }
 }
 
-// Rows so far apart that offsets go beyond 2^32; only their own pages become memory. The second half begins beyond 2^31.
+// Rows so far apart that offsets go beyond 2^32; only their own pages become memory. The second
+// half begins beyond 2^31.
 void far_rows() {
   constexpr Index m = 5000, n = 40, k = 40, step = (Index{1} << 20) + 16;
   const auto start = std::chrono::steady_clock::now();

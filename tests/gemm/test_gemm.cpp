@@ -1,4 +1,4 @@
-// gemm against the oracle: sizes, strides, alpha and beta, and what NaN and infinity may reach.
+// gemm against the oracle: sizes, strides, alpha and beta; how far NaN and infinity propagate.
 #include "support/scope.hpp"
 #include "support/tolerance.hpp"
 

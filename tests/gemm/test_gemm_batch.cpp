@@ -1,4 +1,5 @@
-// gemm_batch: the bits of a gemm call for each product of a batch, however its matrices lie; and the oracle.
+// gemm_batch: bit-identical to a gemm call for each product, for any strides between matrices; and
+// against the oracle.
 #include "support/allocation_count.hpp"
 #include "support/scope.hpp"
 #include "support/tolerance.hpp"
@@ -130,7 +131,8 @@ TEST_CASE("gemm_batch: random batches give the bits of a call for each product")
   counts.finish(300);
 }
 
-// One b and one bias: a single product where the rows of all matrices are evenly apart, and not where they are almost.
+// One b and one bias: a single product where the rows of all matrices are evenly apart, and not
+// where they are almost.
 TEST_CASE("gemm_batch: a batch that is one product, or nearly") {
   Counts counts;
   std::uint64_t seed = 1;

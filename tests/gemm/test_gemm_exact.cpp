@@ -1,5 +1,5 @@
-// gemm in bulk: 12,000 random shapes of integers, whose products have one value whatever the order, and the error of real numbers
-// in units of eps · (|alpha| Σ|a||b| + |beta| |c|).
+// gemm in bulk: 12,000 random shapes of integers, whose products are exact in any order, and the
+// error of real numbers in units of eps · (|alpha| Σ|a||b| + |beta| |c|).
 #include "support/scope.hpp"
 #include "support/tolerance.hpp"
 
@@ -27,7 +27,8 @@ struct Case {
   }
 };
 
-// Most sizes are small, every tenth shape has sizes up to 200, and some have several blocks along k or a b that is packed on the way.
+// Most sizes are small, every tenth shape has sizes up to 200, and some have several blocks along k
+// or a b that is packed on the way.
 Case random_case(Index i, Random& random) {
   const std::vector<float> factors{0, 1, -1, 0.7f, 1.3f};
   const Index most = i % 10 == 0 ? 200 : i % 10 < 4 ? 40 : 14;

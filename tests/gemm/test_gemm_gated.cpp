@@ -1,4 +1,5 @@
-// gemm_gated: the bits of two products by gemm, multiplied; what NaN and infinity reach; k = 0.
+// gemm_gated: bit-identical to two gemm calls, multiplied; how far NaN and infinity propagate; k =
+// 0.
 #include "support/allocation_count.hpp"
 #include "support/scope.hpp"
 #include "support/tolerance.hpp"

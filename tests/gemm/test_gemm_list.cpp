@@ -1,4 +1,5 @@
-// gemm_batch of a list: the bits of a gemm call for each product, whatever sizes the others have.
+// gemm_batch of a list: bit-identical to a gemm call for each product, whatever the sizes of the
+// others.
 #include "support/allocation_count.hpp"
 #include "support/scope.hpp"
 #include "support/tolerance.hpp"

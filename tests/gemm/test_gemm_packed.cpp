@@ -1,4 +1,5 @@
-// gemm with a packed operand, and what a product may end with: the bits of the plain call and of separate calls.
+// gemm with a packed operand and with epilogues: bit-identical to the plain call and to separate
+// calls.
 #include "support/scope.hpp"
 #include "support/tolerance.hpp"
 

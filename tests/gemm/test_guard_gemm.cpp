@@ -1,4 +1,5 @@
-// Every buffer of every product between two inaccessible pages, at every tail length, at either end; see test_guard.cpp.
+// Each buffer of every product between guard pages, at every tail length, at either end; see
+// test_guard.cpp.
 #include "support/guard.hpp"
 
 #include <headlane/gemm.hpp>
@@ -22,7 +23,8 @@ void guard_gemm(const char* dimension, Index m, Index n, Index k, bool vary) {
     guarded_c.place(c.view, layout(3), gap, where);
     gemm(a.view, b.view, c.view, {1.3f, 0.7f});
     gemm(guarded_a.view, guarded_b.view, guarded_c.view, {1.3f, 0.7f});
-    // The gaps of a padded output are sentinels of its own; its ends are checked here, its inside by test_gemm.
+    // The gaps of a padded output are sentinels of its own; its ends are checked here, its inside
+    // by test_gemm.
     counts.add(different_bits(guarded_c.view, c.view) == 0, guarded_c.buffer.surroundings_untouched(),
                text_of_case(dimension, length, gap, where));
   });
@@ -60,7 +62,8 @@ TEST_CASE("gemm's bias and residual between guard pages, b packed") {
   counts.finish("gemm, bias and residual");
 }
 
-// 40 rows and a b beyond 32768 floats: it is read where it stands by the first rows and packed on the way.
+// 40 rows and a b beyond 32768 floats: it is read where it stands by the first rows and packed on
+// the way.
 void guard_kept(Counts& counts, Index m, Index n, Index k) {
   static Guarded<2> guarded_a, guarded_b, guarded_c;
   Random random(static_cast<std::uint64_t>(m + n + k));

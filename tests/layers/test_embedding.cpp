@@ -1,4 +1,5 @@
-// Embedding: rows of the table, tied or not, scaled, added, cut off; the same bits as logits' weight; errors.
+// Embedding: rows of the table, tied or not, scaled, added, truncated; the same weight as logits,
+// bit by bit; errors.
 #include "support/illegal.hpp"
 #include "support/layer_case.hpp"
 

@@ -1,4 +1,4 @@
-// Layers between pages that must not be touched: x, memory, y and the weights that a layer is made of end (or begin) where memory does.
+// Layers between guard pages: x, memory, y and the weights end (or begin) where memory does.
 #include "support/guard.hpp"
 #include "support/layer_case.hpp"
 

@@ -1,4 +1,4 @@
-// Every layer against the formulas in double, over random sizes, layouts, and options of attention.
+// Each layer against the formulas in double, with random sizes, layouts and options of attention.
 #include "support/layer_model.hpp"
 #include "support/scope.hpp"
 
@@ -160,7 +160,8 @@ TEST_CASE("MultiHeadAttention, EncoderLayer, DecoderLayer against the formulas")
   }
 }
 
-/// state_dict() is what the layer was made of, but that projections from rows of one width come as one.
+/// state_dict() is what the layer was made of, but that projections from rows of one width come as
+/// one.
 template <class Layer, class... Options>
 void check_state(const StateDict& state, const std::string& prefix, const Options&... options) {
   const Layer layer(state, prefix, options...);
@@ -205,7 +206,8 @@ TEST_CASE("state_dict: what a layer was made of") {
   }
 }
 
-// The bounds of a whole layer grow with each step: here they still tell, and the defaults are what they say.
+// The bounds of a whole layer grow with each step: here they still tell, and the defaults are what
+// they say.
 TEST_CASE("layers of ordinary sizes: bounds far below the data; defaults") {
   const LayerSizes s{.d_model = 32, .heads = 4, .kv_heads = 4, .head_dim = 8, .memory_width = 32, .d_ff = 64};
   const RandomState state = random_layer(s, 5, true, "", 0.2f);

@@ -1,5 +1,5 @@
-// Layers over caches: decoding in pieces of any size has the bits of all positions at once, projected memory those of the memory;
-// what fails leaves caches as they were.
+// Layers over caches: decoding in chunks of any size is bit-identical to all positions at once, a
+// remembered memory to the memory itself; failed calls leave caches unchanged.
 #include "support/layer_model.hpp"
 #include "support/scope.hpp"
 
@@ -200,7 +200,7 @@ TEST_CASE("what fails leaves the caches as they were, and y") {
 }
 
 // max_pages is reached with the second of three sequences.
-TEST_CASE("a cache that is full is as it was") {
+TEST_CASE("a full cache is unchanged") {
   Decoding d(LayerSizes{});
   KvCache small(3, 8, 8, {.page_size = 32, .max_pages = 2});
   for (int i = 0; i < 4; ++i) (void)small.add();

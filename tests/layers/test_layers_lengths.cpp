@@ -1,4 +1,5 @@
-// Layers over sequences of different lengths: a sequence has the bits that it has alone, padded, ragged or in a cache, which grows by its own length.
+// Layers over sequences of different lengths: each has the bits of a call of its own, whether
+// padded, concatenated, or in a cache that grows by its own length.
 #include "support/layer_model.hpp"
 
 #include <doctest/doctest.h>
@@ -10,7 +11,8 @@ constexpr std::uint32_t signalling = 0x7fa00001u;
 
 View<const Index, 1> view_of(const std::vector<Index>& v) { return {v.data(), {static_cast<Index>(v.size())}}; }
 
-/// Sequences of different lengths, and the memory that each attends to; all else is padding, which must not be read.
+/// Sequences of different lengths, and the memory that each attends to; all else is padding, which
+/// must not be read.
 struct Batch {
   Batch(Index d_model, Index memory_width, Index count, Index max_length, Random& random)
       : x({count, max_length, d_model}), memory({count, max_length, memory_width}) {
@@ -58,7 +60,7 @@ struct Positions {
   Index window;
 };
 
-TEST_CASE("a cache grows by each sequence's own length, and its rows have the bits that they have alone") {
+TEST_CASE("a cache grows by each sequence's own length; its rows have the bits of a call of their own") {
   Index compared = 0;
   for (const LayerSizes& s : layer_sizes()) {
     const RandomState state = random_layer(s, 11, true);
@@ -86,7 +88,7 @@ TEST_CASE("a cache grows by each sequence's own length, and its rows have the bi
         self.forward(batch.x_of(b), attended.back().view, positions.causal());
         decoder.forward(batch.x_of(b), batch.memory_of(b), decoded.back().view, positions.causal());
       }
-      // In pieces of random lengths, none of some sequences, until all are there.
+      // In chunks of random lengths, 0 for some sequences, until all positions are computed.
       std::vector<Index> done(sequences.size(), 0), pieces(sequences.size()), keys(sequences.size());
       while (done != batch.x_lengths) {
         const Index width = random.integer(1, max_length);

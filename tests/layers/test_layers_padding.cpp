@@ -1,4 +1,5 @@
-// Padding in layers: NaN in it never leaks, padded, ragged and alone give the same bits; sizes of 0. Embedding, which has ids instead of rows.
+// Padding in layers: NaN in it never propagates; padded, concatenated and single sequences have the
+// same bits; sizes of 0. Embedding takes ids instead of rows.
 #include "support/layer_model.hpp"
 #include "support/scope.hpp"
 
@@ -52,7 +53,8 @@ TEST_CASE("layers: padded, ragged and alone, the same bits; signalling NaN in th
   }
 }
 
-// Rows of no sequence and padded queries: what attention gives there is 0, so that a layer's result does not depend on earlier calls.
+// Rows of no sequence and padded queries: what attention gives there is 0, so that a layer's result
+// does not depend on earlier calls.
 TEST_CASE("layers: rows of no sequence are as padding: attention gives 0 there") {
   const std::vector<Index> starts{3, 10, 17}, lengths{0};
   for (const LayerSizes& s : layer_sizes()) {

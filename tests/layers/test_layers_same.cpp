@@ -1,5 +1,5 @@
-// The bits of a layer: those of separate calls, for any layout, in place, number of threads, instruction set, and alone or in a batch; nothing
-// allocated; several threads at once.
+// Layers are bit-identical to separate calls, for any layout, in place, any number of threads and
+// instruction set, alone or in a batch; no allocation; several threads at once.
 #include "support/allocation_count.hpp"
 #include "support/layer_model.hpp"
 #include "support/layer_separate.hpp"

@@ -1,5 +1,6 @@
-// num_threads reaches everything that a layer calls: with 1 no thread is started, though the library may use
-// four and each piece of work is large enough for them. A program of its own, for threads stay.
+// num_threads reaches everything that a layer calls: with 1 no thread is started, although the
+// library may use four and each step is large enough for them. A program of its own, since threads
+// stay.
 #include "support/layer_case.hpp"
 
 #include <doctest/doctest.h>

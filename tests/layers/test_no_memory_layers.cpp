@@ -1,4 +1,4 @@
-// Fault injection: each allocation of the layers' functions fails in turn, as in test_no_memory.cpp.
+// Fault injection: each allocation of the layers fails in turn, as in test_no_memory.cpp.
 #include "support/failing_allocation.hpp"
 #include "support/layer_case.hpp"
 #include "support/scope.hpp"

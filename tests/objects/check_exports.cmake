@@ -1,5 +1,6 @@
-# Fails unless the shared library LIBRARY exports what the public headers in HEADERS mark with HEADLANE_API and nothing else, and
-# unless these headers mark each function and class that has a definition elsewhere.
+# Fails unless the shared library LIBRARY exports what the public headers in HEADERS mark with
+# HEADLANE_API and nothing else, and unless these headers mark each function and class that has a
+# definition elsewhere.
 file(GLOB headers ${HEADERS}/*.h ${HEADERS}/*.hpp)
 set(functions "")
 set(classes "")
@@ -10,7 +11,8 @@ foreach(header IN LISTS headers)
   string(REGEX REPLACE "//[^\n]*" "" text "${text}")
   string(REPLACE ";" "," text "${text}")
   string(REGEX REPLACE "\n(  )+" " " text "${text}")  # a declaration on a line
-  string(REGEX MATCHALL "\n(class |HEADLANE_API [^#\n]*[( ]|[a-z][A-Za-z_:<>, ]*[ &*]+[a-z0-9_]+\\()[^\n]*" declarations "${text}")
+  set(starts "class |HEADLANE_API [^#\n]*[( ]|[a-z][A-Za-z_:<>, ]*[ &*]+[a-z0-9_]+\\(")
+  string(REGEX MATCHALL "\n(${starts})[^\n]*" declarations "${text}")
   foreach(declaration IN LISTS declarations)
     string(STRIP "${declaration}" declaration)
     if(declaration MATCHES "^(inline|constexpr|template|struct|using|enum|namespace|extern) ?")

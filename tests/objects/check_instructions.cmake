@@ -1,6 +1,7 @@
-# Fails unless the kernel object OBJECT is made of the instructions of its ISA: those it must use are there, and none that
-# the run-time check does not vouch for, or that would make the scalar yardstick a vector one. Estimates of 1/x and 1/sqrt(x)
-# differ between CPUs and are for none of them.
+# Fails unless the kernel object OBJECT is made of the instructions of its ISA: those it must use
+# are there, and none that the run-time check does not vouch for, or that would make the scalar
+# yardstick a vector one. Estimates of 1/x and 1/sqrt(x) differ between CPUs and are for none of
+# them.
 execute_process(COMMAND ${OBJDUMP} -d --no-show-raw-insn ${OBJECT} OUTPUT_VARIABLE code COMMAND_ERROR_IS_FATAL ANY)
 
 set(fma "\tvfn?m(add|sub)[0-9]+")  # x86: vfmadd231ps and its kin; then ps is packed, ss scalar

@@ -1,12 +1,14 @@
-# Fails unless the kernel object OBJECT gives the linker exactly one symbol of its own, its table, and no weak symbol that does
-# not name the ISA: another weak one could be the copy that the linker keeps for all of them (src/kernels/README.md).
+# Fails unless the kernel object OBJECT gives the linker exactly one symbol of its own, its table,
+# and no weak symbol that does not name the ISA: another weak one could be the copy that the linker
+# keeps for all of them (src/kernels/README.md).
 execute_process(COMMAND ${NM} -C -g --defined-only ${OBJECT} OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
 string(REPLACE ";" "," output "${output}")
 string(STRIP "${output}" output)
 string(REPLACE "\n" ";" lines "${output}")
 
-# What names an ISA. xsimd's archs share registers within a family: avx512bw with avx512dq, fma3<avx2> with avx2.
-# NEON needs no flags: whichever copy of a symbol the linker keeps, it runs everywhere.
+# What names an ISA. xsimd's archs share registers within a family: avx512bw with avx512dq,
+# fma3<avx2> with avx2. NEON needs no flags: whichever copy of a symbol the linker keeps, it runs
+# everywhere.
 set(family_avx512 "avx512")
 set(family_avx2 "xsimd::avx2[>,]")
 set(family_neon ".")

@@ -1,4 +1,5 @@
-// Included before everything else in the other version of the library: its scratch memory has more purposes, in other places.
+// Included first in another version of the library, whose scratch memory has more purposes, in
+// another order.
 #pragma once
 
 #define rows rows_of_other, panels_of_other, rows

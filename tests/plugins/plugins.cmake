@@ -1,4 +1,5 @@
-# Two plugins with the library inside, of different versions whose scratch memory differs, and a program that loads both.
+# Two plugins with the library inside, of different versions whose scratch memory differs, and a
+# program that loads both.
 add_library(headlane_other STATIC)
 get_target_property(sources headlane SOURCES)
 list(TRANSFORM sources PREPEND ${PROJECT_SOURCE_DIR}/ REGEX "^src/")

@@ -1,4 +1,5 @@
-// alibi_slopes against the paper; t5_bucket against logarithms and against whole numbers, for every distance that matters, and its errors.
+// alibi_slopes against the paper; t5_bucket against logarithms and against integers, for every
+// relevant distance; errors.
 #include "support/illegal.hpp"
 #include "support/reference_attention.hpp"
 
@@ -86,7 +87,7 @@ Index bucket_of(const std::vector<Index>& starts, Index magnitude) {
 TEST_CASE("t5_bucket against logarithms and against whole numbers") {
   Index wrong = 0, wrong_logarithms = 0, cases = 0;
   std::string first;
-  // 9 or 10 to 128, 160 or 4096 among them, where the logarithms of whole numbers come out just below.
+  // 9 or 10 to 128, 160 or 4096 among them, where the logarithms of integers come out just below.
   for (const Index buckets : {2, 3, 4, 6, 7, 8, 9, 10, 12, 16, 20, 32, 50, 64, 128, 256, 1024}) {
     for (const Index max_distance :
          {2, 3, 5, 9, 16, 17, 33, 64, 100, 128, 129, 160, 256, 512, 1000, 1999, 4096, 100000}) {
@@ -116,7 +117,7 @@ TEST_CASE("t5_bucket against logarithms and against whole numbers") {
   CHECK_MESSAGE(wrong_logarithms == 0, "the oracle of attention");
 }
 
-// Bits of distances that a double does not have; where the root of the threshold is a whole number, and where it is none.
+// Distances with more bits than a double has; thresholds whose root is an integer, and others.
 TEST_CASE("t5_bucket: thresholds of large distances, against whole numbers") {
   Index thresholds = 0;
   for (const Index max_distance : {Index{1} << 24, Index{0x7fffffff}, Index{1} << 31, (Index{1} << 32) - 1}) {
@@ -140,7 +141,7 @@ TEST_CASE("t5_bucket: thresholds of large distances, against whole numbers") {
   }
 }
 
-// By the formula, worked out by hand, with 32 buckets up to 128.
+// Worked out by hand from the formula, with 32 buckets up to 128.
 TEST_CASE("t5_bucket: known values with T5's own sizes") {
   const std::vector<Index> distances{-200, -128, -127, -91, -90, -64, -16, -12, -8, -7,
                                      -1,   0,    1,    7,   8,   12,  16,  64,  128};

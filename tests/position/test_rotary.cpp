@@ -1,4 +1,5 @@
-// rotary_embedding against long double: pairing, partial rotation, positions, frequencies, strides, in place, the same bits everywhere.
+// rotary_embedding against long double: pairing, partial rotation, positions, frequencies, strides,
+// in place; the same bits everywhere.
 #include "support/guard.hpp"
 #include "support/position_case.hpp"
 

@@ -1,4 +1,5 @@
-// The library's own sin and cos against long double: a pair (1, 0) that is rotated becomes (cos, sin) exactly, and an encoding is made of them.
+// The library's own sin and cos against long double: rotating the pair (1, 0) returns exactly (cos,
+// sin), and encodings consist of them.
 #include "support/position_case.hpp"
 #include "support/scope.hpp"
 
@@ -61,7 +62,8 @@ TEST_CASE("sin and cos: floats around multiples of pi / 4") {
   errors.finish("sin and cos beside multiples of pi / 4", 30000);
 }
 
-// The same through positions: frequencies that make position · frequency almost a multiple of a quarter turn.
+// The same through positions: frequencies that make position · frequency almost a multiple of a
+// quarter turn.
 TEST_CASE("sin and cos: large positions, some of whose angles are almost multiples of pi / 2") {
   SinCosErrors errors;
   Random random(3);

@@ -1,4 +1,5 @@
-// Sinusoidal encodings: the formulas of worked example D, added to data, any views, the same bits everywhere.
+// Sinusoidal encodings: the formulas of worked example D, added to data, any strides; the same bits
+// everywhere.
 #include "support/allocation_count.hpp"
 #include "support/guard.hpp"
 #include "support/position_case.hpp"

@@ -1,5 +1,6 @@
-// All 2^32 floats through exp, log and the activations of each instruction set: largest error in ULP and where, how much that
-// is of what is stated, and a hash of all results, which must be the same everywhere. Minutes: not part of ctest. Usage: exp_exhaustive [isa ...]
+// All 2^32 floats through exp, log and the activations of each instruction set: the largest error
+// in ULP and where, its share of the stated bound, and a hash of all results, which must be the
+// same everywhere. Takes minutes: not part of ctest. Usage: exp_exhaustive [isa ...]
 #include "core/dispatch.hpp"
 #include "kernels/table.hpp"
 #include "support/activation_case.hpp"

@@ -1,4 +1,5 @@
-// activate: errors over a dense sample of all floats, special values, any views, the same bits everywhere.
+// activate: errors on a dense sample of all floats, special values, any strides; the same bits
+// everywhere.
 #include "support/activation_case.hpp"
 #include "support/data.hpp"
 #include "support/hash.hpp"

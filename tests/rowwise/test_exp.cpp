@@ -1,5 +1,5 @@
-// The library's own exp and log: error in ULP on a dense sample of all floats, exact points, tails. The program
-// exp_exhaustive does the same for all 2^32.
+// The library's own exp and log: error in ULP on a dense sample of all floats, exact points, tails.
+// exp_exhaustive does the same for all 2^32 floats.
 #include "core/dispatch.hpp"
 #include "kernels/table.hpp"
 #include "support/data.hpp"
@@ -13,7 +13,7 @@ namespace headlane::test {
 using namespace internal;
 namespace {
 
-// The goal stated in the headers is 1 ULP; what exp_exhaustive measures is given in the headers of the kernels.
+// The stated bound is 1 ULP; the headers of the kernels give the measured maximum (exp_exhaustive).
 constexpr double exp_limit = 1.0, log_limit = 1.0;
 
 using Kernel = void (*)(const float* x, float* y, Index n) noexcept;
@@ -101,7 +101,7 @@ TEST_CASE("log: exact points and limits") {
   }
 }
 
-// A larger x may give a smaller exponential only by the rounding of neighbours: never by more than 1 ULP.
+// The exponential of a larger x may be smaller by at most 1 ULP, the rounding of neighbours.
 TEST_CASE("exp: grows with x") {
   std::vector<float> x, y;
   for (int i = -104 * 512; i <= 89 * 512; ++i) x.push_back(static_cast<float>(i) / 512);

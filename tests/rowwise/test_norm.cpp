@@ -1,5 +1,5 @@
-// Layer norm and RMS norm against the oracle: lengths, what is given, layouts, in place, large means, special values; and the same bits
-// for any layout, place, number of threads and instruction set.
+// Layer norm and RMS norm against the oracle: lengths, options, layouts, in place, large means,
+// special values; the same bits for any layout, number of threads and instruction set.
 #include "support/guard.hpp"
 #include "support/norm_case.hpp"
 #include "support/scope.hpp"
@@ -19,7 +19,7 @@ void check_norm(const NormTensors<Rank>& t, const std::string& what, Comparison:
   for (const auto* tensor : {&t.x, &t.y, &t.residual, &t.sum}) CHECK_MESSAGE(tensor->surroundings_untouched(), what);
 }
 
-TEST_CASE("norms: every row length and number of rows, whatever is given") {
+TEST_CASE("norms: every row length and number of rows, with any options") {
   for (const NormCase& norm : norm_cases()) {
     for (Index n = 0; n <= 80; ++n) check_norm(NormTensors<2>(norm, {5, n}, 1), "lengths", Comparison::Kind::special);
     for (const Index n : tail_sizes) check_norm(NormTensors<2>(norm, {3, n}, 2), "tails", Comparison::Kind::special);
@@ -53,7 +53,7 @@ TEST_CASE("norms: eps, spreads, and means far from 0") {
   }
 }
 
-// What a variance of one pass, or a mean of one float, would get wrong: a tenth of the spread at least.
+// A one-pass variance, or a mean in one float, would be off by a tenth of the spread or more.
 TEST_CASE("layer_norm: a mean far from 0 loses nothing, even where the spread is a few units in the last place of it") {
   for (const auto& [mean, spread] :
        {std::pair{1e4f, 1.0f}, {1e5f, 0.1f}, {3e5f, 0.1f}, {-3e5f, 0.1f}, {1e6f, 1.0f}, {4e6f, 1.0f}})
@@ -113,7 +113,7 @@ TEST_CASE("norms: special values stay in their row") {
   }
 }
 
-// y and sum on every operand that they may be, in every layout, with any number of threads: one answer.
+// y and sum in place of every operand, in every layout, with any number of threads: the same bits.
 TEST_CASE("norms: in place, broadcast, several threads: the same bits") {
   Index compared = 0;
   for (const NormCase& norm : norm_cases()) {

@@ -1,4 +1,5 @@
-// softmax and log-softmax against the oracle: lengths, ranks, strides, scale, in place, and special values.
+// softmax and log-softmax against the oracle: lengths, ranks, strides, scale, in place, special
+// values.
 #include "support/scope.hpp"
 #include "support/tolerance.hpp"
 

@@ -1,5 +1,5 @@
-// softmax with mask, bias, lengths, causal and axis, in random combinations: against the oracle, and bit for bit against plain
-// softmax of rows that hold -inf where elements do not take part.
+// softmax with mask, bias, lengths, causal and axis in random combinations: against the oracle, and
+// bit by bit against plain softmax of rows with -inf at masked elements.
 #include "support/guard.hpp"
 #include "support/softmax_case.hpp"
 
@@ -123,8 +123,8 @@ TEST_CASE("softmax: causal offsets, however large") {
   }
 }
 
-// x, mask and bias [3 or 33, n], which end where padding begins: after `length` elements of the last row, or of the first one along
-// axis 0.
+// x, mask and bias [3 or 33, n] that end where padding begins: after `length` elements of the last
+// row, or along axis 0 of the first one.
 TEST_CASE("softmax: padding is not read") {
   Counts counts;
   GuardedBuffer of_x(Index{40} << 10), of_bias(Index{40} << 10), of_mask(Index{40} << 10);
@@ -133,7 +133,8 @@ TEST_CASE("softmax: padding is not read") {
       for (const bool columns : {false, true}) {
         for (const Index inner : {1, 2}) {
           const Index n = length + 40;
-          // Along axis 0 the first row, and no other, has `length` elements: a block of rows may read no more of any of them.
+          // Along axis 0 only the first row has `length` elements: a block of rows may read no more
+          // of any of them.
           std::vector<Index> lengths(static_cast<std::size_t>(rows), columns ? std::max<Index>(length - 1, 0) : n);
           lengths[columns ? 0 : static_cast<std::size_t>(rows - 1)] = length;
           const std::array<Index, 2> strides{(columns ? rows : n) * inner, inner};

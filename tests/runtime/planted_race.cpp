@@ -1,5 +1,6 @@
-// Two threads write to one variable without synchronisation: in std::threads, in an OpenMP region, or in tasks
-// of parallel_for. ThreadSanitizer must report each, otherwise it would miss races in the library as well.
+// Two threads write to one variable without synchronization: in std::threads, in an OpenMP region,
+// or in tasks of parallel_for. ThreadSanitizer must report each; otherwise it would miss races of
+// the library as well.
 #include "core/parallel.hpp"
 
 #include <atomic>
@@ -12,8 +13,8 @@ namespace {
 long shared = 0;  // what the threads race for
 std::atomic<int> arrived{0};
 
-// Waits for the other thread first, with relaxed atomics, which order nothing. Writes many times, since
-// ThreadSanitizer can miss two accesses that happen at the same time.
+// Waits for the other thread first, with relaxed atomics, which order nothing. Writes many times,
+// since ThreadSanitizer can miss two accesses that happen at the same time.
 void race() {
   arrived.fetch_add(1, std::memory_order_relaxed);
   while (arrived.load(std::memory_order_relaxed) < 2) std::this_thread::yield();

@@ -1,5 +1,5 @@
-// Floating-point state (rounding mode, flush to zero, exception flags): it changes no result, and no call
-// changes it.
+// Floating-point state (rounding mode, flush to zero, exception flags): it changes no result, and
+// no call changes it.
 #include "runtime/work.hpp"
 #include "support/every_call.hpp"
 #include "support/floating_point_state.hpp"
@@ -14,8 +14,8 @@ namespace {
 
 #if defined(HEADLANE_TEST_HAS_STATE)
 
-/// Calls f() in a thread that starts in this state, as do the threads that it starts; returns whether
-/// the state is unchanged afterwards.
+/// Calls f() in a thread that starts in this state, as do the threads that it starts; returns
+/// whether the state is unchanged afterwards.
 template <class F>
 bool in_state(State wanted, const F& f) {
   bool kept = false;

@@ -1,6 +1,6 @@
-// Fault injection: each allocation of each public function fails in turn. std::bad_alloc is thrown, nothing
-// leaks, caches are unchanged, and the next call returns the right bits. Layers: test_no_memory_layers.cpp;
-// models: models/tests/test_no_memory_models.cpp.
+// Fault injection: each allocation of each public function fails in turn. std::bad_alloc is thrown,
+// nothing leaks, caches are unchanged, and the next call returns the right bits. Layers are in
+// test_no_memory_layers.cpp, models in models/tests/test_no_memory_models.cpp.
 #include "support/attention_case.hpp"
 #include "support/failing_allocation.hpp"
 #include "support/layer_case.hpp"
@@ -135,7 +135,8 @@ TEST_CASE("attention, its weights, merge: each allocation fails") {
   }
 }
 
-// What a cache holds shows in attention over all of its sequences, in their lengths and in its pages.
+// What a cache holds shows in attention over all of its sequences, in their lengths and in its
+// pages.
 std::uint64_t bits_of(const KvCache& cache, std::span<const Index> sequences) {
   Hash hash;
   hash.add(static_cast<std::uint64_t>(cache.pages_in_use()));

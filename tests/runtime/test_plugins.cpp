@@ -1,5 +1,5 @@
-// Two versions of the library in one process, each in a plugin: they compute at the same time, whatever visibility they are loaded
-// with, and are gone when they are closed.
+// Two versions of the library in one process, each in a plugin: they compute at the same time,
+// whatever the visibility they are loaded with, and unload when they are closed.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -39,7 +39,8 @@ bool is_mapped(const std::string& path) {
   return false;
 }
 
-/// Both compute on several threads of ours at the same time, with `threads` threads each. Counts results that are not `expected`.
+/// Both compute on several threads at the same time, with `threads` threads each. Returns the
+/// number of results that are not `expected`.
 int wrong_results(const Plugin& one, const Plugin& other, int threads, std::uint64_t expected) {
   std::vector<int> wrong(4);
   std::vector<std::thread> callers;

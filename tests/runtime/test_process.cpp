@@ -1,5 +1,5 @@
-// Limits and life of the process: few processors, little memory, fork(), destructors of global objects,
-// release of scratch memory.
+// Limits and life of the process: few processors, little memory, fork(), destructors of global
+// objects, release of scratch memory.
 #include "core/cpu_limits.hpp"
 #include "support/child.hpp"
 #include "support/every_call.hpp"

@@ -85,8 +85,8 @@ int print(const std::string& text) {
   return 0;
 }
 
-// Prints the number of threads of this process after a call with num_threads = 3, where the library's
-// own number is 1.
+// Prints the number of threads of this process after a call with num_threads = 3, where the
+// library's own number is 1.
 int threads_after(const std::function<void(int)>& call) {
   set_num_threads(1);
   const auto count = [] {

@@ -1,5 +1,5 @@
-// The threads that work for a caller: they stay, whatever the sequence of sizes and numbers of threads, and
-// so does their memory.
+// The threads that work for a caller and their memory persist, whatever the sequence of sizes and
+// numbers of threads.
 #include "support/every_call.hpp"
 #include "support/scope.hpp"
 #include "support/system_calls.hpp"
@@ -14,7 +14,7 @@ namespace {
 
 #if defined(HEADLANE_TEST_COUNTS_SYSTEM_CALLS) && defined(_OPENMP)
 
-/// Of what a piece of work started and asked for.
+/// Threads started and blocks requested by some work.
 struct Counts {
   long threads = threads_started, blocks = blocks_asked_for;
   [[nodiscard]] Counts since(const Counts& before) const {
@@ -49,7 +49,7 @@ TEST_CASE("counters count") {
   CHECK(counted.blocks >= 1);
 }
 
-TEST_CASE("a warm call starts no thread and asks for no memory, whatever the sizes and numbers of threads") {
+TEST_CASE("a warm call starts no thread and requests no memory, for any sizes and numbers of threads") {
   const auto all = works();
   for (const int most : slow_isa() ? std::vector<int>{4} : std::vector<int>{2, 4, 8, 16}) {
     std::thread([&] {

@@ -1,5 +1,5 @@
-// Calls from several threads at once and from the caller's own parallel region: the same bits as a call alone. Also what
-// a program under a thread sanitizer should run.
+// Calls from several threads at once and from the caller's own parallel region: the same bits as a
+// call alone.
 #include "support/attention_case.hpp"
 #include "support/scope.hpp"
 

@@ -1,4 +1,4 @@
-// The activations in double: the oracle.
+// The oracle of the activations, in double, and their stated errors.
 #pragma once
 
 #include "support/ulp.hpp"
@@ -38,7 +38,8 @@ inline constexpr ActivationCase activation_cases[] = {
     {Activation::erf, "erf", [](double x) { return std::erf(x); }, [](double) { return 2.0; }},
 };
 
-/// ULP; 0 where a result below 2^-119 became 0, which is allowed but for functions that are as small as x near 0.
+/// ULP; 0 where a result below 2^-119 became 0, which is allowed but for functions that are as
+/// small as x near 0.
 inline double activation_error(const ActivationCase& one, float x, float y) {
   const double exact = one.exact(double{x});
   if (y == 0 && std::abs(exact) < 0x1p-119 && x < -1) return 0;

@@ -1,5 +1,5 @@
-// Counts the allocations of this program (operator new, aligned_alloc, calloc of large blocks) and lets
-// them fail. Included by one source file of a program only.
+// Counts the allocations of this program (operator new, aligned_alloc, calloc of large blocks) and
+// makes them fail. Include it in one source file of a program only.
 #pragma once
 
 #include "support/sanitized.hpp"
@@ -65,7 +65,8 @@ bool allocates_nothing_once_warm(const F& f) {
 
 }  // namespace headlane::test
 
-// Sanitizers bring their own operator new. Not inlined, or GCC sees malloc() or free() on one side only and warns.
+// Sanitizers bring their own operator new. Not inlined: otherwise GCC sees only one of malloc() and
+// free() and warns.
 #if !defined(HEADLANE_TEST_SANITIZED)
 [[gnu::noinline]] void* operator new(std::size_t size) {
   if (headlane::test::refused()) throw std::bad_alloc();
@@ -90,7 +91,7 @@ bool allocates_nothing_once_warm(const F& f) {
 [[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { operator delete(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { operator delete(p); }
 
-// Small blocks of calloc never fail: they belong to the C and OpenMP runtimes, which exit without them.
+// Small blocks of calloc never fail: they belong to the C and OpenMP runtimes, which would exit.
 extern "C" {
 void* __libc_calloc(std::size_t count, std::size_t size);        // NOLINT(bugprone-reserved-identifier)
 void* __libc_memalign(std::size_t alignment, std::size_t size);  // NOLINT(bugprone-reserved-identifier)

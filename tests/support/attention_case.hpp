@@ -14,13 +14,14 @@
 
 namespace headlane::test {
 
-/// The sizes of one problem. As many key heads as query heads and values as wide as keys, unless given.
+/// The sizes of one problem. As many key heads as query heads and values as wide as keys, unless
+/// given.
 struct AttentionSizes {
   Index batch = 1, q_heads = 1, kv_heads = q_heads, q_length = 1, kv_length = 1, head_dim = 64, value_dim = head_dim;
 };
 
-/// Each option as text, in the order of for_each_option: its name, and its value or elements if they
-/// are few.
+/// Each option as text, in the order of for_each_option: its name, and its value or elements if
+/// they are few.
 std::vector<std::string> option_texts(const AttentionOptions& options);
 
 /// The sizes, and the options that are not their defaults.

@@ -1,4 +1,5 @@
-// The forms of attention that take different ways through the library, for tests that say the same in two ways and compare by bits.
+// Problems that take different paths through attention, for tests that compare equivalent calls bit
+// by bit.
 #pragma once
 
 #include "support/attention_options.hpp"

@@ -1,4 +1,5 @@
-// Keys and values of several sequences, in plain tensors and in a KvCache, and the comparison by bits of attention over both.
+// Keys and values of several sequences in tensors and in a KvCache, and the comparison of attention
+// over both, bit by bit.
 #pragma once
 
 #include "support/attention_options.hpp"
@@ -12,7 +13,7 @@
 
 namespace headlane::test {
 
-/// Keys first … end-1 of [kv_heads, keys, dim] go to the end of a sequence, in pieces of random sizes.
+/// Appends keys first … end-1 of [kv_heads, keys, dim] to a sequence, in chunks of random sizes.
 inline void append_pieces(KvCache& cache, Index sequence, const View<const float, 3>& k, const View<const float, 3>& v,
                           Index first, Index end, Random& random) {
   while (first < end) {
@@ -23,7 +24,8 @@ inline void append_pieces(KvCache& cache, Index sequence, const View<const float
   }
 }
 
-/// `lengths` keys of each batch element of `t` in a sequence of its own, beside sequences of no use. The numbers do not follow the batch.
+/// The first lengths[b] keys of batch element b of `t` in a sequence of their own. The numbers of
+/// the sequences do not follow the batch.
 struct CacheCase {
   CacheCase(const AttentionSizes& s, std::vector<Index> lengths_, Index page_size, std::uint64_t seed,
             const Layout& layout = {})
@@ -48,8 +50,8 @@ struct CacheCase {
   [[nodiscard]] View<const float, 3> k(Index b) const { return t.k.view.select(0, b); }
   [[nodiscard]] View<const float, 3> v(Index b) const { return t.v.view.select(0, b); }
 
-  /// One call over the cache, and a plain one for each sequence, whose queries are the last ones of its keys.
-  /// `part`: with the option sum, and so without sinks.
+  /// Compares a call over the cache with a call over tensors for each sequence, whose queries are
+  /// its last positions. `part`: with the option sum, hence without sinks.
   void compare(AttentionOptions options, BitComparison& bits, bool part = false) const {
     const Tensor<3> lse(t.lse.view.shape), sum(t.lse.view.shape), expected_sum(t.lse.view.shape);
     if (part) {
@@ -61,7 +63,7 @@ struct CacheCase {
     AttentionOptions plain = options;
     if (part) plain.sum = expected_sum.view;
     plain.lse = lse.view;
-    plain.num_threads = 1;  // keys are not shared out
+    plain.num_threads = 1;  // keys are not divided
     plain.workspace = {};
     const auto value = [](const View<const Index, 1>& values, Index b, Index otherwise) {
       return values.data == nullptr ? otherwise : values(b);

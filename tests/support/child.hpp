@@ -1,4 +1,4 @@
-// Runs this test program once more with another environment: for what is decided once per process.
+// Runs this test program again in another environment: for state that is decided once per process.
 #pragma once
 
 #include <cstdio>
@@ -31,7 +31,8 @@ inline constexpr int not_started = 99;
 /// A variable's value that is set and has no characters.
 inline constexpr const char* empty_value = "(empty)";
 
-/// Starts a child that does `task` with these environment variables set ("" unsets), and waits for it.
+/// Starts a child that does `task` with these environment variables set ("" unsets), and waits for
+/// it.
 inline ChildResult run_child(const std::string& task,
                              const std::vector<std::pair<std::string, std::string>>& environment = {}) {
   ChildResult result;

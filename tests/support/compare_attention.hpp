@@ -1,4 +1,4 @@
-// attention's outputs against the oracle, each element within the bound that the header states.
+// Comparison of attention's outputs with the oracle: each element within the bound of the header.
 #pragma once
 
 #include "support/attention_case.hpp"
@@ -34,7 +34,8 @@ inline void compare_with_oracle(const AttentionTensors& t, const AttentionOption
     }
     const double relative =
         attention_relative_bound(head_dim, kv_length, expected.max_sum[row], expected.max_score[row], biased);
-    // Softcap: 1/softcap, the product, tanh (2 ULP) and the product again, 5 roundings of what came before; slope and sink 1 each.
+    // Softcap: 1/softcap, the product, tanh (2 ULP) and the product again are 5 roundings of the
+    // score; slope and sink are 1 each.
     const double more = (changed ? 6 * expected.max_step[row] : 0) + expected.max_relative[row] +
                         (sink ? 8 + std::abs(expected.lse[row]) : 0);
     for (Index d = 0; d < t.out.view.size(3); ++d, ++at) {

@@ -1,5 +1,5 @@
-// Input data that is the same on every platform and compiler (integer arithmetic only, no libm), strided tensors whose
-// surroundings are watched, and buffers between two pages that must not be touched.
+// Input data that is the same on every platform and compiler (integer arithmetic only, no libm),
+// strided tensors in buffers of sentinels, and buffers between guard pages.
 #pragma once
 
 #include <headlane/view.hpp>
@@ -23,12 +23,13 @@ namespace headlane::test {
 inline constexpr float infinity = std::numeric_limits<float>::infinity();
 inline constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-/// A NaN with bits that nothing computes: a read of it shows in the result, a write over it in the buffer.
+/// A NaN with bits that no operation returns: reading it shows in the result, overwriting it in the
+/// buffer.
 inline constexpr std::uint32_t sentinel_bits = 0x7fc5a5a5u;
 
 inline bool is_sentinel(float x) { return std::bit_cast<std::uint32_t>(x) == sentinel_bits; }
 
-/// The lengths at which tails, tiles and blocks begin and end.
+/// Lengths around the sizes of tails, tiles and blocks.
 inline constexpr std::array<Index, 17> tail_sizes{0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 64, 65, 127, 129, 500, 513, 1023};
 
 /// splitmix64 (Steele, Lea and Flood 2014).
@@ -52,7 +53,8 @@ class Random {
   /// Uniform in [-1, 1): a multiple of 2^-23, hence exact.
   float uniform() { return static_cast<float>(static_cast<std::int32_t>(next() >> 40) - (1 << 23)) * 0x1p-23f; }
 
-  /// Approximately normal, variance 1: the sum of twelve 16-bit integers (Irwin and Hall), again exact.
+  /// Approximately normal, variance 1: the sum of twelve 16-bit integers (Irwin and Hall), again
+  /// exact.
   float normal() {
     std::int32_t sum = 0;
     for (int word = 0; word < 3; ++word) {
@@ -71,7 +73,7 @@ class Random {
   std::uint64_t state_;
 };
 
-/// Which axes lie next to each other in memory.
+/// The order of axes in memory.
 enum class Order {
   rows,     ///< as in the shape
   columns,  ///< the last two axes exchanged: a transpose
@@ -135,7 +137,8 @@ Reach reach_of(const std::array<Index, Rank>& shape, const std::array<Index, Ran
   return reach;
 }
 
-/// Calls f(element) in row-major order of the shape, so that the values do not depend on the strides.
+/// Calls f(element) in row-major order of the shape, so that the values do not depend on the
+/// strides.
 template <class T, int Rank, class F>
 void for_each(const View<T, Rank>& view, F f) {
   for_each_position(view.shape, [&](const auto& at) { f(view.data[offset_of(at, view.strides)]); });
@@ -170,7 +173,7 @@ std::vector<float> elements(const View<T, Rank>& view) {
   return result;
 }
 
-/// Owns a strided array in a larger buffer full of sentinels. It moves, but is not copied: `view` points into it.
+/// Owns a strided array in a larger buffer of sentinels. Movable only: `view` points into it.
 template <int Rank>
 class Tensor {
  public:
@@ -199,7 +202,7 @@ class Tensor {
   Tensor& operator=(const Tensor&) = delete;
   ~Tensor() = default;
 
-  /// Nothing but the elements of the view was written.
+  /// Whether only elements of the view were written.
   [[nodiscard]] bool surroundings_untouched() const {
     std::vector<bool> own(storage_.size(), false);
     for_each(view, [&](const float& x) { own[static_cast<std::size_t>(&x - storage_.data())] = true; });
@@ -232,10 +235,10 @@ Tensor<Rank> random_tensor(const std::array<Index, static_cast<std::size_t>(Rank
   return result;
 }
 
-/// Bits of a float; every NaN counts as the same one, since its sign and payload depend on the machine.
+/// Bits of a float; all NaNs are the same, since sign and payload depend on the machine.
 inline std::uint32_t bits_of(float x) { return x != x ? 0x7fc00000u : std::bit_cast<std::uint32_t>(x); }
 
-/// How many elements differ in a bit.
+/// Number of elements that differ in a bit.
 template <class A, class B, int Rank>
 Index different_bits(const View<A, Rank>& x, const View<B, Rank>& y) {
   Index count = 0;
@@ -247,7 +250,7 @@ Index different_bits(const View<A, Rank>& x, const View<B, Rank>& y) {
 
 enum class Place { start, end };
 
-/// Memory with an inaccessible page before and after it: whoever leaves it, even to read, is killed.
+/// Memory between two inaccessible pages: any access beyond it, even a read, crashes.
 class GuardedBuffer {
  public:
   explicit GuardedBuffer(Index capacity) {
@@ -262,7 +265,7 @@ class GuardedBuffer {
   GuardedBuffer& operator=(const GuardedBuffer&) = delete;
   ~GuardedBuffer() { munmap(mapped_, bytes_ + 2 * page_); }
 
-  /// The first of `size` floats, `gap` floats from the forbidden page before or after them; the rest is sentinels.
+  /// Returns `size` floats, `gap` floats from the page before or after them; the rest is sentinels.
   float* place(Index size, Index gap, Place where) {
     if (size + gap > capacity()) throw std::length_error("GuardedBuffer: too small");
     begin_ = where == Place::start ? gap : capacity() - size - gap;

@@ -1,5 +1,5 @@
-// A call of every function that computes, behind one interface, for tests that ask the same of each: the
-// threads and memory that it takes, the floating-point state that it leaves and does not depend on.
+// A call of every function that computes, behind one interface, for tests that check the same
+// property of each: threads, memory, floating-point state.
 #pragma once
 
 #include "support/attention_case.hpp"
@@ -18,8 +18,8 @@
 
 namespace headlane::test {
 
-/// Inputs, and calls that write to outputs of their own. Rows and keys in number `size`, elements of about
-/// `magnitude`: around 1e-20 products are denormal.
+/// Inputs, and calls with outputs of their own. `size` is the number of rows and keys, `magnitude`
+/// that of the elements: products of 1e-20 are denormal.
 class EveryCall {
  public:
   struct Call {

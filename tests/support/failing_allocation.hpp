@@ -1,4 +1,4 @@
-// Fault injection: the n-th allocation of a call fails, for n = 0, 1, 2 … until the call needs no more.
+// Fault injection: the n-th allocation of a call fails, for n = 0, 1, 2 … until the call succeeds.
 #pragma once
 
 #include "support/allocation_count.hpp"
@@ -26,8 +26,9 @@ struct FailureCount {
   long failed = 0, survived = 0;  ///< calls that threw, calls that succeeded all the same
 };
 
-/// Lets the first allocation of the call fail, then the second, and so on until it needs no more; after the
-/// first hundred every `step`-th. `warm`: no thread's scratch grows any more, so every block must be freed.
+/// Lets the first allocation of the call fail, then the second, and so on until it needs no more;
+/// after the first hundred every `step`-th. `warm`: no thread's scratch grows any more, so every
+/// block must be freed.
 inline FailureCount fail_each(const FailingCall& c, std::uint64_t right, long step, bool warm) {
   FailureCount count;
   c.prepare();

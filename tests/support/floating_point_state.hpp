@@ -1,4 +1,4 @@
-// The register that holds rounding mode and flushing of denormals: MXCSR on x86, FPCR on Arm.
+// The register of the rounding mode and of flushing denormals: MXCSR on x86, FPCR on Arm.
 #pragma once
 
 #include <cstdint>

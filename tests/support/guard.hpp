@@ -1,4 +1,5 @@
-// What the tests with guard pages share: operands at either end of a buffer between two inaccessible pages, lengths and misalignments.
+// Tests with guard pages: operands at either end of a buffer between two inaccessible pages,
+// lengths and misalignments.
 #pragma once
 
 #include "support/data.hpp"
@@ -13,13 +14,13 @@ namespace headlane::test {
 
 inline constexpr Index longest = 257;
 
-// One buffer for each operand, used again and again; the result has the values of ordinary memory.
+// An operand in a buffer between guard pages.
 template <int Rank>
 struct Guarded {
   GuardedBuffer buffer{Index{40} << 10};
   View<float, Rank> view;
 
-  // A view of that shape and layout that ends (or begins) where the buffer does, with the values of `from`.
+  // Places a copy of `from` with this layout at the end (or the beginning) of the buffer.
   void place(const View<float, Rank>& from, const Layout& layout, Index gap, Place where) {
     const Tensor<Rank> model(from.shape, layout);
     view.shape = from.shape;
@@ -50,8 +51,8 @@ struct Counts {
   }
 };
 
-// f(length, gap, where) for lengths 0 … 257, misalignments 0 … 15 and both ends. A slow ISA runs every length, but not at
-// every misalignment.
+// f(length, gap, where) for lengths 0 … 257, misalignments 0 … 15 and both ends. A slow ISA runs
+// every length, but not at every misalignment.
 template <class F>
 void everywhere(F f) {
   for (Index length = 0; length <= longest; ++length) {

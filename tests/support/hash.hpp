@@ -1,4 +1,4 @@
-// FNV-1a, 64 bits, over the bytes of floats in little-endian order, so that every platform gives the same number.
+// FNV-1a, 64 bits, over the bytes of floats in little-endian order: the same on every platform.
 #pragma once
 
 #include "support/data.hpp"

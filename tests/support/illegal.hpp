@@ -1,4 +1,4 @@
-// Illegal calls in bulk: every way in which one argument can be wrong, and what must be true of each such call.
+// Illegal calls in bulk: all errors of one argument, and the requirements of each such call.
 #pragma once
 
 #include "support/data.hpp"
@@ -13,7 +13,7 @@ namespace headlane::test {
 
 inline constexpr Index huge = Index{1} << 62;
 
-// Illegal calls of one function: each must throw, and say at least these words.
+// A call that must throw std::invalid_argument with a message that contains these words.
 struct Illegal {
   std::string what;
   std::function<void()> call;
@@ -25,7 +25,7 @@ inline Index& illegal_calls() {
   return count;
 }
 
-// `untouched` looks at all outputs.
+// untouched() returns whether no output was written.
 inline void check_illegal(const std::vector<Illegal>& calls, const std::function<bool()>& untouched) {
   for (const Illegal& illegal : calls) {
     ++illegal_calls();
@@ -58,7 +58,7 @@ View<T, Rank> with_stride(View<T, Rank> view, int axis, Index stride) {
   return view;
 }
 
-// One byte further: not the address of a float. Never read.
+// The address plus one byte: not aligned for a float. Never read.
 template <class T, int Rank>
 View<T, Rank> misaligned(View<T, Rank> view) {
   view.data = reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(view.data) + 1);
@@ -72,7 +72,7 @@ struct Wrong {
   std::vector<std::string> words;
 };
 
-// What can be wrong with any view by itself or against the sizes of the others. Broadcast axes have no size to contradict.
+// All errors of a view, by itself or against the sizes of other operands.
 template <class T, int Rank>
 std::vector<Wrong<T, Rank>> wrong_views(const View<T, Rank>& good) {
   View<T, Rank> null = good;
@@ -98,7 +98,7 @@ std::vector<Wrong<float, Rank>> wrong_outputs(const View<float, Rank>& good) {
     if (good.size(axis) < 2) continue;
     const std::string on = " axis " + std::to_string(axis);
     all.push_back({"stride 0 on" + on, with_stride(good, axis, 0), {"overlap"}});
-    // The first axis that is stepped within another one's reach.
+    // Axes that interleave.
     if (axis + 1 < Rank) all.push_back({"stride 1 on" + on, with_stride(good, axis, 1), {"overlap"}});
   }
   return all;
@@ -116,7 +116,8 @@ void add(std::vector<Illegal>& calls, const char* function, const char* argument
          const std::vector<Wrong<T, Rank>>& wrong, const Call& call) {
   for (const auto& one : wrong) {
     std::vector<std::string> words{function};
-    // A width defines a head_dim that other operands then contradict: the message names one of them.
+    // A width defines head_dim, which other operands then contradict: the message names one of
+    // them.
     const bool width = std::string_view(function) == "multi_head_attention" && one.what == "huge axis 2";
     if (!width) words.insert(words.end(), one.words.begin(), one.words.end());
     if (!width) words.emplace_back(argument);

@@ -1,4 +1,5 @@
-// What a KvCache should hold, in the plainest way: of each sequence a number per key, and pages that count their holders.
+// A simple model of a KvCache: a number for each key of a sequence, and pages with a reference
+// count.
 #pragma once
 
 #include "attention/kv_pages.hpp"
@@ -16,7 +17,7 @@ namespace headlane::test {
 
 using namespace internal;
 
-/// Element of a key (or value, 512 columns further on) that is known by a number.
+/// An element of the key (columns from 0) or value (columns from 512) of a token.
 inline float element(Index token, Index head, Index column) {
   return Random(static_cast<std::uint64_t>((token * 131 + head) * 1024 + column)).uniform();
 }
@@ -55,7 +56,7 @@ struct KvModel {
   }
 };
 
-/// Elements of the cache that are not the model's; lengths and counts that are not are counted as well.
+/// Number of elements, lengths and counts of the cache that differ from the model.
 inline Index differences(const KvCache& cache, const KvModel& model) {
   const KvPages& pages = KvPages::of(cache, "test");
   const Index dim = cache.head_dim(), value_dim = cache.value_dim(), size = cache.page_size();
@@ -79,7 +80,8 @@ inline Index differences(const KvCache& cache, const KvModel& model) {
   return count;
 }
 
-/// Views of k and v [kv_heads, tokens, dim] for some numbers: any layout, also with heads and tokens exchanged in memory.
+/// Views of k and v [kv_heads, tokens, dim] for some tokens: any layout, also with heads and tokens
+/// exchanged in memory.
 class Tokens {
  public:
   Tokens(const KvCache& cache, const std::vector<Index>& tokens, const Layout& layout = {}, bool tokens_first = false)

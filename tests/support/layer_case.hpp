@@ -1,4 +1,5 @@
-// Layers with random weights of any sizes, and all of them behind one call, for tests that ask the same of each.
+// Layers with random weights of any sizes, all behind one interface, for tests that check the same
+// property of each.
 #pragma once
 
 #include "support/data.hpp"
@@ -14,13 +15,13 @@
 
 namespace headlane::test {
 
-/// A state dict and what its views point to: each tensor in another layout.
+/// A state dict that owns its tensors, each in another layout.
 class RandomState {
  public:
   explicit RandomState(std::uint64_t seed, float gain = 1) : random_(seed), gain_(gain) {}
   RandomState(RandomState&&) = default;
 
-  /// Of a spread that makes rows `gain` times as large as they were, about.
+  /// Its product with a row has about `gain` times the magnitude of the row.
   void matrix(const std::string& name, Index rows, Index columns) {
     matrices_.emplace_back(std::array<Index, 2>{rows, columns}, random_.pick(layouts()));
     const float scale = columns == 0 ? 0 : gain_ / std::sqrt(static_cast<float>(columns));
@@ -64,7 +65,7 @@ inline std::string text_of(const LayerSizes& s) {
          std::to_string(static_cast<int>(s.layer.activation));
 }
 
-/// As torch has it: one matrix where memory is as wide as x, otherwise three.
+/// As in PyTorch: one matrix if memory is as wide as x, otherwise three.
 inline void add_attention(RandomState& state, const std::string& prefix, const LayerSizes& s, bool cross) {
   const Index q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim, memory = cross ? s.memory_width : s.d_model;
   if (memory == s.d_model) {
@@ -105,19 +106,20 @@ inline RandomState random_layer(const LayerSizes& s, std::uint64_t seed, bool de
   return state;
 }
 
-/// Any layer: what does not attend takes the number of threads alone from the options, what has no memory does not look at it.
+/// Any layer. Layers without attention use only num_threads of the options; layers without
+/// cross-attention ignore the memory.
 struct AnyLayer {
   using Forward = std::function<void(View<const float, 3> x, View<const float, 3> memory, View<float, 3> y,
                                      const AttentionOptions& options)>;
   std::string name;
   Index in = 0, out = 0;
   bool in_place = true;  ///< y may be x
-  bool self = false;     ///< rows of a batch element see each other
-  bool cross = false;    ///< they see the memory
+  bool self = false;     ///< rows of a batch element attend to each other
+  bool cross = false;    ///< they attend to the memory
   Forward forward;
 };
 
-/// Every layer of some sizes.
+/// Every layer, with these sizes.
 inline std::vector<AnyLayer> all_layers(const LayerSizes& s, std::uint64_t seed) {
   using In = View<const float, 3>;
   using Out = View<float, 3>;
@@ -155,7 +157,7 @@ inline std::vector<AnyLayer> all_layers(const LayerSizes& s, std::uint64_t seed)
   return all;
 }
 
-/// Sizes that differ in every respect.
+/// A variety of sizes and options.
 inline std::vector<LayerSizes> layer_sizes() {
   return {{},
           {.d_model = 32,

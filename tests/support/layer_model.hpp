@@ -1,4 +1,5 @@
-// Whole layers in double (layer_reference.hpp), what options of attention let them see, and the comparison with what was computed.
+// Whole layers in double (layer_reference.hpp), masking options of attention, and the comparison
+// with computed results.
 #pragma once
 
 #include "support/layer_case.hpp"
@@ -10,7 +11,8 @@ namespace headlane::test {
 
 namespace layer_oracle {
 
-/// Vaswani et al. 2017, section 3.2.2: heads of projections of x and of memory, side by side, projected again.
+/// Vaswani et al. 2017, section 3.2.2: heads of projections of x and of memory, side by side,
+/// projected again.
 inline Bounded multi_head(const Bounded& x, const Bounded& memory, const StateDict& state, const std::string& prefix,
                           const LayerSizes& s, const Seen& seen) {
   const Index q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
@@ -79,7 +81,8 @@ inline Bounded decoder(const Bounded& x, const Bounded& memory, const StateDict&
 
 enum class Hide { nothing, causal, lengths, mask, window, ragged, count };
 
-/// Options of attention, and what they say of each query and key. It stays where it is: views point into it.
+/// Options of attention, and the keys that they leave visible to each query. Not movable: views
+/// point into it.
 struct SeenCase {
   AttentionOptions options;
   Seen seen;

@@ -1,9 +1,13 @@
-// The oracle of layers: the papers' formulas as naive loops in double, and how far a result may be from them. Each step adds the error that the
-// header of its function states, taken at values as far off as they may be, to what the errors of its inputs become:
-//   products    Σ |w|·e
-//   attention   scores off by at most D change weights by factors within e^±2D, and with them Σ p v by (e^2D - 1) Σ p|v|, beside e^2D Σ p e
-//   norms       z = d / r, d off by e (layer norm: and the mean of e), r, a root of a sum of squares, by at most the root of the mean square of that
-//   activations their largest slope · e
+// The oracle of layers: the papers' formulas as naive loops in double, with a bound for the error of
+// each element. Each step adds the error stated in the header of its function, at values as far off as
+// they may be, to the propagated errors e of its inputs:
+//
+//   products     Σ |w|·e
+//   attention    scores off by at most D change probabilities p by factors within e^±2D, and Σ p v
+//                by (e^2D - 1) Σ p|v| + e^2D Σ p e
+//   norms        z = d / r: d is off by e (layer norm: plus the mean of e); r, a root of a sum of
+//                squares, by at most the root of the mean square of that
+//   activations  their largest slope · e
 #pragma once
 
 #include "support/tolerance.hpp"

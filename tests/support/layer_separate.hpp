@@ -1,4 +1,5 @@
-// Layers as separate calls of the public functions, with every intermediate result in memory of its own: layers must have their bits.
+// Layers as separate calls of the public functions, with each intermediate result in memory of its
+// own: layers must be bit-identical to them.
 #pragma once
 
 #include "support/layer_case.hpp"
@@ -10,7 +11,7 @@ namespace headlane::test::separate {
 
 using layer_oracle::matrix;
 
-/// Dense.
+/// A contiguous tensor as a matrix.
 inline View<float, 2> rows_of(const Tensor<3>& x) {
   return {x.view.data, {x.view.shape[0] * x.view.shape[1], x.view.shape[2]}};
 }
@@ -21,7 +22,7 @@ inline Tensor<3> dense(const View<const float, 3>& x) {
   return result;
 }
 
-/// Part first … end of a bias, dense; null if there is none.
+/// Elements first … end-1 of a bias, contiguous; null if there is no bias.
 class Bias {
  public:
   Bias(const StateDict& state, const std::string& name, Index first, Index end) : there_(state.contains(name)) {
@@ -70,7 +71,7 @@ inline Tensor<3> multi_head(const Tensor<3>& x, const Tensor<3>& memory, const S
   };
   const Tensor<3> of_q = part(x, "q_proj_weight", 0, q), k = part(memory, "k_proj_weight", q, q + kv),
                   v = part(memory, "v_proj_weight", q + kv, q + 2 * kv), heads(of_q.view.shape);
-  // Rows of no sequence of a ragged batch count as padding, which gives 0.
+  // Rows of no sequence count as padding: 0.
   for_each(heads.view, [](float& e) { e = 0; });
   multi_head_attention(of_q.view, k.view, v.view, heads.view, s.heads, options);
   return linear(heads, state, prefix + "out_proj.", Activation::none, residual);

@@ -1,5 +1,6 @@
-// The doctest runner. HEADLANE_ISA selects what is tested, as for every program; a name that this machine does not have
-// makes ctest skip. HEADLANE_TEST_VERBOSE=1 prints where the largest errors were.
+// The doctest runner. HEADLANE_ISA selects what is tested, as for every program; with a name that
+// this machine does not have, ctest skips the test. HEADLANE_TEST_VERBOSE=1 prints where the
+// largest errors were.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include "support/child.hpp"
 #include "support/tolerance.hpp"

@@ -1,4 +1,4 @@
-// Attention over parts of the keys, and the bound that merge's header states for what they give together.
+// Attention over parts of the keys, and the bound of merge() for the combined result.
 #pragma once
 
 #include "support/cache_case.hpp"
@@ -11,7 +11,8 @@
 
 namespace headlane::test {
 
-/// Options that mean the same for parts: bits of a mask are cut at whole bytes, and merge does not know rows of padding.
+/// Removes options that parts cannot have: mask_bits that are not divided at whole bytes, and, with
+/// sinks, query_lengths, since merge() does not know padding.
 inline AttentionOptions keys_may_be_cut(AttentionOptions o, const std::vector<Index>& cuts) {
   for (const Index cut : cuts)
     if (cut % 8 != 0 && cut != cuts.back()) o.mask_bits = {};
@@ -19,7 +20,7 @@ inline AttentionOptions keys_may_be_cut(AttentionOptions o, const std::vector<In
   return o;
 }
 
-/// The keys cuts[n] … cuts[n+1]-1 of `t`, for each n.
+/// Attention over the keys cuts[n] … cuts[n+1]-1 of `t`, for each n.
 struct Parts {
   Parts(const AttentionTensors& t, const AttentionOptions& options, const std::vector<Index>& cuts,
         const std::vector<bool>& with_sum, const Layout& layout) {
@@ -47,7 +48,7 @@ struct Parts {
     }
   }
 
-  /// Of the parts without `sum`.
+  /// The largest log-sum-exp of the parts without `sum`.
   [[nodiscard]] double largest_lse(Index b, Index h, Index i) const {
     double largest = 0;
     for (const AttentionPart& part : parts)
@@ -62,7 +63,7 @@ struct Parts {
   std::deque<std::vector<Index>> numbers;
 };
 
-/// `out` and the log-sum-exp in `t` against the oracle over all keys.
+/// Compares `out` and the log-sum-exp in `t` with the oracle over all keys.
 inline void compare_merged(const AttentionTensors& t, const View<float, 4>& out, const AttentionOptions& options,
                            const Parts& all, const std::string& text, std::uint64_t seed) {
   const Index head_dim = t.q.view.size(3), keys = t.k.view.size(2), group = t.q.view.size(1) / t.k.view.size(1);
@@ -72,7 +73,7 @@ inline void compare_merged(const AttentionTensors& t, const View<float, 4>& out,
   for_each_position(t.lse.view.shape, [&](const auto& p) {
     const RowReference row = row_reference(t.q.view, t.k.view, options, p[0], p[1], p[2]);
     const double lse = all.largest_lse(p[0], p[1], p[2]);
-    // An error of a part's log-sum-exp is one of its weight, and of the sum of all weights.
+    // An error of a part's log-sum-exp is an error of its weight and of the sum of all weights.
     const double of_part = lse == 0 ? 0 : row.lse_error(head_dim, keys, options) + lse * unit;
     const double relative = row.relative_bound(head_dim, keys, options) + 2 * of_part + 2 * (lse + parts) * unit;
     for (Index d = 0; d < out.size(3); ++d) {

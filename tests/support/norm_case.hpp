@@ -1,4 +1,5 @@
-// Layer norm and RMS norm in double, with the bounds that norm.hpp states, and calls with all operands in any layout.
+// Layer norm and RMS norm in double with the bounds of norm.hpp, and calls with operands in any
+// layout.
 #pragma once
 
 #include "support/data.hpp"
@@ -18,7 +19,7 @@ struct NormCase {
   float eps = 1e-5f;
 };
 
-/// Everything that a call can be given; what the case does not want is not handed over.
+/// All tensors of a call; those that the case does not use are not passed.
 template <int Rank>
 struct NormTensors {
   using Shape = std::array<Index, static_cast<std::size_t>(Rank)>;

@@ -1,4 +1,4 @@
-// What the tests of sinusoidal and rotary embeddings share: exact sines and cosines, and embeddings in double.
+// Exact sines and cosines, and sinusoidal and rotary embeddings in long double.
 #pragma once
 
 #include "support/data.hpp"
@@ -9,7 +9,7 @@
 
 namespace headlane::test {
 
-// What position.hpp states: ULP, and what comes to them.
+// The bounds of position.hpp: ULP, and an absolute part.
 inline constexpr double sin_cos_limit = 1.4;
 inline double absolute_limit(Index position) { return 0x1p-48 + 0x1p-61 * std::abs(static_cast<double>(position)); }
 

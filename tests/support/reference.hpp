@@ -1,5 +1,5 @@
-// The oracle: naive loops in double that share nothing with src/. Beside each value it returns the sums that the stated
-// error bounds are made of.
+// The oracle of GEMM and softmax: naive loops in double, independent of src/. Besides each value it
+// returns the sums in the stated error bounds.
 #pragma once
 
 #include <headlane/gemm.hpp>

@@ -1,5 +1,5 @@
-// The oracle of attention: naive loops in double over sequences, heads, queries and keys; it shares nothing with src/. Beside each value
-// it returns the sums that the stated error bounds are made of.
+// The oracle of attention: naive loops in double over sequences, heads, queries and keys,
+// independent of src/. Besides each value it returns the sums in the stated error bounds.
 #pragma once
 
 #include <headlane/attention.hpp>
@@ -26,7 +26,8 @@ struct AttentionReference {
   std::vector<double> max_sum;       ///< S = max_j Σ|q||k| · |scale|
 };
 
-/// As `_relative_position_bucket` of the transformers library has it, which takes position of the key - position of the query.
+/// As `_relative_position_bucket` of the transformers library, which takes position of the key -
+/// position of the query.
 inline Index t5_reference(Index relative_position, Index num_buckets, Index max_distance, bool bidirectional) {
   Index bucket = 0, n = relative_position;
   if (bidirectional) {
@@ -41,7 +42,8 @@ inline Index t5_reference(Index relative_position, Index num_buckets, Index max_
   const auto exact = static_cast<long double>(max_exact);
   const long double share =
       std::log(static_cast<long double>(n) / exact) / std::log(static_cast<long double>(max_distance) / exact);
-  // Whole numbers may come out just below: test_position.cpp says with integers alone that none is so close to one.
+  // Integers may come out just below; test_position.cpp shows in integer arithmetic that no other
+  // number is so close to one.
   const auto more = static_cast<Index>(share * static_cast<long double>(num_buckets - max_exact) + 1e-15L);
   return bucket + std::min(max_exact + more, num_buckets - 1);
 }
@@ -50,7 +52,7 @@ namespace reference_detail {
 
 constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
-/// Where a row stands: in its batch element, or in its sequence of a ragged batch.
+/// The position of a row in its batch element, or in its variable-length sequence.
 struct Place {
   Index element = 0, first_query = 0, first_key = 0, queries = 0, keys = 0;
   bool exists = true;

@@ -1,4 +1,5 @@
-// HEADLANE_TEST_SANITIZED: the program is built with a sanitizer, which has its own memory functions.
+// HEADLANE_TEST_SANITIZED: the program is built with a sanitizer, which brings its own memory
+// functions.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

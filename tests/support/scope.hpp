@@ -1,4 +1,4 @@
-// Settings of the library that hold for one block of a test, and what the tests need to know about the machine.
+// Settings of the library for the duration of a block, and properties of the machine.
 #pragma once
 
 #include <headlane/runtime.hpp>
@@ -30,8 +30,8 @@ class ThreadsScope {
   ~ThreadsScope() { set_num_threads(0); }
 };
 
-/// Sweeps are thinned out here. Decided by name, not by time, so that a run always does the same: builds without SIMD, and
-/// all of AArch64, whose tests run under an emulator.
+/// Whether sweeps are reduced: for kernels without SIMD, and on AArch64, whose tests run under an
+/// emulator. Decided by name, not by time, so that every run does the same.
 inline bool slow_isa() {
 #if defined(__x86_64__)
   return isa() == "scalar" || isa() == "portable";

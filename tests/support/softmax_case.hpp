@@ -1,4 +1,4 @@
-// Calls of softmax with random options, and what every row of them is to give.
+// Calls of softmax with random options, and the expected result of each row.
 #pragma once
 
 #include "support/mask_case.hpp"
@@ -48,7 +48,8 @@ struct Shuffled {
   }
 };
 
-// All that one call takes. Where elements do not take part, x and bias hold what would show: NaN, infinities, large numbers.
+// The arguments of a call. At masked elements x and bias hold NaN, infinities and large numbers,
+// which would show in the result.
 struct SoftmaxCase {
   Shape shape;
   std::size_t axis;
@@ -145,7 +146,7 @@ struct SoftmaxRow {
     }
   }
 
-  // By plain softmax, which the oracle has to be right about only up to rounding.
+  // The expected bits, by plain softmax.
   [[nodiscard]] std::vector<float> bits(const SoftmaxOptions& options, bool masked) const {
     SoftmaxOptions plain{options.scale, options.log};
     const bool scaled = !bias.empty() || options.scale == 0;
@@ -165,7 +166,7 @@ struct SoftmaxRow {
   }
 };
 
-// y of a case: every row within the bound, and with the bits of plain softmax.
+// Compares each row of y with the oracle, and bit by bit with plain softmax.
 inline void check_rows(const SoftmaxCase& c, const View<float, 4>& y, std::uint64_t seed) {
   Comparison comparison(c.options.log ? "log_softmax masked" : "softmax masked", c.text(), seed,
                         Comparison::Kind::special);

@@ -1,5 +1,6 @@
-// Counts the threads that this program starts and the blocks of memory that it asks for, in all libraries
-// of the process. Included by one source file of a program only; not with sanitizers, which have their own.
+// Counts the threads that this program starts and the blocks of memory that it requests, in all
+// libraries of the process. Include it in one source file of a program only; not with sanitizers,
+// which have their own.
 #pragma once
 
 #include "support/sanitized.hpp"

@@ -1,4 +1,4 @@
-// The error bounds that the public headers state, and the comparison that applies them element by element.
+// The error bounds of the public headers, and Comparison, which applies them element by element.
 #pragma once
 
 #include "support/data.hpp"
@@ -28,7 +28,8 @@ inline double gemm_bound(Index k, double magnitude) {
   return gamma(std::min(static_cast<double>(k), block) + blocks(k) + 1) * magnitude;
 }
 
-/// The sum of n exponentials in 16 lanes: its additions, and the errors of its terms, whose weighted mean is at most ln n.
+/// The sum of n exponentials in 16 lanes: its additions, and the errors of its terms, whose
+/// weighted mean is at most ln n.
 inline double sum_roundings(Index n) {
   return std::ceil(static_cast<double>(n) / 16) + 2 * std::log(static_cast<double>(n) + 1);
 }
@@ -43,7 +44,7 @@ inline double log_softmax_bound(Index n, double distance, double y) {
   return (2 * distance + std::abs(y) + sum_roundings(n) + 8) * unit;
 }
 
-/// What a bias adds to the roundings of either: those of the scores.
+/// Roundings of the scores, which a bias adds to either bound.
 inline double bias_roundings(Index n, double distance, double max) {
   return 2 * std::abs(max) + distance + std::log(static_cast<double>(n) + 1);
 }
@@ -66,7 +67,7 @@ inline double lse_bound(Index head_dim, Index kv_length, double max_sum, double 
          unit;
 }
 
-/// What main() prints at the end: the closest that any comparison of an operation came to its bound.
+/// The comparison of an operation that came closest to its bound, which main() prints at the end.
 struct Worst {
   double ratio = 0;
   std::string where;
@@ -78,14 +79,15 @@ inline std::map<std::string, Worst>& worst_ratios() {
   return ratios;
 }
 
-/// Attention's largest |error| / (2^-23 · Σ p |v|), by the number of digits of the key length: main() prints it too.
+/// Attention's largest |error| / (2^-23 · Σ p |v|), by the number of digits of the key length:
+/// main() prints it too.
 inline std::map<int, double>& worst_errors_of_attention() {
   static std::map<int, double> errors;
   return errors;
 }
 
-/// Compares the elements of one output. finish() fails if one is out of bounds, and also if the comparison was worth
-/// nothing: no element, a bound not smaller than the data, an output of zeros.
+/// Compares the elements of one output. finish() fails if one is out of bounds, and if the
+/// comparison is vacuous: no element, a bound not smaller than the data, an output of zeros.
 class Comparison {
  public:
   enum class Kind {
@@ -98,7 +100,7 @@ class Comparison {
 
   void add(std::initializer_list<Index> position, float actual, double exact, double bound) {
     ++count_;
-    // What rounds to beyond the largest float is an infinity.
+    // Values that round beyond the largest float are infinities.
     const bool overflows = std::abs(exact) >= 0x1.ffffffp127;
     const double expected = overflows ? std::copysign(std::numeric_limits<double>::infinity(), exact) : exact;
     const double error = actual == expected ? 0 : std::abs(double{actual} - expected);

@@ -7,8 +7,8 @@
 
 namespace headlane::test {
 
-/// |actual - exact| / (distance of floats around exact). 0 if both are the same special value, infinite if only one is.
-/// Infinity counts as 2^128, where the next float would be.
+/// |actual - exact| / (distance of floats around exact). 0 if both are the same special value,
+/// infinite if only one is. Infinity counts as 2^128, where the next float would be.
 inline double ulp_error(float actual, double exact) {
   constexpr double overflow = 0x1p128, wrong = std::numeric_limits<double>::infinity();
   if (std::isnan(exact) || std::isnan(actual)) return std::isnan(exact) && std::isnan(actual) ? 0 : wrong;

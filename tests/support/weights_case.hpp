@@ -1,4 +1,4 @@
-// attention_weights and attention_key_sums: inputs, outputs, and what one says of the other.
+// Inputs and outputs of attention_weights and attention_key_sums.
 #pragma once
 
 #include "support/cache_case.hpp"

@@ -1,4 +1,5 @@
-// The oracle for one row of attention with every option but a ragged batch: what the row gives to each key, naively and in double.
+// The oracle of one row of attention with every option but variable-length sequences: the
+// probability of each key, in double.
 #pragma once
 
 #include "support/tolerance.hpp"
