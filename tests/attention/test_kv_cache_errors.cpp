@@ -1,4 +1,5 @@
-// KvCache: illegal calls, memory that is not there, and what is not allocated or touched. All of them leave the cache as it was.
+// KvCache: illegal calls and failing allocations leave it unchanged; memory that must not be
+// allocated or touched.
 #include "support/allocation_count.hpp"
 #include "support/illegal.hpp"
 #include "support/kv_model.hpp"
@@ -38,21 +39,30 @@ TEST_CASE("KvCache: illegal sizes") {
     CHECK(KvCache(1, 1, 1, {page_size, 5}).bytes() == 0);
 }
 
-TEST_CASE("KvCache: illegal calls") {
-  const char* const f = "KvCache::append";
-  KvCache cache(3, 5, 6, {.page_size = 32});
+// A cache of two sequences of four keys, one that was removed, and its model.
+struct Filled {
+  KvCache cache{3, 5, 6, {.page_size = 32}};
   KvModel model{32};
-  const Index a = cache.add(), gone = cache.add(), b = cache.add();
-  cache.remove(gone);
-  model.sequences[a];
-  model.sequences[b];
-  const std::vector<Index> tokens{1, 2, 3, 4};
-  const Tokens x(cache, tokens);
-  for (const Index s : {a, b}) {
-    cache.append(s, x.k, x.v);
-    model.append(s, tokens);
+  Index a = cache.add(), gone = cache.add(), b = cache.add();
+  std::vector<Index> tokens{1, 2, 3, 4};
+  Tokens x{cache, tokens};
+
+  Filled() {
+    cache.remove(gone);
+    for (const Index s : {a, b}) {
+      cache.append(s, x.k, x.v);
+      model.sequences[s];
+      model.append(s, tokens);
+    }
   }
-  const View<const float, 3> k = x.k, v = x.v;
+};
+
+TEST_CASE("KvCache: illegal calls of append") {
+  const char* const f = "KvCache::append";
+  Filled filled;
+  KvCache& cache = filled.cache;
+  const Index a = filled.a, b = filled.b, gone = filled.gone;
+  const View<const float, 3> k = filled.x.k, v = filled.x.v;
   const View<const float, 4> ks = k.broadcast(0, 2), vs = v.broadcast(0, 2);
   const std::array<Index, 2> both{a, b}, twice{b, b}, lost{a, gone};
   std::vector<Illegal> calls;
@@ -83,9 +93,25 @@ TEST_CASE("KvCache: illegal calls") {
   calls.push_back({"no tokens, heads",
                    [&] { cache.append(a, k.slice(0, 0, 2).slice(1, 0, 0), v.slice(1, 0, 0)); },
                    {f, "k", "2 heads", "3"}});
-  for (const Index wrong : {gone, Index{3}, Index{-1}, huge, -huge}) {
+  for (const Index wrong : {gone, Index{3}, Index{-1}, huge, -huge})
+    calls.push_back({"append", [&, wrong] { cache.append(wrong, k, v); }, {f, "sequence", std::to_string(wrong), "3"}});
+  check_illegal(calls, [&] { return differences(cache, filled.model) == 0; });
+  CHECK(illegal_calls() > 75);
+
+  // Legal: nothing is appended.
+  cache.append(a, {nullptr, {3, 0, 5}}, {nullptr, {3, 0, 6}});
+  cache.append({}, {nullptr, {0, 3, 4, 5}}, {nullptr, {0, 3, 4, 6}});
+  cache.append(both, {nullptr, {2, 3, 0, 5}}, {nullptr, {2, 3, 0, 6}});
+  CHECK(differences(cache, filled.model) == 0);
+}
+
+TEST_CASE("KvCache: illegal calls of fork, truncate, remove and length") {
+  Filled filled;
+  KvCache& cache = filled.cache;
+  const Index a = filled.a;
+  std::vector<Illegal> calls;
+  for (const Index wrong : {filled.gone, Index{3}, Index{-1}, huge, -huge}) {
     const std::string number = std::to_string(wrong);
-    calls.push_back({"append", [&, wrong] { cache.append(wrong, k, v); }, {f, "sequence", number, "3"}});
     calls.push_back({"fork", [&, wrong] { (void)cache.fork(wrong); }, {"KvCache::fork", "sequence", number}});
     calls.push_back({"truncate", [&, wrong] { cache.truncate(wrong, 0); }, {"KvCache::truncate", "sequence", number}});
     calls.push_back({"remove", [&, wrong] { cache.remove(wrong); }, {"KvCache::remove", "sequence", number}});
@@ -99,14 +125,8 @@ TEST_CASE("KvCache: illegal calls") {
         {"truncate, length", [&, wrong] { cache.truncate(a, wrong); }, {"KvCache::truncate", "length", number, "4"}});
   }
   calls.push_back({"truncate, -1", [&] { cache.truncate(a, -1); }, {"KvCache::truncate", "length", "-1", "4"}});
-  check_illegal(calls, [&] { return differences(cache, model) == 0; });
+  check_illegal(calls, [&] { return differences(cache, filled.model) == 0; });
   CHECK(illegal_calls() > 100);
-
-  // Legal, and nothing happens.
-  cache.append(a, {nullptr, {3, 0, 5}}, {nullptr, {3, 0, 6}});
-  cache.append({}, {nullptr, {0, 3, 4, 5}}, {nullptr, {0, 3, 4, 6}});
-  cache.append(both, {nullptr, {2, 3, 0, 5}}, {nullptr, {2, 3, 0, 6}});
-  CHECK(differences(cache, model) == 0);
 }
 
 #if !defined(HEADLANE_TEST_SANITIZED)  // they have an operator new of their own, and their memory is not the system's
@@ -134,7 +154,21 @@ TEST_CASE("KvCache: nothing is allocated while a page lasts") {
   CHECK(allocations <= before + 20);  // the table of a number that was removed
 }
 
-TEST_CASE("KvCache: without memory, nothing changes") {
+// Whether call() throws std::bad_alloc where every allocation fails.
+template <class F>
+bool fails_without_memory(const F& call) {
+  no_memory = true;
+  bool thrown = false;
+  try {
+    call();
+  } catch (const std::bad_alloc&) {
+    thrown = true;
+  }
+  no_memory = false;
+  return thrown;
+}
+
+TEST_CASE("KvCache: calls that fail without memory change nothing") {
   KvCache cache(1, 4, 4, {.page_size = 32});
   KvModel model{32};
   const Index a = cache.add();
@@ -147,24 +181,28 @@ TEST_CASE("KvCache: without memory, nothing changes") {
   cache.append(a, x.k, x.v);
   model.append(a, tokens);
   const std::size_t held = cache.bytes();
-  for (int call = 0; call < 4; ++call) {
-    no_memory = true;
-    bool thrown = false;
-    try {
-      if (call == 0) cache.append(both, x.k.broadcast(0, 2), x.v.broadcast(0, 2));
-      if (call == 1) static_cast<void>(cache.fork(a));
-      if (call == 2) cache.append(b, x.k, x.v);
-      if (call == 3)
-        for (int i = 0; i < 100; ++i) static_cast<void>(cache.add());
-    } catch (const std::bad_alloc&) {
-      thrown = true;
-    }
-    no_memory = false;
-    CHECK(thrown);
+  const auto check = [&](const auto& call) {
+    CHECK(fails_without_memory(call));
     CHECK(cache.bytes() == held);
     CHECK(differences(cache, model) == 0);
-  }
-  // Some of the new pages can be had, in one of these cases: the records of all pages grow by several at a time.
+  };
+  check([&] { cache.append(both, x.k.broadcast(0, 2), x.v.broadcast(0, 2)); });
+  check([&] { static_cast<void>(cache.fork(a)); });
+  check([&] { cache.append(b, x.k, x.v); });
+  check([&] {
+    for (int i = 0; i < 100; ++i) static_cast<void>(cache.add());
+  });
+  // A table of pages that does not fit into memory.
+  const float zero = 0;
+  for (const int bits : {57, 50})
+    CHECK_THROWS_AS(
+        cache.append(a, {&zero, {1, Index{1} << bits, 4}, {0, 0, 0}}, {&zero, {1, Index{1} << bits, 4}, {0, 0, 0}}),
+        std::bad_alloc);
+  CHECK(differences(cache, model) == 0);
+}
+
+// In one of these cases some of the new pages exist already: the records of pages grow by several.
+TEST_CASE("KvCache: an append that needs several pages fails without memory and keeps none of them") {
   for (Index extra = 0; extra < 12; ++extra) {
     KvCache some(1, 1, 1, {.page_size = 32});
     const Index c = some.add(), d = some.add();
@@ -174,37 +212,24 @@ TEST_CASE("KvCache: without memory, nothing changes") {
     some.truncate(c, 32);
     some.append(d, y.k.slice(1, 0, 32 * 20), y.v.slice(1, 0, 32 * 20));
     const std::size_t before = some.bytes();
-    no_memory = true;
-    bool thrown = false;
-    try {
-      some.append(c, y.k.slice(1, 32, 32 * (30 + extra)), y.v.slice(1, 32, 32 * (30 + extra)));
-    } catch (const std::bad_alloc&) {
-      thrown = true;
-    }
-    no_memory = false;
-    CHECK(thrown);
+    CHECK(fails_without_memory(
+        [&] { some.append(c, y.k.slice(1, 32, 32 * (30 + extra)), y.v.slice(1, 32, 32 * (30 + extra))); }));
     CHECK(some.bytes() == before);
     CHECK(some.pages_in_use() == 21);
     CHECK(some.length(c) == 32);
   }
-  // One of the pages of 2 TB cannot be had; none of them is kept.
+  // Pages of 2 TB, of which one cannot be allocated.
   KvCache large(1, 512, 512, {.page_size = Index{1} << 29});
   const Index c = large.add();
-  const std::vector<float> zero(1);
+  const float zero = 0;
   const Index many = Index{1} << 44;
-  CHECK_THROWS_AS(large.append(c, {zero.data(), {1, many, 512}, {0, 0, 0}}, {zero.data(), {1, many, 512}, {0, 0, 0}}),
+  CHECK_THROWS_AS(large.append(c, {&zero, {1, many, 512}, {0, 0, 0}}, {&zero, {1, many, 512}, {0, 0, 0}}),
                   std::bad_alloc);
   CHECK(large.bytes() == 0);
   CHECK(large.length(c) == 0);
-  // A table of pages that memory has not.
-  for (const int bits : {57, 50})
-    CHECK_THROWS_AS(cache.append(a, {zero.data(), {1, Index{1} << bits, 4}, {0, 0, 0}},
-                                 {zero.data(), {1, Index{1} << bits, 4}, {0, 0, 0}}),
-                    std::bad_alloc);
-  CHECK(differences(cache, model) == 0);
 }
 
-/// Pages of memory that the first page of a sequence takes.
+/// Number of resident memory pages in the first page of a sequence.
 Index resident_pages(const KvCache& cache, Index sequence) {
   constexpr std::size_t page = 4096;
   const auto address = reinterpret_cast<std::uintptr_t>(KvPages::of(cache, "test").keys(sequence, 0, 0)) / page * page;

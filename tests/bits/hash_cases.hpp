@@ -1,4 +1,4 @@
-// The cases whose output bits are checked in: hashes.hpp holds one number for each.
+// The cases whose hashes are checked in (hashes.hpp).
 #pragma once
 
 #include "core/dispatch.hpp"
@@ -48,7 +48,7 @@ inline std::uint64_t softmax_hash(Index rows, Index n, const SoftmaxOptions& opt
   return hash.value();
 }
 
-// With a weight, and in layer norm a bias; the sum with a residual is hashed too.
+// With a weight, for layer norm also a bias, and the sum with a residual.
 inline std::uint64_t norm_hash(Index rows, Index n, bool centred) {
   const NormTensors<2> call({centred, true, centred, true, true}, {rows, n}, 12, 3, 2);
   call.run();
@@ -68,7 +68,7 @@ inline std::uint64_t attention_hash(const AttentionSizes& sizes, const Attention
   return hash.value();
 }
 
-// A random mask and bias, each the same for all rows or not.
+// With a random mask and bias; `broadcast` as in score_shape.
 inline std::uint64_t masked_hash(const AttentionSizes& sizes, AttentionOptions options, unsigned broadcast) {
   Random random(10);
   const Mask mask = random_mask(score_shape(sizes, broadcast), random, 4);
@@ -78,7 +78,8 @@ inline std::uint64_t masked_hash(const AttentionSizes& sizes, AttentionOptions o
   return attention_hash(sizes, options);
 }
 
-// Random mask bits and relative biases; `ragged`: two sequences of the one batch element, one query and two keys aside.
+// With random mask_bits and relative biases; `ragged`: two variable-length sequences, with one
+// query and two keys in no sequence.
 inline std::uint64_t relative_hash(const AttentionSizes& sizes, AttentionOptions options, bool ragged) {
   Random random(11);
   const Index keys = ragged ? sizes.kv_length - 12 : sizes.kv_length;
@@ -135,7 +136,8 @@ inline std::uint64_t slopes_hash() {
   return hash.value();
 }
 
-/// A decoder layer, on 11 positions and then on 5 more over caches; its feed-forward and its encoder part alone.
+/// A decoder layer on 11 positions and then on 5 more over caches; its feed-forward and encoder
+/// parts alone.
 inline std::uint64_t layer_hash(const LayerSizes& s) {
   const RandomState state = random_layer(s, 13, true);
   const DecoderLayer decoder(state.dict, "", s.options());
@@ -157,8 +159,8 @@ inline std::uint64_t layer_hash(const LayerSizes& s) {
   return hash.value();
 }
 
-inline std::vector<HashCase> hash_cases() {
-  const Layout transposed{"transposed", Order::columns}, heads{"BSHD", Order::middle};
+inline std::vector<HashCase> gemm_and_softmax_cases() {
+  const Layout transposed{"transposed", Order::columns};
   return {
       {"gemm 1 1 1", [] { return gemm_hash(1, 1, 1, {}); }},
       {"gemm 1 512 512", [] { return gemm_hash(1, 512, 512, {}); }},
@@ -177,6 +179,12 @@ inline std::vector<HashCase> hash_cases() {
       {"log_softmax 7 37", [] { return softmax_hash(7, 37, {1.0f, true}); }},
       {"log_softmax 3 5000", [] { return softmax_hash(3, 5000, {0.7f, true}); }},
       {"log_softmax 5 100 special", [] { return softmax_hash(5, 100, {1.0f, true}, true); }},
+  };
+}
+
+inline std::vector<HashCase> attention_cases() {
+  const Layout heads{"BSHD", Order::middle};
+  return {
       {"attention 8 heads of 64", [] { return attention_hash({.q_heads = 8, .q_length = 64, .kv_length = 64}, {}); }},
       {"attention 8 heads of 64 causal",
        [] { return attention_hash({.q_heads = 8, .q_length = 64, .kv_length = 64}, causal(0)); }},
@@ -233,6 +241,11 @@ inline std::vector<HashCase> hash_cases() {
              {.q_heads = 4, .kv_heads = 2, .q_length = 60, .kv_length = 700, .head_dim = 24, .value_dim = 40},
              causal(0), true);
        }},
+  };
+}
+
+inline std::vector<HashCase> other_cases() {
+  return {
       {"layer_norm 5 700", [] { return norm_hash(5, 700, true); }},
       {"rms_norm 5 700", [] { return norm_hash(5, 700, false); }},
       {"sinusoidal 300 64", [] { return sinusoidal_hash(300, 64, {}); }},
@@ -249,6 +262,13 @@ inline std::vector<HashCase> hash_cases() {
       {"exp", [] { return function_hash(active().exp); }},
       {"log", [] { return function_hash(active().log); }},
   };
+}
+
+/// All cases, in the order of the table.
+inline std::vector<HashCase> hash_cases() {
+  std::vector<HashCase> all = gemm_and_softmax_cases();
+  for (const auto& more : {attention_cases(), other_cases()}) all.insert(all.end(), more.begin(), more.end());
+  return all;
 }
 
 }  // namespace headlane::test

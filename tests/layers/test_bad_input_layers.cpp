@@ -1,4 +1,5 @@
-// Illegal calls of layers: std::invalid_argument that names the function or the layer, the argument or the tensor, and sizes; y stays untouched.
+// Illegal calls of layers: std::invalid_argument whose message names the function or layer, the
+// argument or tensor, and sizes; y stays unchanged.
 #include "support/illegal.hpp"
 #include "support/layer_case.hpp"
 
@@ -197,7 +198,7 @@ TEST_CASE("illegal state dicts: missing, of another rank or size, null") {
     const auto with = [&](const std::string& what, const AnyView<const float>& view, std::vector<std::string> words) {
       StateDict dict = o.state.dict;
       dict[name] = view;
-      // what defines a width is not named itself, but what then does not fit
+      // an argument that defines a width is not named; the one that then does not match is
       const bool defines =
           (what == "columns" && name.ends_with("proj_weight")) || (what == "rows" && name.ends_with("out_proj.weight"));
       words.emplace_back(defines || name.ends_with("linear1.weight") || name.starts_with("norm") ? "" : name);
@@ -230,6 +231,12 @@ TEST_CASE("illegal state dicts: missing, of another rank or size, null") {
     view.shape[1] -= 1;
     with("columns", view, {std::to_string(view.shape[1])});
   }
+  check_illegal(calls, [] { return true; });
+}
+
+TEST_CASE("illegal options of layers") {
+  const Operands o;
+  std::vector<Illegal> calls;
   calls.push_back({"Normalization eps", [&] { Normalization(o.state.dict, "norm1.", NormKind::rms, -1); }, {"eps"}});
   calls.push_back({"Normalization eps", [&] { Normalization(o.state.dict, "norm1.", NormKind::layer, nan); }, {"eps"}});
   calls.push_back({"activation",
