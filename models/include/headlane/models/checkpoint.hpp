@@ -1,4 +1,4 @@
-// Checkpoint: the weights of a model in the safetensors format, as Hugging Face folders hold them.
+// Checkpoint: the weights of a model in safetensors format, as in Hugging Face folders.
 #pragma once
 
 #include <headlane/export.h>
@@ -16,16 +16,17 @@
 
 namespace headlane::models {
 
-/// A tensor as float32, in memory of its own; float16 and bfloat16 are converted exactly. It lives as long as a Tensor refers to
-/// it, also without the Checkpoint and its files. A copy refers to the same memory.
+/// A float32 tensor in memory of its own; float16 and bfloat16 are converted exactly.
+///
+/// Memory: reference-counted; copies share it. It outlives the Checkpoint and its files.
 class HEADLANE_API Tensor {
  public:
-  /// An empty one, without data.
+  /// An empty tensor, without data.
   Tensor() = default;
   Tensor(const AnyView<const float>& view, std::shared_ptr<const void> memory)
       : view_(view), memory_(std::move(memory)) {}
 
-  /// Dense, row-major. Rank 0, a single element, is possible. Valid as long as this Tensor or a copy of it is there.
+  /// Contiguous, row-major; rank 0 is a single element. Valid as long as this Tensor or a copy.
   [[nodiscard]] const AnyView<const float>& view() const { return view_; }
 
  private:
@@ -33,31 +34,32 @@ class HEADLANE_API Tensor {
   std::shared_ptr<const void> memory_;
 };
 
-/// All tensors of a folder. Does not change once it is made: any number of threads may use it at the same time, and copies share
-/// what they refer to.
+/// All tensors of a folder.
 ///
-/// Opening reads the headers alone; load() reads its tensor, each time anew. Files stay open while the Checkpoint is there and must
-/// not change meanwhile: what is loaded from a file that was truncated or written to after it was opened is an error, as far as
-/// its size and time of modification tell. They are not mapped into memory: reading a mapped file that was truncated would end
-/// the process with SIGBUS. A file that was replaced (another one renamed to its name) is read as it was.
-///
-/// Names of tensors, their sizes and places are checked when the folder is opened, as strictly as the format says: data without
-/// overlaps or gaps, no name twice. Errors are CheckpointError, or std::bad_alloc; of a Checkpoint that was moved
-/// from, which may be destroyed and assigned to, std::invalid_argument.
+/// Files: the constructor reads only the headers; load() reads one tensor, anew each time. The
+///   files stay open and must not change: loading from a file that was truncated or written to
+///   after it was opened is an error, as far as its size and modification time tell. A file that
+///   was replaced by renaming another one is read as it was. Files are not memory-mapped, since
+///   reading a mapped file that was truncated raises SIGBUS.
+/// Validation: names, sizes and offsets of all tensors are checked when the folder is opened, as
+///   strictly as the format specifies: no overlaps, no gaps, no duplicate names.
+/// Threads: immutable; any number of threads may use it concurrently. Copies share its contents.
+/// Errors: CheckpointError; std::bad_alloc; std::invalid_argument if it was moved from (it may
+///   still be destroyed and assigned to).
 class HEADLANE_API Checkpoint {
  public:
-  /// Opens model.safetensors, or else model.safetensors.index.json and the files that it names.
+  /// Opens model.safetensors, or else model.safetensors.index.json and the files it lists.
   explicit Checkpoint(const std::filesystem::path& folder);
 
   [[nodiscard]] bool contains(std::string_view name) const;
-  /// Any rank, any type of elements.
+  /// Any rank and element type.
   [[nodiscard]] std::vector<Index> shape(std::string_view name) const;
-  /// In ascending order.
+  /// All names, in ascending order.
   [[nodiscard]] std::vector<std::string> names() const;
 
-  /// Of float32, float16 or bfloat16 and at most max_rank axes.
+  /// Reads a tensor of float32, float16 or bfloat16 with at most max_rank axes.
   [[nodiscard]] Tensor load(std::string_view name) const;
-  /// An error unless the shape is exactly this one.
+  /// The same; an error unless the tensor has exactly this shape.
   [[nodiscard]] Tensor load(std::string_view name, std::span<const Index> shape) const;
   [[nodiscard]] Tensor load(std::string_view name, std::initializer_list<Index> shape) const {
     return load(name, std::span<const Index>(shape.begin(), shape.size()));

@@ -1,4 +1,4 @@
-// What is thrown when a file of a model cannot be read.
+// CheckpointError: thrown if a file of a model cannot be used.
 #pragma once
 
 #include <headlane/export.h>
@@ -7,7 +7,8 @@
 
 namespace headlane::models {
 
-/// A file of a model is missing, damaged, or not what was asked for. The message names the file, the tensor or key, and the reason.
+/// A file of a model is missing, damaged, or does not hold what was requested. The message names
+/// the file, the tensor or key, and the reason.
 class HEADLANE_API CheckpointError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

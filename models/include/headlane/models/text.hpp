@@ -1,4 +1,4 @@
-// Text in, text out: T5 with the SentencePiece model of its folder.
+// Translator: text to text, with T5 and the SentencePiece model of its folder.
 #pragma once
 
 #include <headlane/export.h>
@@ -15,19 +15,22 @@
 namespace headlane::models {
 
 struct TranslatorOptions {
-  /// Of T5Config::tasks: its prefix and its options of generation. Empty: the only task, or the only one that is a translation; if there are
-  /// several, it has to be named; if there is none, the prefix is empty.
+  /// One of T5Config::tasks: sets the prefix and the generation options. If empty: the only task,
+  /// or the only one whose name begins with "translation". If there are several, one must be
+  /// named; if there is none, the prefix is empty.
   std::string task = {};
-  /// Stands before each sentence, in place of the task's.
+  /// Prepended to each sentence instead of the prefix of the task.
   std::optional<std::string> prefix = std::nullopt;
 };
 
-/// Does not change once it is made: any number of threads may use it at the same time. One that was moved from may be destroyed and
-/// assigned to; all else throws std::invalid_argument.
+/// Threads: immutable; any number of threads may use it concurrently.
+/// Errors: std::invalid_argument if it was moved from (it may still be destroyed and assigned to).
 class HEADLANE_API Translator {
  public:
-  /// What T5 reads, spiece.model, and words.txt if it is there: the words that the model knows, one in a line.
-  /// Errors: as T5; CheckpointError for spiece.model as well; std::invalid_argument for a task that is not there.
+  /// Reads what T5 reads, spiece.model, and, if it exists, words.txt: the words that the model
+  /// knows, one per line.
+  /// Errors: as T5; CheckpointError for spiece.model, too; std::invalid_argument for an unknown
+  ///   task.
   explicit Translator(const std::filesystem::path& folder, const TranslatorOptions& options = {});
   ~Translator();
   Translator(Translator&&) noexcept;
@@ -36,20 +39,23 @@ class HEADLANE_API Translator {
   [[nodiscard]] const T5& model() const;
   [[nodiscard]] const std::string& task() const;
   [[nodiscard]] const std::string& prefix() const;
-  /// Of the task.
+  /// The generation options of the task.
   [[nodiscard]] GenerateOptions defaults() const;
 
-  /// For each sentence its translation. The text is UTF-8. A sentence of which the tokenizer leaves
-  /// nothing (empty, or white space of any kind) has an empty one.
+  /// The translation of each sentence. Text is UTF-8. A sentence without tokens (empty, or
+  /// nothing but white space) has an empty translation.
   [[nodiscard]] std::vector<std::string> translate(std::span<const std::string> sentences,
                                                    const GenerateOptions& options) const;
 
-  /// The steps of translate(): the tokens of prefix and text with </s> behind them; the text of tokens, without those that mean none.
+  /// The steps of translate(): prefix and text as tokens, ending with </s>; and tokens as text,
+  /// special tokens dropped.
   [[nodiscard]] std::vector<Index> tokenize(std::string_view text) const;
   [[nodiscard]] std::string detokenize(std::span<const Index> tokens) const;
 
-  /// What the model was not trained on: words of the text that words.txt lacks, if there is such a file, in lower case and of contractions
-  /// (isn't) the part before the apostrophe is enough; and pieces of it that the vocabulary lacks. In the order of the text, each once.
+  /// The parts of a text that the model was not trained on, each once, in the order of the text:
+  ///   words that words.txt lacks, if there is such a file, in lower case; for a contraction
+  ///   (isn't), the part before the apostrophe suffices;
+  ///   pieces that the vocabulary lacks.
   [[nodiscard]] std::vector<std::string> unknown(std::string_view text) const;
 
  private:
