@@ -1,4 +1,5 @@
-// The input is the JSON of a folder of sentence-transformers. Its weights are missing, so that each input ends in an error.
+// The input is the JSON of a folder of sentence-transformers. Its weights are missing, so that
+// each input ends in an error.
 #include "fuzz.hpp"
 
 #include <headlane/models/bert.hpp>

@@ -1,4 +1,5 @@
-// Code shared by the fuzz targets: writes the parts of an input to the files of a folder, and checks error messages.
+// Code shared by the fuzz targets: writes the parts of an input to the files of a folder, and
+// checks error messages.
 #pragma once
 
 #include "made_files.hpp"
@@ -47,8 +48,8 @@ void expect_checkpoint_error(const Call& call) {
   }
 }
 
-/// Files with these names; each is there if its part of the input is not empty. Parts end with the control character RS, which
-/// JSON cannot have.
+/// Files with these names; each is there if its part of the input is not empty. Parts end with
+/// the control character RS, which JSON cannot have.
 template <std::size_t n>
 class InputFolder {
  public:

@@ -1,4 +1,5 @@
-// The input is model.safetensors.index.json and, in a second part, one of the files that it may name.
+// The input is model.safetensors.index.json and, in a second part, one of the files that it may
+// name.
 #include "load_all.hpp"
 
 using namespace headlane;

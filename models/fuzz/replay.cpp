@@ -1,4 +1,5 @@
-// Feeds the files of a folder to a fuzz target, in place of libFuzzer: what was found once is a test.
+// Feeds the files of a folder to a fuzz target, in place of libFuzzer: what was found once is a
+// test.
 #include "fuzz.hpp"
 
 #include <algorithm>

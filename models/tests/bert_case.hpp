@@ -1,4 +1,5 @@
-// A small BERT of random weights: its folder, and the whole model once more in plain loops and double.
+// A small BERT of random weights: its folder, and the whole model once more in plain loops and
+// double.
 #pragma once
 
 #include "files.hpp"
@@ -101,7 +102,8 @@ struct BertCase {
     return x;
   }
 
-  /// One number of what the states of a sentence come to, those of its first `before` tokens left out.
+  /// One number of what the states of a sentence come to, those of its first `before` tokens left
+  /// out.
   static double pooled_at(const Rows& states, models::Pooling pooling, std::size_t before, std::size_t j) {
     double sum = 0, weights = 0, most = -1e300;
     for (std::size_t i = before; i < states.size(); ++i) {

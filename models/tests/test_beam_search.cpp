@@ -124,7 +124,8 @@ TEST_CASE("scores are divided by the length without the start token, to the powe
 
 namespace {
 
-/// Both places finished with -6 after 2 tokens; then whether a running beam of this score, of 2 tokens, goes on.
+/// Both places finished with -6 after 2 tokens; then whether a running beam of this score, of 2
+/// tokens, goes on.
 bool goes_on(const GenerateOptions& options, float score) {
   BeamSearch search = begun(options);
   return search.advance(List{{-6, 0, 1}, {-6, 1, 1}, {score, 0, 5}, {score, 1, 4}});

@@ -1,12 +1,14 @@
-// What Bert refuses, and in which words.
-#include "bert_case.hpp"
+// Errors of Bert: folders that it refuses and calls that it refuses, with their messages.
+#include "bert_calls.hpp"
 #include "support/illegal.hpp"
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace headlane::test {
 namespace {
-
-using models::Bert;
-using models::Pooling;
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   const std::size_t at = text.find(from);
@@ -76,31 +78,56 @@ TEST_CASE("every tensor is needed") {
   }
 }
 
-TEST_CASE("folders of sentence-transformers with what is not there") {
-  BertCase given;
-  given.make(1);
-  const Folder folder;
-  given.write(folder);
-  std::filesystem::create_directory(folder.path() / "1_Pooling");
-  const std::string transformer = R"({"type": "sentence_transformers.models.Transformer", "path": ""})",
-                    pooling = R"({"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"})",
-                    normalize = R"({"type": "sentence_transformers.models.Normalize", "path": "2_Normalize"})",
-                    dense = R"({"type": "sentence_transformers.models.Dense", "path": "2_Dense"})";
-  const auto says = [&](const std::string& modules, const std::vector<std::string>& words) {
+namespace {
+
+const std::string transformer = R"({"type": "sentence_transformers.models.Transformer", "path": ""})",
+                  pooling = R"({"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"})",
+                  normalize = R"({"type": "sentence_transformers.models.Normalize", "path": "2_Normalize"})",
+                  dense = R"({"type": "sentence_transformers.models.Dense", "path": "2_Dense"})";
+const std::string supported = "[" + transformer + "," + pooling + "]";
+
+/// A folder of sentence-transformers with mean pooling, except for modules.json.
+struct SentenceFolder {
+  SentenceFolder() {
+    given.make(1);
+    given.write(folder);
+    std::filesystem::create_directory(folder.path() / "1_Pooling");
+    write_pooling(R"({"pooling_mode_mean_tokens": true})");
+  }
+  void write_pooling(const std::string& config) const { folder.write("1_Pooling/config.json", config); }
+  void check_refused(const std::string& modules, const std::vector<std::string>& words) const {
     folder.write("modules.json", modules);
     check_says(message_of([&] { const Bert bert(folder.path()); }), words);
+  }
+
+  BertCase given;
+  Folder folder;
+};
+
+}  // namespace
+
+TEST_CASE("modules of sentence-transformers that are not supported") {
+  const SentenceFolder given;
+  const auto with_path = [](const char* path) {
+    return "[" + replaced(transformer, R"("path": "")", R"("path": ")" + std::string(path) + R"(")") + "]";
   };
-  folder.write("1_Pooling/config.json", R"({"pooling_mode_mean_tokens": true})");
-  says("[" + transformer + "," + pooling + "," + dense + "]", {"modules.json", "module 2", "Dense"});
-  says("[" + pooling + "," + transformer + "]", {"modules.json", "module 0", "Pooling"});
-  says("[" + transformer + "," + pooling + "," + normalize + "," + normalize + "]", {"modules.json", "module 3"});
-  says("[]", {"modules.json", "no modules"});
-  says("{}", {"modules.json", "list"});
-  says("[", {"modules.json"});
-  says("[1]", {"modules.json", "module 0", "object"});
-  says(R"([{"type": 1}])", {"modules.json", "module 0", "'type'"});
-  says("[" + replaced(transformer, R"("path": "")", R"("path": "../x")") + "]", {"modules.json", "'../x'"});
-  says("[" + replaced(transformer, R"("path": "")", R"("path": "/etc")") + "]", {"modules.json", "'/etc'"});
+  given.check_refused("[" + transformer + "," + pooling + "," + dense + "]", {"modules.json", "module 2", "Dense"});
+  given.check_refused("[" + pooling + "," + transformer + "]", {"modules.json", "module 0", "Pooling"});
+  given.check_refused("[" + transformer + "," + pooling + "," + normalize + "," + normalize + "]",
+                      {"modules.json", "module 3"});
+  given.check_refused("[]", {"modules.json", "no modules"});
+  given.check_refused("{}", {"modules.json", "list"});
+  given.check_refused("[", {"modules.json"});
+  given.check_refused("[1]", {"modules.json", "module 0", "object"});
+  given.check_refused(R"([{"type": 1}])", {"modules.json", "module 0", "'type'"});
+  given.check_refused(with_path("../x"), {"modules.json", "'../x'"});
+  given.check_refused(with_path("/etc"), {"modules.json", "'/etc'"});
+  given.check_refused("[" + replaced(transformer, "sentence_transformers.models", "mine") + "]",
+                      {"modules.json", "module 0", "mine"});
+}
+
+TEST_CASE("settings of pooling that are not supported") {
+  const SentenceFolder given;
   struct Wrong {
     std::string text;
     std::vector<std::string> words;
@@ -112,14 +139,15 @@ TEST_CASE("folders of sentence-transformers with what is not there") {
       {R"({"pooling_mode": ["mean", "x"]})", {"1_Pooling", "'x'"}},
       {R"({"temperature": 2})", {"1_Pooling", "'temperature'"}},
       {R"({"pooling_mode_mean_tokens": 1})", {"1_Pooling", "'pooling_mode_mean_tokens'"}}};
-  const std::string modules = std::string("[").append(transformer).append(",").append(pooling).append("]");
   for (const Wrong& one : wrong) {
-    folder.write("1_Pooling/config.json", one.text);
-    says(modules, one.words);
+    given.write_pooling(one.text);
+    given.check_refused(supported, one.words);
   }
-  says("[" + replaced(transformer, "sentence_transformers.models", "mine") + "]", {"modules.json", "module 0", "mine"});
-  folder.write("1_Pooling/config.json", R"({"pooling_mode_mean_tokens": true})");
-  // Limits below 1; none; one beyond the model's; of sentences before that of the tokenizer.
+}
+
+TEST_CASE("the limit on tokens: of the sentences, else of the tokenizer, else of the model") {
+  const SentenceFolder given;
+  const Folder& folder = given.folder;
   const struct {
     const char *sentences, *tokenizer;
     Index wanted;
@@ -134,7 +162,7 @@ TEST_CASE("folders of sentence-transformers with what is not there") {
              {R"({"max_seq_length": 1})", R"({"model_max_length": 35})", 1},
              {R"({"do_lower_case": false})", R"({"max_len": 7})", 7},
              {"{}", R"({"model_max_length": 1, "max_len": 7})", 1}};
-  folder.write("modules.json", modules);
+  folder.write("modules.json", supported);
   for (const auto& limit : limits) {
     INFO(limit.sentences, " ", limit.tokenizer);
     folder.write("sentence_bert_config.json", limit.sentences);
@@ -142,82 +170,111 @@ TEST_CASE("folders of sentence-transformers with what is not there") {
     if (limit.wanted > 0) CHECK(Bert(folder.path()).config().max_seq_length == limit.wanted);
     else check_says(message_of([&] { const Bert bert(folder.path()); }), {"_config.json", "_length' is 0"});
   }
-  // The states of tokens alone.
-  folder.write("modules.json", "[" + transformer + "]");
-  CHECK(Bert(folder.path()).config().pooling == std::vector{Pooling::none});
 }
 
-TEST_CASE("calls that are refused leave the result alone") {
+TEST_CASE("without a pooling module, the result is a row per token") {
+  const SentenceFolder given;
+  given.folder.write("modules.json", "[" + transformer + "]");
+  CHECK(Bert(given.folder.path()).config().pooling == std::vector{Pooling::none});
+}
+
+namespace {
+
+/// Calls of a model that must be refused, and the results that they must leave alone.
+struct RefusedCalls {
+  explicit RefusedCalls(const Bert& model, Sentences sentences) : bert(model), good(std::move(sentences)) {}
+
+  void add(const std::string& what, const std::function<void()>& call, const std::vector<std::string>& words) {
+    calls.push_back({what, call, words});
+  }
+  void add_ids(const std::string& what, const Sentences& ids, std::vector<std::string> words) {
+    words.emplace_back("embed");
+    add(what, [this, ids] { bert.embed(ids, out.view); }, words);
+    words.back() = "encode";
+    add(what, [this, ids] { bert.encode(ids, states.view); }, words);
+  }
+  void add_types(const std::string& what, const Sentences& types, std::vector<std::string> words) {
+    words.emplace_back("token_type_ids");
+    add(what, [this, types] { bert.embed(good, out.view, {.token_type_ids = types}); }, words);
+    add(what, [this, types] { bert.encode(good, states.view, {.token_type_ids = types}); }, words);
+  }
+  void add_out(const std::string& what, const View<float, 2>& view, std::vector<std::string> words) {
+    words.emplace_back("out");
+    add(what, [this, view] { bert.embed(good, view); }, words);
+  }
+  void check() const {
+    check_illegal(calls, [&] { return all_sentinels(out.view) && all_sentinels(states.view); });
+  }
+
+  const Bert& bert;
+  Sentences good;
+  Tensor<2> out{{3, 24}}, states{{15, 24}};
+  std::vector<Illegal> calls;
+};
+
+}  // namespace
+
+TEST_CASE("refused ids and types leave the result alone") {
   BertCase given;
   given.make(1);
-  const Folder folder;
-  given.write(folder);
-  const Bert bert(folder.path());
-  const Sentences good = given.sentences({4, 9, 2}, 6);
-  const Tensor<2> out({3, 24}), states({15, 24});
-  std::vector<Illegal> calls;
-  const auto add_ids = [&](const std::string& what, const Sentences& ids, std::vector<std::string> words) {
-    words.emplace_back("embed");
-    calls.push_back({what, [&bert, &out, ids] { bert.embed(ids, out.view); }, words});
-    words.back() = "encode";
-    calls.push_back({what, [&bert, &states, ids] { bert.encode(ids, states.view); }, words});
-  };
+  const Loaded loaded(given);
+  RefusedCalls refused(*loaded.bert, given.sentences({4, 9, 2}, 6));
   const auto with = [&](std::size_t s, std::size_t i, Index id) {
-    Sentences ids = good;
+    Sentences ids = refused.good;
     ids[s][i] = id;
     return ids;
   };
-  add_ids("no sentences", {}, {"no sentences"});
-  Sentences empty = good;
+  Sentences empty = refused.good, longer = refused.good;
   empty[1].clear();
-  add_ids("a sentence without tokens", empty, {"ids[1]", "empty"});
-  add_ids("an id too large", with(1, 8, 50), {"ids[1][8]", "50", "49"});
-  add_ids("an id below 0", with(2, 1, -1), {"ids[2][1]", "-1", "49"});
-  add_ids("a huge id", with(0, 0, huge), {"ids[0][0]", std::to_string(huge)});
-  Sentences longer = good;
   longer[0].assign(37, 1);
-  add_ids("too many tokens", longer, {"ids[0]", "37", "36", "truncate"});
-  const auto add_types = [&](const std::string& what, const Sentences& types, std::vector<std::string> words) {
-    words.emplace_back("token_type_ids");
-    calls.push_back(
-        {what, [&bert, &good, &out, types] { bert.embed(good, out.view, {.token_type_ids = types}); }, words});
-    calls.push_back(
-        {what, [&bert, &good, &states, types] { bert.encode(good, states.view, {.token_type_ids = types}); }, words});
-  };
-  add_types("types for fewer sentences", {{0, 0, 0, 0}}, {"1", "3"});
-  add_types("types for fewer tokens", {{0, 0, 0, 0}, {1, 1}, {0, 0}}, {"[1]", "2", "9"});
-  Sentences types{{0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 0, 2}, {0, 0}};
-  add_types("a type too large", types, {"[1][8]", "2", "1"});
-  const auto add_out = [&](const std::string& what, const View<float, 2>& view, std::vector<std::string> words) {
-    words.emplace_back("out");
-    calls.push_back({what, [&bert, &good, view] { bert.embed(good, view); }, words});
-  };
-  add_out("fewer rows", with_size(out.view, 0, 2), {"[2, 24]", "[3, 24]"});
-  add_out("more columns", with_size(out.view, 1, 25), {"[3, 25]", "[3, 24]"});
-  add_out("null", {nullptr, {3, 24}}, {"null"});
-  add_out("rows that are one", with_stride(out.view, 0, 0), {"overlap"});
-  add_out("columns that are one", with_stride(out.view, 1, 0), {"overlap"});
-  add_out("rows that overlap", with_stride(out.view, 0, 23), {"overlap"});
-  calls.push_back(
-      {"tokens where sentences are wanted", [&] { bert.embed(good, states.view); }, {"[15, 24]", "[3, 24]"}});
-  calls.push_back({"sentences where tokens are wanted",
-                   [&] { bert.embed(good, out.view, {.pooling = Pooling::none}); },
-                   {"[3, 24]", "[15, 24]"}});
-  std::filesystem::create_directory(folder.path() / "1_Pooling");
-  folder.write("1_Pooling/config.json", R"({"include_prompt": false})");
-  folder.write("modules.json", R"([{"type": "sentence_transformers.models.Transformer", "path": ""},
-    {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}])");
-  const Bert instructed(folder.path());
-  calls.push_back({"a prompt that is all",
-                   [&] { instructed.embed(good, out.view, {.prompt_tokens = 2}); },
-                   {"ids[2]", "2 tokens", "prompt_tokens is 2"}});
-  calls.push_back({"a prompt that is all of what is left",
-                   [&] { instructed.embed(longer, out.view, {.truncate = true, .prompt_tokens = 36}); },
-                   {"ids[0]", "36 tokens", "prompt_tokens is 36"}});
-  calls.push_back(
-      {"a prompt below 0", [&] { bert.embed(good, out.view, {.prompt_tokens = -1}); }, {"prompt_tokens", "-1"}});
-  calls.push_back({"threads below 0", [&] { bert.embed(good, out.view, {.num_threads = -1}); }, {"num_threads", "-1"}});
-  check_illegal(calls, [&] { return all_sentinels(out.view) && all_sentinels(states.view); });
+  refused.add_ids("no sentences", {}, {"no sentences"});
+  refused.add_ids("a sentence without tokens", empty, {"ids[1]", "empty"});
+  refused.add_ids("an id too large", with(1, 8, 50), {"ids[1][8]", "50", "49"});
+  refused.add_ids("an id below 0", with(2, 1, -1), {"ids[2][1]", "-1", "49"});
+  refused.add_ids("a huge id", with(0, 0, huge), {"ids[0][0]", std::to_string(huge)});
+  refused.add_ids("too many tokens", longer, {"ids[0]", "37", "36", "truncate"});
+  refused.add_types("types for fewer sentences", {{0, 0, 0, 0}}, {"1", "3"});
+  refused.add_types("types for fewer tokens", {{0, 0, 0, 0}, {1, 1}, {0, 0}}, {"[1]", "2", "9"});
+  refused.add_types("a type too large", {{0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 0, 2}, {0, 0}}, {"[1][8]", "2", "1"});
+  refused.check();
+}
+
+TEST_CASE("refused outputs and numbers leave the result alone") {
+  BertCase given;
+  given.make(1);
+  const Loaded loaded(given);
+  const Bert& bert = *loaded.bert;
+  RefusedCalls refused(bert, given.sentences({4, 9, 2}, 6));
+  const Sentences& good = refused.good;
+  const View<float, 2>&out = refused.out.view, &states = refused.states.view;
+  refused.add_out("fewer rows", with_size(out, 0, 2), {"[2, 24]", "[3, 24]"});
+  refused.add_out("more columns", with_size(out, 1, 25), {"[3, 25]", "[3, 24]"});
+  refused.add_out("null", {nullptr, {3, 24}}, {"null"});
+  refused.add_out("equal rows", with_stride(out, 0, 0), {"overlap"});
+  refused.add_out("equal columns", with_stride(out, 1, 0), {"overlap"});
+  refused.add_out("rows that overlap", with_stride(out, 0, 23), {"overlap"});
+  refused.add("a row per token instead of sentence", [&] { bert.embed(good, states); }, {"[15, 24]", "[3, 24]"});
+  refused.add("a row per sentence instead of token", [&] { bert.embed(good, out, {.pooling = Pooling::none}); },
+              {"[3, 24]", "[15, 24]"});
+  refused.add("a prompt below 0", [&] { bert.embed(good, out, {.prompt_tokens = -1}); }, {"prompt_tokens", "-1"});
+  refused.add("threads below 0", [&] { bert.embed(good, out, {.num_threads = -1}); }, {"num_threads", "-1"});
+  refused.check();
+}
+
+TEST_CASE("a prompt that leaves nothing to pool is refused") {
+  const SentenceFolder given;
+  given.write_pooling(R"({"include_prompt": false})");
+  given.folder.write("modules.json", supported);
+  const Bert bert(given.folder.path());
+  RefusedCalls refused(bert, given.given.sentences({4, 9, 2}, 6));
+  Sentences longer = refused.good;
+  longer[0].assign(37, 1);
+  refused.add("all of a sentence", [&] { bert.embed(refused.good, refused.out.view, {.prompt_tokens = 2}); },
+              {"ids[2]", "2 tokens", "prompt_tokens is 2"});
+  refused.add("all that truncation leaves",
+              [&] { bert.embed(longer, refused.out.view, {.truncate = true, .prompt_tokens = 36}); },
+              {"ids[0]", "36 tokens", "prompt_tokens is 36"});
+  refused.check();
 }
 
 }  // namespace headlane::test

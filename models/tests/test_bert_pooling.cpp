@@ -1,4 +1,5 @@
-// The states of a sentence's tokens as one row, and what folders of sentence-transformers say of it.
+// Pooling: the hidden states of a sentence as one embedding, and the settings of
+//   sentence-transformers.
 #include "bert_calls.hpp"
 
 namespace headlane::test {
@@ -48,7 +49,36 @@ TEST_CASE("a weighted mean likewise; a maximum is one of the states, or NaN wher
   }
 }
 
-TEST_CASE("a row for each token, normalised") {
+// Hidden units of the last feed-forward that overflow for some tokens: the states of these tokens,
+// and no others, are NaN.
+TEST_CASE("max pooling: a column with a NaN in any row is NaN") {
+  Index last_only = 0, first_only = 0, neither = 0;
+  for (std::size_t unit = 0; unit < 40; ++unit) {
+    BertCase given;
+    given.activation = "relu";
+    given.make(1);
+    std::vector<float>& hidden = given.weights.at("encoder.layer.1.intermediate.dense.weight").values;
+    for (std::size_t j = 0; j < 24; ++j) hidden[unit * 24 + j] *= 1e38f;
+    std::vector<float>& output = given.weights.at("encoder.layer.1.output.dense.weight").values;
+    for (std::size_t j = 0; j < 24; ++j) output[j * 40 + unit] *= 1e38f;
+    const Loaded loaded(given);
+    for (Index first = 0; first < given.vocab; first += 5) {
+      const Sentences ids{{first, 3}};
+      const std::vector<float> states = encoded(*loaded.bert, ids);
+      const bool first_nan = std::isnan(states[0]), last_nan = std::isnan(states[24]);
+      last_only += !first_nan && last_nan ? 1 : 0;
+      first_only += first_nan && !last_nan ? 1 : 0;
+      neither += !first_nan && !last_nan ? 1 : 0;
+      for (const float x : embedded(*loaded.bert, ids, {.pooling = Pooling::max}))
+        CHECK(std::isnan(x) == (first_nan || last_nan));
+    }
+  }
+  CHECK(last_only > 0);
+  CHECK(first_only > 0);
+  CHECK(neither > 0);
+}
+
+TEST_CASE("a row for each token, normalized") {
   BertCase given;
   given.make(1);
   const Loaded loaded(given);
@@ -64,7 +94,7 @@ TEST_CASE("a row for each token, normalised") {
   }
 }
 
-TEST_CASE("an embedding of zeros stays one when it is normalised") {
+TEST_CASE("an embedding of zeros stays one when it is normalized") {
   BertCase given;
   given.make(5);
   for (const char* name : {"encoder.layer.1.output.LayerNorm.weight", "encoder.layer.1.output.LayerNorm.bias"})
@@ -175,7 +205,8 @@ TEST_CASE("several poolings side by side, a prompt that is not pooled, rows that
       check_close(std::span(normal).subspan(60 * s, 60), cut, s);
     }
   }
-  // Pooled all the same unless the folder says otherwise; states of tokens are neither cut nor left out.
+  // Pooled all the same unless the folder says otherwise; states of tokens are neither cut nor
+  // left out.
   CHECK(same_bits(embedded(*loaded.bert, ids, {.prompt_tokens = 3}), embedded(*loaded.bert, ids)));
   std::vector<float> states(std::size_t{49} * 24);
   bert.embed(ids, {states.data(), {49, 24}}, {.pooling = Pooling::none, .normalize = false, .prompt_tokens = 3});

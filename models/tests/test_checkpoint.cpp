@@ -242,7 +242,8 @@ TEST_CASE("Files that are odd and allowed") {
   };
   CHECK(names(safetensors("{}", "")).empty());
   CHECK(names(safetensors(R"({"__metadata__":{}}   )", "")).empty());
-  // The order in the header is not that of the data; members that are not known do not count; half bytes.
+  // The order in the header is not that of the data; members that are not known do not count;
+  // half bytes.
   CHECK(names(safetensors(R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3],"more":[{"x":1}]},)"
                           R"("a":{"data_offsets":[0,1],"shape":[2,1],"dtype":"F4"}, "e":{"dtype":"F64","shape":[0],)"
                           R"("data_offsets":[1,1]}})",

@@ -1,4 +1,5 @@
-// Files that change while they are read: an error that names file and tensor, never a signal, never other bytes.
+// Files that change while they are read: an error that names file and tensor, never a signal,
+// never other bytes.
 #include "files.hpp"
 #include "io/input_file.hpp"
 #include "io/safetensors.hpp"
@@ -102,7 +103,8 @@ TEST_CASE("Truncated between opening a file and reading its header, or JSON") {
   }
 }
 
-/// Opens and loads everything, again and again until that is an error. Counts those of a file that was open by then.
+/// Opens and loads everything, again and again until that is an error. Counts those of a file
+/// that was open by then.
 void load_until_it_fails(const Folder& folder, int& while_open) {
   const std::string path = (folder.path() / "model.safetensors").string();
   std::string message;
@@ -193,7 +195,7 @@ TEST_CASE("Replaced, renamed or removed after it was opened, it is still read") 
   for (const std::string& name : loadable()) CHECK(has_all_values(checkpoint.load(name)));
 }
 
-/// Puts something that is no regular file in a folder.
+/// Puts something other than a regular file into a folder.
 void make_special(const std::filesystem::path& path, const std::string& kind) {
   if (kind == "directory") std::filesystem::create_directory(path);
   else if (kind == "pipe") REQUIRE(mkfifo(path.c_str(), 0600) == 0);
@@ -209,7 +211,7 @@ void make_special(const std::filesystem::path& path, const std::string& kind) {
   }
 }
 
-TEST_CASE("What is no regular file is refused without waiting for it") {
+TEST_CASE("anything but a regular file is refused without waiting") {
   const std::string index = "model.safetensors.index.json";
   for (const std::string kind : {"directory", "pipe", "socket", "/dev/zero", "/dev/null", "/dev/tty", "/dev/full"}) {
     CAPTURE(kind);
@@ -222,7 +224,7 @@ TEST_CASE("What is no regular file is refused without waiting for it") {
       check_says(message, {(folder.path() / name).string() + ": "});
       const bool cannot_open =
           message.find("cannot be opened: ") != std::string::npos;  // a socket; /dev/tty without one
-      CHECK((cannot_open || message.find("is no regular file") != std::string::npos));
+      CHECK((cannot_open || message.find("is not a regular file") != std::string::npos));
     }
   }
 }

@@ -1,4 +1,5 @@
-// Every way in which a checkpoint can be wrong is an error that says what is wrong, with the numbers.
+// Every way in which a checkpoint can be wrong is an error that says what is wrong, with the
+// numbers.
 #include "files.hpp"
 
 #include <doctest/doctest.h>
@@ -54,19 +55,19 @@ TEST_CASE("Files that are not there, or too short") {
   check_says(open(folder.path() / "model.safetensors"), {"no such folder"});
   check_says(opening(folder, "1234567"), {"has 7 bytes", "at least 8"});
   check_says(opening(folder, bytes_of<std::uint64_t>({0})), {"does not begin with '{'"});
-  check_says(opening(folder, bytes_of<std::uint64_t>({3}) + "{}"), {"to have 3 bytes", "the file has 2"});
-  check_says(opening(folder, bytes_of<std::uint64_t>({100'000'000}) + "{}"), {"to have 100000000", "the file has 2"});
+  check_says(opening(folder, bytes_of<std::uint64_t>({3}) + "{}"), {"is 3 bytes", "only 2 follow"});
+  check_says(opening(folder, bytes_of<std::uint64_t>({100'000'000}) + "{}"), {"is 100000000 bytes", "only 2 follow"});
   check_says(opening(folder, bytes_of<std::uint64_t>({100'000'001}) + "{}"),
-             {"to have 100000001", "100000000 are the most"});
-  check_says(opening(folder, bytes_of<std::uint64_t>({~std::uint64_t{0}}) + "{}"), {"to have 18446744073709551615"});
-  check_says(opening(folder, bytes_of<std::uint64_t>({~std::uint64_t{7}}) + "{}"), {"to have 18446744073709551608"});
+             {"is 100000001 bytes", "the maximum is 100000000"});
+  check_says(opening(folder, bytes_of<std::uint64_t>({~std::uint64_t{0}}) + "{}"), {"is 18446744073709551615"});
+  check_says(opening(folder, bytes_of<std::uint64_t>({~std::uint64_t{7}}) + "{}"), {"is 18446744073709551608"});
 
   folder.remove("model.safetensors");
   std::filesystem::create_directory(folder.path() / "model.safetensors");
-  check_says(open(folder.path()), {"model.safetensors: is no regular file"});
+  check_says(open(folder.path()), {"model.safetensors: is not a regular file"});
   folder.remove("model.safetensors");
   REQUIRE(mkfifo((folder.path() / "model.safetensors").c_str(), 0600) == 0);
-  check_says(open(folder.path()), {"model.safetensors: is no regular file"});
+  check_says(open(folder.path()), {"model.safetensors: is not a regular file"});
   folder.remove("model.safetensors");
   opening(folder, safetensors("{}", ""));
   std::filesystem::permissions(folder.path() / "model.safetensors", std::filesystem::perms::none);
@@ -171,8 +172,8 @@ TEST_CASE("Data that overlap, or belong to no tensor") {
       {{"{}", {"has 8 bytes of data, the tensors end at 0"}},
        {R"({"__metadata__":{}})", {"has 8 bytes of data, the tensors end at 0"}},
        {"{" + a + "}", {"has 8 bytes of data, the tensors end at 4"}},
-       {"{" + a + R"(,"b":{"dtype":"U8","shape":[3],"data_offsets":[5,8]}})", {"tensor 'b': begins at 5", "end at 4"}},
-       {R"({"b":{"dtype":"U8","shape":[7],"data_offsets":[1,8]}})", {"tensor 'b': begins at 1", "end at 0"}},
+       {"{" + a + R"(,"b":{"dtype":"U8","shape":[3],"data_offsets":[5,8]}})", {"tensor 'b': begins at 5", "ends at 4"}},
+       {R"({"b":{"dtype":"U8","shape":[7],"data_offsets":[1,8]}})", {"tensor 'b': begins at 1", "ends at 0"}},
        {R"({"b":{"dtype":"U8","shape":[5],"data_offsets":[3,8]},)" + a + "}",
         {"tensor 'b': overlaps", "at 3, before 4"}},
        {R"({"b":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)" + a + "}",
@@ -202,7 +203,7 @@ TEST_CASE("Tensors that cannot be loaded") {
   check_says(loading("ids"), {file, "tensor 'ids': is of I64, only F32, F16 and BF16"});
   check_says(loading_as("ids", {1, 1}), {"is of I64"});
   check_says(loading("double"), {"tensor 'double': is of F64"});
-  check_says(loading("nine"), {file, "tensor 'nine': has 9 axes, 8 are the most"});
+  check_says(loading("nine"), {file, "tensor 'nine': has 9 axes, the maximum is 8"});
   CHECK(loading("eight") == "no error");
   check_says(loading("y"), {folder.path().string(), "there is no tensor 'y'"});
   check_says(loading_as("y", {1}), {"there is no tensor 'y'"});
@@ -229,16 +230,16 @@ TEST_CASE("Indexes of shards") {
       {with("[]"), {"weight_map is not an object but array"}},
       {with(R"({"a":1})"), {"tensor 'a': its file is not a string but number"}},
       {with(R"({"a":"one.safetensors","a":"one.safetensors"})"), {"the name 'a' occurs twice"}},
-      {with(R"({"a":""})"), {"tensor 'a': ''", "no name of a file"}},
-      {with(R"({"a":"."})"), {"tensor 'a': '.'", "no name of a file"}},
-      {with(R"({"a":".."})"), {"tensor 'a': '..'", "no name of a file"}},
-      {with(R"({"a":"../one.safetensors"})"), {"'../one.safetensors'", "no name of a file"}},
-      {with(R"({"a":"./one.safetensors"})"), {"'./one.safetensors'", "no name of a file"}},
-      {with(R"({"a":"/dev/zero"})"), {"'/dev/zero'", "no name of a file"}},
-      {with(R"({"a":"b\\one.safetensors"})"), {"no name of a file"}},
-      {with(R"({"a":"one.safetensors\u0000x"})"), {"no name of a file"}},
+      {with(R"({"a":""})"), {"tensor 'a': ''", "not the name of a file"}},
+      {with(R"({"a":"."})"), {"tensor 'a': '.'", "not the name of a file"}},
+      {with(R"({"a":".."})"), {"tensor 'a': '..'", "not the name of a file"}},
+      {with(R"({"a":"../one.safetensors"})"), {"'../one.safetensors'", "not the name of a file"}},
+      {with(R"({"a":"./one.safetensors"})"), {"'./one.safetensors'", "not the name of a file"}},
+      {with(R"({"a":"/dev/zero"})"), {"'/dev/zero'", "not the name of a file"}},
+      {with(R"({"a":"b\\one.safetensors"})"), {"not the name of a file"}},
+      {with(R"({"a":"one.safetensors\u0000x"})"), {"not the name of a file"}},
       {with(R"({"a":"\u001b[31m\u007f"})"), {"/?[31m?: cannot be opened: No such file"}},
-      {with(R"({"a":")" + std::string(256, 'n') + R"("})"), {std::string(200, 'n') + "…' is no name of a file"}},
+      {with(R"({"a":")" + std::string(256, 'n') + R"("})"), {std::string(200, 'n') + "…' is not the name of a file"}},
       {with(R"({"a":")" + std::string(255, 'n') + R"("})"),
        {std::string(255, 'n') + ": cannot be opened: No such file"}},
       {with(R"({"a":"none.safetensors"})"),

@@ -1,4 +1,5 @@
-// Files that are damaged in many ways either load or are an error, and nothing outside of the file is ever read.
+// Files that are damaged in many ways either load or are an error, and nothing outside of the
+// file is ever read.
 #include "files.hpp"
 #include "io/safetensors.hpp"
 #include "support/data.hpp"
@@ -31,7 +32,8 @@ const std::vector<std::string>& odd_texts() {
   static const std::vector<std::string> texts = [] {
     std::istringstream words(
         R"(0 1 -1 3 4 8 18446744073709551615 18446744073709551616 9223372036854775807 9223372036854775808 4294967296)"
-        R"( 4611686018427387904 2.0 1e1 1e400 null true "" [] {} [[ {" , : ] } \ \u0000 "F32" "F64" "BF16" "U8" "F4" "dtype")"
+        R"( 4611686018427387904 2.0 1e1 1e400 null true "" [] {} [[ {" , : ] } \ \u0000 "F32" "F64" "BF16")"
+        R"( "U8" "F4" "dtype")"
         R"( "shape" "data_offsets" [0,0] [0,60] [60,64] "scale" "__metadata__")"
         " \xff");
     return std::vector<std::string>(std::istream_iterator<std::string>(words), {});

@@ -98,12 +98,12 @@ TEST_CASE("A header of 99 MB that is none is refused at once, and in little memo
       {"{", "0", "is not JSON"},
       {R"({"x":[)", "0,", "not described by an object but by array"},
       {R"({"x":[)", "[0],", "not described by an object but by array"},
-      {R"({"x":{"shape":[)", "0,", "shape has too many axes, 64 are the most"},
+      {R"({"x":{"shape":[)", "0,", "shape has too many axes, the maximum is 64"},
       {R"({"x":{"data_offsets":[)", "0,", "data_offsets are not two numbers"},
       {R"({"x":{"dtype":[)", "0,", "dtype is not a string but array"},
-      {R"({"x":{"more":[)", "0,", "too many values: 65536 are the most"},
-      {R"({"x":{"more":[)", "[],", "too many values: 65536 are the most"},
-      {R"({"x":{"more":[)", "{},", "too many values: 65536 are the most"},
+      {R"({"x":{"more":[)", "0,", "too many values, the maximum is 65536"},
+      {R"({"x":{"more":[)", "[],", "too many values, the maximum is 65536"},
+      {R"({"x":{"more":[)", "{},", "too many values, the maximum is 65536"},
       {R"({"x":{"more":)", "[", "nested too deeply"},
       {R"({"__metadata__":[)", "0,", "__metadata__ is not an object but array"},
       {R"({"__metadata__":{"a":"b"}, "x":)" + tensor + "}}", "x", "is not JSON"},
@@ -145,8 +145,8 @@ TEST_CASE("Other values count together") {
     return message_of([&] { models::internal::parse_header(text, 0, "file"); });
   };
   CHECK(reading(header(30'000, 35'536)) == "no error");
-  check_says(reading(header(30'000, 35'537)), {"file: ", "too many values: 65536 are the most"});
-  check_says(reading(header(30'001, 35'536)), {"file: ", "too many values: 65536 are the most"});
+  check_says(reading(header(30'000, 35'537)), {"file: ", "too many values, the maximum is 65536"});
+  check_says(reading(header(30'001, 35'536)), {"file: ", "too many values, the maximum is 65536"});
 }
 
 TEST_CASE("As many axes as other libraries have") {
@@ -157,7 +157,7 @@ TEST_CASE("As many axes as other libraries have") {
     return message_of([&] { models::internal::parse_header(text, 1, "file"); });
   };
   CHECK(reading(64) == "no error");
-  check_says(reading(65), {"file: tensor 'x': shape has too many axes, 64 are the most"});
+  check_says(reading(65), {"file: tensor 'x': shape has too many axes, the maximum is 64"});
 }
 
 TEST_CASE("A million values of JSON") {
@@ -167,7 +167,7 @@ TEST_CASE("A million values of JSON") {
     return message_of([&] { models::internal::parse_json(text + "]}", "file"); });
   };
   CHECK(reading(1'000'000) == "no error");
-  check_says(reading(1'000'001), {"file: JSON has too many values: 1000000 are the most"});
+  check_says(reading(1'000'001), {"file: JSON has too many values, the maximum is 1000000"});
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ TEST_CASE("Files that are wrong") {
   CHECK(reading(R"({"a": )" + std::string(31, '[') + std::string(31, ']') + "}") == "no error");
   const std::size_t limit = std::size_t{16} << 20;
   CHECK(reading("{}" + std::string(limit - 2, ' ')) == "no error");
-  check_says(reading("{}" + std::string(limit - 1, ' ')), {"has 16777217 bytes, 16777216 are the most"});
+  check_says(reading("{}" + std::string(limit - 1, ' ')), {"has 16777217 bytes, the maximum is 16777216"});
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ namespace {
 
 using models::Checkpoint, models::T5;
 
-/// Each call of what was moved from, in both ways, is an error; work(), of what it was moved to and is given back, is none.
+/// Each call of what was moved from, in both ways, is an error; work(), of what it was moved to
+/// and is given back, is none.
 template <class T, class Calls, class Work>
 void check_moved(const std::filesystem::path& folder, const Calls& calls_of, const Work& work) {
   T one(folder), other(folder);

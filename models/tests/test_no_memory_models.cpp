@@ -1,5 +1,5 @@
-// Fault injection: each allocation of the models' functions fails in turn. std::bad_alloc is thrown, nothing
-// leaks, and the next call returns the right bits.
+// Fault injection: each allocation of the models' functions fails in turn. std::bad_alloc is
+// thrown, nothing leaks, and the next call returns the right bits.
 #include "bert_case.hpp"
 #include "support/failing_allocation.hpp"
 #include "support/scope.hpp"

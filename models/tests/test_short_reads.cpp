@@ -1,4 +1,5 @@
-// The system may give fewer bytes than were asked for, and be interrupted: what is read is the same.
+// The system may give fewer bytes than were asked for, and be interrupted: what is read is the
+// same.
 #include "support/sanitized.hpp"
 #include "t5_case.hpp"
 
@@ -11,7 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#if !defined(HEADLANE_TEST_SANITIZED) && defined(SYS_pread64)  // sanitizers have a pread of their own
+#if !defined(HEADLANE_TEST_SANITIZED) && defined(SYS_pread64)  // sanitizers have a pread of their
+#own
 
 namespace {
 

@@ -158,7 +158,8 @@ TEST_CASE("progress: told after each layer and step, and what it throws reaches 
                           .progress = [&](const GenerateProgress& progress) { told.push_back(progress); }};
   const auto outputs = t5.generate(inputs, options);
   REQUIRE(!told.empty());
-  // Two layers of the encoder and one of the decoder, which reads memory first, before there is a token; then one a step.
+  // Two layers of the encoder and one of the decoder, which reads memory first, before there is a
+  // token; then one a step.
   const auto of_encoder = std::ranges::count(told, Index{0}, &GenerateProgress::tokens);
   CHECK(of_encoder == 4);
   CHECK(told[4].tokens == 5);

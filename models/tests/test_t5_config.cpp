@@ -194,7 +194,8 @@ TEST_CASE("settings of generation, of which file they are, and of a task") {
   check_said(read({}, &said).options);
   Members with_tasks = said;
   with_tasks["task_specific_params"] =
-      R"({"a":{},"b":{"prefix":"p","early_stopping":false,"max_new_tokens":6,"min_new_tokens":0},"c":{"num_beams":1},"d":null})";
+      R"({"a":{},"b":{"prefix":"p","early_stopping":false,"max_new_tokens":6,"min_new_tokens":0},)"
+      R"("c":{"num_beams":1},"d":null})";
   const T5Config config = read(with_tasks);
   CHECK(config.tasks.size() == 3);
   check_said(config.tasks.at("a").options);

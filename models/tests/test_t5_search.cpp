@@ -1,4 +1,5 @@
-// Greedy and beam search of T5 beside a plain reading of what transformers does, on logits of all positions at once.
+// Greedy and beam search of T5 beside a plain reading of what transformers does, on logits of all
+// positions at once.
 #include "t5_case.hpp"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,5 @@
-// Text in, text out: the small model that comes along, its task, prefixes, and texts that say nothing.
+// Text in, text out: the small model that comes along, its task, prefixes, and texts that say
+// nothing.
 #include "files.hpp"
 
 #include <doctest/doctest.h>

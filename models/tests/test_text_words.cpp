@@ -132,7 +132,8 @@ TEST_CASE("capital letters of all of Latin, at both ends of each block") {
 TEST_CASE("bytes that begin no character, and those that begin one of two to four") {
   for (int first = 0x80; first < 0x100; ++first) {
     const int more = first < 0xc2 ? 0 : first < 0xe0 ? 1 : first < 0xf0 ? 2 : first < 0xf8 ? 3 : 0;
-    // Followed by as many bytes as belong to it, 0xb0: letters, but for some; then one more, which is none.
+    // Followed by as many bytes as belong to it, 0xb0: letters, but for some; then one more,
+    // which is none.
     std::string text{'a', static_cast<char>(first)};
     text.append(static_cast<std::size_t>(more), '\xb0');
     const auto words = words_of(text.append("\xb0").append("b"));

@@ -1,4 +1,5 @@
-// The program headlane-translate, started as a user starts it: every option at its limits, and input of any length.
+// The program headlane-translate, started as a user starts it: every option at its limits, and
+// input of any length.
 #include "files.hpp"
 
 #include <headlane/runtime.hpp>
@@ -125,8 +126,8 @@ TEST_CASE("Numbers at and beyond their limits") {
 
 TEST_CASE("The least tokens and the most") {
   CHECK(run({"--min-length", "5", "--max-length", "5", "--quiet", cat}).code == 0);
-  check_refused({"--min-length", "6", "--max-length", "5", cat}, {"6, are more than the most, 5", "--min-length"});
-  check_refused({"--min-length", "64", cat}, {"64, are more than the most, 63"});
+  check_refused({"--min-length", "6", "--max-length", "5", cat}, {"6, exceeds the maximum, 5", "--min-length"});
+  check_refused({"--min-length", "64", cat}, {"64, exceeds the maximum, 63"});
   CHECK(run({"--min-length", "64", "--max-length", "64", "--quiet", cat}).code == 0);
 }
 

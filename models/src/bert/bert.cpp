@@ -1,4 +1,4 @@
-// Bert: the model's computation (how it is read: load.cpp).
+// Bert: the computation. It is loaded by load.cpp.
 #include <headlane/models/bert.hpp>
 
 #include "core/floating_point_scope.hpp"
@@ -19,7 +19,7 @@ using namespace internal;
 
 namespace {
 
-/// Tokens of a round: enough work for many threads, and a bound for scratch memory.
+/// Tokens in a round: enough work for many threads, and a bound on scratch memory.
 constexpr std::size_t round_tokens = 4096;
 
 View<const Index, 2> row_of(const std::vector<Index>& values) {
@@ -41,7 +41,8 @@ void check_out(const char* function, const View<float, 2>& out, Index rows, Inde
   if (out.size(0) != rows || out.size(1) != columns)
     fail_call(function, "out has shape ", listed(out.shape), ", the result [", rows, ", ", columns, "]");
   if (out.data == nullptr) fail_call(function, "out is null");
-  // Elements lie apart if one axis steps over all of the other. In double: products of strides may overflow.
+  // Elements are distinct if one axis steps beyond all of the other. In double, since products of
+  // strides may overflow.
   const double row = std::abs(static_cast<double>(out.stride(0))),
                column = std::abs(static_cast<double>(out.stride(1)));
   const auto m = static_cast<double>(rows), n = static_cast<double>(columns);
@@ -50,21 +51,22 @@ void check_out(const char* function, const View<float, 2>& out, Index rows, Inde
   if (!by_rows && !by_columns) fail_call(function, "elements of out overlap: its strides are ", listed(out.strides));
 }
 
-/// y = as much of x as it holds, divided by the length of x's first `counted` elements unless there are none.
+/// y = the first elements of x, divided by the L2 norm of the first `counted` elements of x;
+/// counted 0: not divided.
 void copy_row(const View<const float, 1>& x, const View<float, 1>& y, Index counted) {
   double length = 1;
   if (counted > 0) {
     double squares = 0;
     for (Index j = 0; j < counted; ++j) squares += static_cast<double>(x(j)) * x(j);
     length = std::sqrt(squares);
-    if (length < 1e-12) length = 1e-12;  // as torch.nn.functional.normalize; a NaN stays one
+    if (length < 1e-12) length = 1e-12;  // as torch.nn.functional.normalize; NaN stays NaN
   }
   for (Index j = 0; j < y.size(0); ++j) y(j) = static_cast<float>(x(j) / length);
 }
 
-/// y = the sum of x's rows with the weights first, first + step, …, over the divisor.
+/// y = the sum of the rows of x with weights first, first + step, …, divided by `divisor`.
 void sum_of_rows(const View<const float, 2>& x, const View<float, 1>& y, double first, double step, double divisor) {
-  constexpr Index block = 64;  // columns whose sums are in the L1, and mostly in registers
+  constexpr Index block = 64;  // columns: their sums stay in the L1, mostly in registers
   for (Index from = 0; from < x.size(1); from += block) {
     const Index columns = std::min(block, x.size(1) - from);
     std::array<double, block> sums{};
@@ -75,7 +77,7 @@ void sum_of_rows(const View<const float, 2>& x, const View<float, 1>& y, double 
   }
 }
 
-/// y = the largest of each column of x; NaN if there is one.
+/// y = the maximum of each column of x; NaN if the column has one.
 void max_of_rows(const View<const float, 2>& x, const View<float, 1>& y) {
   copy_row(x.select(0, 0), y, 0);
   for (Index i = 1; i < x.size(0); ++i)
@@ -83,7 +85,7 @@ void max_of_rows(const View<const float, 2>& x, const View<float, 1>& y) {
       if (x(i, j) > y(j) || std::isnan(x(i, j))) y(j) = x(i, j);
 }
 
-/// y = x's rows, those of a sentence behind its first `before` tokens, as one.
+/// y = the rows of x pooled. They are those of a sentence after its first `before` tokens.
 void pool(Pooling pooling, const View<const float, 2>& x, Index before, const View<float, 1>& y) {
   const auto n = static_cast<double>(x.size(0)), first = static_cast<double>(before + 1);
   switch (pooling) {
@@ -104,13 +106,14 @@ void pool(Pooling pooling, const View<const float, 2>& x, Index before, const Vi
 
 }  // namespace
 
-/// The buffers of a call.
+/// Buffers of a call.
 struct Bert::Workspace {
   std::vector<Index> ids, types, positions, starts;
-  std::vector<float> states, row;  // row: an embedding before it is cut
+  std::vector<float> states, row;  // row: an embedding before truncate_dim
 };
 
-/// Buffers that no call uses. They belong to the model, not to threads, whose objects are gone behind main().
+/// Buffers that no call is using. They belong to the model, not to threads, whose objects are
+/// destroyed after main().
 class Bert::Workspaces {
  public:
   std::unique_ptr<Workspace> take() {
@@ -120,7 +123,7 @@ class Bert::Workspaces {
     free_.pop_back();
     return last;
   }
-  void give_back(std::unique_ptr<Workspace> workspace) {
+  void put_back(std::unique_ptr<Workspace> workspace) {
     const std::lock_guard lock(mutex_);
     free_.push_back(std::move(workspace));
   }
@@ -156,8 +159,8 @@ Index Bert::before_pooling(const Call& call) const { return config_.include_prom
 
 Index Bert::size_of(std::span<const Pooling> pooling) const {
   const Index size = std::ssize(pooling) * config_.hidden_size;
-  const bool cut = config_.truncate_dim > 0 && pooling.front() != Pooling::none;
-  return cut ? std::min(size, config_.truncate_dim) : size;
+  const bool truncated = config_.truncate_dim > 0 && pooling.front() != Pooling::none;
+  return truncated ? std::min(size, config_.truncate_dim) : size;
 }
 
 Index Bert::embedding_size(std::optional<Pooling> pooling) const {
@@ -178,7 +181,7 @@ void Bert::check(const Call& call) const {
     tokens += tokens_of(call, s);
     if (tokens_of(call, s) > static_cast<std::size_t>(config_.max_position_embeddings))
       fail_call(function, "ids[", s, "] has ", size, " tokens, the model at most ", config_.max_position_embeddings,
-                "; truncate cuts them to ", config_.max_seq_length);
+                "; truncate drops those after the first ", config_.max_seq_length);
     if (call.pools() && before_pooling(call) >= static_cast<Index>(tokens_of(call, s)))
       fail_call(function, "ids[", s, "] has ", tokens_of(call, s), " tokens, and prompt_tokens is ", call.prompt_tokens,
                 ": none is left to pool");
@@ -250,7 +253,7 @@ void Bert::run(Call call) const {
       for (Index i = 0; i < length; ++i) copy_row(tokens_of_sentence.select(0, i), call.out.select(0, row++), counted);
     }
   }
-  workspaces.give_back(std::move(work));
+  workspaces.put_back(std::move(work));
 }
 
 void Bert::embed_sentence(const Call& call, const View<const float, 2>& x, const View<float, 1>& y) const {
@@ -261,7 +264,8 @@ void Bert::embed_sentence(const Call& call, const View<const float, 2>& x, const
   for (Index i = 0; i < std::ssize(call.pooling); ++i)
     pool(call.pooling[static_cast<std::size_t>(i)], x.slice(0, before, x.size(0)), before,
          row.slice(0, i * d, (i + 1) * d));
-  // sentence-transformers normalises in a module, before it cuts, and when it is asked to, afterwards.
+  // In sentence-transformers, the Normalize module comes before truncation, and
+  // normalize_embeddings after it.
   const Index counted = call.normalize ? (*call.normalize ? y.size(0) : 0) : (config_.normalize ? size : 0);
   copy_row(row, y, counted);
 }

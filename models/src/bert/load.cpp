@@ -1,4 +1,4 @@
-// Bert from a folder: its config, and its weights under the names that the layers have.
+// Loads Bert from a folder: the config, and the weights under the tensor names of the layers.
 #include "bert/sentence_folder.hpp"
 #include "core/floating_point_scope.hpp"
 #include "io/config.hpp"
@@ -21,7 +21,7 @@ namespace {
 
 using std::filesystem::path;
 
-/// transformers' names.
+/// By its name in transformers.
 Activation activation_of(const path& file, const std::string& name) {
   constexpr std::array<std::pair<std::string_view, Activation>, 7> names{{{"gelu", Activation::gelu},
                                                                           {"gelu_new", Activation::gelu_tanh},
@@ -37,7 +37,7 @@ Activation activation_of(const path& file, const std::string& name) {
   return found->second;
 }
 
-/// What would make another computation of it.
+/// Refuses settings that would change the computation.
 void require_plain_bert(const path& file, const Config& config) {
   const std::string type = config.text("model_type");
   if (type != "bert") fail(file, "'model_type' is ", in_quotes(type), "; supported: 'bert'");
@@ -51,15 +51,15 @@ void require_plain_bert(const path& file, const Config& config) {
 BertConfig config_of(const path& file, SentenceFolder sentences) {
   const Config config(file);
   require_plain_bert(file, config);
-  constexpr Index most = Index{1} << 31;  // of a single size; what they come to is known when tensors have them
+  constexpr Index max_size = Index{1} << 31;  // for each size; products are checked against the tensors
   BertConfig result = std::move(sentences.config);
-  result.vocab_size = config.integer("vocab_size", 1, most);
-  result.hidden_size = config.integer("hidden_size", 1, most);
+  result.vocab_size = config.integer("vocab_size", 1, max_size);
+  result.hidden_size = config.integer("hidden_size", 1, max_size);
   result.num_hidden_layers = config.integer("num_hidden_layers", 1, 10'000);
-  result.num_attention_heads = config.integer("num_attention_heads", 1, most);
-  result.intermediate_size = config.integer("intermediate_size", 1, most);
-  result.max_position_embeddings = config.integer("max_position_embeddings", 1, most);
-  result.type_vocab_size = config.integer("type_vocab_size", 1, most, 2);
+  result.num_attention_heads = config.integer("num_attention_heads", 1, max_size);
+  result.intermediate_size = config.integer("intermediate_size", 1, max_size);
+  result.max_position_embeddings = config.integer("max_position_embeddings", 1, max_size);
+  result.type_vocab_size = config.integer("type_vocab_size", 1, max_size, 2);
   result.hidden_act = activation_of(file, config.text("hidden_act", "gelu"));
   result.layer_norm_eps = static_cast<float>(config.number("layer_norm_eps", 0, 1, 1e-12));
   if (result.hidden_size % result.num_attention_heads != 0)
@@ -67,13 +67,13 @@ BertConfig config_of(const path& file, SentenceFolder sentences) {
          result.hidden_size);
   if (result.hidden_size / result.num_attention_heads > max_head_dim)
     fail(file, "'num_attention_heads' is ", result.num_attention_heads, ": heads of ",
-         result.hidden_size / result.num_attention_heads, ", at most ", max_head_dim, " are supported");
+         result.hidden_size / result.num_attention_heads, ", the maximum is ", max_head_dim);
   const Index limit = result.max_seq_length > 0 ? result.max_seq_length : result.max_position_embeddings;
   result.max_seq_length = std::min(limit, result.max_position_embeddings);
   return result;
 }
 
-/// Tensors of the checkpoint under other names, kept while layers are made of them.
+/// Tensors of the checkpoint under other names, kept while layers are constructed.
 class Renamed {
  public:
   explicit Renamed(const Checkpoint& checkpoint)
@@ -91,12 +91,12 @@ class Renamed {
   }
 
   void add_norm(const std::string& name, const std::string& from, Index size) {
-    const bool old = checkpoint_.contains(prefix_ + from + ".gamma");  // as the first BERT's were named
+    const bool old = checkpoint_.contains(prefix_ + from + ".gamma");  // names of the first BERT
     add(name + ".weight", from + (old ? ".gamma" : ".weight"), {size});
     add(name + ".bias", from + (old ? ".beta" : ".bias"), {size});
   }
 
-  /// Rows of several linear layers, one below the other.
+  /// Stacks the rows of several linear layers.
   void add_stacked(const std::string& weight, const std::string& bias, std::initializer_list<std::string> from,
                    Index out, Index in) {
     const auto rows = static_cast<Index>(from.size()) * out;

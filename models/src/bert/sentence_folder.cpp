@@ -16,9 +16,9 @@ namespace {
 
 using std::filesystem::path;
 
-constexpr std::size_t most_bytes = std::size_t{1} << 20;
+constexpr std::size_t max_bytes = std::size_t{1} << 20;
 
-/// A member that is text; empty if it is not there.
+/// A member that is a string; empty if missing.
 std::string text_of(const path& file, const Json& module, std::size_t number, const char* key) {
   if (module.as<Json::Object>() == nullptr) fail(file, "module ", number, " is not an object");
   const Json* found = module.find(key);
@@ -28,7 +28,7 @@ std::string text_of(const path& file, const Json& module, std::size_t number, co
   return *text;
 }
 
-/// A folder within the other one.
+/// A folder within that of `file`.
 path inside(const path& file, const std::string& name) {
   const path part(name);
   if (part.is_absolute() || std::find(part.begin(), part.end(), "..") != part.end())
@@ -36,7 +36,7 @@ path inside(const path& file, const std::string& name) {
   return name.empty() ? file.parent_path() : file.parent_path() / part;
 }
 
-/// A setting that is not known may change results.
+/// An unknown setting may change results.
 void require_known(const path& file, const Config& config, std::initializer_list<std::string_view> known) {
   for (const std::string& key : config.keys())
     if (config.contains(key) && std::ranges::find(known, key) == known.end())
@@ -51,7 +51,7 @@ void require_text(const path& file, const Config& config, const char* key, const
 void read_pooling(const path& folder, BertConfig& result) {
   const path file = folder / "config.json";
   const Config config(file);
-  // In the order in which older versions put them side by side.
+  // In the order in which older versions concatenate them.
   constexpr std::array<std::pair<const char*, Pooling>, 6> flags{
       {{"pooling_mode_cls_token", Pooling::cls},
        {"pooling_mode_max_tokens", Pooling::max},
@@ -64,16 +64,16 @@ void read_pooling(const path& folder, BertConfig& result) {
                  flags[1].first, flags[2].first, flags[3].first, flags[4].first, flags[5].first});
   result.include_prompt = config.flag("include_prompt", true);
   std::vector<Pooling> modes;
-  for (const std::string& name : config.texts("pooling_mode")) {  // how newer versions write it
+  for (const std::string& name : config.texts("pooling_mode")) {  // newer versions
     const auto* found = std::ranges::find(pooling_names, name, [](const auto& known) { return known.first; });
     if (found == pooling_names.end() || found->second == Pooling::none)
       fail(file, "'pooling_mode' is ", in_quotes(name),
            "; supported: cls, max, mean, mean_sqrt_len_tokens, weightedmean, lasttoken");
     modes.push_back(found->second);
   }
-  constexpr std::size_t most = 64;
-  if (config.contains("pooling_mode") && (modes.empty() || modes.size() > most))
-    fail(file, "'pooling_mode' has ", modes.size(), " kinds of pooling, not 1 to ", most);
+  constexpr std::size_t max_modes = 64;
+  if (config.contains("pooling_mode") && (modes.empty() || modes.size() > max_modes))
+    fail(file, "'pooling_mode' has ", modes.size(), " kinds of pooling, not 1 to ", max_modes);
   for (const auto& [key, mode] : flags)
     if (config.flag(key, false) && !config.contains("pooling_mode")) modes.push_back(mode);
   if (!modes.empty()) result.pooling = std::move(modes);
@@ -88,7 +88,7 @@ void check_normalize(const path& folder) {
   require_text(file, config, "module_output_name", "sentence_embedding");
 }
 
-/// The states of the last layer, of text.
+/// Requires the hidden states of the last layer, for text.
 void require_last_states(const path& file, const Config& config) {
   require_text(file, config, "transformer_task", "feature-extraction");
   require_text(file, config, "module_output_name", "token_embeddings");
@@ -100,7 +100,7 @@ void require_last_states(const path& file, const Config& config) {
   require_known(file, *text, {"method", "method_output_name"});
   require_text(file, *text, "method", "forward");
   if (text->texts("method_output_name") != std::vector<std::string>{"last_hidden_state"})
-    fail(file, "'method_output_name' is not 'last_hidden_state', which alone is supported");
+    fail(file, "'method_output_name' is not 'last_hidden_state', the only one supported");
 }
 
 void read_transformer(const path& folder, BertConfig& result) {
@@ -142,7 +142,7 @@ void read_settings(const path& folder, BertConfig& result) {
     fail(file, "'default_prompt_name' is ", in_quotes(result.default_prompt_name), ", which is not among 'prompts'");
 }
 
-/// The tokenizer's limit counts where there is no other.
+/// Reads the limit of the tokenizer, if there is no other.
 void read_limit(const path& folder, BertConfig& result) {
   const path file = folder / "tokenizer_config.json";
   if (result.max_seq_length > 0 || !exists(file)) return;
@@ -153,8 +153,8 @@ void read_limit(const path& folder, BertConfig& result) {
 }
 
 void read_modules(const path& file, SentenceFolder& result) {
-  const Json content = read_json(file, most_bytes);
-  const auto* list = content.as<Json::List>();  // where other settings are an object
+  const Json content = read_json(file, max_bytes);
+  const auto* list = content.as<Json::List>();  // unlike other files, which hold an object
   if (list == nullptr) fail(file, "is not a list of modules but ", content.type());
   const Json::List& modules = *list;
   constexpr std::array<std::string_view, 3> kinds{"Transformer", "Pooling", "Normalize"};
@@ -171,7 +171,7 @@ void read_modules(const path& file, SentenceFolder& result) {
     if (i == 2) check_normalize(where);
   }
   result.config.normalize = modules.size() == 3;
-  // Tokens themselves are what such a folder gives.
+  // Without a pooling module, the result is a row per token.
   if (modules.size() == 1) result.config.pooling = {Pooling::none};
 }
 
@@ -179,7 +179,7 @@ void read_modules(const path& file, SentenceFolder& result) {
 
 SentenceFolder sentence_folder(const path& folder) {
   SentenceFolder result{.transformer = folder, .config = {}};
-  result.config.prompts = {{"query", ""}, {"document", ""}};  // there for every model
+  result.config.prompts = {{"query", ""}, {"document", ""}};  // every model has these
   const path modules = folder / "modules.json";
   if (exists(modules)) {
     read_modules(modules, result);

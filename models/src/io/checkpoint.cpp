@@ -19,9 +19,9 @@ using namespace internal;
 
 namespace {
 
-constexpr std::size_t most_index_bytes = 100'000'000;
+constexpr std::size_t max_index_bytes = 100'000'000;
 
-/// A file and what is in it.
+/// An open file and the tensors in it.
 struct Shard {
   std::shared_ptr<const InputFile> file;
   StoredTensors tensors;
@@ -33,11 +33,12 @@ Shard open_shard(const std::filesystem::path& path) {
   return shard;
 }
 
-/// A name of a file in the same folder, nothing else.
+/// True for the name of a file in the same folder, without any path.
 bool is_plain_name(std::string_view name) {
-  constexpr std::size_t most = 255;  // NAME_MAX
+  constexpr std::size_t max_length = 255;  // NAME_MAX
   const bool leaves = name.find_first_of(std::string_view("/\\\0", 3)) != std::string_view::npos;
-  return !name.empty() && name.size() <= most && name != "." && !leaves && name.find("..") == std::string_view::npos;
+  return !name.empty() && name.size() <= max_length && name != "." && !leaves &&
+         name.find("..") == std::string_view::npos;
 }
 
 /// Memory for n floats, aligned to cache lines.
@@ -46,7 +47,7 @@ std::shared_ptr<float> allocate(std::size_t n) {
   return {static_cast<float*>(operator new(n * sizeof(float), line)), [](float* p) { operator delete(p, line); }};
 }
 
-/// Reads a part of a file and converts it to float32, in blocks that stay in the cache.
+/// Reads a tensor of 16-bit floats and converts it to float32, in blocks that stay in the cache.
 void read_halves(const InputFile& file, const StoredTensor& stored, std::string_view subject, float* out) {
   constexpr std::uint64_t block = std::uint64_t{1} << 18;
   const std::uint64_t bytes = std::min(block, stored.size);
@@ -82,9 +83,9 @@ struct HEADLANE_HIDDEN Checkpoint::Contents {
   }
 };
 
-/// Tensors that a shard has beyond those that the index gives to it do not count.
+/// Ignores tensors of a shard that the index does not assign to it.
 void Checkpoint::Contents::add_indexed(const std::filesystem::path& index) {
-  const Json content = read_json_object(index, most_index_bytes);
+  const Json content = read_json_object(index, max_index_bytes);
   const Json* map = content.find("weight_map");
   if (map == nullptr) fail(index, "has no weight_map");
   const auto* members = map->as<Json::Object>();
@@ -94,7 +95,7 @@ void Checkpoint::Contents::add_indexed(const std::filesystem::path& index) {
     const auto* file = value.as<std::string>();
     if (file == nullptr) fail(index, "tensor ", in_quotes(name), ": its file is not a string but ", value.type());
     if (!is_plain_name(*file))
-      fail(index, "tensor ", in_quotes(name), ": ", in_quotes(*file), " is no name of a file in this folder");
+      fail(index, "tensor ", in_quotes(name), ": ", in_quotes(*file), " is not the name of a file in this folder");
     auto shard = shards.find(*file);
     if (shard == shards.end()) shard = shards.emplace(*file, open_shard(folder / *file)).first;
     const auto stored = shard->second.tensors.find(name);
@@ -150,7 +151,7 @@ Tensor Checkpoint::load(std::string_view name) const {
     fail(file->path(), subject, "is of ", stored.dtype, ", only F32, F16 and BF16 can be loaded");
   const std::size_t rank = stored.shape.size();
   if (rank > static_cast<std::size_t>(max_rank))
-    fail(file->path(), subject, "has ", rank, " axes, ", max_rank, " are the most");
+    fail(file->path(), subject, "has ", rank, " axes, the maximum is ", max_rank);
 
   AnyView<const float> view;
   view.rank = static_cast<int>(rank);
@@ -158,7 +159,7 @@ Tensor Checkpoint::load(std::string_view name) const {
   for (std::size_t axis = rank; axis-- > 0;) {
     view.shape[axis] = stored.shape[axis];
     view.strides[axis] = stride;
-    stride = detail::wrapping_product(stride, stored.shape[axis]);  // of an empty tensor, any sizes are possible
+    stride = detail::wrapping_product(stride, stored.shape[axis]);  // sizes of an empty tensor may overflow
   }
 
   const std::uint64_t elements = stored.size / (is_float ? sizeof(float) : sizeof(std::uint16_t));

@@ -8,8 +8,8 @@
 namespace headlane::models::internal {
 namespace {
 
-constexpr std::size_t most_bytes = std::size_t{16} << 20;
-constexpr std::size_t most_shown = 1000;  // of a value in a message, which may show less
+constexpr std::size_t max_bytes = std::size_t{16} << 20;
+constexpr std::size_t max_shown = 1000;  // characters of a value in a message
 
 std::optional<double> number_of(const Json& value) {
   return std::visit(
@@ -24,7 +24,7 @@ std::optional<double> number_of(const Json& value) {
 }  // namespace
 
 Config::Config(std::filesystem::path file)
-    : file_(std::move(file)), members_(std::make_shared<const Json>(read_json_object(file_, most_bytes))) {}
+    : file_(std::move(file)), members_(std::make_shared<const Json>(read_json_object(file_, max_bytes))) {}
 
 Config::Config(std::filesystem::path file, std::shared_ptr<const Json> members)
     : file_(std::move(file)), members_(std::move(members)) {}
@@ -51,13 +51,13 @@ std::optional<Config> Config::object(std::string_view key) const {
   const Json* value = find(key);
   if (value == nullptr) return std::nullopt;
   if (value->as<Json::Object>() == nullptr) fail_value(key, *value, "an object");
-  return Config(file_, {members_, value});  // lives as long as all members
+  return Config(file_, {members_, value});  // shares ownership of all members
 }
 
 void Config::fail_missing(std::string_view key) const { fail(file_, in_quotes(key), " is missing"); }
 
 void Config::fail_value(std::string_view key, const Json& value, const std::string& wanted) const {
-  fail(file_, in_quotes(key), " is ", shown(value.text(most_shown)), ", not ", wanted);
+  fail(file_, in_quotes(key), " is ", shown(value.text(max_shown)), ", not ", wanted);
 }
 
 Index Config::integer_in(std::string_view key, const Json& value, Index low, Index high) const {
@@ -91,7 +91,7 @@ double Config::number(std::string_view key, double low, double high, std::option
   if (const Json* value = find(key)) {
     const std::optional<double> result = number_of(*value);
     if (!result || *result < low || *result > high)
-      fail_value(key, *value, "a number from " + Json{low}.text(most_shown) + " to " + Json{high}.text(most_shown));
+      fail_value(key, *value, "a number from " + Json{low}.text(max_shown) + " to " + Json{high}.text(max_shown));
     return *result;
   }
   if (!otherwise) fail_missing(key);

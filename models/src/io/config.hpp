@@ -1,4 +1,4 @@
-// Settings of a Hugging Face folder: config.json, generation_config.json and their like.
+// Settings of a Hugging Face folder: config.json, generation_config.json and similar files.
 #pragma once
 
 #include "io/json.hpp"
@@ -12,31 +12,32 @@
 
 namespace headlane::models::internal {
 
-/// A JSON object, asked for its members by type. A member that is not there, or null, takes the default; without a default that
-/// is an error. So is another type, or a number out of its range. Errors are CheckpointError and name the file and the key.
+/// A JSON object with typed access to its members. A member that is missing or null has the
+/// default; without a default it is an error, as is another type or a number out of range. Throws
+/// CheckpointError, which names the file and the key.
 class Config {
  public:
   explicit Config(std::filesystem::path file);
 
-  /// It is there and not null.
+  /// The member exists and is not null.
   [[nodiscard]] bool contains(std::string_view key) const;
   [[nodiscard]] bool is_text(std::string_view key) const;
-  /// Of all members, in ascending order.
+  /// The names of all members, in ascending order.
   [[nodiscard]] std::vector<std::string> keys() const;
-  /// A member that is an object, if it is there.
+  /// A member that is an object, if it exists.
   [[nodiscard]] std::optional<Config> object(std::string_view key) const;
 
-  /// low … high, both included.
+  /// From low to high, inclusive.
   [[nodiscard]] Index integer(std::string_view key, Index low, Index high, std::optional<Index> otherwise = {}) const;
   [[nodiscard]] double number(std::string_view key, double low, double high,
                               std::optional<double> otherwise = {}) const;
   [[nodiscard]] bool flag(std::string_view key, std::optional<bool> otherwise = {}) const;
   [[nodiscard]] std::string text(std::string_view key, std::optional<std::string> otherwise = {}) const;
 
-  /// A list, or a single value in place of a list of one; empty if it is not there.
+  /// A list, or a single value instead of a list of one; empty if missing.
   [[nodiscard]] std::vector<Index> integers(std::string_view key, Index low, Index high) const;
   [[nodiscard]] std::vector<std::string> texts(std::string_view key) const;
-  /// A list of lists of integers, such as bad_words_ids; empty if it is not there.
+  /// A list of lists of integers, such as bad_words_ids; empty if missing.
   [[nodiscard]] std::vector<std::vector<Index>> integer_lists(std::string_view key, Index low, Index high) const;
 
  private:

@@ -15,8 +15,8 @@ std::uint16_t half_at(const std::byte* in, std::size_t i) {
 
 }  // namespace
 
-// Masks in place of conditions, so that the compiler makes vectors of it; and no denormal operand or result, which a thread may
-// have set to be 0.
+// Masks instead of conditions, so that the compiler vectorizes the loop. No operand or result is
+// denormal, since the thread may flush those to 0.
 void convert_float16(std::span<const std::byte> in, float* out) {
   constexpr std::int32_t rebias = (127 - 15) << 23, least_normal = 1 << 23, infinite = 31 << 23;
   const std::byte* const from = in.data();

@@ -1,4 +1,4 @@
-// Numbers of 16 bits to float32. Every one of them is a float32, so nothing is rounded; the payload of a NaN is kept.
+// Conversion of 16-bit floats to float32: exact, and the payload of a NaN is kept.
 #pragma once
 
 #include <cstddef>

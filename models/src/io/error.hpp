@@ -1,4 +1,4 @@
-// Messages of CheckpointError: the file, then the parts joined.
+// Messages of CheckpointError: the file, then the joined parts.
 #pragma once
 
 #include "core/message.hpp"
@@ -15,19 +15,19 @@
 
 namespace headlane::models::internal {
 
-/// Text from a file without control characters, which could drive a terminal.
+/// Replaces control characters in text from a file: they could control a terminal.
 inline std::string without_controls(std::string text) {
   for (char& c : text)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   return text;
 }
 
-/// Such a text as a message may show it: not endless.
+/// Text from a file as a message shows it, truncated.
 inline std::string shown(std::string_view text) {
-  constexpr std::size_t most = 200;
+  constexpr std::size_t max_length = 200;
   std::size_t length = text.size();
-  if (length > most)  // not within a character of UTF-8
-    for (length = most; length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0u) == 0x80u;) --length;
+  if (length > max_length)  // not within a UTF-8 character
+    for (length = max_length; length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0u) == 0x80u;) --length;
   const std::string result = without_controls(std::string(text.substr(0, length)));
   return length < text.size() ? result + "…" : result;
 }
@@ -48,7 +48,8 @@ template <class... Parts>
   headlane::internal::fail<CheckpointError>(without_controls(file.string()), ": ", parts...);
 }
 
-/// Dereferences a pointer that is null only if its owner was moved from, which throws std::invalid_argument.
+/// Dereferences a pointer that is null only if its owner was moved from; then throws
+/// std::invalid_argument.
 template <class Pointer>
 auto& unmoved(const Pointer& pointer, const char* function, const char* object) {
   if (!pointer) throw std::invalid_argument(std::string(function) + ": the " + object + " was moved from");

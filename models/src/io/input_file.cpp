@@ -44,13 +44,14 @@ class Closing {
 
 }  // namespace
 
-// Nonblocking, so that a pipe is refused and not waited for; a terminal must not become the process's own.
+// O_NONBLOCK: a pipe is refused instead of waited for. O_NOCTTY: a terminal must not become the
+// controlling terminal.
 InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
   constexpr int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   Closing opened(open(path_.c_str(), flags));  // NOLINT(*-vararg): POSIX
   if (opened.get() < 0) fail_with_errno(path_, {}, "cannot be opened: ");
   const struct stat status = status_of(opened.get(), path_, {});
-  if (!S_ISREG(status.st_mode)) fail(path_, "is no regular file");
+  if (!S_ISREG(status.st_mode)) fail(path_, "is not a regular file");
   if (status.st_size <= 0) fail(path_, "is empty");
   size_ = static_cast<std::uint64_t>(status.st_size);
   modified_ = status.st_mtim;
@@ -71,7 +72,7 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> to, std::string_
     }
     done += static_cast<std::size_t>(n);
   }
-  // Truncated and written again, it has other bytes, which nothing has checked.
+  // A file that was truncated and written again has bytes that nothing has checked.
   const struct stat now = status_of(descriptor_, path_, subject);
   const bool same_time = now.st_mtim.tv_sec == modified_.tv_sec && now.st_mtim.tv_nsec == modified_.tv_nsec;
   if (static_cast<std::uint64_t>(now.st_size) != size_ || !same_time)
@@ -80,7 +81,7 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> to, std::string_
 
 std::string read_text(const std::filesystem::path& path, std::uint64_t limit) {
   const InputFile file(path);
-  if (file.size() > limit) fail(path, "has ", file.size(), " bytes, ", limit, " are the most");
+  if (file.size() > limit) fail(path, "has ", file.size(), " bytes, the maximum is ", limit);
   std::string text(file.size(), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
   return text;

@@ -1,4 +1,4 @@
-// A file that is read at any offset.
+// A file that is read at any offset, with pread.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,11 @@
 
 namespace headlane::models::internal {
 
-/// Read, never mapped: reading past the end of a mapped file that was truncated is a SIGBUS, here it is an error.
+/// The file is not memory-mapped: reading a mapped file that was truncated raises SIGBUS, here it
+/// is an error.
 class InputFile {
  public:
-  /// Throws CheckpointError if there is no such regular file, or it is empty.
+  /// Throws CheckpointError unless the path is a regular file that is not empty.
   explicit InputFile(std::filesystem::path path);
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
@@ -24,8 +25,9 @@ class InputFile {
   /// In bytes, when the file was opened.
   [[nodiscard]] std::uint64_t size() const { return size_; }
 
-  /// Fills `to` with the bytes from `offset` on. Throws CheckpointError, with `subject` behind the file's name, if they
-  /// cannot be read, or the file was truncated or written to after it was opened.
+  /// Fills `to` with the bytes from `offset` on. Throws CheckpointError, with `subject` after the
+  /// name of the file, if they cannot be read, or if the file was truncated or written to after
+  /// it was opened.
   void read(std::uint64_t offset, std::span<std::byte> to, std::string_view subject = {}) const;
 
  private:
@@ -35,7 +37,7 @@ class InputFile {
   timespec modified_{};
 };
 
-/// The content of a file of at most `limit` bytes.
+/// The contents of a file of at most `limit` bytes.
 std::string read_text(const std::filesystem::path& path, std::uint64_t limit);
 
 }  // namespace headlane::models::internal

@@ -18,11 +18,11 @@ namespace {
 using nlohmann::json;
 
 // The index of a checkpoint of 1.6 T parameters names some 100,000 tensors.
-constexpr std::size_t most_values = 1'000'000;
+constexpr std::size_t max_values = 1'000'000;
 
 class Reader final : public json::json_sax_t {
  public:
-  explicit Reader(const std::filesystem::path& file) : file_(file), limits_(file, most_values) {}
+  explicit Reader(const std::filesystem::path& file) : file_(file), limits_(file, max_values) {}
 
   Json result() { return std::move(root_); }
 
@@ -36,7 +36,7 @@ class Reader final : public json::json_sax_t {
   }
   bool number_float(number_float_t value, const string_t& /*text*/) override { return put(value), true; }
   bool string(string_t& value) override { return put(std::move(value)), true; }
-  bool binary(binary_t& /*value*/) override { return false; }  // none in JSON
+  bool binary(binary_t& /*value*/) override { return false; }  // JSON has no binary values
   bool start_object(std::size_t /*size*/) override { return open(Json::Object()), true; }
   bool key(string_t& name) override {
     limits_.name(name);
@@ -81,7 +81,7 @@ class Reader final : public json::json_sax_t {
   const std::filesystem::path& file_;
   JsonLimits limits_;
   Json root_;
-  std::vector<Json*> open_;  // nothing is added to one that has an open one within it
+  std::vector<Json*> open_;  // outermost first; only the last one grows
 };
 
 void append_text(const Json& value, std::size_t limit, std::string& text) {

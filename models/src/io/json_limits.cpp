@@ -6,11 +6,11 @@
 
 namespace headlane::models::internal {
 
-// A value's destructor and its text recurse.
-constexpr std::size_t most_levels = 32;
+// The destructor of a value and text() recurse.
+constexpr std::size_t max_levels = 32;
 
 void JsonLimits::open() {
-  if (names_.size() == most_levels) fail(file_, "JSON is nested too deeply: ", most_levels, " levels are the most");
+  if (names_.size() == max_levels) fail(file_, "JSON is nested too deeply, the maximum is ", max_levels, " levels");
   names_.emplace_back();
 }
 
@@ -21,7 +21,7 @@ void JsonLimits::name(const std::string& name) {
 }
 
 void JsonLimits::value() {
-  if (values_++ == most_values_) fail(file_, "JSON has too many values: ", most_values_, " are the most");
+  if (values_++ == max_values_) fail(file_, "JSON has too many values, the maximum is ", max_values_);
 }
 
 void check_no_nul(std::string_view text, const std::filesystem::path& file) {
@@ -30,7 +30,7 @@ void check_no_nul(std::string_view text, const std::filesystem::path& file) {
 }
 
 void fail_not_json(const std::filesystem::path& file, std::string reason) {
-  // The parser shows what it read, also where that is not UTF-8.
+  // The message of the parser quotes what it read, UTF-8 or not.
   std::replace_if(reason.begin(), reason.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; }, '?');
   fail(file, "is not JSON: ", shown(reason));
 }

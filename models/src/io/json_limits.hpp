@@ -10,10 +10,11 @@
 
 namespace headlane::models::internal {
 
-/// Moderate nesting, no name twice in an object, at most `most_values` values. What is not is a CheckpointError.
+/// Throws CheckpointError for deep nesting, a name that occurs twice in an object, or more than
+/// `max_values` values.
 class JsonLimits {
  public:
-  JsonLimits(const std::filesystem::path& file, std::size_t most_values) : file_(file), most_values_(most_values) {}
+  JsonLimits(const std::filesystem::path& file, std::size_t max_values) : file_(file), max_values_(max_values) {}
 
   void value();  ///< of any kind
   void open();   ///< of an object or array, after value()
@@ -25,11 +26,11 @@ class JsonLimits {
 
  private:
   const std::filesystem::path& file_;
-  std::size_t most_values_, values_ = 0;
+  std::size_t max_values_, values_ = 0;
   std::vector<std::unordered_set<std::string>> names_;
 };
 
-/// Throws CheckpointError if the text has a NUL, which the parser would take for the end.
+/// Throws CheckpointError if the text contains a NUL, which the parser would take for the end.
 void check_no_nul(std::string_view text, const std::filesystem::path& file);
 
 /// Throws CheckpointError with the parser's message.

@@ -16,23 +16,22 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "safetensors files are little-endian, and are read as they are");
 
-constexpr std::uint64_t most_header_bytes = 100'000'000;
+constexpr std::uint64_t max_header_bytes = 100'000'000;
 
 std::string header_of(const InputFile& file) {
   std::uint64_t length = 0;
   if (file.size() < sizeof length) fail(file.path(), "has ", file.size(), " bytes, a safetensors file has at least 8");
   file.read(0, std::as_writable_bytes(std::span(&length, 1)));
   const std::uint64_t rest = file.size() - sizeof length;
-  if (length > most_header_bytes)
-    fail(file.path(), "the header is said to have ", length, " bytes, ", most_header_bytes, " are the most");
-  if (length > rest)
-    fail(file.path(), "the header is said to have ", length, " bytes, the file has ", rest, " behind its length");
+  if (length > max_header_bytes)
+    fail(file.path(), "the length of the header is ", length, " bytes, the maximum is ", max_header_bytes);
+  if (length > rest) fail(file.path(), "the length of the header is ", length, " bytes, but only ", rest, " follow");
   std::string header(length, '\0');
   file.read(sizeof length, std::as_writable_bytes(std::span(header)), "header: ");
   return header;
 }
 
-/// No byte belongs to two tensors or to none: otherwise a file could hide something, or be two things at once.
+/// Every byte belongs to exactly one tensor: otherwise a file could hide data or have two meanings.
 void check_places(const StoredTensors& tensors, std::uint64_t data_bytes, const std::filesystem::path& path) {
   std::vector<std::tuple<std::uint64_t, std::uint64_t, std::string_view>> places;
   places.reserve(tensors.size());
@@ -41,8 +40,9 @@ void check_places(const StoredTensors& tensors, std::uint64_t data_bytes, const 
   std::uint64_t end = 0;
   for (const auto& [begin, next_end, name] : places) {
     if (begin < end)
-      fail(path, "tensor ", in_quotes(name), ": overlaps another one: begins at ", begin, ", before ", end);
-    if (begin > end) fail(path, "tensor ", in_quotes(name), ": begins at ", begin, ", the data before it end at ", end);
+      fail(path, "tensor ", in_quotes(name), ": overlaps another one: it begins at ", begin, ", before ", end);
+    if (begin > end)
+      fail(path, "tensor ", in_quotes(name), ": begins at ", begin, ", but the data before it ends at ", end);
     end = next_end;
   }
   if (end != data_bytes) fail(path, "has ", data_bytes, " bytes of data, the tensors end at ", end);

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t most_other_values = 65'536, most_axes = 64;
+constexpr std::size_t max_other_values = 65'536, max_axes = 64;
 
 struct Dtype {
   std::string_view name;
@@ -30,11 +30,11 @@ constexpr std::array<Dtype, 22> dtypes{
      {"U8", 8},          {"BOOL", 8},    {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
      {"F8_E5M2FNUZ", 8}, {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F4", 4}}};
 
-/// A value as the parser reports it: an array or object when it begins.
+/// A value as the parser reports it; an array or object when it begins.
 struct Value {
-  const char* type;                    // as nlohmann's type_name()
-  std::string_view text;               // of a string, without quotes; of other scalars as the file has it
-  std::optional<std::uint64_t> whole;  // of an integer from 0 to 2^64 - 1
+  const char* type;                    // as type_name() of nlohmann::json
+  std::string_view text;               // of a string without quotes; of other scalars as in the file
+  std::optional<std::uint64_t> whole;  // an integer from 0 to 2^64 - 1
 
   [[nodiscard]] bool is(std::string_view name) const { return type == name; }
 };
@@ -47,11 +47,11 @@ Member member_of(std::string_view name) {
   return name == "data_offsets" ? Member::offsets : Member::other;
 }
 
-/// Takes the parser's events. Where it stands is the innermost object or array that means something.
+/// Handles the events of the parser. The state is the innermost object or array that has a meaning.
 class HeaderReader final : public json::json_sax_t {
  public:
   HeaderReader(std::uint64_t data_bytes, const std::filesystem::path& path)
-      : data_bytes_(data_bytes), path_(path), limits_(path, most_other_values) {}
+      : data_bytes_(data_bytes), path_(path), limits_(path, max_other_values) {}
 
   StoredTensors take() { return std::move(tensors_); }
 
@@ -61,7 +61,7 @@ class HeaderReader final : public json::json_sax_t {
   bool number_unsigned(number_unsigned_t number) override { return value({"number", {}, number}); }
   bool number_float(number_float_t /*number*/, const string_t& text) override { return value({"number", text, {}}); }
   bool string(string_t& text) override { return value({"string", text, {}}); }
-  bool binary(binary_t& /*bytes*/) override { return false; }  // not in JSON
+  bool binary(binary_t& /*bytes*/) override { return false; }  // JSON has no binary values
   bool start_object(std::size_t /*size*/) override { return value({"object", "an object", {}}); }
   bool start_array(std::size_t /*size*/) override { return value({"array", "an array", {}}); }
   bool key(string_t& name) override;
@@ -94,7 +94,7 @@ class HeaderReader final : public json::json_sax_t {
 
   std::uint64_t data_bytes_;
   const std::filesystem::path& path_;
-  JsonLimits limits_;  // of what describes no tensor
+  JsonLimits limits_;  // for values that describe no tensor
   StoredTensors tensors_;
   Where where_ = Where::outside;
   bool has_metadata_ = false;
@@ -104,9 +104,9 @@ class HeaderReader final : public json::json_sax_t {
   const std::string* name_ = nullptr;
   StoredTensor* tensor_ = nullptr;
   Member member_ = Member::other;
-  std::array<bool, 3> has_{};  // for each Member but the last
-  unsigned bits_ = 0;          // of an element
-  std::size_t offsets_ = 0;    // so many are read
+  std::array<bool, 3> has_{};  // by Member, except the last
+  unsigned bits_ = 0;          // per element
+  std::size_t offsets_ = 0;    // number of offsets read
   std::array<std::uint64_t, 2> place_{};
 };
 
@@ -220,7 +220,7 @@ void HeaderReader::begin_member(const Value& value) {
   }
 }
 
-/// A value in a member that the format does not have.
+/// A value in a member that the format does not define.
 void HeaderReader::begin_other(const Value& value) {
   limits_.value();
   if (!value.is("object") && !value.is("array")) return;
@@ -248,7 +248,7 @@ void HeaderReader::read_axis(const Value& value) {
   const std::uint64_t size = whole("shape", value);
   if (size > static_cast<std::uint64_t>(std::numeric_limits<Index>::max()))
     fail_tensor("shape holds ", size, ", too large a number");
-  if (tensor_->shape.size() == most_axes) fail_tensor("shape has too many axes, ", most_axes, " are the most");
+  if (tensor_->shape.size() == max_axes) fail_tensor("shape has too many axes, the maximum is ", max_axes);
   tensor_->shape.push_back(static_cast<Index>(size));
 }
 
@@ -258,7 +258,7 @@ void HeaderReader::read_offset(const Value& value) {
   place_[offsets_++] = offset;
 }
 
-/// Of the data, by dtype and shape.
+/// The number of bytes of the data, by dtype and shape.
 std::uint64_t HeaderReader::bytes() const {
   const auto& [dtype, shape, offset, size] = *tensor_;
   std::uint64_t elements = 1, bits = 0;

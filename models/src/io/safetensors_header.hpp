@@ -5,8 +5,9 @@
 
 namespace headlane::models::internal {
 
-/// What the header says, each tensor checked by itself, with offsets from the start of the data. Stops at the first entry that is
-/// wrong, so that a header that is not one of tensors costs nothing. Throws CheckpointError that names `path` and the tensor.
+/// The entries of the header, each checked by itself, with offsets from the start of the data.
+/// Stops at the first error, so a header of something else costs nothing. Throws CheckpointError,
+/// which names `path` and the tensor.
 StoredTensors read_entries(std::string_view header, std::uint64_t data_bytes, const std::filesystem::path& path);
 
 }  // namespace headlane::models::internal

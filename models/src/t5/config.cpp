@@ -12,14 +12,14 @@
 namespace headlane::models::internal {
 namespace {
 
-constexpr Index most_tokens = Index{1} << 24, most_width = Index{1} << 20, most_layers = 1024, most_heads = 1024;
-constexpr Index most_length = Index{1} << 40;
+constexpr Index max_tokens = Index{1} << 24, max_width = Index{1} << 20, max_layers = 1024, max_heads = 1024;
+constexpr Index max_length = Index{1} << 40;
 
 struct NamedActivation {
   std::string_view name;
   Activation activation;
 };
-// transformers' names. The "gelu" of "gated-gelu" is not among them: it means gelu_new.
+// Names in transformers. The "gelu" of "gated-gelu" is an exception: it means gelu_new.
 constexpr std::array<NamedActivation, 6> activations{{{"relu", Activation::relu},
                                                       {"gelu", Activation::gelu},
                                                       {"gelu_new", Activation::gelu_tanh},
@@ -39,33 +39,33 @@ void read_feed_forward(const Config& file, const std::filesystem::path& path, st
 }
 
 void read_sizes(const Config& file, const std::filesystem::path& path, T5Config& config) {
-  config.vocab_size = file.integer("vocab_size", 2, most_tokens);
-  config.d_model = file.integer("d_model", 1, most_width);
+  config.vocab_size = file.integer("vocab_size", 2, max_tokens);
+  config.d_model = file.integer("d_model", 1, max_width);
   config.d_kv = file.integer("d_kv", 1, max_head_dim);
-  config.d_ff = file.integer("d_ff", 1, most_width);
-  config.num_heads = file.integer("num_heads", 1, most_heads);
-  config.num_layers = file.integer("num_layers", 1, most_layers);
-  config.num_decoder_layers = file.integer("num_decoder_layers", 1, most_layers, config.num_layers);
+  config.d_ff = file.integer("d_ff", 1, max_width);
+  config.num_heads = file.integer("num_heads", 1, max_heads);
+  config.num_layers = file.integer("num_layers", 1, max_layers);
+  config.num_decoder_layers = file.integer("num_decoder_layers", 1, max_layers, config.num_layers);
   const Index buckets = file.integer("relative_attention_num_buckets", 4, 1024, 32);
-  const Index farthest = file.integer("relative_attention_max_distance", 2, most_length, 128);
+  const Index max_distance = file.integer("relative_attention_max_distance", 2, max_length, 128);
   if (buckets % 2 != 0) fail(path, "'relative_attention_num_buckets' is ", buckets, ", not an even number");
-  if (farthest <= buckets / 2)
-    fail(path, "'relative_attention_max_distance' is ", farthest, ", but ", buckets / 2,
+  if (max_distance <= buckets / 2)
+    fail(path, "'relative_attention_max_distance' is ", max_distance, ", but ", buckets / 2,
          " distances have buckets of their own");
   config.relative_attention_num_buckets = buckets;
-  config.relative_attention_max_distance = farthest;
+  config.relative_attention_max_distance = max_distance;
   config.layer_norm_epsilon = static_cast<float>(file.number("layer_norm_epsilon", 0, 1, 1e-6));
 }
 
-/// Settings of generation over those of `options`.
+/// `options`, overridden by the generation settings of a file.
 GenerateOptions read_options(const Config& file, GenerateOptions options) {
   options.num_beams = file.integer("num_beams", 1, 1024, options.num_beams);
-  options.max_length = file.integer("max_length", 2, most_length, options.max_length);
-  if (file.contains("max_new_tokens")) options.max_length = 1 + file.integer("max_new_tokens", 1, most_length);
-  options.min_length = file.integer("min_length", 0, most_length, options.min_length);
-  if (file.contains("min_new_tokens")) options.min_length = 1 + file.integer("min_new_tokens", 0, most_length);
+  options.max_length = file.integer("max_length", 2, max_length, options.max_length);
+  if (file.contains("max_new_tokens")) options.max_length = 1 + file.integer("max_new_tokens", 1, max_length);
+  options.min_length = file.integer("min_length", 0, max_length, options.min_length);
+  if (file.contains("min_new_tokens")) options.min_length = 1 + file.integer("min_new_tokens", 0, max_length);
   options.length_penalty = file.number("length_penalty", -100, 100, options.length_penalty);
-  options.no_repeat_ngram_size = file.integer("no_repeat_ngram_size", 0, most_length, options.no_repeat_ngram_size);
+  options.no_repeat_ngram_size = file.integer("no_repeat_ngram_size", 0, max_length, options.no_repeat_ngram_size);
   if (file.is_text("early_stopping") && file.text("early_stopping") == "never")
     options.early_stopping = EarlyStopping::never;
   else if (file.contains("early_stopping"))
@@ -73,7 +73,7 @@ GenerateOptions read_options(const Config& file, GenerateOptions options) {
   return options;
 }
 
-/// Settings that change outputs and are not among GenerateOptions.
+/// Appends the settings that change outputs and are not in GenerateOptions.
 void note_unsupported(const Config& file, std::vector<std::string>& names) {
   const auto note = [&](const char* key, bool used) {
     if (used && std::ranges::find(names, key) == names.end()) names.emplace_back(key);
@@ -83,8 +83,8 @@ void note_unsupported(const Config& file, std::vector<std::string>& names) {
   for (const char* key : {"repetition_penalty", "encoder_repetition_penalty", "guidance_scale"})
     note(key, file.number(key, -1e30, 1e30, 1.0) != 1.0);
   for (const char* key : {"num_beam_groups", "num_return_sequences"})
-    note(key, file.integer(key, 0, most_length, 1) > 1);
-  note("encoder_no_repeat_ngram_size", file.integer("encoder_no_repeat_ngram_size", 0, most_length, 0) != 0);
+    note(key, file.integer(key, 0, max_length, 1) > 1);
+  note("encoder_no_repeat_ngram_size", file.integer("encoder_no_repeat_ngram_size", 0, max_length, 0) != 0);
   for (const char* key :
        {"bad_words_ids", "forced_bos_token_id", "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens",
         "sequence_bias", "exponential_decay_length_penalty", "penalty_alpha", "constraints", "stop_strings"})
@@ -112,7 +112,8 @@ T5Config read_t5_config(const std::filesystem::path& folder) {
   T5Config config;
   read_sizes(file, path, config);
   read_feed_forward(file, path, type, config);
-  // As in transformers: mT5 never scales. For T5, version 5 writes the first, and tie_word_embeddings always as true.
+  // As in transformers: mT5 never scales. For T5, version 5 of transformers writes
+  // scale_decoder_outputs, and tie_word_embeddings always as true.
   const bool scales = file.flag("scale_decoder_outputs", file.flag("tie_word_embeddings", true));
   config.scale_decoder_outputs = type == "t5" && scales;
   config.eos_token_ids = {1};

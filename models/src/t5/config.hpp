@@ -1,4 +1,4 @@
-// Reads T5's settings.
+// Reads the settings of a T5.
 #pragma once
 
 #include <headlane/models/t5.hpp>
@@ -7,7 +7,8 @@
 
 namespace headlane::models::internal {
 
-/// config.json and, if it is there, generation_config.json of a folder; checked, so that sizes are sound and ids are of the vocabulary.
+/// Reads config.json and, if it exists, generation_config.json of a folder. Sizes and token ids are
+/// checked.
 T5Config read_t5_config(const std::filesystem::path& folder);
 
 }  // namespace headlane::models::internal

@@ -10,7 +10,7 @@ void T5Layers::add(Parts& parts, const std::string& to, const std::string& name,
   parts.state.emplace(to, parts.loaded.back().view());
 }
 
-// The joined weight is written once and packed by the layer: a temporary of one layer.
+// The joined weight is a temporary of one layer, which packs it.
 void T5Layers::add_attention(Parts& parts, const std::string& to, const std::string& from) const {
   const Index d = config_.d_model, inner = config_.num_heads * config_.d_kv, n = inner * d;
   std::vector<float>& joined = parts.joined.emplace_back();

@@ -1,4 +1,4 @@
-// Single layers of T5 under the names of torch.nn.
+// Layers of T5, from the tensors of a checkpoint.
 #pragma once
 
 #include <headlane/layers.hpp>
@@ -10,7 +10,7 @@
 
 namespace headlane::models::internal {
 
-/// Refers to both arguments.
+/// Builds layers under the tensor names of torch.nn. Refers to both arguments.
 class T5Layers {
  public:
   T5Layers(const Checkpoint& checkpoint, const T5Config& config) : checkpoint_(checkpoint), config_(config) {}
@@ -20,7 +20,7 @@ class T5Layers {
   [[nodiscard]] Normalization norm(const std::string& name) const;
 
  private:
-  /// The tensors of a layer while it is made: what is loaded, and what is joined.
+  /// The tensors of a layer during its construction: loaded ones and joined ones.
   struct Parts {
     StateDict state;
     std::vector<Tensor> loaded;

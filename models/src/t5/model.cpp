@@ -15,7 +15,7 @@ bool same_bits(const AnyView<const float>& a, const AnyView<const float>& b, con
   return a.data == b.data || std::memcmp(a.data, b.data, bytes) == 0;
 }
 
-/// The names under which the embedding may be stored; any of them is enough.
+/// The names under which the embedding may be stored; any of them suffices.
 constexpr const char* embedding_names[] = {"shared.weight", "encoder.embed_tokens.weight",
                                            "decoder.embed_tokens.weight", "lm_head.weight"};
 
@@ -44,14 +44,14 @@ T5Model::T5Model(const Checkpoint& checkpoint, const T5Config& config) {
       shared = tensor;
       source = name;
     } else if (!same_bits(shared.view(), tensor.view(), config)) {
-      // As in transformers, an output layer that differs is one of its own, whatever tie_word_embeddings says.
+      // As in transformers, an output layer that differs is separate, whatever
+      // tie_word_embeddings says.
       if (std::string_view(name) != "lm_head.weight")
-        throw CheckpointError(std::string(name) + " is not the same as " + source + ": one embedding is supported");
+        throw CheckpointError(std::string(name) + " differs from " + source + ": one embedding is supported");
       head_ = Linear({{"weight", tensor.view()}});
     }
   }
-  if (source == nullptr)
-    shared = checkpoint.load(embedding_names[0], {config.vocab_size, config.d_model});  // its error
+  if (source == nullptr) shared = checkpoint.load(embedding_names[0], {config.vocab_size, config.d_model});  // throws
   embedding_ = Embedding({{"weight", shared.view()}}, {}, {.tied = !head_.has_value()});
   shared = {};
 

@@ -1,4 +1,4 @@
-// The layers of T5, made of a checkpoint.
+// The layers of T5, loaded from a checkpoint.
 #pragma once
 
 #include <headlane/layers.hpp>
@@ -12,7 +12,7 @@
 
 namespace headlane::models::internal {
 
-/// The bias of the distance between tokens, which all layers of a stack share.
+/// The relative position bias, which all layers of a stack share.
 class T5Bias {
  public:
   T5Bias() = default;
@@ -30,22 +30,22 @@ class T5Model {
  public:
   T5Model(const Checkpoint& checkpoint, const T5Config& config);
 
-  /// Sequences one behind the other: ids and y's rows starts[s] … starts[s+1]-1 are sequence s. y [1, tokens, d_model].
-  /// Calls poll, if it is set, after each layer.
+  /// y [1, tokens, d_model] = the encoder output for variable-length sequences: ids and rows of y
+  /// starts[s] … starts[s+1]-1 are sequence s. Calls poll, if given, after each layer.
   void encode(std::span<const Index> ids, std::span<const Index> starts, View<float, 3> y, int num_threads,
               const std::function<void()>& poll = {}) const;
 
   void embed(View<const Index, 2> ids, View<float, 3> y) const { embedding_.forward(ids, y); }
   [[nodiscard]] std::span<const DecoderLayer> decoder() const { return decoder_; }
-  /// Of the decoder's self-attention.
+  /// The bias of the decoder's self-attention.
   [[nodiscard]] RelativeBias decoder_bias() const { return decoder_bias_.relative_bias(); }
-  /// What comes between the last layer of the decoder and logits(), in place.
+  /// The norm and scaling between the last decoder layer and logits(), in place.
   void finish_decoder(View<float, 3> x, int num_threads) const;
   void logits(View<const float, 3> x, View<float, 3> y, int num_threads) const;
 
  private:
   Embedding embedding_;
-  std::optional<Linear> head_;  // if it is not the embedding
+  std::optional<Linear> head_;  // unless the output layer is the embedding
   std::vector<EncoderLayer> encoder_;
   std::vector<DecoderLayer> decoder_;
   Normalization encoder_norm_, decoder_norm_;

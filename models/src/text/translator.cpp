@@ -28,11 +28,11 @@ std::string chosen_task(const T5Config& config, const TranslatorOptions& options
                                 "'; it has: " + (names.empty() ? "none" : names));
   if (!options.task.empty()) return options.task;
   if (found.size() > 1 && !options.prefix)
-    throw std::invalid_argument("Translator: the model has several tasks, one has to be named: " + names);
+    throw std::invalid_argument("Translator: the model has several tasks, name one of them: " + names);
   return found.size() == 1 ? found.front() : std::string();
 }
 
-/// Those of words.txt, if it is there.
+/// The words of words.txt, if it exists.
 std::optional<std::set<std::string, std::less<>>> read_words(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return std::nullopt;
   std::ifstream in(file, std::ios::binary);
@@ -111,7 +111,7 @@ std::vector<std::string> Translator::translate(std::span<const std::string> sent
                                                const GenerateOptions& options) const {
   const Implementation& self = implementation("Translator::translate");
   std::vector<std::vector<Index>> inputs;
-  std::vector<std::size_t> places;  // of the sentences that are not blank
+  std::vector<std::size_t> places;  // of sentences that are not blank
   for (std::size_t i = 0; i < sentences.size(); ++i) {
     if (self.pieces.EncodeAsIds(sentences[i]).empty()) continue;
     places.push_back(i);

@@ -6,9 +6,9 @@
 namespace headlane::models::internal {
 namespace {
 
-constexpr char32_t none = 0;  // no character: separates
+constexpr char32_t none = 0;  // not a character: separates words
 
-/// The character at `at`, and `at` behind it.
+/// The character at `at`, which is advanced past it.
 char32_t next(std::string_view text, std::size_t& at) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
   const std::uint8_t first = byte(at++);
@@ -34,7 +34,7 @@ void add(std::string& word, char32_t c) {
   word += static_cast<char>(0xf0u | (c >> 18)), tail(12), tail(6), tail(0);
 }
 
-/// Of Latin letters; others have no case here.
+/// Lower-cases Latin letters; others are unchanged.
 char32_t lower(char32_t c) {
   if ((c >= U'A' && c <= U'Z') || (c >= 0xc0 && c <= 0xde && c != 0xd7)) return c + 32;
   if (c == 0x178) return 0xff;  // Ÿ
@@ -45,7 +45,8 @@ char32_t lower(char32_t c) {
 
 bool outside(char32_t c, char32_t low, char32_t high) { return c < low || c > high; }
 
-/// Exact for Latin letters; of the rest, all that is no punctuation, symbol or space of the common blocks.
+/// Exact for Latin letters. Others count as letters unless they are in common blocks of
+/// punctuation, symbols and spaces.
 bool is_letter(char32_t c) {
   if (c < 0x80) return (c >= U'a' && c <= U'z') || (c >= U'A' && c <= U'Z');
   if (c < 0xc0) return c == 0xaa || c == 0xb5 || c == 0xba;
@@ -58,7 +59,7 @@ bool is_letter(char32_t c) {
 
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
-  bool inside = false, apostrophe = false;  // in a word; one stands behind it and may belong to it
+  bool inside = false, apostrophe = false;  // in a word; after an apostrophe that may be part of it
   for (std::size_t at = 0; at < text.size();) {
     const char32_t c = next(text, at);
     if (is_letter(c)) {

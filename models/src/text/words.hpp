@@ -1,4 +1,4 @@
-// Words of a text.
+// The words of a text.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace headlane::models::internal {
 
-/// Runs of letters, in lower case, with apostrophes inside them (’ as '). UTF-8; bytes that are none separate words.
+/// Runs of letters in lower case, including apostrophes inside them (’ as '). The text is UTF-8;
+/// invalid bytes separate words.
 std::vector<std::string> words_of(std::string_view text);
 
 }  // namespace headlane::models::internal
