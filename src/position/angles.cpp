@@ -29,7 +29,7 @@ void split(std::uint64_t phase, std::uint32_t& high, std::uint32_t& low) {
 
 std::uint64_t joined(std::uint32_t high, std::uint32_t low) { return std::uint64_t{high} << 31 | low; }
 
-/// Memory for the steps of the calling thread; elements after `count` are 0.
+/// Memory for the frequencies of the calling thread; elements after `count` are 0.
 struct Memory {
   explicit Memory(Index count) {
     const Index padded = round_up(count, kernels::lanes);
@@ -40,7 +40,8 @@ struct Memory {
   std::uint32_t *high, *low;
 };
 
-/// The arguments of the steps_of_base() in memory, unless that was freed since.
+/// The arguments of the frequencies in memory, those of frequencies_of_base(), unless that was
+/// freed since.
 struct Kept {
   double base = 0;
   Index factor = 0, dim = 0;
@@ -61,7 +62,7 @@ void check_base(Caller caller, double base) {
   caller.require(base >= 1 && std::isfinite(base), "base is ", base, ", the least is 1, and it is finite");
 }
 
-Steps steps_of_base(double base, Index factor, Index dim) {
+Frequencies frequencies_of_base(double base, Index factor, Index dim) {
   const Index count = ceil_div(dim, 2);
   Kept wanted{base, factor, dim, scratch_epoch()};
   if (wanted == kept) return {count, kept_high, kept_low};
@@ -79,7 +80,7 @@ Steps steps_of_base(double base, Index factor, Index dim) {
   return {count, kept_high, kept_low};
 }
 
-Steps steps_of(const View<const float, 1>& frequencies) {
+Frequencies frequencies_of(const View<const float, 1>& frequencies) {
   kept = {};
   const Index count = frequencies.size(0);
   const Memory memory(count);
@@ -89,24 +90,25 @@ Steps steps_of(const View<const float, 1>& frequencies) {
 
 Index Angles::floats_for(Index count) { return 2 * round_up(count, kernels::lanes); }
 
-Angles::Angles(const Steps& steps, float* memory)
-    : steps_(steps),
+Angles::Angles(const Frequencies& frequencies, float* memory)
+    : frequencies_(frequencies),
       high_(reinterpret_cast<std::uint32_t*>(memory)),
-      low_(high_ + round_up(steps.count, kernels::lanes)) {
-  std::fill_n(high_, floats_for(steps.count), 0u);
+      low_(high_ + round_up(frequencies.count, kernels::lanes)) {
+  std::fill_n(high_, floats_for(frequencies.count), 0u);
 }
 
 void Angles::seek(Index position) {
   if (position == at_) return;
-  for (Index j = 0; j < steps_.count; ++j)
-    split(joined(steps_.high[j], steps_.low[j]) * static_cast<std::uint64_t>(position), high_[j], low_[j]);
+  for (Index j = 0; j < frequencies_.count; ++j)
+    split(joined(frequencies_.high[j], frequencies_.low[j]) * static_cast<std::uint64_t>(position), high_[j], low_[j]);
   at_ = position;
 }
 
 void Angles::rows(const kernels::KernelTable& kernel, Index position, Index rows, float* sin, float* cos,
                   Index row_step, Index columns) {
   seek(position);
-  kernel.sin_cos_rows({{steps_.count, high_, low_, steps_.high, steps_.low}, rows, sin, cos, row_step, columns});
+  kernel.sin_cos_rows(
+      {{frequencies_.count, high_, low_, frequencies_.high, frequencies_.low}, rows, sin, cos, row_step, columns});
   at_ += rows;
 }
 

@@ -1,4 +1,4 @@
-// Angles of positions: frequencies as steps of a phase, and rows of their sines and cosines.
+// Angles of positions: frequencies as phases of one position, and rows of their sines and cosines.
 #pragma once
 
 #include "core/check.hpp"
@@ -24,22 +24,22 @@ void check_base(Caller caller, double base);
 
 /// Frequencies as phases, which positions multiply. Valid in the calling thread until it makes
 /// others.
-struct Steps {
+struct Frequencies {
   Index count;                      ///< angles of a row
   const std::uint32_t *high, *low;  ///< as in kernels::Phases; a multiple of 16 elements
 };
 
-/// Steps of the frequencies base^(-factor · j / dim), j < ceil(dim / 2). Kept for the next call
+/// The frequencies base^(-factor · j / dim), j < ceil(dim / 2). Kept for the next call
 /// with the same arguments.
-Steps steps_of_base(double base, Index factor, Index dim);
-/// Steps of given frequencies.
-Steps steps_of(const View<const float, 1>& frequencies);
+Frequencies frequencies_of_base(double base, Index factor, Index dim);
+/// Frequencies that the caller gives as floats.
+Frequencies frequencies_of(const View<const float, 1>& frequencies);
 
 /// Rows of sines and cosines, one position after another.
 class Angles {
  public:
-  /// `memory`: floats_for(steps.count), of this thread alone.
-  Angles(const Steps& steps, float* memory);
+  /// `memory`: floats_for(frequencies.count), of this thread alone.
+  Angles(const Frequencies& frequencies, float* memory);
   static Index floats_for(Index count);
 
   /// As kernels::SinCosRows.
@@ -49,7 +49,7 @@ class Angles {
  private:
   void seek(Index position);
 
-  Steps steps_;
+  Frequencies frequencies_;
   std::uint32_t *high_, *low_;
   Index at_ = 0;  // the position of the current phases
 };

@@ -78,7 +78,7 @@ struct Problem {
   const RotaryOptions& options;
   Index dim, length, tile;
   Index heads;  ///< with the same positions
-  Steps steps;
+  Frequencies frequencies;
 };
 
 /// Sines and cosines of `rows` rows from `row` on, of batch element b if positions are given.
@@ -124,9 +124,15 @@ void rotary_embedding(View<const float, 4> x, View<float, 4> y, const RotaryOpti
   const Index length = x.size(2), batch = shared ? 1 : x.size(0), heads = shared ? x.size(0) * x.size(1) : x.size(1);
   const Index tile = std::clamp<Index>(tile_elements / std::max<Index>(dim, 1), 1, length);
   const Problem p{
-      kernel,  x,     y,
-      options, dim,   length,
-      tile,    heads, options.frequencies ? steps_of(options.frequencies) : steps_of_base(options.base, 2, dim)};
+      kernel,
+      x,
+      y,
+      options,
+      dim,
+      length,
+      tile,
+      heads,
+      options.frequencies ? frequencies_of(options.frequencies) : frequencies_of_base(options.base, 2, dim)};
 
   const double elements =
       static_cast<double>(batch * heads) * static_cast<double>(length) * static_cast<double>(x.size(3));
@@ -136,9 +142,9 @@ void rotary_embedding(View<const float, 4> x, View<float, 4> y, const RotaryOpti
       std::min(ceil_div(wanted, tiles * batch), heads);  // heads are divided only where there are few rows
   const Index units = batch * groups * tiles, tasks = std::min(wanted, units);
   parallel_for(tasks, threads, [&](Index task) {
-    const Index angle_floats = Angles::floats_for(p.steps.count);
+    const Index angle_floats = Angles::floats_for(p.frequencies.count);
     float* memory = scratch(Purpose::rows, angle_floats + 2 * tile * round_up(dim / 2, kernels::lanes));
-    Angles angles(p.steps, memory);
+    Angles angles(p.frequencies, memory);
     for (Index unit = task * units / tasks; unit < (task + 1) * units / tasks; ++unit) {
       const Index group = unit / tiles % groups;
       rotate_tile(p, angles, memory + angle_floats, unit / tiles / groups, unit % tiles * tile, group * heads / groups,

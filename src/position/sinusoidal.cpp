@@ -32,8 +32,8 @@ void check_options(Caller caller, const SinusoidalOptions& options, Index length
   check_threads(caller, options.num_threads);
 }
 
-Steps steps_for(const SinusoidalOptions& options, Index d_model) {
-  return steps_of_base(options.base, options.exponent == SinusoidalExponent::paper ? 2 : 4, d_model);
+Frequencies frequencies_for(const SinusoidalOptions& options, Index d_model) {
+  return frequencies_of_base(options.base, options.exponent == SinusoidalExponent::paper ? 2 : 4, d_model);
 }
 
 /// Computes the encoding of consecutive rows; `row` counts from the offset.
@@ -55,11 +55,11 @@ void sinusoidal_encoding(View<float, 2> y, const SinusoidalOptions& options) {
   if (is_empty(y)) return;
   const Index length = y.size(0), d_model = y.size(1);
   const Index tile = std::max<Index>(tile_elements / d_model, 1);
-  const Steps steps = steps_for(options, d_model);
+  const Frequencies frequencies = frequencies_for(options, d_model);
   const double elements = static_cast<double>(length) * static_cast<double>(d_model);
   parallel_parts(length, tile, useful_threads(operations_per_element * elements, 0, options.num_threads),
                  [&](Index first, Index end) {
-                   Angles angles(steps, scratch(Purpose::rows, Angles::floats_for(steps.count)));
+                   Angles angles(frequencies, scratch(Purpose::rows, Angles::floats_for(frequencies.count)));
                    for (Index row = first; row < end; row += tile) {
                      const Index rows = std::min(tile, end - row);
                      const RowsOfView<float> to{y.data + row * y.strides[0], y.strides[0], y.strides[1]};
@@ -84,13 +84,13 @@ void add_sinusoidal_encoding(AnyView<const float> x, AnyView<float> y, const Sin
   for (std::size_t axis = 0; axis + 1 < last; ++axis) batch *= y.shape[axis];
   const float scale = options.scale == 0 ? static_cast<float>(std::sqrt(static_cast<double>(d_model))) : options.scale;
   const Index tile = std::max<Index>(tile_elements / d_model, 1), step = round_up(d_model, kernels::lanes);
-  const Steps steps = steps_for(options, d_model);
+  const Frequencies frequencies = frequencies_for(options, d_model);
   const double elements = static_cast<double>(length) * static_cast<double>(d_model) * static_cast<double>(batch);
   const int threads = useful_threads(operations_per_element * elements, 0, options.num_threads);
   parallel_parts(length, tile, threads, [&](Index first, Index end) {
-    float* memory = scratch(Purpose::rows, Angles::floats_for(steps.count) + tile * step);
-    Angles angles(steps, memory);
-    float* table = memory + Angles::floats_for(steps.count);
+    float* memory = scratch(Purpose::rows, Angles::floats_for(frequencies.count) + tile * step);
+    Angles angles(frequencies, memory);
+    float* table = memory + Angles::floats_for(frequencies.count);
     for (Index row = first; row < end; row += tile) {
       const Index rows = std::min(tile, end - row);
       encode(kernel, angles, options, row, rows, d_model, table, step);
