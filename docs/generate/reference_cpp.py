@@ -171,9 +171,10 @@ def write_page(header, names, folder):
 
 def summary(header, links):
     """The first sentence of a header, for the list of headers; of "Name: text" the text."""
-    text = re.sub(r"^\w+: ", "", " ".join(header.intro))
-    sentence = re.split(r"(?<!\bal)(?<=[.;])\s", text)[0].rstrip(".;")
-    return links.inline(sentence[:1].upper() + sentence[1:])
+    whole = " ".join(header.intro)
+    text = re.sub(r"^\w+: ", "", whole)
+    sentence = re.split(r"(?<!\bal\.)(?<=[.;])\s", text)[0].rstrip(".;")
+    return links.inline(sentence if text == whole else sentence[:1].upper() + sentence[1:])
 
 
 def main():
