@@ -87,7 +87,7 @@ def with_output(text, blocks):
 
 
 class Runner:
-    """Runs blocks in build/docs-examples; programs find the models beside them under the names that pages use."""
+    """Runs blocks in build/docs-examples. Programs find models in their working directory."""
 
     def __init__(self, root: Path, prefix: Path):
         self.root, self.prefix = root, (root / prefix).resolve()
@@ -160,7 +160,7 @@ class Runner:
             block.output = output
 
     def cmake(self, block):
-        """A project of the page's CMakeLists.txt and the quickstart as main.cpp, with headlane's sources in third_party."""
+        """Builds the quickstart with a CMakeLists.txt of the page; headlane is in third_party."""
         folder = self.work / "cmake" / block.name
         self.write(folder / "CMakeLists.txt", block.code + "\n")
         self.write(folder / "main.cpp", (self.root / "examples" / "quickstart.cpp").read_text())
@@ -179,7 +179,7 @@ class Runner:
         block.output = self.call(what, [folder / "build" / "app"])
 
     def shell(self, page, blocks):
-        """The commands of one page, in a folder that has the quickstart as main.cpp and headlane's models."""
+        """Runs the commands of one page, beside the models and the quickstart as main.cpp."""
         self.write(self.run_folder / "main.cpp", (self.root / "examples" / "quickstart.cpp").read_text())
         for block in blocks:
             block.output = self.call(f"{page}, block {block.number}", ["bash", "-euc", block.code])
@@ -200,7 +200,7 @@ class Runner:
 
 
 def fill_in(pages, root, prefix, *, run, say):
-    """Runs the blocks of all pages but the reference's, and of README.md, and puts outputs into the pages."""
+    """Runs the blocks of README.md and of all pages but the reference; inserts their output."""
     texts = {path: path.read_text(encoding="utf-8") for path in sorted(pages.rglob("*.md"))}
     texts = {path: text for path, text in texts.items() if path.relative_to(pages).parts[0] != "reference"}
     found = {path: blocks_of(str(path.relative_to(pages)), text) for path, text in texts.items()}

@@ -1,4 +1,4 @@
-"""Reads the public headers with libclang: the declarations of a header in their order, with their comments."""
+"""Reads the public headers with libclang: declarations in their order, with comments."""
 
 import re
 import subprocess
@@ -17,7 +17,7 @@ MACROS = re.compile(r"\b(HEADLANE_API|HEADLANE_HIDDEN|HEADLANE_CBLAS_NOEXCEPT|\[
 
 @dataclass
 class Declaration:
-    """`kind` is function, class, enum, value, field or enumerator; `code` the declaration without its body."""
+    """`kind`: function, class, enum, value, field, group or enumerator; `code`: without a body."""
 
     kind: str
     name: str
@@ -141,7 +141,7 @@ class Reader:
         return names[-1] if names else None
 
     def belongs(self, found, field):
-        """Whether a field without a comment shares that of the field in the line before it, which has the same type."""
+        """Whether a field without a comment shares that of the field of its type in the line above."""
         if not found or found[-1].kind != "field" or not found[-1].comment:
             return False
         lines = self.source[: field.extent.start.offset].decode().split("\n")
@@ -149,7 +149,7 @@ class Reader:
         return "///<" not in above and above.startswith(field.type.spelling.removeprefix("headlane::"))
 
     def members(self, cursor):
-        """Public fields and member functions; those of one declaration (`Index rows, columns;`) are one."""
+        """Public fields and functions; fields of one declaration (`Index rows, columns;`) are one."""
         found, last, before = [], None, cursor.extent.start.offset
         for child in cursor.get_children():
             if child.access_specifier != AccessSpecifier.PUBLIC:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def on_config(config):
-    """An entry `{title: folder/}` of the navigation becomes the pages of that folder, its index first."""
+    """Replaces `{title: folder/}` in the navigation with the pages of the folder, index first."""
     config["nav"] = [expanded(item, Path(config["docs_dir"])) for item in config["nav"]]
     return config
 

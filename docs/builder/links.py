@@ -1,4 +1,4 @@
-"""Checks the built site: each link leads to a page and an anchor that exist, and nothing is loaded from the network."""
+"""Checks the built site: pages and anchors of links exist, and nothing is loaded from the network."""
 
 import re
 from html.parser import HTMLParser

@@ -46,11 +46,14 @@ def escape(text):
 
 
 def split_sections(lines):
-    """(label or None, lines) of each part of a comment; a section ends at the next one or at a blank line and a line not indented."""
+    """(label or None, lines) of each part of a comment.
+
+    A section ends at the next one, or at a line that follows a blank one and is not indented.
+    """
     parts = [(None, [])]
     blank = False
     for i, line in enumerate(lines):
-        found = i > 0 and (SECTION.match(line) or ERROR.match(line))  # "KvCache: keys and …" is a title
+        found = i > 0 and (SECTION.match(line) or ERROR.match(line))  # line 0: "KvCache: keys …"
         if found:
             parts.append((found[1], [f"  {found[2]}"] if found[2] else []))
         elif blank and line and not line.startswith("  ") and parts[-1][0]:

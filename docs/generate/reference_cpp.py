@@ -86,7 +86,7 @@ def wrapped(code):
 
 
 def functions(declarations, links):
-    """Overloads: each with its signature; those without a comment of their own share the one before."""
+    """Overloads: signatures and texts; one without a comment shares the comment above."""
     blocks, together = [], []
     for i, declaration in enumerate(declarations):
         together.append(declaration)

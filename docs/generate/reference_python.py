@@ -1,4 +1,4 @@
-"""reference/python/*.md: a page for each module of the package, from its source; nothing is imported."""
+"""reference/python/*.md: a page for each module, from its source; nothing is imported."""
 
 import ast
 import functools
@@ -22,7 +22,7 @@ WIDTH = 88
 
 
 def public_names(folder):
-    """What __all__ of a package lists; without one, everything that does not begin with an underscore."""
+    """The names in __all__ of a package."""
     for node in ast.parse((folder / "__init__.py").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
             return set(ast.literal_eval(node.value))

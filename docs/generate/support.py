@@ -1,4 +1,4 @@
-"""reference/support.md: which functions take which options, on which instruction sets; found out by calling them."""
+"""reference/support.md: functions, options, instruction sets; found out by calling."""
 
 import sys
 from pathlib import Path
@@ -43,7 +43,7 @@ OPTIONS = {
 
 
 def inputs(options):
-    """q, k, v for these options: a variable-length batch has one batch element, grouped heads fewer keys."""
+    """q, k, v for these options: variable lengths have one batch element, groups fewer kv heads."""
     if "query_starts" in options:
         return Q[:1], K[:1], V[:1]
     if "enable_gqa" in options:
@@ -121,7 +121,7 @@ def bits(result):
 
 
 def on_each(call):
-    """What call() returns on each instruction set: True where the bits are those of the first, None where it is refused."""
+    """For each instruction set: whether call() returns the bits of the first; None if refused."""
     reference, found = None, {}
     for isa in headlane.available_isas():
         headlane.set_isa(isa)
@@ -187,7 +187,7 @@ def every_option():
 
 
 def check_complete():
-    """Every field of AttentionOptions has a row; how a call is executed is no option of the result."""
+    """Fails if a field of AttentionOptions has no row; those of execution need none."""
     declarations = [entry for header in read_headers(ROOT) for entry in header.declarations]
     (options,) = [entry for entry in declarations if entry.name == "AttentionOptions"]
     fields = {name for field in options.members if field.kind == "field" for name in field.name.split(", ")}
