@@ -1,4 +1,4 @@
-// The input is config.json, asked for every member by every type.
+// The input is config.json; every member is read as every type.
 #include "io/config.hpp"
 
 #include "fuzz.hpp"

@@ -1,4 +1,5 @@
-// The input is model.safetensors: places of its tensors, and all that can be loaded.
+// The input is model.safetensors: checks the offsets of its tensors and loads all that can be
+// loaded.
 #include "io/safetensors.hpp"
 
 #include "io/input_file.hpp"

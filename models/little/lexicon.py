@@ -2,7 +2,8 @@
 
 A star before a French word marks an initial h (or number) that allows no elision: le haricot, de onze."""
 
-# English[/plural] French[/plural] gender; an underscore is a space. Plurals which follow the rules are not written.
+# English[/plural] French[/plural] gender; an underscore is a space. Plurals which follow the
+# rules are not written.
 NOUNS = {
     "person": """man/men homme m, woman/women femme f, boy garçon m, girl fille f, child/children enfant m,
         baby bébé m, mother mère f, father père m, brother frère m, sister sœur f, friend ami m, teacher professeur m,
@@ -41,7 +42,8 @@ NOUNS = {
 }
 MASS = ("mass", "drink")
 
-# English, French masculine, feminine (where irregular), the kinds of nouns it goes with. "bel" etc. stand in french.py.
+# English, French masculine, feminine (where irregular), the kinds of nouns it goes with. "bel"
+# etc. stand in french.py.
 BEFORE = """big grand *, small petit *, little petit *, tall grand person, beautiful beau/belle *,
     handsome beau/belle person, pretty joli *, old vieux/vieille *, new nouveau/nouvelle thing.text.tech.idea.place,
     good bon/bonne *, bad mauvais *, young jeune person.animal, long long/longue text.idea.place"""
@@ -66,9 +68,10 @@ IMPERSONAL = """easy facile, hard difficile, difficult difficile, useful utile, 
     impossible impossible, interesting intéressant, important important, necessary nécessaire, good bon,
     dangerous dangereux, simple simple"""  # it is … to
 
-# English base[/past[/third person[/-ing]]] | French | kinds of objects, "-" without. French: a regular -er verb (with
-# its strong stem after a slash), or infinitive je il nous vous ils future-stem participle. "s" states: no "is …ing".
-# "g": generic article, j'aime les pommes. "à": takes à. "b": avoir besoin de. "ê": être in the past. "t": to whom.
+# English base[/past[/third person[/-ing]]] | French | kinds of objects, "-" without. French: a
+# regular -er verb (with its strong stem after a slash), or infinitive je il nous vous ils
+# future-stem participle. "s" states: no "is …ing". "g": generic article, j'aime les pommes. "à":
+# takes à. "b": avoir besoin de. "ê": être in the past. "t": to whom.
 VERBS = """eat/ate | manger | food mass
 buy/bought | acheter/achèt | food mass drink thing text place
 sell/sold | vendre vends vend vendons vendez vendent vendr vendu | food mass drink thing text place
@@ -144,9 +147,13 @@ NUMBERS = """two deux, three trois, four quatre, five cinq, six six, seven sept,
     eleven *onze, twelve douze, thirteen treize, fourteen quatorze, fifteen quinze, sixteen seize,
     seventeen dix-sept, eighteen dix-huit, nineteen dix-neuf, twenty vingt, twenty-one vingt_et_un,
     twenty-two vingt-deux, thirty trente, forty quarante, fifty cinquante, sixty soixante"""
-DAYS = "Monday lundi, Tuesday mardi, Wednesday mercredi, Thursday jeudi, Friday vendredi, Saturday samedi, Sunday dimanche"
+DAYS = (
+    "Monday lundi, Tuesday mardi, Wednesday mercredi, Thursday jeudi, "
+    "Friday vendredi, Saturday samedi, Sunday dimanche"
+)
 
-# Sentences which follow no rule; they are always in the training set, as nothing else could teach them.
+# Sentences which follow no rule; they are always in the training set, as nothing else could teach
+# them.
 FIXED = """Hello|Bonjour
 Good morning|Bonjour
 Good evening|Bonsoir

@@ -1,4 +1,4 @@
-// Calls of a Bert, and their results beside those of the whole model in double.
+// Calls of a Bert, and comparison with the reference in double.
 #pragma once
 
 #include "bert_case.hpp"
@@ -16,7 +16,7 @@ namespace headlane::test {
 using models::Bert;
 using models::Pooling;
 
-// Far above what roundings come to (their largest is printed), far below what a fault does.
+// Far above rounding errors (the maximum is printed), far below the effect of a fault.
 inline constexpr double tolerance = 2e-5;
 
 struct Loaded {

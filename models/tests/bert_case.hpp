@@ -1,4 +1,4 @@
-// A small BERT of random weights: its folder, and the whole model once more in plain loops and
+// A small BERT with random weights: its folder, and a reference of the model in plain loops and
 // double.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace headlane::test {
 using Sentences = std::vector<std::vector<Index>>;
 using Rows = std::vector<std::vector<double>>;
 
-/// Sizes that differ from each other, so that none can stand for another.
+/// All sizes differ, so that none can be mistaken for another.
 struct BertCase {
   struct Weight {
     std::vector<Index> shape;
@@ -62,25 +62,22 @@ struct BertCase {
     return text + more + "}";
   }
 
-  /// `without`: a tensor that is left out; old: norms named as in the first BERT's files.
+  /// `without`: a tensor that is left out; old: norms named as in the first BERT.
   void write(const Folder& folder, const std::string& prefix = "", const std::string& without = "",
              bool old = false) const {
     FileBuilder file;
     for (const auto& [name, weight] : weights) {
       if (name == without) continue;
-      std::string shape = "[";
-      for (const Index n : weight.shape) shape.append(shape.size() > 1 ? "," : "").append(std::to_string(n));
-      shape += "]";
       std::string written = prefix + name;
       if (old && name.ends_with("LayerNorm.weight")) written.replace(written.size() - 6, 6, "gamma");
       if (old && name.ends_with("LayerNorm.bias")) written.replace(written.size() - 4, 4, "beta");
-      file.add(written, "F32", shape, bytes_of(weight.values));
+      file.add(written, "F32", weight.shape, bytes_of(weight.values));
     }
     folder.write("model.safetensors", file.file());
     folder.write("config.json", config());
   }
 
-  /// The states of the last layer for one sentence.
+  /// The hidden states of the last layer for one sentence.
   [[nodiscard]] Rows states(const std::vector<Index>& ids, const std::vector<Index>& type_ids = {}) const {
     Rows x(ids.size(), std::vector<double>(static_cast<std::size_t>(d)));
     for (std::size_t i = 0; i < ids.size(); ++i)

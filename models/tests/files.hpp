@@ -1,4 +1,4 @@
-// Files for the tests, and what errors say of them.
+// Files for the tests, and checks of error messages.
 #pragma once
 
 #include "made_files.hpp"
@@ -11,7 +11,7 @@
 
 namespace headlane::test {
 
-/// What a call that must fail says; any other exception is passed on.
+/// The message of the CheckpointError that a call throws; other exceptions propagate.
 template <class Call>
 std::string message_of(const Call& call) {
   try {

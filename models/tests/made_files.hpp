@@ -1,5 +1,7 @@
-// A folder that goes away, files in memory, safetensors files right and wrong.
+// Temporary folders, files in memory, valid and invalid safetensors files.
 #pragma once
+
+#include <headlane/index.hpp>
 
 #include <array>
 #include <cstdint>
@@ -19,7 +21,7 @@
 
 namespace headlane::test {
 
-/// A new folder, removed with all that is in it.
+/// A temporary folder, removed with its contents.
 class Folder {
  public:
   Folder() {
@@ -49,7 +51,7 @@ class Folder {
   std::filesystem::path path_;
 };
 
-/// A file without a name in any folder, for many short contents one after the other.
+/// A file in memory, for many short contents in succession.
 class MemoryFile {
  public:
   MemoryFile() : descriptor_(memfd_create("headlane", MFD_CLOEXEC)) {
@@ -71,7 +73,7 @@ class MemoryFile {
   int descriptor_;
 };
 
-/// The bytes of some numbers.
+/// The bytes of the values.
 template <class T>
 std::string bytes_of(const std::vector<T>& values) {
   std::string result(values.size() * sizeof(T), '\0');
@@ -79,12 +81,12 @@ std::string bytes_of(const std::vector<T>& values) {
   return result;
 }
 
-/// A file with this header, right or wrong.
+/// A file with this header, valid or not.
 inline std::string safetensors(std::string_view header, std::string_view data) {
   return bytes_of(std::vector<std::uint64_t>{header.size()}).append(header).append(data);
 }
 
-/// A header for tensors that lie one behind the other, and their data.
+/// A header for tensors that are stored back to back, and their data.
 class FileBuilder {
  public:
   FileBuilder& add(const std::string& name, const std::string& dtype, const std::string& shape,
@@ -97,13 +99,20 @@ class FileBuilder {
     return entry(text.append("]}"));
   }
 
-  /// "name":value as it is.
+  FileBuilder& add(const std::string& name, const std::string& dtype, const std::vector<Index>& shape,
+                   const std::string& data) {
+    std::string text;
+    for (const Index size : shape) text.append(text.empty() ? "[" : ",").append(std::to_string(size));
+    return add(name, dtype, text + "]", data);
+  }
+
+  /// Adds "name":value verbatim.
   FileBuilder& entry(const std::string& text) {
     header_.append(header_.empty() ? "" : ",").append(text);
     return *this;
   }
 
-  /// The header's length, modulo 8, is `remainder`; what it takes is blanks.
+  /// The length of the header, modulo 8, is `remainder`; it is padded with blanks.
   [[nodiscard]] std::string file(std::size_t remainder = 0) const {
     std::string header = "{";
     header.append(header_).append("}");

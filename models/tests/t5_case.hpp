@@ -47,7 +47,7 @@ inline std::string elements_of(const std::vector<float>& values, const std::stri
   return bytes_of(halves);
 }
 
-/// The tensors one by one, the same numbers for every dtype and number of files.
+/// Writes the tensors; they have the same values for every dtype and number of files.
 class T5Writer {
  public:
   T5Writer(const Folder& folder, const T5Case& c) : c_(c), files_(static_cast<std::size_t>(c.shards)) {
@@ -70,7 +70,7 @@ class T5Writer {
       }
       add(stack + "final_layer_norm.weight", {c.d}, 0);
     }
-    if (c.own_head) add("lm_head.weight", {c.vocabulary, c.d}, 32);  // last: all others are as without it
+    if (c.own_head) add("lm_head.weight", {c.vocabulary, c.d}, 32);  // last, so that the others have the same values
     folder.write("config.json", c.config());
     std::string index;
     for (int i = 0; i < c.shards; ++i) {
@@ -84,17 +84,16 @@ class T5Writer {
   }
 
  private:
-  /// reach 0: the weight of a norm.
+  /// Random values of magnitude up to reach / 32; reach 0: the weight of a norm.
   void add(const std::string& name, const std::vector<Index>& shape, Index reach) {
     Index count = 1;
-    std::string text;
-    for (const Index size : shape) count *= size, text.append(text.empty() ? "[" : ",").append(std::to_string(size));
+    for (const Index size : shape) count *= size;
     std::vector<float> values;
     for (Index i = 0; i < count; ++i)
       values.push_back(static_cast<float>(reach == 0 ? random_.integer(16, 48) : random_.integer(-reach, reach)) /
                        32.0f);
     const int shard = static_cast<int>(places_.size()) % c_.shards;
-    files_[static_cast<std::size_t>(shard)].add(name, c_.dtype, text + "]", elements_of(values, c_.dtype));
+    files_[static_cast<std::size_t>(shard)].add(name, c_.dtype, shape, elements_of(values, c_.dtype));
     places_.emplace_back(name, shard);
   }
 
@@ -109,7 +108,7 @@ class T5Writer {
   std::vector<std::pair<std::string, int>> places_;
 };
 
-/// A checkpoint in the folder.
+/// Writes a checkpoint to the folder.
 inline void write_t5(const Folder& folder, const T5Case& c) { const T5Writer written(folder, c); }
 
 inline std::vector<std::vector<Index>> t5_inputs(Index vocabulary = 61) {

@@ -1,4 +1,4 @@
-// The beam search on candidates made by hand: order, ties, what may finish, and when it is over.
+// Beam search on handmade candidates: order, ties, finished outputs, end of the search.
 #include "generation/beam_search.hpp"
 
 #include <doctest/doctest.h>

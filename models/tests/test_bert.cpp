@@ -1,4 +1,4 @@
-// Bert against the whole model in double, and that its bits depend on nothing but the sentence.
+// Bert against a reference in double; its bits depend only on the sentence.
 #include "bert_calls.hpp"
 #include "support/allocation_count.hpp"
 #include "support/floating_point_state.hpp"

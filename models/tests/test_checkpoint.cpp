@@ -1,4 +1,4 @@
-// What a Checkpoint reads is what was written.
+// A Checkpoint reads what was written.
 #include "files.hpp"
 #include "io/convert.hpp"
 #include "support/data.hpp"

@@ -13,7 +13,7 @@ namespace {
 
 using models::Checkpoint;
 
-/// What opening a folder with this file says.
+/// The message on opening a folder with this file.
 std::string opening(const Folder& folder, const std::string& file, const std::string& name = "model.safetensors") {
   folder.write(name, file);
   return message_of([&] { const Checkpoint checkpoint(folder.path()); });

@@ -1,4 +1,4 @@
-// Headers of many tensors, and headers that are large for nothing: time and memory are bounded.
+// Headers of many tensors, and large headers without any: time and memory are bounded.
 #include "files.hpp"
 #include "io/input_file.hpp"
 #include "io/json.hpp"
@@ -40,7 +40,7 @@ double memory(std::string_view key) {
   return 0;
 }
 
-/// What call() needs at its peak, in MB; 0 where the kernel does not tell.
+/// The peak memory of call(), in MB; 0 if the kernel does not report it.
 template <class Call>
 double peak_of(const Call& call) {
   std::ofstream reset("/proc/self/clear_refs");

@@ -1,4 +1,4 @@
-// Settings are read by type; what is wrong is named.
+// Settings are read by type; errors name the file and the key.
 #include "files.hpp"
 #include "io/config.hpp"
 

@@ -17,7 +17,7 @@
 
 namespace {
 
-/// What pread does in this program.
+/// Replaces pread in this program.
 struct Reads {
   std::size_t most = SIZE_MAX;  ///< bytes that a call gives
   bool interrupted = false;     ///< every second call

@@ -1,4 +1,4 @@
-// The parts of the search: the best of many with ties, and what may not follow.
+// The parts of the search: selection of the best candidates with ties, and masked tokens.
 #include "generation/candidates.hpp"
 #include "generation/processors.hpp"
 #include "support/data.hpp"

@@ -1,4 +1,4 @@
-// Every default of T5's settings, every limit at both ends, and what each file says over the other.
+// T5 settings: every default, every limit at both ends, and which file overrides which.
 #include "files.hpp"
 #include "t5/config.hpp"
 

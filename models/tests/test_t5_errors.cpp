@@ -1,4 +1,4 @@
-// T5: what is wrong with a folder or a call is said by name.
+// Errors of T5: folders and calls that it refuses, with their messages.
 #include "t5_case.hpp"
 
 #include <doctest/doctest.h>
