@@ -32,15 +32,11 @@ bool as_one_product(const View<const float, 3>& a, bool one_b, const View<float,
          (!options.residual || all_rows(options.residual, stacked.residual));
 }
 
-void batch_checked(const View<const float, 3>& given_a, const View<const float, 3>* given_b, const PackedMatrix* packed,
-                   const View<float, 3>& c, const GemmBatchOptions& options) {
-  const CallScope scope;
-  const View<const float, 3> a = with_safe_strides(given_a),
-                             safe_b = given_b != nullptr ? with_safe_strides(*given_b) : View<const float, 3>{};
-  const View<const float, 3>* const b = given_b != nullptr ? &safe_b : nullptr;
+void check_batch(const View<const float, 3>& a, const View<const float, 3>& b, const PackedMatrix* packed,
+                 const View<float, 3>& c, const GemmBatchOptions& options) {
   const Operand of_a = caller.operand("a", a), of_c = caller.operand("c", c);
   const View<const float, 2> packed_shape = packed != nullptr ? shape_of(*packed) : View<const float, 2>{};
-  const Operand of_b = packed != nullptr ? caller.operand("b", packed_shape) : caller.operand("b", *b);
+  const Operand of_b = packed != nullptr ? caller.operand("b", packed_shape) : caller.operand("b", b);
   check_product(of_a, of_b, packed != nullptr, of_c);
   check_same(of_c, 0, "products", of_a, 0, "products");
   if (packed == nullptr) check_same(of_c, 0, "products", of_b, 0, "products");
@@ -49,33 +45,43 @@ void batch_checked(const View<const float, 3>& given_a, const View<const float, 
   if (bias) check_same(bias, 0, "products", of_c, 0, "products");
   if (residual) check_same(residual, 0, "products", of_c, 0, "products");
   check_threads(caller, options.num_threads);
-  const kernels::KernelTable& kernel = active();
-  const Index count = c.shape[0], m = c.shape[1], n = c.shape[2], k = a.shape[2];
-  if (count == 0 || m == 0 || n == 0) return;
+}
 
+/// The products of a batch that is checked and not empty.
+Batch batch_of(const View<const float, 3>& a, const View<const float, 3>& b, const PackedMatrix* packed,
+               const View<float, 3>& c, const GemmBatchOptions& options) {
   GemmOptions each{.alpha = options.alpha, .beta = options.beta, .activation = options.activation};
-  if (bias) each.bias = options.bias.select(0, 0);
-  const View<const float, 2> first_b = packed != nullptr ? packed_shape : b->select(0, 0);
-  const bool one_b = packed != nullptr || count == 1 || b->strides[0] == 0;
+  if (options.bias) each.bias = options.bias.select(0, 0);
+  const View<const float, 2> first_b = b.select(0, 0);
+  const bool one_b = b.shape[0] == 1 || b.strides[0] == 0;
   View<const float, 2> stacked_a;
   View<float, 2> stacked_c;
-  Batch batch;
-  if (as_one_product(a, one_b, c, options, stacked_a, stacked_c, each)) {
-    batch.first = product_of(stacked_a, first_b, packed, stacked_c, each);
-  } else {
-    each.residual = residual ? options.residual.select(0, 0) : View<const float, 2>{};
-    const View<float, 2> first_c = c.select(0, 0);
-    batch = {.first = product_of(a.select(0, 0), first_b, packed, first_c, each),
-             .count = count,
-             .a_step = a.strides[0],
-             .b_step = packed != nullptr ? 0 : b->strides[0],
-             .c_step = c.strides[0],
-             .bias_step = options.bias.strides[0],
-             .residual_step = options.residual.strides[0]};
-    if (is_transposed(first_c, packed, each)) std::swap(batch.a_step, batch.b_step);
-  }
-  const Work work = work_of(m, n, k);
-  const double products = static_cast<double>(count);
+  if (as_one_product(a, one_b, c, options, stacked_a, stacked_c, each))
+    return {.first = product_of(stacked_a, first_b, packed, stacked_c, each)};
+  each.residual = options.residual ? options.residual.select(0, 0) : View<const float, 2>{};
+  const View<float, 2> first_c = c.select(0, 0);
+  Batch batch{.first = product_of(a.select(0, 0), first_b, packed, first_c, each),
+              .count = c.shape[0],
+              .a_step = a.strides[0],
+              .b_step = b.strides[0],
+              .c_step = c.strides[0],
+              .bias_step = options.bias.strides[0],
+              .residual_step = options.residual.strides[0]};
+  if (is_transposed(first_c, packed, each)) std::swap(batch.a_step, batch.b_step);
+  return batch;
+}
+
+/// Checks and computes a batch. If b is packed, given_b is its shape, broadcast along the batch.
+void run_batch(const View<const float, 3>& given_a, const View<const float, 3>& given_b, const PackedMatrix* packed,
+               const View<float, 3>& c, const GemmBatchOptions& options) {
+  const CallScope scope;
+  const View<const float, 3> a = with_safe_strides(given_a), b = with_safe_strides(given_b);
+  check_batch(a, b, packed, c, options);
+  const kernels::KernelTable& kernel = active();
+  if (is_empty(c)) return;
+  const Batch batch = batch_of(a, b, packed, c, options);
+  const Work work = work_of(c.shape[1], c.shape[2], a.shape[2]);
+  const auto products = static_cast<double>(c.shape[0]);
   run_gemm({&batch, 1}, kernel,
            useful_threads(products * work.operations, products * work.elements, options.num_threads));
 }
@@ -145,11 +151,11 @@ void check_problems(std::span<const GemmProblem> problems) {
 }  // namespace
 
 void gemm_batch(View<const float, 3> a, View<const float, 3> b, View<float, 3> c, const GemmBatchOptions& options) {
-  batch_checked(a, &b, nullptr, c, options);
+  run_batch(a, b, nullptr, c, options);
 }
 
 void gemm_batch(View<const float, 3> a, const PackedMatrix& b, View<float, 3> c, const GemmBatchOptions& options) {
-  batch_checked(a, nullptr, &b, c, options);
+  run_batch(a, shape_of(b).broadcast(0, c.shape[0]), &b, c, options);
 }
 
 void gemm_batch(std::span<const GemmProblem> problems, int num_threads) {

@@ -8,7 +8,7 @@
 namespace headlane::internal {
 
 /// Checks a · b → c: each operand, that the last two axes fit, and that c overlaps neither a nor b.
-/// Of a packed b only the shape is checked.
+/// If b is packed, only its shape is checked.
 void check_product(const Operand& a, const Operand& b, bool packed, const Operand& c);
 
 /// Checks the epilogue of c. Null data: not given.

@@ -40,7 +40,7 @@ struct Memory {
   std::uint32_t *high, *low;
 };
 
-/// The arguments of the frequencies in memory, those of frequencies_of_base(), unless that was
+/// The arguments of the frequencies in memory, those of frequencies_of_base(), unless they were
 /// freed since.
 struct Kept {
   double base = 0;
