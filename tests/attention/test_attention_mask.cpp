@@ -7,7 +7,6 @@
 namespace headlane::test {
 namespace {
 
-// Runs both and compares all outputs by bits.
 void check_same_bits(const AttentionSizes& s, const AttentionOptions& x, const AttentionOptions& y, const char* what) {
   const AttentionTensors a(s, 77), b(s, 77);
   a.run(x);
@@ -183,7 +182,6 @@ TEST_CASE("attention: a result of -0 does not depend on the keys visible to othe
   }
 }
 
-// The option that masks a key for some rows.
 enum class By { mask, bias, causal };
 
 struct Hidden {

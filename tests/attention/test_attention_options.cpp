@@ -218,10 +218,7 @@ TEST_CASE("attention: ALiBi's distances are exact, or an error") {
   const Tensor<1> slopes({1});
   slopes.view(0) = 0x1p-3f;
   const auto with = [&](Index offset) {
-    AttentionOptions options;
-    options.causal_offset = offset;
-    options.alibi_slopes = slopes.view;
-    return options;
+    return AttentionOptions{.causal_offset = offset, .alibi_slopes = slopes.view};
   };
   Index refused = 0, computed = 0;
   const auto refuses = [&](const AttentionOptions& options, Index distance) {
@@ -265,7 +262,15 @@ TEST_CASE("attention: ALiBi's distances are exact, or an error") {
   }
   CHECK(refused == 5);
   CHECK(computed == 14);
-  // A single row, as in decoding; no row.
+}
+
+TEST_CASE("attention: ALiBi's distances of a single row, as in decoding, and of no row") {
+  constexpr Index max = Index{1} << 24;
+  const Tensor<1> slopes({1});
+  slopes.view(0) = 0x1p-3f;
+  const auto with = [&](Index offset) {
+    return AttentionOptions{.causal_offset = offset, .alibi_slopes = slopes.view};
+  };
   const AttentionTensors single({.kv_length = 7, .head_dim = 4}, 23),
       empty({.q_length = 0, .kv_length = 7, .head_dim = 4}, 23);
   CHECK_NOTHROW(single.run(with(max)));

@@ -61,6 +61,103 @@ std::vector<Ragged> ragged_batches(const Form& form) {
           {{3, 3, 3}, {5, 60, 200}}};
 }
 
+// Variable-length sequences, and the same sequences in a padded batch.
+struct Sequences {
+  Sequences(const Form& form_, const Ragged& ragged_)
+      : form(form_), ragged(ragged_), whole(form, sizes, seed), padded(padded_form, padded_sizes, seed) {
+    Random random(seed);
+    const Mask mask = random_mask({1, sizes.q_heads, sizes.q_length, keys}, random, 5);
+    fill_bits(bits.view, mask.view, random);
+    for (std::size_t i = 0; i + 1 < ragged.query_starts.size(); ++i) {
+      q_lengths.push_back(ragged.query_starts[i + 1] - ragged.query_starts[i]);
+      k_lengths.push_back(ragged.key_starts[i + 1] - ragged.key_starts[i]);
+      offsets.push_back(k_lengths.back() - q_lengths.back());
+    }
+    // The padding is NaN: it must not matter.
+    for (const auto* t : {&padded.q.view, &padded.k.view, &padded.v.view}) for_each(*t, [](float& x) { x = nan; });
+    for (Index i = 0; i < n; ++i) copy_sequence(i);
+  }
+
+  // Options of the call for all sequences; kinds are those of Tables, and all but 1 have a mask.
+  [[nodiscard]] AttentionOptions together(AttentionOptions options, int kind) const {
+    if (kind != 1) options.mask_bits = bits.view;
+    options.causal_offsets = {offsets.data(), {n}};
+    options.query_starts = {ragged.query_starts.data(), {n + 1}};
+    options.key_starts = {ragged.key_starts.data(), {n + 1}};
+    return options;
+  }
+
+  // A call for each sequence.
+  void run_alone(const AttentionOptions& options, int kind) const {
+    for (Index i = 0; i < n; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const Index first = ragged.query_starts[at], end = ragged.query_starts[at + 1];
+      const Index first_key = ragged.key_starts[at], end_key = ragged.key_starts[at + 1];
+      AttentionOptions one = options;
+      one.causal_offset = offsets[at];
+      if (kind != 1) one.mask_bits = rows_of(bits.view, first, end, k_lengths[at]);
+      one.lse = alone.lse.view.slice(2, first, end);
+      attention(whole.q.view.slice(2, first, end), whole.k.view.slice(2, first_key, end_key),
+                whole.v.view.slice(2, first_key, end_key), alone.out.view.slice(2, first, end), one);
+    }
+  }
+
+  // A call for the padded batch, whose rows are compared with those of `whole`.
+  void check_padded(AttentionOptions options, int kind, const std::string& text) const {
+    options.query_starts = options.key_starts = {};
+    options.key_lengths = {k_lengths.data(), {n}};
+    options.query_lengths = {q_lengths.data(), {n}};
+    if (kind != 1) options.mask_bits = padded_bits.view;
+    padded.run(options);
+    for (Index i = 0; i < n; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const Index first = ragged.query_starts[at], end = ragged.query_starts[at + 1];
+      check_bits(whole.out.view.slice(2, first, end),
+                 View<const float, 4>(padded.out.view.slice(0, i, i + 1).slice(2, 0, end - first)), text + ", padded",
+                 seed);
+      check_bits(whole.lse.view.slice(2, first, end),
+                 View<const float, 3>(padded.lse.view.slice(0, i, i + 1).slice(2, 0, end - first)),
+                 text + ", padded, lse", seed);
+    }
+  }
+
+ private:
+  void copy_sequence(Index i) const {
+    const auto at = static_cast<std::size_t>(i);
+    const auto move = [&](const View<float, 4>& from, const View<float, 4>& to, Index first, Index length) {
+      copy<4>(from.slice(2, first, first + length), to.slice(0, i, i + 1).slice(2, 0, length));
+    };
+    move(whole.q.view, padded.q.view, ragged.query_starts[at], q_lengths[at]);
+    move(whole.k.view, padded.k.view, ragged.key_starts[at], k_lengths[at]);
+    move(whole.v.view, padded.v.view, ragged.key_starts[at], k_lengths[at]);
+    const std::array<Index, 4> bytes{1, sizes.q_heads, q_lengths[at], (keys + 7) / 8};
+    for_each_position(bytes, [&](const auto& p) {
+      padded_bits.view(i, p[1], p[2], p[3]) = bits.view(0, p[1], ragged.query_starts[at] + p[2], p[3]);
+    });
+  }
+  [[nodiscard]] AttentionSizes with(Index batch, Index q_length, Index kv_length) const {
+    AttentionSizes s = form.sizes;
+    s.batch = batch;
+    s.q_length = q_length;
+    s.kv_length = kv_length;
+    return s;
+  }
+
+ public:
+  Form form;
+  Ragged ragged;
+  Index n = ragged.sequences(), queries = longest_of(ragged.query_starts), keys = longest_of(ragged.key_starts);
+  AttentionSizes sizes = with(1, ragged.query_starts.back() + 2, ragged.key_starts.back() + 3),
+                 padded_sizes = with(n, queries, keys);
+  Form padded_form{.name = form.name, .sizes = padded_sizes, .keys = form.keys};
+  FormTensors whole;
+  AttentionTensors alone{sizes, seed}, untouched{sizes, seed};
+  FormTensors padded;
+  MaskBits bits{bytes_shape({1, sizes.q_heads, sizes.q_length, keys})},
+      padded_bits{{n, sizes.q_heads, queries, (keys + 7) / 8}};
+  std::vector<Index> offsets, q_lengths, k_lengths;
+};
+
 TEST_CASE("attention: a variable-length sequence has the bits of a call of its own and of a padded batch") {
   Index padded_sequences = 0;
   for (const Form& form : forms())
@@ -68,89 +165,21 @@ TEST_CASE("attention: a variable-length sequence has the bits of a call of its o
   const ExpectComparisons expected((slow_isa() ? 2 : 3) * 2 * (std::ssize(forms()) * 3 * 4 + padded_sequences * 3));
   for (const Form& form : forms()) {
     for (const Ragged& ragged : ragged_batches(form)) {
-      AttentionSizes s = form.sizes;
-      s.batch = 1;
-      s.q_length = ragged.query_starts.back() + 2;
-      s.kv_length = ragged.key_starts.back() + 3;
-      const Index n = ragged.sequences(), queries = longest_of(ragged.query_starts),
-                  keys = longest_of(ragged.key_starts);
-      const FormTensors whole(form, s, seed);
-      const AttentionTensors alone(s, seed), nothing(s, seed);
-      const Tables tables(s.q_heads);
-      Random random(seed);
-      const Mask mask = random_mask({1, s.q_heads, s.q_length, keys}, random, 5);
-      const MaskBits bits(bytes_shape(mask.view.shape));
-      fill_bits(bits.view, mask.view, random);
-      std::vector<Index> offsets, q_lengths, k_lengths;
-      for (std::size_t i = 0; i + 1 < ragged.query_starts.size(); ++i) {
-        q_lengths.push_back(ragged.query_starts[i + 1] - ragged.query_starts[i]);
-        k_lengths.push_back(ragged.key_starts[i + 1] - ragged.key_starts[i]);
-        offsets.push_back(k_lengths.back() - q_lengths.back());
-      }
-      // The padding is NaN: it must not matter.
-      AttentionSizes ps = s;
-      ps.batch = n;
-      ps.q_length = queries;
-      ps.kv_length = keys;
-      const FormTensors padded({form.name, ps, form.keys}, ps, seed);
-      const MaskBits padded_bits({n, s.q_heads, queries, (keys + 7) / 8});
-      for (const auto* t : {&padded.q.view, &padded.k.view, &padded.v.view}) for_each(*t, [](float& x) { x = nan; });
-      for (Index i = 0; i < n; ++i) {
-        const auto at = static_cast<std::size_t>(i);
-        const auto move = [&](const View<float, 4>& from, const View<float, 4>& to, Index first, Index length) {
-          copy<4>(from.slice(2, first, first + length), to.slice(0, i, i + 1).slice(2, 0, length));
-        };
-        move(whole.q.view, padded.q.view, ragged.query_starts[at], q_lengths[at]);
-        move(whole.k.view, padded.k.view, ragged.key_starts[at], k_lengths[at]);
-        move(whole.v.view, padded.v.view, ragged.key_starts[at], k_lengths[at]);
-        const std::array<Index, 4> bytes{1, s.q_heads, q_lengths[at], (keys + 7) / 8};
-        for_each_position(bytes, [&](const auto& p) {
-          padded_bits.view(i, p[1], p[2], p[3]) = bits.view(0, p[1], ragged.query_starts[at] + p[2], p[3]);
-        });
-      }
+      const Sequences t(form, ragged);
+      const Tables tables(t.sizes.q_heads);
       for (const int kind : {0, 1, 2, 3}) {
-        AttentionOptions options = tables.options(kind), given = options;
-        if (kind != 1) given.mask_bits = bits.view;
-        given.causal_offsets = {offsets.data(), {n}};
-        given.query_starts = {ragged.query_starts.data(), {n + 1}};
-        given.key_starts = {ragged.key_starts.data(), {n + 1}};
+        AttentionOptions options = tables.options(kind), together = t.together(options, kind);
         for (const int threads : {1, 2, 5}) {
           if (slow_isa() && threads == 2) continue;
-          const std::string text = std::string(form.name) + ", kind " + std::to_string(kind) + ", " +
-                                   text_of(s, given) + ", threads " + std::to_string(threads);
-          given.num_threads = options.num_threads = threads;
-          copy<4>(nothing.out.view, whole.out.view);
-          copy<3>(nothing.lse.view, whole.lse.view);
-          whole.run(given);
-          for (Index i = 0; i < n; ++i) {
-            const auto at = static_cast<std::size_t>(i);
-            const Index first = ragged.query_starts[at], end = ragged.query_starts[at + 1];
-            const Index first_key = ragged.key_starts[at], end_key = ragged.key_starts[at + 1];
-            AttentionOptions one = options;
-            one.causal_offset = offsets[at];
-            if (kind != 1) one.mask_bits = rows_of(bits.view, first, end, k_lengths[at]);
-            one.lse = alone.lse.view.slice(2, first, end);
-            attention(whole.q.view.slice(2, first, end), whole.k.view.slice(2, first_key, end_key),
-                      whole.v.view.slice(2, first_key, end_key), alone.out.view.slice(2, first, end), one);
-          }
-          check_bits(whole, alone, text, seed);  // rows of no sequence are sentinels in both
-          if (kind == 0) continue;
-          AttentionOptions with_padding = given;
-          with_padding.query_starts = with_padding.key_starts = {};
-          with_padding.key_lengths = {k_lengths.data(), {n}};
-          with_padding.query_lengths = {q_lengths.data(), {n}};
-          if (kind != 1) with_padding.mask_bits = padded_bits.view;
-          padded.run(with_padding);
-          for (Index i = 0; i < n; ++i) {
-            const auto at = static_cast<std::size_t>(i);
-            const Index first = ragged.query_starts[at], end = ragged.query_starts[at + 1];
-            check_bits(whole.out.view.slice(2, first, end),
-                       View<const float, 4>(padded.out.view.slice(0, i, i + 1).slice(2, 0, end - first)),
-                       text + ", padded", seed);
-            check_bits(whole.lse.view.slice(2, first, end),
-                       View<const float, 3>(padded.lse.view.slice(0, i, i + 1).slice(2, 0, end - first)),
-                       text + ", padded, lse", seed);
-          }
+          together.num_threads = options.num_threads = threads;
+          const std::string text =
+              std::string(form.name) + ", kind " + std::to_string(kind) + ", " + text_of(t.sizes, together);
+          copy<4>(t.untouched.out.view, t.whole.out.view);
+          copy<3>(t.untouched.lse.view, t.whole.lse.view);
+          t.whole.run(together);
+          t.run_alone(options, kind);
+          check_bits(t.whole, t.alone, text, seed);  // rows of no sequence are sentinels in both
+          if (kind != 0) t.check_padded(together, kind, text);
         }
       }
     }

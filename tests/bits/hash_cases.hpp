@@ -183,26 +183,16 @@ inline std::vector<HashCase> gemm_and_softmax_cases() {
 }
 
 inline std::vector<HashCase> attention_cases() {
+  const AttentionSizes eight_heads{.q_heads = 8, .q_length = 64, .kv_length = 64};
+  const AttentionSizes batch{.batch = 2, .q_heads = 4, .q_length = 20, .kv_length = 33, .head_dim = 24};
+  const AttentionSizes grouped{
+      .batch = 2, .q_heads = 6, .kv_heads = 2, .q_length = 17, .kv_length = 50, .head_dim = 16, .value_dim = 40};
   const Layout heads{"BSHD", Order::middle};
   return {
-      {"attention 8 heads of 64", [] { return attention_hash({.q_heads = 8, .q_length = 64, .kv_length = 64}, {}); }},
-      {"attention 8 heads of 64 causal",
-       [] { return attention_hash({.q_heads = 8, .q_length = 64, .kv_length = 64}, causal(0)); }},
-      {"attention BSHD",
-       [=] {
-         return attention_hash({.batch = 2, .q_heads = 4, .q_length = 20, .kv_length = 33, .head_dim = 24}, {}, heads);
-       }},
-      {"attention grouped",
-       [] {
-         return attention_hash({.batch = 2,
-                                .q_heads = 6,
-                                .kv_heads = 2,
-                                .q_length = 17,
-                                .kv_length = 50,
-                                .head_dim = 16,
-                                .value_dim = 40},
-                               causal(20));
-       }},
+      {"attention 8 heads of 64", [=] { return attention_hash(eight_heads, {}); }},
+      {"attention 8 heads of 64 causal", [=] { return attention_hash(eight_heads, causal(0)); }},
+      {"attention BSHD", [=] { return attention_hash(batch, {}, heads); }},
+      {"attention grouped", [=] { return attention_hash(grouped, causal(20)); }},
       {"attention decode", [] { return attention_hash({.q_heads = 2, .kv_length = 1500}, {}); }},
       {"attention blocks",
        [] { return attention_hash({.q_length = 30, .kv_length = 1100, .head_dim = 32}, causal(1050)); }},
@@ -213,34 +203,22 @@ inline std::vector<HashCase> attention_cases() {
        [] { return attention_hash({.q_length = 9, .kv_length = 21, .head_dim = 256}, scaled(0.1f)); }},
       {"attention scale -2",
        [] { return attention_hash({.q_length = 9, .kv_length = 600, .head_dim = 20}, scaled(-2)); }},
-      {"attention mask and bias",
-       [] {
-         return masked_hash({.batch = 2,
-                             .q_heads = 4,
-                             .kv_heads = 2,
-                             .q_length = 30,
-                             .kv_length = 70,
-                             .head_dim = 24,
-                             .value_dim = 40},
-                            {}, 0);
-       }},
-      {"attention mask and bias causal",
-       [] {
-         return masked_hash({.q_heads = 2, .q_length = 30, .kv_length = 600, .head_dim = 24, .value_dim = 40},
-                            causal(571), 4);
-       }},
-      {"attention relative bias",
-       [] {
-         return relative_hash(
-             {.q_heads = 4, .kv_heads = 2, .q_length = 30, .kv_length = 600, .head_dim = 24, .value_dim = 40}, {},
-             false);
-       }},
-      {"attention ragged",
-       [] {
-         return relative_hash(
-             {.q_heads = 4, .kv_heads = 2, .q_length = 60, .kv_length = 700, .head_dim = 24, .value_dim = 40},
-             causal(0), true);
-       }},
+  };
+}
+
+inline std::vector<HashCase> attention_option_cases() {
+  const AttentionSizes batch{
+      .batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 30, .kv_length = 70, .head_dim = 24, .value_dim = 40};
+  const AttentionSizes blocks{.q_heads = 2, .q_length = 30, .kv_length = 600, .head_dim = 24, .value_dim = 40};
+  AttentionSizes grouped = blocks, sequences = blocks;
+  grouped.q_heads = sequences.q_heads = 4;
+  sequences.q_length = 60;
+  sequences.kv_length = 700;
+  return {
+      {"attention mask and bias", [=] { return masked_hash(batch, {}, 0); }},
+      {"attention mask and bias causal", [=] { return masked_hash(blocks, causal(571), 4); }},
+      {"attention relative bias", [=] { return relative_hash(grouped, {}, false); }},
+      {"attention ragged", [=] { return relative_hash(sequences, causal(0), true); }},
   };
 }
 
@@ -267,7 +245,8 @@ inline std::vector<HashCase> other_cases() {
 /// All cases, in the order of the table.
 inline std::vector<HashCase> hash_cases() {
   std::vector<HashCase> all = gemm_and_softmax_cases();
-  for (const auto& more : {attention_cases(), other_cases()}) all.insert(all.end(), more.begin(), more.end());
+  for (const auto& more : {attention_cases(), attention_option_cases(), other_cases()})
+    all.insert(all.end(), more.begin(), more.end());
   return all;
 }
 

@@ -1,6 +1,6 @@
-// Each entry of the kernel table by itself, without the drivers.
-#include "core/dispatch.hpp"
-#include "kernels/table.hpp"
+// Each entry of the kernel table by itself, without the drivers; attention's are in
+// test_attention_kernels.cpp.
+#include "bits/packed.hpp"
 #include "support/tolerance.hpp"
 
 #include <doctest/doctest.h>
@@ -12,7 +12,6 @@ namespace {
 
 using namespace internal::kernels;
 
-// A source that is as long as it says: dense, transposed, padded, inner stride 2, reversed.
 const std::vector<Layout>& source_layouts() {
   static const std::vector<Layout> all{{},
                                        {"transposed", Order::columns},
@@ -23,35 +22,6 @@ const std::vector<Layout>& source_layouts() {
                                        {.name = "reversed transposed", .order = Order::columns, .reversed = true}};
   return all;
 }
-
-Source source_of(const View<float, 2>& v) { return {v.data, v.size(0), v.size(1), v.stride(0), v.stride(1)}; }
-
-Index round_up(Index n, Index to) { return (n + to - 1) / to * to; }
-
-// Packed rows, aligned; what is not written stays a sentinel.
-struct PackedRows {
-  explicit PackedRows(const View<float, 2>& source, float scale = 1)
-      : rows(source.size(0)), memory({std::max<Index>(rows, 1) * row_stride}) {
-    active().pack_rows(source_of(source), scale, memory.view.data);
-  }
-  [[nodiscard]] float at(Index r, Index c) const { return memory.view.data[r * row_stride + c]; }
-  Index rows;
-  Tensor<1> memory;
-};
-
-struct PackedPanels {
-  explicit PackedPanels(const View<float, 2>& source)
-      : rows(source.size(0)), memory({std::max<Index>(rows * round_up(source.size(1), panel_columns), 1)}) {
-    active().pack_panels(source_of(source), memory.view.data);
-  }
-  [[nodiscard]] float at(Index r, Index c) const {
-    const Index width = panel_columns;
-    return memory.view.data[c / width * width * rows + r * width + c % width];
-  }
-  [[nodiscard]] Index panel_step() const { return rows * panel_columns; }
-  Index rows;
-  Tensor<1> memory;
-};
 
 std::string where(const char* kernel, Index rows, Index columns, const Layout& layout) {
   return std::string(kernel) + " " + text_of(std::array<Index, 2>{rows, columns}) + ", " + layout.name + ", isa " +
@@ -202,100 +172,6 @@ TEST_CASE("softmax_rows: several rows have the bits of each alone, and only they
         CHECK(different_bits(y.view.slice(0, i, i + 1), alone.view) == 0);
       }
     }
-  }
-}
-
-struct Strip {
-  Index rows, keys, head_dim, value_dim;
-  std::vector<Index> seen;  // per row; empty: all
-};
-
-// Runs a strip of queries against keys in blocks, as the driver does, and compares with the oracle.
-void check_strip(const Strip& s, std::uint64_t seed) {
-  Random random(seed);
-  const Tensor<2> q = random_tensor<2>({s.rows, s.head_dim}, random),
-                  k = random_tensor<2>({s.keys, s.head_dim}, random);
-  const Tensor<2> v = random_tensor<2>({s.keys, s.value_dim}, random), out({s.rows, s.value_dim});
-  const Tensor<1> lse({s.rows}), max({s.rows}), sum({s.rows}), scores({max_tile_rows * row_stride});
-  const Index out_step = round_up(s.value_dim, panel_columns);
-  const Tensor<1> state_out({s.rows * out_step});
-  const AttentionState state{state_out.view.data, out_step, max.view.data, sum.view.data};
-  const PackedRows rows(q.view, 0.5f);
-  for (Index first = 0; first < s.keys; first += block_size) {
-    const Index count = std::min(block_size, s.keys - first);
-    const PackedPanels keys(k.view.slice(0, first, first + count).transposed());
-    const PackedPanels values(v.view.slice(0, first, first + count));
-    std::vector<Index> seen(static_cast<std::size_t>(s.rows), count);
-    for (std::size_t i = 0; i < s.seen.size(); ++i) seen[i] = std::clamp<Index>(s.seen[i] - first, 0, count);
-    const std::vector<Index> hidden(static_cast<std::size_t>(s.rows), 0);
-    const float *const k_page = keys.memory.view.data, *const v_page = values.memory.view.data;
-    AttentionBlock block{};
-    block.rows = s.rows;
-    block.head_dim = s.head_dim;
-    block.value_dim = s.value_dim;
-    block.q = rows.memory.view.data;
-    block.keys = {.page = block_size,
-                  .k = &k_page,
-                  .k_row_step = 0,
-                  .transposed = nullptr,
-                  .v = &v_page,
-                  .v_row_step = panel_columns,
-                  .v_panel_step = values.panel_step()};
-    block.key_begin = hidden.data();
-    block.key_end = seen.data();
-    block.uniform = s.seen.empty();
-    block.scores = scores.view.data;
-    block.is_first = first == 0;
-    block.state = state;
-    active().attention_block(block);
-  }
-  AttentionOutput output{};
-  output.rows = s.rows;
-  output.value_dim = s.value_dim;
-  output.out = out.view.data;
-  output.row_step = out.view.stride(0);
-  output.column_step = output.lse_step = 1;
-  output.lse = lse.view.data;
-  active().attention_finish(state, output);
-
-  Comparison comparison("attention_block", text_of(std::array<Index, 4>{s.rows, s.keys, s.head_dim, s.value_dim}),
-                        seed);
-  for (Index i = 0; i < s.rows; ++i) {
-    const Index seen = s.seen.empty() ? s.keys : s.seen[static_cast<std::size_t>(i)];
-    const auto view = [&](const Tensor<2>& t, Index begin, Index end) {
-      const View<float, 2> part = t.view.slice(0, begin, end);
-      return View<const float, 4>(part.data, {1, 1, part.size(0), part.size(1)});
-    };
-    AttentionOptions options;
-    options.scale = 0.5f;
-    const AttentionReference expected =
-        attention_reference(view(q, i, i + 1), view(k, 0, seen), view(v, 0, seen), options);
-    const double relative = attention_relative_bound(s.head_dim, s.keys, expected.max_sum[0], expected.max_score[0]);
-    for (Index d = 0; d < s.value_dim; ++d) {
-      const auto at = static_cast<std::size_t>(d);
-      comparison.add({i, d}, out.view(i, d), expected.out[at], relative * expected.weighted[at]);
-    }
-    const double bound = lse_bound(s.head_dim, s.keys, expected.max_sum[0], expected.max_score[0], expected.lse[0]);
-    comparison.add({i, -1}, lse.view(i), expected.lse[0], seen == 0 ? 0 : bound);
-  }
-  comparison.finish();
-  CHECK(out.surroundings_untouched());
-  CHECK(lse.surroundings_untouched());
-  CHECK(state_out.surroundings_untouched());
-}
-
-TEST_CASE("attention_block and attention_finish: rows, keys, dims, and what each row sees") {
-  const Index strip = 2 * active().tile_rows + 1;
-  for (Index rows = 1; rows <= strip; ++rows) check_strip({rows, 40, 16, 18, {}}, 31);
-  for (const Index keys : {1, 2, 15, 16, 17, 31, 33, 65, 127, 511, 512, 513, 1100}) {
-    check_strip({strip, keys, 24, 32, {}}, 32);
-    std::vector<Index> seen;
-    for (Index i = 0; i < strip; ++i) seen.push_back((i + 1) * keys / strip);
-    check_strip({strip, keys, 24, 17, seen}, 33);
-  }
-  for (const Index dim : {1, 7, 16, 17, 33, 64, 65, 129, 256}) {
-    check_strip({strip, 37, dim, 20, {}}, 34);
-    check_strip({strip, 37, 12, dim, {}}, 35);
   }
 }
 

@@ -60,6 +60,17 @@ struct Positions {
   Index window;
 };
 
+// Copies positions begin[b] … end[b]-1 of each sequence b; the rest of the chunk is signalling NaN.
+void fill_chunk(const Batch& batch, const Tensor<3>& x, const std::vector<Index>& begin,
+                const std::vector<Index>& end) {
+  for_each(x.view, [](float& e) { e = std::bit_cast<float>(signalling); });
+  for (std::size_t i = 0; i < begin.size(); ++i) {
+    const auto b = static_cast<Index>(i);
+    copy<2>(View<const float, 3>(batch.x.view).select(0, b).slice(0, begin[i], end[i]),
+            x.view.select(0, b).slice(0, 0, end[i] - begin[i]));
+  }
+}
+
 TEST_CASE("a cache grows by each sequence's own length; its rows have the bits of a call of their own") {
   Index compared = 0;
   for (const LayerSizes& s : layer_sizes()) {
@@ -93,14 +104,11 @@ TEST_CASE("a cache grows by each sequence's own length; its rows have the bits o
       while (done != batch.x_lengths) {
         const Index width = random.integer(1, max_length);
         const Tensor<3> x({count, width, s.d_model}), y(x.view.shape), z(x.view.shape);
-        for_each(x.view, [](float& e) { e = std::bit_cast<float>(signalling); });
         for (std::size_t i = 0; i < done.size(); ++i) {
           pieces[i] = std::min(random.integer(0, width), batch.x_lengths[i] - done[i]);
           keys[i] = done[i] + pieces[i];
-          const auto b = static_cast<Index>(i);
-          copy<2>(View<const float, 3>(batch.x.view).select(0, b).slice(0, done[i], keys[i]),
-                  x.view.select(0, b).slice(0, 0, pieces[i]));
         }
+        fill_chunk(batch, x, done, keys);
         AttentionOptions options = positions.causal();
         options.query_lengths = view_of(pieces);
         if (random.integer(0, 1) == 0) options.key_lengths = view_of(keys);
@@ -108,13 +116,13 @@ TEST_CASE("a cache grows by each sequence's own length; its rows have the bits o
         decoder.forward(x.view, of_decoder, sequences, projected, sequences, z.view, options,
                         {.query_lengths = view_of(pieces)});
         for (std::size_t i = 0; i < done.size(); ++i) {
-          const auto b = static_cast<Index>(i);
-          CHECK(of_self.length(sequences[i]) == keys[i]);
-          CHECK(of_decoder.length(sequences[i]) == keys[i]);
-          const auto rows = [&](const Tensor<3>& from) { return from.view.select(0, b).slice(0, 0, pieces[i]); };
-          const auto wanted = [&](const Tensor<3>& all) { return all.view.select(0, 0).slice(0, done[i], keys[i]); };
-          CHECK_MESSAGE(different_bits(rows(y), wanted(attended[i])) == 0, text_of(s), ", seed ", seed);
-          CHECK_MESSAGE(different_bits(rows(z), wanted(decoded[i])) == 0, text_of(s), ", seed ", seed);
+          for (const KvCache* cache : {&of_self, &of_decoder}) CHECK(cache->length(sequences[i]) == keys[i]);
+          const auto same = [&](const Tensor<3>& chunk, const Tensor<3>& all) {
+            return different_bits(chunk.view.select(0, static_cast<Index>(i)).slice(0, 0, pieces[i]),
+                                  all.view.select(0, 0).slice(0, done[i], keys[i])) == 0;
+          };
+          CHECK_MESSAGE(same(y, attended[i]), text_of(s), ", seed ", seed);
+          CHECK_MESSAGE(same(z, decoded[i]), text_of(s), ", seed ", seed);
           compared += pieces[i];
         }
         done = keys;

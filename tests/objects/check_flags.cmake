@@ -19,7 +19,8 @@ if(PROCESSOR STREQUAL "x86_64")
   endif()
 endif()
 
-# The macros and optimizers that flags result in. -O3 is among them, as in a build; -Ofast replaces it.
+# The macros and optimizers that flags result in. -O3 is among them, as in a build; -Ofast
+# replaces it.
 function(settings result)
   execute_process(COMMAND ${CXX} ${ARGN} -E -dM -x c++ /dev/null
                   OUTPUT_VARIABLE macros ERROR_VARIABLE error RESULT_VARIABLE status)

@@ -82,8 +82,7 @@ TEST_CASE("KvCache: every call of a moved-from cache is an error") {
     KvCache good(3, 8, 8);
     (void)good.add();
     push("decoder", [&] { decoder.forward(x.view, cache, one, good, one, y.view); });
-    // NOLINTNEXTLINE(readability-suspicious-call-argument)
-    push("decoder", [&] { decoder.forward(x.view, good, one, cache, one, y.view); });
+    push("decoder", [&] { decoder.forward(x.view, good, one, cache, one, y.view); });  // NOLINT(readability-*)
     CHECK(calls.size() == 27);
     check_refused(calls);
     ++moved;

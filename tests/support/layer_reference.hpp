@@ -1,6 +1,6 @@
-// The oracle of layers: the papers' formulas as naive loops in double, with a bound for the error of
-// each element. Each step adds the error stated in the header of its function, at values as far off as
-// they may be, to the propagated errors e of its inputs:
+// The oracle of layers: the papers' formulas as naive loops in double, with a bound for the error
+// of each element. Each step adds the error stated in the header of its function, at values as far
+// off as they may be, to the propagated errors e of its inputs:
 //
 //   products     Σ |w|·e
 //   attention    scores off by at most D change probabilities p by factors within e^±2D, and Σ p v
