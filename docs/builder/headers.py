@@ -117,7 +117,7 @@ class Reader:
             return [Declaration("function", name, self.text(cursor), comment)]
         if cursor.kind in CLASSES and cursor.is_definition():
             return [Declaration("class", name, self.head(cursor), comment, self.members(cursor))]
-        if cursor.kind == CursorKind.ENUM_DECL:
+        if cursor.kind == CursorKind.ENUM_DECL and cursor.is_definition():
             values = [c for c in cursor.get_children() if c.kind == CursorKind.ENUM_CONSTANT_DECL]
             members = [
                 Declaration("enumerator", v.spelling, self.text(v), clean_comment(v.raw_comment))
