@@ -26,7 +26,8 @@ def arguments() -> argparse.Namespace:
         nargs="?",
         choices=[*ALL, "memory", "models", "all"],
         default="all",
-        help="memory: what attention over 65536 tokens needs besides its inputs and output; models: T5 and MiniLM; neither is part of all",
+        help="memory: of attention over 65536 tokens, beyond inputs and output; models: T5 and MiniLM; "
+        "neither is part of all",
     )
     parser.add_argument("--quick", action="store_true", help="few cases, few rounds: to see that it works")
     cores = len(os.sched_getaffinity(0))

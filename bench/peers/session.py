@@ -102,7 +102,7 @@ class Session:
         return workers, rows
 
     def run_memory(self) -> list[dict]:
-        """The first call in a process of its own, for headlane and for PyTorch: others may take memory for all scores."""
+        """The first call, in a process of its own, of headlane and PyTorch: others may store all scores."""
         rows = []
         contenders = [c for c in self.contenders if c.title in ("headlane", "PyTorch SDPA")]
         self.progress = Progress(len(MEMORY) * len(contenders) * len(self.options.threads))

@@ -1,5 +1,5 @@
-"""The measurements: rows, which of them is headlane's own and which its peers', limits. Everything that is plotted comes
-from here; nothing here knows about plots, nor about files (load.py)."""
+"""The measurements: rows of headlane and of its peers, comparisons, limits. Everything that is plotted
+comes from here; nothing here depends on plots or files (load.py)."""
 
 import math
 import re

@@ -42,7 +42,7 @@ def pictures(report, folder):
 
 
 def add_title(canvas, lines):
-    """The title, which the page sets as a heading, in a strip of its own above the drawing; and a margin around both."""
+    """Adds the title, a heading on the page, in a strip above the drawing, and a margin around both."""
     width, height = canvas.get_size_inches() * style.PIXELS_PER_INCH
     margin, strip = 18, 24 * len(lines) + 30
     full_width, full_height = width + 2 * margin, height + strip + margin

@@ -1,5 +1,6 @@
-"""Colours, markers and sizes. A colour has a name here and a value chosen for each theme: the page uses the names as CSS
-variables, so one drawing serves both. test_style.py checks contrast, and distances as the colour-blind see them."""
+"""Colours, markers and sizes. A colour has a name and a value for each theme: the page uses the names as
+CSS variables, so one drawing serves both. test_style.py checks contrast, and distances for the
+colour-blind."""
 
 from dataclasses import dataclass
 

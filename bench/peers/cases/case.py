@@ -10,7 +10,7 @@ FLOAT = 4  # bytes
 
 @dataclass(frozen=True)
 class Case:
-    op: str  # "gemm", "softmax", "attention", "norms", "layers"; "attention_options", "decode" (one query row) and "memory" are attention too
+    op: str  # "gemm", "softmax", "norms", "layers", or one of ATTENTION_OPS ("decode": one query row)
     label: str
     shape: dict[str, Any]
     flops: float  # useful floating-point operations of one call

@@ -34,8 +34,8 @@ def layer(
     d_ff: int = 2048,
     quick: bool = False,
 ) -> Case:
-    """kind: "attention", which is torch.nn.MultiheadAttention, or "encoder", which is torch.nn.TransformerEncoderLayer with GELU, its norms
-    behind the additions. Counted are the products alone."""
+    """kind: "attention" (torch.nn.MultiheadAttention) or "encoder" (torch.nn.TransformerEncoderLayer, GELU,
+    post-norm). Only the products count as work."""
     weights = 4 * d_model**2 + (2 * d_model * d_ff if kind == "encoder" else 0)
     shape = {"kind": kind, "batch": batch, "length": length, "heads": heads}
     return Case(
@@ -50,7 +50,7 @@ def layer(
 
 
 def tensors(shape: dict) -> dict[str, tuple[int, ...]]:
-    """The weights of a layer by the names that torch.nn.TransformerEncoderLayer gives them. All workers read them by these names."""
+    """The shapes of a layer's weights, by their names in torch.nn.TransformerEncoderLayer."""
     d, ff = shape["d_model"], shape["d_ff"]
     made: dict[str, tuple[int, ...]] = {
         "self_attn.in_proj_weight": (3 * d, d),

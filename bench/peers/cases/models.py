@@ -1,4 +1,4 @@
-"""Whole models: T5 that generates, and MiniLM that encodes. What is measured, and on which tokens."""
+"""The cases of whole models: T5 generates, MiniLM encodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VOCABULARY = 32128
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a T5: the numbers of config.json."""
+    """The sizes of a T5, as in config.json."""
 
     name: str
     d_model: int
@@ -26,8 +26,8 @@ class Shape:
 
     @property
     def decoder_weights(self) -> int:
-        """Numbers that a step reads: the decoder's matrices and the output layer. Keys and values of the input are computed once, and
-        their matrices with them."""
+        """Weights that a step reads: the decoder's matrices and the output layer. The matrices for keys and
+        values of the input are read once per sequence."""
         inner = self.heads * self.d_kv
         layer = 6 * self.d_model * inner + 2 * self.d_model * self.d_ff
         return self.layers * layer + VOCABULARY * self.d_model
@@ -46,7 +46,7 @@ T5_SHAPES = {
 
 
 def t5(model: str, batch: int, quick: bool = False) -> Case:
-    """Greedy, so many new tokens for each input, no more and no fewer. Flops are those of the products with weights."""
+    """Greedy search with exactly NEW_TOKENS tokens per input. Only products with weights count as work."""
     shape = T5_SHAPES[model]
     read = FLOAT * NEW_TOKENS * shape.decoder_weights
     tokens = shape.encoder_weights * INPUT_TOKENS + shape.decoder_weights * NEW_TOKENS

@@ -1,4 +1,4 @@
-"""What is measured: the shapes of GEMM, softmax and attention, and the list of all cases."""
+"""The cases of GEMM, softmax and attention, and the list of all operations' cases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .layers import LAYERS
 
 
 def gemm(m: int, n: int, k: int, quick: bool = False) -> Case:
-    """One row streams the matrix b, so that memory is the limit."""
+    """With one row the limit is memory: b is streamed."""
     shape = {"m": m, "n": n, "k": k}
     kind = ("read", FLOAT * k * n) if m == 1 else ("fma", 0)
     return Case(
@@ -16,8 +16,8 @@ def gemm(m: int, n: int, k: int, quick: bool = False) -> Case:
 
 
 def softmax(rows: int, columns: int, quick: bool = False, *, mask: bool = False) -> Case:
-    """Five operations an element: maximum, difference, exponential, sum, quotient. The mask hides an eighth of the elements,
-    here and there."""
+    """Five operations per element: maximum, difference, exponential, sum, quotient. The mask excludes an
+    eighth of the elements, at random places."""
     size = rows * columns
     return Case(
         "softmax",
@@ -56,11 +56,12 @@ def attention(
     base: str = "",
     quick: bool = False,
 ) -> Case:
-    """Eight heads of 64 unless said. Counted are the pairs of a query and a key that it may see; of a mask without order, which
-    leaves no block of keys out, all pairs.
+    """Eight heads of 64 by default. Pairs of a query and a visible key count as work; all pairs with a
+    random mask, which excludes no whole block of keys.
 
-    mask: "bool" is padding, "dense" such a bool mask without order, "bits" the same packed, "float" a bias for each head.
-    window: so many keys before and after the query's own; (-1, -1): all. option: "softcap", "alibi" or "t5"."""
+    mask: "bool" (padding), "dense" (a random bool mask), "bits" (the same, packed), "float" (a bias per
+    head). window: the numbers of visible keys before and after the query's own; (-1, -1) is unlimited.
+    option: "softcap", "alibi" or "t5"."""
     decode = kv_length is not None
     keys = kv_length or q_length
     shape = {"batch": batch, "heads": heads, "q_length": q_length, "kv_length": keys, "head_dim": dim}

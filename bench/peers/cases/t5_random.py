@@ -1,5 +1,7 @@
-"""`python -m peers.cases.t5_random SHAPE FOLDER`: a T5 with random weights, the same ones each time: FOLDER/huggingface as transformers saves
-it, and FOLDER/ctranslate2 and FOLDER/ctranslate2-int8 if that library is there. Speed depends on no weight, and nobody has to download any."""
+"""`python -m peers.cases.t5_random SHAPE FOLDER`: makes a T5 with random weights from a fixed seed.
+
+Writes FOLDER/huggingface as transformers saves it, and FOLDER/ctranslate2 and FOLDER/ctranslate2-int8 if
+that library is installed. Speed does not depend on the weights, so none need to be downloaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures whole models in the rounds of measure.py: who takes part, what results are held against, how models are loaded."""
+"""Measures whole models, in the rounds of operations.py: reference results, errors, loading times."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ TOLERANCE = 4096
 
 
 class ModelBench(Bench):
-    """Folders of models are made, or found, once. For T5 the error is the share of tokens that are not transformers' (of the first
-    contender's, if it is left out); for MiniLM the distance from the states in float64."""
+    """Makes or finds the folder of each model once. The error of T5 is the share of tokens that differ from
+    those of transformers (of the first contender, if that is left out), the error of MiniLM the distance
+    from the states in float64."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         super().__init__(plan, folder)

@@ -1,4 +1,4 @@
-"""Measures one case: all results are checked, then all are timed once a round, beside the machine's limit."""
+"""Measures one case: checks every result, then times every contender once per round, beside the limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Plan:
     rounds: int = 9
     sample: float = 0.03  # seconds; a call that takes longer is a sample of its own
     slow_rounds: int = 3  # of the scalar build, whose figure need not be sharp
-    budget: float = 9  # seconds for the rounds of one case and number of threads: fewer rounds if all calls together take longer
+    budget: float = 9  # seconds for all rounds of one case and number of threads, which limits their number
     least: int = 2  # rounds at least
 
 
@@ -40,7 +40,7 @@ class Entry:
 
 
 class Probe:
-    """What the machine can do at most, measured by headlane's worker: operations or bytes per second."""
+    """The machine's limits, measured by headlane's worker: operations or bytes per second."""
 
     def __init__(self, worker: Worker, isas: list[str]) -> None:
         self.worker, self.isas = worker, isas
@@ -151,7 +151,8 @@ class Bench:
             entry.calls = min(wanted, entry.calls * 20)
 
     def _affordable(self, entries: list[Entry]) -> int:
-        """The rounds that the plan's seconds are enough for. The slow builds, which have few in any case, do not count."""
+        """The number of rounds within the plan's budget. Slow builds, which have few rounds anyway, do not
+        count."""
         once = sum(e.took * e.calls for e in entries if e.worker.contender.isa not in SLOW)
         return min(self.plan.rounds, max(self.plan.least, int(self.plan.budget / max(once, 1e-9))))
 
@@ -165,7 +166,7 @@ class Bench:
         return float(entry.worker.ask("time", warm=warm, calls=entry.calls)) / entry.calls
 
     def _isa(self, entry: Entry, probe: Probe) -> str:
-        """Whose FMA peak is the limit: for peers, who choose for themselves, the widest. "" where memory is the limit."""
+        """The instruction set whose FMA peak is the limit; the widest for peers. "" if memory is the limit."""
         return entry.worker.about.get("isa", probe.isas[0]) if self.case.limit == "fma" else ""
 
     def _rounds(self, entry: Entry) -> int:

@@ -33,7 +33,7 @@ def matrices(tensors: dict[str, np.ndarray]) -> list[np.ndarray]:
 
 
 def bert_layers(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The layers' tensors of a BERT by the names of torch.nn.TransformerEncoderLayer, after the prefixes "0.", "1." …"""
+    """The tensors of BERT's layers, by their names in torch.nn.TransformerEncoderLayer behind "0.", "1." …"""
     names = {
         "attention.output.dense": "self_attn.out_proj",
         "attention.output.LayerNorm": "norm1",

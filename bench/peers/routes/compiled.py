@@ -8,8 +8,8 @@ from .job import Job, Route
 
 
 class OnnxRuntime(Route):
-    """A model of one node (masked softmax: of two), its inputs and outputs bound once. Attention is Microsoft's MultiHeadAttention. It
-    takes [batch, sequence, heads · dim], and gets that layout."""
+    """A model of one node (masked softmax: two), with inputs and outputs bound once. Attention is Microsoft's
+    MultiHeadAttention, on its layout [batch, sequence, heads · dim]."""
 
     def __init__(self, threads: int) -> None:
         import onnx

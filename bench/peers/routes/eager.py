@@ -76,8 +76,8 @@ class Torch(Route):
 
 
 class TorchMaterialised(Torch):
-    """softmax(q·kᵀ + mask)·v with the scores in memory; the causal mask is made beforehand and added. Heads of a group stand one
-    below the other, as more queries."""
+    """softmax(q·kᵀ + mask)·v with the scores in memory; the causal mask is made beforehand and added. The query
+    heads of a group are stacked, as more queries."""
 
     def attention(self, q, k, v, mask, causal, out):
         softmax, scale = self.torch.softmax, 1 / math.sqrt(q.shape[-1])

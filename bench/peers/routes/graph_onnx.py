@@ -1,4 +1,4 @@
-"""Transformer layers as nodes of ONNX, with Microsoft's fused ones, which ONNX Runtime's own optimizer would make of plain ones."""
+"""Transformer layers as ONNX nodes, with Microsoft's fused ones, as ONNX Runtime's optimizer makes them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ MICROSOFT = "com.microsoft"
 
 
 class Graph:
-    """Nodes and weights as they come; each function gives the name of its result. Weights have the names of torch.nn.TransformerEncoderLayer.
+    """Collects nodes and weights; each function returns the name of its result. Weights have their names in
+    torch.nn.TransformerEncoderLayer.
 
-    unpacked: attention as a product and a MultiHeadAttention, whose kernel need not hold all scores; otherwise as one Attention."""
+    unpacked: attention as a product and a MultiHeadAttention, whose kernel need not store all scores;
+    otherwise as one Attention."""
 
     def __init__(self, make_node, heads: int, eps: float, unpacked: bool = False) -> None:
         self.make_node, self.heads, self.eps, self.unpacked = make_node, heads, eps, unpacked

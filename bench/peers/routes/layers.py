@@ -38,7 +38,7 @@ def without_prefix(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 class Torch(TorchBase):
-    """The modules of torch.nn, which take their fast path in eval() without gradients; and the functions of the norms."""
+    """The modules of torch.nn, on their fast path (eval, no gradients), and the functions of the norms."""
 
     def job(self, call, x):
         (x,) = self.tensors(x)

@@ -1,4 +1,4 @@
-"""ONNX Runtime and OpenVINO on norms and layers: models with the weights in them, compiled and bound before they are run."""
+"""ONNX Runtime and OpenVINO on norms and layers: models that contain the weights, compiled and bound."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The contenders on whole models. Each makes a Job from the model's folder and token ids, int64 [batch, tokens]; a process imports one
-library."""
+"""The contenders on whole models. Each makes a Job from the model's folder and token ids, int64 [batch,
+tokens]; a process imports one library."""
 
 from __future__ import annotations
 

@@ -66,8 +66,8 @@ def own_cell(row: dict | None) -> str:
 
 
 def cost(row: dict | None, rows: list[dict]) -> float | None:
-    """The time for as much work, against the same contender's of the case without the option; the peaks were measured beside
-    both, and a clock that moved in between does not count."""
+    """The time for the same amount of work, relative to the contender's time without the option. Both are taken
+    relative to the limits measured beside them, so that a change of the clock does not count."""
     if row is None or not row.get("base"):
         return None
     for op in (row["op"], "attention"):

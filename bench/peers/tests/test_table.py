@@ -29,7 +29,7 @@ def row(contender: str, seconds: float, isa: str | None = None, limit: float = 0
 
 
 def document() -> dict:
-    """headlane takes 1 s, with AVX2 2 s, with a packed b 0.5 s; the peers of its route 3 s and 1.5 s, one with a packed b 0.8 s."""
+    """headlane takes 1 s, with AVX2 2 s, with a packed b 0.5 s; its peers 3 s and 1.5 s, with a packed b 0.8 s."""
     who = [
         ("headlane", "avx512", False),
         ("headlane", "avx2", False),

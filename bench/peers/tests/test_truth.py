@@ -63,7 +63,7 @@ def test_truth_of_grouped_heads_is_that_of_repeated_ones():
 
 
 def test_buckets_are_those_of_t5():
-    """Eight single distances either way, then eight that grow by the eighth root of 16 = 128 / 8, which is the root of 2."""
+    """Eight single distances either way, then eight that grow by the eighth root of 16 = 128 / 8."""
     distances = np.array([0, -1, -7, -8, -11, -12, -15, -16, -127, -128, -5000, 1, 7, 8, 31, 32, 5000])
     wanted = [0, 1, 7, 8, 8, 9, 9, 10, 15, 15, 15, 17, 23, 24, 27, 28, 31]
     assert truth.t5_buckets(distances).tolist() == wanted

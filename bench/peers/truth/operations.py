@@ -18,8 +18,9 @@ BUCKETS, MAX_DISTANCE = 32, 128  # T5's, for both directions
 
 
 def inputs(case: Case, seed: int = 1) -> dict[str, np.ndarray]:
-    """Normal numbers. The bool mask is padding, [batch, 1, 1, keys], the dense one hides an eighth of the keys here and there, [1,
-    1, queries, keys], also packed as "bits"; the float mask is a bias for each head, [1, heads, queries, keys]."""
+    """Normally distributed numbers. Masks: "bool" is padding, [batch, 1, 1, keys]; "dense" excludes an eighth of
+    the keys at random, [1, 1, queries, keys]; "bits" is the same, packed; "float" is a bias per head, [1,
+    heads, queries, keys]."""
     random = np.random.default_rng(seed)
     s = case.shape
 
@@ -71,8 +72,8 @@ def output_shape(case: Case) -> tuple[int, ...]:
 
 
 def checked_rows(case: Case) -> np.ndarray:
-    """The queries whose results are held against float64: all, but of long cases, for which that would take minutes, some 256 in no
-    order and the first and the last."""
+    """The queries whose results are compared with float64: all, or for long cases, where that would take minutes,
+    the first, the last and some 256 at random."""
     queries = case.shape["q_length"]
     if queries * case.shape["kv_length"] <= 2048**2:
         return np.arange(queries)
@@ -149,7 +150,8 @@ class Truth:
                 self.scale[b, h] = weights @ np.abs(v)
 
     def error(self, result: np.ndarray) -> float:
-        """The largest error in units of eps = 2^-24 times the scale; NaN if anything is not finite, in rows not computed too."""
+        """The largest error in units of eps = 2^-24 times the scale; NaN if any result is not finite, in rows that
+        are not compared too."""
         if not np.isfinite(result).all():
             return float("nan")
         mine = result if self.rows is None else result[:, :, self.rows]

@@ -1,5 +1,6 @@
-"""Runs one library on whole models: `python -m peers.workers.models KEY THREADS`. The protocol of worker.py, where prepare has a folder and
-a file of token ids; and load, which times how a model comes into memory."""
+"""Runs one library on whole models: `python -m peers.workers.models KEY THREADS`. Speaks the protocol of
+operations.py, where prepare takes a folder and a file of token ids, and the command load, which times
+loading a model."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class ModelWorker(operations.Worker):
         return super().answer(command, arguments)
 
     def load(self, folder: Path) -> list[float]:
-        """Seconds to load the model; and where packing is known, to read its file into memory and to pack its matrices."""
+        """Seconds to load the model and, for headlane, to read its file and to pack its matrices."""
         took, model = seconds(lambda: self.route.load(folder))
         del model
         if not hasattr(self.route, "pack"):

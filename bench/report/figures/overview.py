@@ -13,8 +13,8 @@ TICKS = {
 }
 CAPTION = (
     "Each dot is one case; its place says how many times as fast headlane was as the fastest peer on that case, on a "
-    "logarithmic axis. Right of 1 headlane is faster. Hollow: the quartiles overlap, this run cannot tell who is faster. "
-    "The bar is the geometric mean."
+    "logarithmic axis. Right of 1 headlane is faster. Hollow: the quartiles overlap, this run cannot tell who is "
+    "faster. The bar is the geometric mean."
 )
 STEP = 6  # pixels between dots that would lie on each other
 

@@ -10,10 +10,10 @@ from .base import Figure, count, isa_text, logarithmic, number, panels, percent,
 
 OP_MARKERS = dict(zip(OPERATIONS, "os^vDPXhp", strict=True))
 CAPTION = (
-    "Each mark is one case. Rightwards: more arithmetic for each byte that has to be moved at least; upwards: faster. The "
+    "Each mark is one case. Rightwards: more arithmetic per byte that has to be moved; upwards: faster. The "
     "flat roofs are the peaks of fused multiply-add measured for each instruction set, the slopes the bandwidths of "
-    "reading buffers of these sizes, except those close to another. The roof of a case is its instruction set's peak or, "
-    "further left, the slope of the memory that its operands lie in."
+    "reading buffers of these sizes, except those close to another. The roof of a case is its instruction set's peak "
+    "or, further left, the slope of the memory that its operands lie in."
 )
 
 
@@ -130,7 +130,7 @@ def roofs(axes, limits, colour, low, high):
 
 
 def apart(rates):
-    """The fastest, the slowest, and of those in between what is at least twice as far from every other: labels need room."""
+    """The fastest, the slowest, and those in between that leave room for labels: twice as far from any other."""
     chosen = {}
     by_rate = sorted(rates.items(), key=lambda item: item[1])
     for size, rate in [*by_rate[:1], *by_rate[:0:-1]]:

@@ -9,7 +9,7 @@ from ..data import operation
 from .base import Figure, entry, logarithmic, number, panels, threads_text
 
 CAPTION = (
-    "Useful work only: with a causal mask, keys that a query does not see count nothing. Bars at the marks are quartiles, "
+    "Useful work only: keys that a causal mask excludes do not count. Bars at the marks are quartiles, "
     "the dashed line is the machine's limit."
 )
 
@@ -49,7 +49,8 @@ def build(report):
             "scaling",
             title(groups),
             f"Batch {batch}, {heads} heads of {head_dim}. {CAPTION}",
-            f"Lines of speed over sequence length, one per contender. {' '.join(describe(*item) for item in groups.items())}",
+            "Lines of speed over sequence length, one per contender. "
+            + " ".join(describe(*item) for item in groups.items()),
             lambda theme, narrow: draw(groups, theme, narrow),
             "attention",
         )
@@ -95,8 +96,8 @@ def describe(key, rows):
         return ""
     first, last = mine[0], mine[-1]
     return (
-        f"{kind_text(*key).capitalize()}: headlane from {number(first.speed)} GFLOP/s at length {first.shape['q_length']} "
-        f"to {number(last.speed)} at {last.shape['q_length']}."
+        f"{kind_text(*key).capitalize()}: headlane from {number(first.speed)} GFLOP/s at length "
+        f"{first.shape['q_length']} to {number(last.speed)} at {last.shape['q_length']}."
     )
 
 

@@ -11,8 +11,8 @@ from .base import Figure, count, entry, number, panels, threads_text
 
 CAPTION = (
     "One band per case; it ends, with a stroke, at the machine's limit measured in the same run. Each mark is a "
-    "contender's median, its line the quartiles; further right is faster. The number at the right is headlane's speed over "
-    "that of the best peer."
+    "contender's median, its line the quartiles; further right is faster. The number at the right is headlane's speed "
+    "over that of the best peer."
 )
 PREPACKED = (
     " Prepacked contenders have put the right operand in their own order beforehand, which is not timed: they are "
@@ -69,7 +69,8 @@ def alt(report, op, threads):
         if ratios:
             text += f", {min(ratios):.2f} to {max(ratios):.2f} times the best peer"
         parts.append(text)
-    return f"Speed of {what.title} in {what.unit} per {what.case} and contender. {'. '.join(parts)}. All values are in the table below."
+    text = ". ".join(parts)
+    return f"Speed of {what.title} in {what.unit} per {what.case} and contender. {text}. All values: the table below."
 
 
 class Speed:
@@ -127,7 +128,7 @@ class Speed:
         return high
 
     def limit(self, axes, place, rows):
-        """The highest of the limits that were measured beside headlane's own rows, or beside any where there is none."""
+        """The highest limit measured beside headlane's own rows, or beside any row if there is none."""
         own = [row for row in rows if row.headlane and row.limit] or [row for row in rows if row.limit]
         if not own:
             return 0
