@@ -10,7 +10,8 @@ FLOOR = 0.01  # eps: what is exact, or nearly, is drawn here
 CAPTION = (
     "The lower right corner is best: exact and fast. Small marks are single cases, large ones a contender's "
     "geometric mean over the cases that all of them ran. The error is the largest over all outputs of a case, "
-    f"against a result in float64, in units of eps = 2⁻²⁴ times {{unit}}. Errors below {FLOOR} eps are drawn at {FLOOR}."
+    f"against a result in float64, in units of eps = 2⁻²⁴ times {{unit}}."
+    f" Errors below {FLOOR} eps are drawn at {FLOOR}."
 )
 
 
