@@ -236,6 +236,7 @@ def test_layers_models_and_memory_have_sections(read):
     text = page.html(report)
     for section in ("gemm", "layers", "t5", "minilm", "loading", "memory"):
         assert f'<section id="{section}">' in text
+    html5lib.HTMLParser(strict=True).parse(text)
 
 
 MISSING = {

@@ -61,8 +61,8 @@ def title(report, op, cases):
 
 def alt(report, op, cases):
     text = ", ".join(f"{isa_text(isa)} {percent(share)}" for isa, share in means(report, cases).items())
-    means = f"Geometric mean of the share of the limit: {text}."
-    return f"Bars per case and instruction set. {means} All values are in the table."
+    mean = f"Geometric mean of the share of the limit: {text}."
+    return f"Bars per case and instruction set. {mean} All values are in the table."
 
 
 def canvas(report, op, cases, theme, narrow):
