@@ -100,13 +100,13 @@ int main(int argc, char** argv) try {
   for (const std::string& name : names) {
     headlane::set_isa(name);
     using namespace headlane::test;
-    measure("exp", headlane::active().exp,
+    measure("exp", headlane::internal::active().exp,
             [](float x, float y) { return std::pair(ulp_error(y, std::exp(double{x})), 1.0); });
-    measure("log", headlane::active().log,
+    measure("log", headlane::internal::active().log,
             [](float x, float y) { return std::pair(ulp_error(y, std::log(double{x})), 1.0); });
     for (const ActivationCase& one : activation_cases) {
       const auto kernel = [&](const float* x, float* y, headlane::Index n) {
-        headlane::active().activate(one.activation, x, y, n);
+        headlane::internal::active().activate(one.activation, x, y, n);
       };
       measure(one.name, kernel,
               [&](float x, float y) { return std::pair(activation_error(one, x, y), one.limit(double{x})); });
