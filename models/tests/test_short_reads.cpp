@@ -12,8 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#if !defined(HEADLANE_TEST_SANITIZED) && defined(SYS_pread64)  // sanitizers have a pread of their
-#own
+// Sanitizers have a pread of their own.
+#if !defined(HEADLANE_TEST_SANITIZED) && defined(SYS_pread64)
 
 namespace {
 
