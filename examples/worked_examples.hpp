@@ -1,5 +1,5 @@
-// Worked examples: self-attention, sinusoidal encodings and an encoder layer, computed step by step,
-// printed, and checked against published figures and formulas. Shared with the benchmark.
+// Worked examples: self-attention, sinusoidal encodings and an encoder layer, computed step by
+// step, printed, and checked against published figures and formulas. Shared with the benchmark.
 #pragma once
 
 #include <headlane/headlane.hpp>
@@ -156,8 +156,8 @@ inline bool print_example_b(std::ostream& out) {
   return printer.good();
 }
 
-/// Sinusoidal encodings with the paper's exponent and with the doubled one of some tutorials. Returns
-/// false if a figure is wrong.
+/// Sinusoidal encodings with the paper's exponent and with the doubled one of some tutorials.
+/// Returns false if a figure is wrong.
 inline bool print_example_d(std::ostream& out) {
   constexpr Index length = 4, width = 8;
   out << "Sinusoidal encodings: 4 positions, d_model = 8\n";
@@ -187,8 +187,8 @@ inline bool print_example_d(std::ostream& out) {
 }
 
 /// An encoder layer with d_model = 512 and 8 heads: multi-head attention and a fully connected
-/// network, each followed by a residual connection and layer normalization. Computed in one call and
-/// in steps; returns false if a bit differs.
+/// network, each followed by a residual connection and layer normalization. Computed in one call
+/// and in steps; returns false if a bit differs.
 inline bool print_example_e(std::ostream& out) {
   constexpr Index length = 10, width = 512, heads = 8, hidden = 2048;
   out << "Encoder layer: 10 words, d_model = 512, 8 heads, d_ff = 2048\n";

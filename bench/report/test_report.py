@@ -6,8 +6,7 @@ import re
 import html5lib
 import pytest
 
-from . import figures, load, page, summary, tables
-from .data import geometric_mean
+from . import data, figures, load, page, summary, tables
 
 MACHINE = {"cpu": "Test CPU", "cores": 2, "os": "Debian", "compiler": "GCC 12"}
 
@@ -104,7 +103,7 @@ def test_findings(read):
     outcomes = {c.ours.case: (c.outcome, round(c.ratio, 3)) for c in report.comparisons("gemm", 1)}
     assert outcomes == {"8x8x8": ("ahead", 1.6), "16x16x16": ("level", 1.0), "32x32x32": ("behind", 0.8)}
     line = summary.lines(report)[0]
-    assert line.mean == pytest.approx(geometric_mean([1.6, 1.0, 0.8]))
+    assert line.mean == pytest.approx(data.geometric_mean([1.6, 1.0, 0.8]))
     assert line.mean_prepacked == pytest.approx(1.25)
     assert line.share == pytest.approx(0.8)
     assert (

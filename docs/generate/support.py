@@ -146,9 +146,9 @@ def mark(found):
 
 HEAD = """# Support matrix
 
-Made by calling every function with every option when this page was built, on {isas}: ✓ means that the option is there and that the
-result has the same bits on each of these instruction sets. `neon` is built from the same source; its bits are compared with the others'
-by `./dev test-neon`.
+Made by calling every function with every option when this page was built, on {isas}: ✓ means that the option
+is there and that the result has the same bits on each of these instruction sets. `neon` is built from the same
+source; its bits are compared with the others' by `./dev test-neon`.
 
 ## Instruction sets and data types
 
@@ -173,8 +173,8 @@ TYPES = """
 
 ## Options of attention
 
-They combine freely: all options of a column in one call. The table is of the Python functions; in C++, `MultiHeadAttention` takes
-`lse` as well.
+They combine freely: all options of a column in one call. The table is of the Python functions; in C++,
+`MultiHeadAttention` takes `lse` as well.
 
 <div class="matrix" markdown>
 
