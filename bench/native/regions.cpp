@@ -19,7 +19,7 @@ double region(int threads) {
   std::vector<double> times;
   for (int round = 0; round < rounds; ++round) {
     const Clock::time_point start = Clock::now();
-    for (int i = 0; i < regions; ++i) headlane::parallel_for(threads, threads, [](headlane::Index) {});
+    for (int i = 0; i < regions; ++i) headlane::internal::parallel_for(threads, threads, [](headlane::Index) {});
     times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() / regions);
   }
   std::nth_element(times.begin(), times.begin() + rounds / 2, times.end());

@@ -122,7 +122,7 @@ std::string TableReporter::group(int threads) {
     std::string cell = "–";
     if (rate) cell = number(*rate * 1e-9);
     if (rate && kind != "naive") {
-      cell += pad_left(percent(*results_.share(name)), 5);
+      if (const auto share = results_.share(name)) cell += pad_left(percent(*share), 5);
       best = std::max(best, *rate);
     }
     left_out_ = left_out_ || !rate;

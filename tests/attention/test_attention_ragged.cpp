@@ -3,6 +3,7 @@
 #include "support/attention_forms.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace headlane::test {
 namespace {
@@ -63,8 +64,8 @@ std::vector<Ragged> ragged_batches(const Form& form) {
 
 // Variable-length sequences, and the same sequences in a padded batch.
 struct Sequences {
-  Sequences(const Form& form_, const Ragged& ragged_)
-      : form(form_), ragged(ragged_), whole(form, sizes, seed), padded(padded_form, padded_sizes, seed) {
+  Sequences(const Form& form_, Ragged ragged_)
+      : form(form_), ragged(std::move(ragged_)), whole(form, sizes, seed), padded(padded_form, padded_sizes, seed) {
     Random random(seed);
     const Mask mask = random_mask({1, sizes.q_heads, sizes.q_length, keys}, random, 5);
     fill_bits(bits.view, mask.view, random);

@@ -109,7 +109,7 @@ TEST_CASE("softmax: special values among the elements that take part") {
 TEST_CASE("softmax: causal offsets, however large") {
   constexpr Index most = std::numeric_limits<Index>::max();
   for (const Index offset :
-       {Index{-most - 1}, Index{-9}, Index{-6}, Index{-5}, Index{0}, Index{3}, Index{6}, Index{7}, most}) {
+       {-most - 1, Index{-9}, Index{-6}, Index{-5}, Index{0}, Index{3}, Index{6}, Index{7}, most}) {
     const Tensor<2> x({6, 7}), y({6, 7});
     for_each(x.view, [](float& e) { e = 1; });
     SoftmaxOptions options{};

@@ -159,12 +159,12 @@ void Array::require(Element wanted) const {
 void append(std::string& message, const Array& array) { append(message, array.shape()); }
 
 std::optional<Array> optional_array(const char* function, const char* name, nb::handle given, Element wanted) {
-  if (given.is_none()) return std::optional<Array>();
+  if (given.is_none()) return {};
   return std::optional<Array>(std::in_place, function, name, given, wanted);
 }
 
 std::optional<Array> optional_integers(const char* function, const char* name, nb::handle given) {
-  if (given.is_none()) return std::optional<Array>();
+  if (given.is_none()) return {};
   return std::optional<Array>(std::in_place, function, name, int64_array(function, name, given), Element::int64);
 }
 

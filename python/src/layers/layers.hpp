@@ -74,8 +74,7 @@ View<const Index, 1> integers_view(const char* function, const std::optional<Arr
 
 /// The arguments cache and sequences of a call: both, or neither.
 struct CacheArgument {
-  CacheArgument(const char* function, const char* name, nb::handle cache, const char* sequences_name,
-                nb::handle sequences);
+  CacheArgument(const char* function, const char* name, nb::handle cache, const char* sequences_name, nb::handle given);
   [[nodiscard]] explicit operator bool() const { return locked != nullptr; }
   [[nodiscard]] Index longest() const { return longest_of(locked->cache, sequences); }
 
