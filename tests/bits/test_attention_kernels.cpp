@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include <utility>
+
 namespace headlane::test {
 namespace {
 
@@ -15,7 +17,7 @@ struct Strip {
 
 // Computes a strip of queries over keys in blocks, as the driver does.
 struct StripCall {
-  StripCall(const Strip& s_, std::uint64_t seed_) : s(s_), seed(seed_) { run(); }
+  StripCall(Strip s_, std::uint64_t seed_) : s(std::move(s_)), seed(seed_) { run(); }
 
   void run() const {
     const AttentionState state{state_out.view.data, out_step, max.view.data, sum.view.data};

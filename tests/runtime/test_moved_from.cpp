@@ -123,6 +123,15 @@ TEST_CASE("PackedMatrix: empty when moved from") {
   check_moved<PackedMatrix>([&] { return PackedMatrix(View<const float, 2>(weights.view)); }, use, work);
 }
 
+void refuse(const char* function, const std::function<void()>& call) {
+  std::vector<Illegal> calls{{function, call, {function}}};
+  check_refused(calls);
+}
+
+void check_finite(const Tensor<3>& result) {
+  for_each(result.view, [](float e) { CHECK(std::isfinite(e)); });
+}
+
 // Layers that were moved from or default-constructed take rows of no elements, or refuse the call.
 struct Layers {
   LayerSizes s;
@@ -131,14 +140,6 @@ struct Layers {
   Random random{2};
   Tensor<3> x = random_tensor<3>({2, 3, s.d_model}, random), y{x.view.shape}, wide{{2, 3, s.d_ff}};
   Index used = 0;  ///< empty layers that were used
-
-  static void refuse(const char* function, const std::function<void()>& call) {
-    std::vector<Illegal> calls{{function, call, {function}}};
-    check_refused(calls);
-  }
-  static void check_finite(const Tensor<3>& result) {
-    for_each(result.view, [](float e) { CHECK(std::isfinite(e)); });
-  }
 };
 
 TEST_CASE("Linear: moved from, default-constructed") {
@@ -146,14 +147,14 @@ TEST_CASE("Linear: moved from, default-constructed") {
   const auto use = [&](const Linear& l) {
     CHECK(l.in_features() + l.out_features() == 0);
     l.forward(none, to_none);
-    t.refuse("Linear::forward", [&] { l.forward(t.x.view, t.wide.view); });
+    refuse("Linear::forward", [&] { l.forward(t.x.view, t.wide.view); });
     ++t.used;
   };
   use(Linear());
   check_moved<Linear>([&] { return Linear(t.dict, "linear1."); }, use,
                       [&](const Linear& l) {
                         l.forward(t.x.view, t.wide.view);
-                        t.check_finite(t.wide);
+                        check_finite(t.wide);
                       });
   CHECK(t.used == 4);
 }
@@ -164,14 +165,14 @@ TEST_CASE("Normalization: moved from, default-constructed") {
     const auto use = [&](const Normalization& n) {
       CHECK(n.size() == 0);
       n.forward(none, to_none);
-      t.refuse("Normalization::forward", [&] { n.forward(t.x.view, t.y.view); });
+      refuse("Normalization::forward", [&] { n.forward(t.x.view, t.y.view); });
       ++t.used;
     };
     use(Normalization());
     check_moved<Normalization>([&] { return Normalization(t.dict, "norm1.", kind, 1e-5f); }, use,
                                [&](const Normalization& n) {
                                  n.forward(t.x.view, t.y.view);
-                                 t.check_finite(t.y);
+                                 check_finite(t.y);
                                });
     CHECK(t.used == 4);
   }
@@ -185,10 +186,10 @@ TEST_CASE("Embedding: moved from") {
     const View<float, 3> rows = t.y.view.slice(0, 0, 1);
     const auto use = [&](const Embedding& e) {
       CHECK(e.num_embeddings() + e.embedding_dim() == 0);
-      t.refuse("Embedding::forward", [&] { e.forward(id_view, {nullptr, {1, 3, 0}}); });
-      t.refuse("Embedding::forward", [&] { e.forward(id_view, rows); });
+      refuse("Embedding::forward", [&] { e.forward(id_view, {nullptr, {1, 3, 0}}); });
+      refuse("Embedding::forward", [&] { e.forward(id_view, rows); });
       e.forward({nullptr, {1, 0}}, {nullptr, {1, 0, 0}});
-      t.refuse("Embedding::logits", [&] { e.logits(t.x.view, t.wide.view); });
+      refuse("Embedding::logits", [&] { e.logits(t.x.view, t.wide.view); });
       if (tied) e.logits(none, to_none);
       ++t.used;
     };
@@ -214,17 +215,17 @@ TEST_CASE("MultiHeadAttention: moved from, default-constructed") {
   const auto use = [&](const MultiHeadAttention& a) {
     CHECK(a.heads() + a.kv_heads() + a.head_dim() + a.d_model() == 0);
     const char* forward = "MultiHeadAttention::forward";
-    t.refuse(forward, [&] { a.forward(t.x.view, t.y.view); });
-    t.refuse(forward, [&] { a.forward(none, to_none); });
-    t.refuse(forward, [&] { a.forward(t.x.view, t.x.view, t.y.view); });
-    t.refuse(forward, [&] { a.forward(none, none, to_none); });
-    t.refuse(forward, [&] { a.forward(t.x.view, two.cache, two.numbers, t.y.view); });
-    t.refuse(forward, [&] { a.forward(none, two.cache, two.numbers, to_none); });
+    refuse(forward, [&] { a.forward(t.x.view, t.y.view); });
+    refuse(forward, [&] { a.forward(none, to_none); });
+    refuse(forward, [&] { a.forward(t.x.view, t.x.view, t.y.view); });
+    refuse(forward, [&] { a.forward(none, none, to_none); });
+    refuse(forward, [&] { a.forward(t.x.view, two.cache, two.numbers, t.y.view); });
+    refuse(forward, [&] { a.forward(none, two.cache, two.numbers, to_none); });
     const char* projected = "MultiHeadAttention::forward_projected";
-    t.refuse(projected, [&] { a.forward_projected(t.x.view, two.cache, two.numbers, t.y.view); });
-    t.refuse(projected, [&] { a.forward_projected(none, two.cache, two.numbers, to_none); });
-    t.refuse("MultiHeadAttention::project_memory", [&] { a.project_memory(t.x.view, two.cache, two.numbers); });
-    t.refuse("MultiHeadAttention::project_memory", [&] { a.project_memory(none, two.cache, two.numbers); });
+    refuse(projected, [&] { a.forward_projected(t.x.view, two.cache, two.numbers, t.y.view); });
+    refuse(projected, [&] { a.forward_projected(none, two.cache, two.numbers, to_none); });
+    refuse("MultiHeadAttention::project_memory", [&] { a.project_memory(t.x.view, two.cache, two.numbers); });
+    refuse("MultiHeadAttention::project_memory", [&] { a.project_memory(none, two.cache, two.numbers); });
     CHECK(two.cache.length(0) == 0);
     ++t.used;
   };
@@ -232,7 +233,7 @@ TEST_CASE("MultiHeadAttention: moved from, default-constructed") {
   check_moved<MultiHeadAttention>([&] { return MultiHeadAttention(t.dict, "self_attn.", t.s.attention()); }, use,
                                   [&](const MultiHeadAttention& a) {
                                     a.forward(t.x.view, t.y.view);
-                                    t.check_finite(t.y);
+                                    check_finite(t.y);
                                   });
   CHECK(t.used == 4);
 }
@@ -242,7 +243,7 @@ TEST_CASE("FeedForward: moved from, default-constructed") {
   const auto use = [&](const FeedForward& f) {
     CHECK(f.d_model() + f.d_ff() == 0);
     f.forward(none, to_none);
-    t.refuse("FeedForward::forward", [&] { f.forward(t.x.view, t.y.view); });
+    refuse("FeedForward::forward", [&] { f.forward(t.x.view, t.y.view); });
     ++t.used;
   };
   use(FeedForward());
@@ -251,7 +252,7 @@ TEST_CASE("FeedForward: moved from, default-constructed") {
     check_moved<FeedForward>([&] { return FeedForward(*of, ""); }, use,
                              [&](const FeedForward& f) {
                                f.forward(t.x.view, t.y.view);
-                               t.check_finite(t.y);
+                               check_finite(t.y);
                              });
   CHECK(t.used == 7);
 }
@@ -260,15 +261,15 @@ TEST_CASE("EncoderLayer: moved from, default-constructed") {
   Layers t;
   const auto use = [&](const EncoderLayer& e) {
     CHECK(e.d_model() == 0);
-    t.refuse("EncoderLayer::forward", [&] { e.forward(t.x.view, t.y.view); });
-    t.refuse("EncoderLayer::forward", [&] { e.forward(none, to_none); });
+    refuse("EncoderLayer::forward", [&] { e.forward(t.x.view, t.y.view); });
+    refuse("EncoderLayer::forward", [&] { e.forward(none, to_none); });
     ++t.used;
   };
   use(EncoderLayer());
   check_moved<EncoderLayer>([&] { return EncoderLayer(t.dict, "", t.s.options()); }, use,
                             [&](const EncoderLayer& e) {
                               e.forward(t.x.view, t.y.view);
-                              t.check_finite(t.y);
+                              check_finite(t.y);
                             });
   CHECK(t.used == 4);
 }
@@ -279,10 +280,10 @@ TEST_CASE("DecoderLayer: moved from, default-constructed") {
   const auto use = [&](const DecoderLayer& d) {
     CHECK(d.d_model() == 0);
     const char* forward = "DecoderLayer::forward";
-    t.refuse(forward, [&] { d.forward(t.x.view, t.x.view, t.y.view); });
-    t.refuse(forward, [&] { d.forward(none, none, to_none); });
-    t.refuse(forward, [&] { d.forward(t.x.view, two.cache, two.numbers, two.cache, two.numbers, t.y.view); });
-    t.refuse(forward, [&] { d.forward(none, two.cache, two.numbers, two.cache, two.numbers, to_none); });
+    refuse(forward, [&] { d.forward(t.x.view, t.x.view, t.y.view); });
+    refuse(forward, [&] { d.forward(none, none, to_none); });
+    refuse(forward, [&] { d.forward(t.x.view, two.cache, two.numbers, two.cache, two.numbers, t.y.view); });
+    refuse(forward, [&] { d.forward(none, two.cache, two.numbers, two.cache, two.numbers, to_none); });
     CHECK(d.self_attn().heads() + d.multihead_attn().heads() == 0);
     ++t.used;
   };
@@ -290,7 +291,7 @@ TEST_CASE("DecoderLayer: moved from, default-constructed") {
   check_moved<DecoderLayer>([&] { return DecoderLayer(t.dict, "", t.s.options()); }, use,
                             [&](const DecoderLayer& d) {
                               d.forward(t.x.view, t.x.view, t.y.view);
-                              t.check_finite(t.y);
+                              check_finite(t.y);
                             });
   CHECK(t.used == 4);
 }
