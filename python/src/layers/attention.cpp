@@ -139,7 +139,7 @@ void add_multi_head_attention(nb::module_& module) {
   define(attention, "forward", &attend, "x", "memory", "attn_mask", "options", "cache", "sequences", "remembered",
          "out", "num_threads");
   define_remember(attention, "MultiHeadAttention.remember",
-                  // NOLINTNEXTLINE(bugprone-return-const-ref-from-parameter): an object that Python holds
+                  // NOLINTNEXTLINE(bugprone-return-const-ref-from-parameter): Python holds it
                   [](const MultiHeadAttention& self) -> const MultiHeadAttention& { return self; });
   define(attention, "state_dict", &state_of<MultiHeadAttention>);
   attention.def_prop_ro("d_model", &MultiHeadAttention::d_model)
