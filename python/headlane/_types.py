@@ -23,7 +23,7 @@ Sequences = Union[int, Iterable[int]]
 # The argument of merge(): tuples (out, lse) or (out, max, sum).
 Parts = Sequence[tuple[Array, ...]]
 
-# Of the flags that decide what a function returns.
+# The values of flags that decide what a function returns.
 No = Literal[False]
 Yes = Literal[True]
 

@@ -34,7 +34,7 @@ def reason_to_skip(case):
     reasons = {
         "headlane offers no exp by itself": node.op_type == "Exp",
         "headlane computes in float32 only": bool(types & {TensorProto.FLOAT16, TensorProto.BFLOAT16}),
-        # Of the modes, 3 are the weights; 0 to 2 are the scores before and after softcap and bias.
+        # Mode 3: the probabilities; 0 to 2: the scores before and after softcap and bias.
         "headlane never stores the scores: no qk_matmul_output before softmax": len(node.output) > 3
         and attributes.get("qk_matmul_output_mode", 0) != 3,
     }

@@ -1,4 +1,4 @@
-// What a task prefetches into the L2 for the next one.
+// Prefetching into the L2, by a task for the next one.
 #pragma once
 
 #include "attention/task.hpp"

@@ -66,7 +66,7 @@ inline Index group_size(const AttentionProblem& p) { return p.q.shape[1] / p.key
 KeysAndValues keys_of(Caller caller, const KvCache& cache, std::span<const Index> sequences, Index growth = 0,
                       const View<const Index, 1>& growths = {});
 
-/// What is checked: everything, or for a plan only shapes and strides.
+/// How much a check covers: everything, or for a plan only shapes and strides.
 enum class CheckLevel { full, shapes };
 
 /// Checks the arguments and fills in defaults.

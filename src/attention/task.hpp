@@ -6,7 +6,7 @@
 
 namespace headlane::internal {
 
-/// What the tasks of a call share.
+/// Shared by the tasks of a call.
 struct TaskContext {
   const AttentionProblem& p;
   const TaskPlan& plan;

@@ -72,7 +72,7 @@ struct Outputs {
   View<float, 3> sums;
 };
 
-/// What the tasks of a call share.
+/// Shared by the tasks of a call.
 struct WeightsContext {
   const AttentionProblem& p;
   const KeyBlocks& blocks;

@@ -24,7 +24,10 @@ TEST_CASE("outputs have the checked-in hashes") {
     for (const CheckedHash& checked : checked_hashes) {
       if (one.name == checked.name) expected = checked.hash;
     }
-    CHECK_MESSAGE(actual == expected, one.name, ", isa ", isa());
+    char hex[32];
+    std::snprintf(hex, sizeof hex, "0x%016llx", static_cast<unsigned long long>(actual));
+    CHECK_MESSAGE(actual == expected, one.name, ", isa ", isa(), " has the hash ", hex,
+                  "; HEADLANE_PRINT_HASHES=1 prints the table of hashes.hpp");
   }
   if (!print) CHECK(std::size(checked_hashes) == cases.size());
 }

@@ -33,7 +33,7 @@ struct Decoding {
   void project_memory(const ProjectMemoryOptions& options = {}) {
     cross().project_memory(memory.view, projected, memory_sequences, options);
   }
-  /// What the cache holds of the sequences and how much.
+  /// The lengths of the sequences in the cache.
   [[nodiscard]] std::vector<Index> lengths() const {
     std::vector<Index> all;
     for (Index i = 0; i < 4; ++i) all.push_back(cache.length(i));

@@ -14,7 +14,7 @@ struct SinCos {
   std::vector<float> cos, sin;
 };
 
-// Of position · frequency for each of the frequencies.
+// Sine and cosine of position · frequency for each frequency.
 SinCos sin_cos_of(Index position, const std::vector<float>& frequencies) {
   const auto n = static_cast<Index>(frequencies.size());
   std::vector<float> x(2 * frequencies.size(), 0.0f), y(x.size());

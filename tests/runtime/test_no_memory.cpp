@@ -135,8 +135,7 @@ TEST_CASE("attention, its weights, merge: each allocation fails") {
   }
 }
 
-// What a cache holds shows in attention over all of its sequences, in their lengths and in its
-// pages.
+// The contents of a cache: attention over all of its sequences, their lengths and its pages.
 std::uint64_t bits_of(const KvCache& cache, std::span<const Index> sequences) {
   Hash hash;
   hash.add(static_cast<std::uint64_t>(cache.pages_in_use()));

@@ -13,7 +13,7 @@
 
 namespace headlane::test {
 
-/// What a child may be asked to do; main() looks it up. The value returned is the exit code.
+/// Tasks of a child process by name, called by main(). The value returned is the exit code.
 inline std::map<std::string, std::function<int()>>& child_tasks() {
   static std::map<std::string, std::function<int()>> tasks;
   return tasks;

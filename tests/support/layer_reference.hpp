@@ -52,7 +52,7 @@ inline View<const float, 2> matrix(const StateDict& state, const std::string& na
   return {w.data, {w.shape[0], w.shape[1]}, {w.strides[0], w.strides[1]}};
 }
 
-/// Of rows first … end of a vector; zeros if it is not there.
+/// Elements first … end-1 of a vector of the state dict; zeros if it is absent.
 inline std::vector<double> vector(const StateDict& state, const std::string& name, Index first, Index end,
                                   double otherwise = 0) {
   std::vector<double> result(static_cast<std::size_t>(end - first), otherwise);

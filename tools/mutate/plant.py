@@ -15,7 +15,7 @@ STATEMENTS = {
     "for_statement", "if_statement", "return_statement", "throw_statement", "while_statement",
 }  # fmt: skip
 LOOPS = {"for_statement", "for_range_loop", "while_statement", "do_statement", "switch_statement"}
-# What has to be constant when it is compiled.
+# Nodes that must be constant expressions.
 CONSTANT = {
     "template_argument_list", "array_declarator", "enumerator", "static_assert_declaration", "noexcept", "preproc_if",
     "preproc_def", "requires_clause", "template_parameter_list", "bitfield_clause", "alignas_qualifier",

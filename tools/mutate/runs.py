@@ -54,7 +54,7 @@ class Test:
             except subprocess.TimeoutExpired:
                 return False
             finally:
-                # What the test started goes with it.
+                # Processes that the test started end with it.
                 try:
                     os.killpg(process.pid, signal.SIGKILL)
                 except ProcessLookupError:

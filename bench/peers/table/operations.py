@@ -226,7 +226,7 @@ def _table(title: str, lines: dict[tuple, Line], results: list[dict]) -> Table:
     return made
 
 
-# What stands beside headlane, each group followed by the ratio to its best, under this head.
+# Groups of contenders beside headlane, each followed by the ratio to its best under this heading.
 _KINDS = {"own": "", "plain": "headlane / best", "prepacked": "headlane prepacked / best"}
 
 
