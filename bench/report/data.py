@@ -171,7 +171,8 @@ class Report:
         rows = [row for run in self.runs for row in run["rows"]]
         self.memory = latest(row for row in rows if row.op == "memory")
         rows = [row for row in rows if row.op != "memory"]
-        # The cost of options is relative to cases that were timed again beside them: those count once.
+        # The cost of options is relative to cases that were timed again beside them; these count
+        # once.
         twice = {row.case for row in rows if row.op == "attention"}
         rows = [row for row in rows if row.op != "attention_options" or row.case not in twice]
         self.rows = latest(rows)
