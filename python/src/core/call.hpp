@@ -84,8 +84,10 @@ class Signals {
 
 /// A message of the library with Python's spelling of a method: KvCache.append for KvCache::append.
 inline std::string with_dots(std::string message) {
-  if (const auto at = message.find("::"); at != std::string::npos && at == message.find(':'))
-    message.replace(at, 2, ".");
+  if (const auto at = message.find("::"); at != std::string::npos && at == message.find(':')) {
+    message[at] = '.';
+    message.erase(at + 1, 1);
+  }
   return message;
 }
 
