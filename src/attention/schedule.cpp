@@ -1,84 +1,14 @@
-// Attention: how a task goes through the blocks of keys, and how tasks share the work. How a call
-// is divided is in plan.cpp, the arithmetic in kernels/attention/block.hpp.
-#include "attention/prefetch.hpp"
+// How the tasks of attention share the work. How a call is divided is in plan.cpp, how a task goes
+// through the blocks of keys in attend.hpp.
+#include "attention/attend.hpp"
 #include "core/parallel.hpp"
-#include "core/round.hpp"
 
 #include <algorithm>
-#include <limits>
 
 namespace headlane::internal {
 namespace {
 
 using kernels::AttentionState;
-using kernels::block_size;
-
-/// The running result of a task's rows in memory of plan.state_floats().
-AttentionState state_at(const TaskPlan& plan, float* memory) {
-  return {memory + 2 * plan.rows_per_task, plan.value_width, memory, memory + plan.rows_per_task};
-}
-
-void clear(const AttentionState& state, Index rows) {
-  std::fill_n(state.out, rows * state.out_step, 0.0f);
-  std::fill_n(state.max, rows, -std::numeric_limits<float>::infinity());
-  std::fill_n(state.sum, rows, 0.0f);
-}
-
-/// Where the result of the rows goes; `sinks` tells whether they take part.
-kernels::AttentionOutput output_of(const AttentionProblem& p, const QueryRows& rows, const ThreadBuffers& buffers,
-                                   bool sinks) {
-  const AttentionOptions& o = p.options;
-  return {.rows = rows.count,
-          .value_dim = p.keys.v.shape[3],
-          .out = first_row(p.out, rows),
-          .row_step = row_stride(p.out, rows),
-          .column_step = p.out.strides[3],
-          .lse = !o.lse ? nullptr : first_row(o.lse, rows),
-          .lse_step = row_stride(o.lse, rows),
-          .sum = !o.sum ? nullptr : first_row(o.sum, rows),
-          .sum_step = row_stride(o.sum, rows),
-          .sinks = sinks ? expand_to_rows(o.sinks, rows, buffers.per_row + max_rows) : nullptr};
-}
-
-/// Attends to block `number` if it has a visible key: merges it into block.state, or initialises
-/// the state if it is the first one. find(number, keys) tells where the block is.
-template <class Find>
-bool attend_block(const TaskContext& context, const QueryRows& rows, const ThreadBuffers& buffers, Index number,
-                  const Find& find, kernels::AttentionBlock& block) {
-  VisibleKeys visible;
-  if (!find_visible_keys(context.p, context.bias, rows, number * block_size, buffers.distances, visible, block))
-    return false;
-  BlockOfKeys keys;
-  find(number, keys);
-  block.keys = keys.block;
-  context.p.kernel.attention_block(block);
-  return true;
-}
-
-/// Computes the result of the rows. find(block, keys) is called at most once for each block, in
-/// order.
-template <class Find>
-void attend(const TaskContext& context, const QueryRows& rows, const ThreadBuffers& buffers,
-            const Prefetches& prefetches, const Find& find) {
-  const AttentionProblem& p = context.p;
-  kernels::AttentionBlock block = begin_rows(p, rows, buffers);
-  block.state = state_at(context.plan, buffers.state);
-  block.is_first = true;
-  std::copy(prefetches.begin(), prefetches.end(), block.prefetch);
-  const kernels::AttentionOutput output = output_of(p, rows, buffers, true);
-  const KeyRange keys = visible_range(p, rows);
-  const Index first = keys.begin / block_size, end = ceil_div(keys.end, block_size);
-  const bool single_block = end - first == 1 && output.column_step == 1;  // nothing to merge
-  if (single_block) block.output = &output;
-  for (Index i = first; i < end; ++i) {
-    if (!attend_block(context, rows, buffers, i, find, block)) continue;
-    block.is_first = false;
-    std::fill_n(block.prefetch, prefetches.size(), kernels::Prefetch{});  // done
-  }
-  if (block.is_first) clear(block.state, rows.count);
-  else if (single_block) return;
-  p.kernel.attention_finish(block.state, output);
-}
 
 /// Drops padding rows.
 QueryRows without_padding(QueryRows rows) {

@@ -1,5 +1,8 @@
 #include "attention/task.hpp"
 
+#include <algorithm>
+#include <limits>
+
 namespace headlane::internal {
 
 const float* expand_to_rows(const View<const float, 1>& values, const QueryRows& rows, float* to) {
@@ -22,6 +25,31 @@ kernels::AttentionBlock begin_rows(const AttentionProblem& p, const QueryRows& r
   block.row_distance = rows.axis == 2 ? 1 : 0;
   block.scores = buffers.scores;
   return block;
+}
+
+kernels::AttentionState state_at(const TaskPlan& plan, float* memory) {
+  return {memory + 2 * plan.rows_per_task, plan.value_width, memory, memory + plan.rows_per_task};
+}
+
+void clear(const kernels::AttentionState& state, Index rows) {
+  std::fill_n(state.out, rows * state.out_step, 0.0f);
+  std::fill_n(state.max, rows, -std::numeric_limits<float>::infinity());
+  std::fill_n(state.sum, rows, 0.0f);
+}
+
+kernels::AttentionOutput output_of(const AttentionProblem& p, const QueryRows& rows, const ThreadBuffers& buffers,
+                                   bool sinks) {
+  const AttentionOptions& o = p.options;
+  return {.rows = rows.count,
+          .value_dim = p.keys.v.shape[3],
+          .out = first_row(p.out, rows),
+          .row_step = row_stride(p.out, rows),
+          .column_step = p.out.strides[3],
+          .lse = !o.lse ? nullptr : first_row(o.lse, rows),
+          .lse_step = row_stride(o.lse, rows),
+          .sum = !o.sum ? nullptr : first_row(o.sum, rows),
+          .sum_step = row_stride(o.sum, rows),
+          .sinks = sinks ? expand_to_rows(o.sinks, rows, buffers.per_row + max_rows) : nullptr};
 }
 
 }  // namespace headlane::internal

@@ -1,4 +1,4 @@
-// How all tasks of attention begin: with their rows, scaled, and what is given for each of them.
+// How all tasks of attention begin and end: their rows, scaled; the running result; the output.
 #pragma once
 
 #include "attention/key_block.hpp"
@@ -19,5 +19,15 @@ const float* expand_to_rows(const View<const float, 1>& values, const QueryRows&
 /// Packs and scales the rows; returns a block with the members set that are the same for all blocks
 /// of keys.
 kernels::AttentionBlock begin_rows(const AttentionProblem& p, const QueryRows& rows, const ThreadBuffers& buffers);
+
+/// The running result of a task's rows in memory of plan.state_floats().
+kernels::AttentionState state_at(const TaskPlan& plan, float* memory);
+
+/// Sets the running result of rows without visible keys.
+void clear(const kernels::AttentionState& state, Index rows);
+
+/// Where the result of the rows goes; `sinks` tells whether they take part.
+kernels::AttentionOutput output_of(const AttentionProblem& p, const QueryRows& rows, const ThreadBuffers& buffers,
+                                   bool sinks);
 
 }  // namespace headlane::internal

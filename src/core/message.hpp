@@ -1,5 +1,4 @@
-// Error messages, joined from their parts. Header-only, so that the models and the Python module
-// use it, too.
+// Error messages, joined from their parts. Header-only, so that the models use it, too.
 #pragma once
 
 #include <headlane/index.hpp>
