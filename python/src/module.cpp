@@ -1,8 +1,8 @@
 // The extension module headlane._core. Its functions take all arguments by position; the package
 // gives them defaults, types and documentation.
+#include "core/call.hpp"
 #include "core/define.hpp"
 #include "core/functions.hpp"
-#include "core/scalars.hpp"
 
 #include <headlane/runtime.hpp>
 
@@ -58,13 +58,13 @@ NB_MODULE(_core, module) {
   module.def("version", &version);
   module.def("available_isas", &available_isas);
   module.def("isa", &isa);
-  def("set_isa", [](nb::handle name) { set_isa(python::text_of("set_isa", "name", name)); }, "name");
+  def("set_isa", [](nb::handle name) { set_isa(python::Call("set_isa").text("name", name)); }, "name");
   module.def("num_threads", &num_threads);
   def(
       "set_num_threads",
       [](nb::handle threads) {
-        if (threads.is_none()) python::refuse_value("set_num_threads", "threads", threads, "an integer");
-        set_num_threads(python::threads_of("set_num_threads", threads, "threads"));
+        if (threads.is_none()) python::Call("set_num_threads").refuse_value("threads", threads, "an integer");
+        set_num_threads(python::Call("set_num_threads").threads(threads, "threads"));
       },
       "threads");
 }

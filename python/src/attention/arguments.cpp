@@ -34,13 +34,13 @@ View<float, 3> values_of_rows(const Array& values, const Batch& batch, const Bat
           {last >= 0 ? values.stride(last) : 0, has_heads ? values.stride(-2) : 0, values.stride(-1)}};
 }
 
-ScoreOperands::ScoreOperands(const char* caller, nb::handle q, nb::handle k, nb::handle v, bool grouped)
-    : function(caller), query(caller, "query", q, Element::float32), batch(caller, 3) {
-  if (k.is_valid()) key.emplace(function, "key", k, Element::float32);
-  if (v.is_valid()) value.emplace(function, "value", v, Element::float32);
+ScoreOperands::ScoreOperands(Call call, nb::handle q, nb::handle k, nb::handle v, bool grouped)
+    : query(call, "query", q, Element::float32), batch(3) {
+  if (k.is_valid()) key.emplace(call, "key", k, Element::float32);
+  if (v.is_valid()) value.emplace(call, "value", v, Element::float32);
   for (const Array* array : {&std::as_const(query), pointer_to(key), pointer_to(value)}) {
     if (array == nullptr) continue;
-    require(array->rank() >= 2, function, ": ", array->name(), " has shape ", *array, ", the least is [length, dim]");
+    array->require(array->rank() >= 2, " has shape ", *array, ", the least is [length, dim]");
     batch.widen(*array);
     has_heads = has_heads || array->rank() >= 3;
   }
@@ -52,8 +52,8 @@ void ScoreOperands::count_heads(bool grouped) {
               of_value = value ? inner_size(*value, -3) : of_key;
   const auto require_heads = [&](bool condition, const char* remedy) {
     if (condition) return;
-    if (value) require(false, function, ": query has ", of_query, " heads, key ", of_key, ", value ", of_value, remedy);
-    require(false, function, ": query has ", of_query, " heads, key ", of_key, remedy);
+    if (value) query.require(false, " has ", of_query, " heads, key ", of_key, ", value ", of_value, remedy);
+    query.require(false, " has ", of_query, " heads, key ", of_key, remedy);
   };
   if (grouped) {
     require_heads(of_key == of_value && (of_key > 0 ? of_query % of_key == 0 : of_query == 0),
@@ -81,8 +81,8 @@ std::vector<Index> ScoreOperands::shape() const {
 void ScoreOperands::check_mask(const Array& mask, Index columns, const char* what) const {
   std::vector<Index> scores = shape(), strides(scores.size() + 1);
   scores.push_back(columns);
-  require(broadcast_strides(mask, scores, strides.data()), function, ": ", mask.name(), " of shape ", mask,
-          " does not broadcast to ", what, ", ", scores);
+  mask.require(broadcast_strides(mask, scores, strides.data()), " of shape ", mask, " does not broadcast to ", what,
+               ", ", scores);
 }
 
 void ScoreOperands::check(const ScoreOptions& options, Index keys) const {
@@ -90,8 +90,8 @@ void ScoreOperands::check(const ScoreOptions& options, Index keys) const {
   if (options.mask_bits) check_mask(*options.mask_bits, (keys + 7) / 8, "the scores in bytes of 8 keys");
   for_each_option(options.values, [&](const char* name, const auto& member) {
     if constexpr (std::is_same_v<decltype(member), const View<const Index, 1>&>)
-      require(!member || batch.rank() <= 1, function, ": ", python_name(name),
-              " is for [batch, heads, length, dim], here are ", batch.rank(), " batch axes");
+      query.call().require(!member || batch.rank() <= 1, python_name(name),
+                           " is for [batch, heads, length, dim], here are ", batch.rank(), " batch axes");
   });
 }
 
@@ -126,16 +126,16 @@ void ScoreOperands::require_result_apart(const Result& result, const ScoreOption
   if (batch.rank() <= 1) return;
   std::vector<const Array*> inputs = options.float_arrays();
   inputs.insert(inputs.begin(), {&query, pointer_to(key), pointer_to(value)});
-  result.require_apart(function, inputs);
+  result.require_apart(inputs);
 }
 
-RowResults::RowResults(const char* function, nb::handle like, nb::handle out, const std::vector<Index>& rows,
-                       Index columns, bool lse, bool sum) {
-  if (lse || sum) lse_.emplace(function, like, nb::none(), rows);
-  if (sum) sum_.emplace(function, like, nb::none(), rows);
+RowResults::RowResults(Call call, nb::handle like, nb::handle out, const std::vector<Index>& rows, Index columns,
+                       bool lse, bool sum) {
+  if (lse || sum) lse_.emplace(call, like, nb::none(), rows);
+  if (sum) sum_.emplace(call, like, nb::none(), rows);
   std::vector<Index> shape = rows;
   shape.push_back(columns);
-  out_.emplace(function, like, out, shape);
+  out_.emplace(call, like, out, shape);
 }
 
 View<float, 3> RowResults::lse_at(const Batch& batch, const Batch::Position& at, bool has_heads) const {

@@ -9,9 +9,8 @@ namespace headlane::python {
 /// The operands of one call, and their common axes. An operand is absent if its handle has no
 /// object.
 struct ScoreOperands {
-  ScoreOperands(const char* caller, nb::handle q, nb::handle k, nb::handle v, bool grouped);
+  ScoreOperands(Call call, nb::handle q, nb::handle k, nb::handle v, bool grouped);
 
-  const char* function;
   Array query;
   std::optional<Array> key, value;
   Batch batch;  // the axes before heads, rows, columns
@@ -58,8 +57,8 @@ View<float, 3> values_of_rows(const Array& values, const Batch& batch, const Bat
 /// The results of a call: out, (out, lse) or (out, max, sum).
 class RowResults {
  public:
-  RowResults(const char* function, nb::handle like, nb::handle out, const std::vector<Index>& rows, Index columns,
-             bool lse, bool sum);
+  RowResults(Call call, nb::handle like, nb::handle out, const std::vector<Index>& rows, Index columns, bool lse,
+             bool sum);
   [[nodiscard]] const Result& result() const { return *out_; }
   [[nodiscard]] const Array& out() const { return out_->array(); }
   /// Views without data if not wanted.

@@ -17,12 +17,12 @@ nb::object tuple_of(const AttentionPlan& plan) {
 /// Queries of sequences of a cache.
 class CachedCall {
  public:
-  CachedCall(const char* function, nb::handle query, nb::handle cache, nb::handle sequences)
-      : operands(function, query, {}, {}, true), function_(function) {
-    cache_ = &cache_of(function, "cache", cache);
-    sequences_ = integers_of(function, "sequences", sequences);
-    require(operands.batch.rank() <= 1, function, ": query has shape ", operands.query,
-            ", wanted [sequences, heads, length, dim]");
+  CachedCall(Call call, nb::handle query, nb::handle cache, nb::handle sequences)
+      : operands(call, query, {}, {}, true) {
+    cache_ = &cache_of(call, "cache", cache);
+    sequences_ = call.integers("sequences", sequences);
+    operands.query.require(operands.batch.rank() <= 1, " has shape ", operands.query,
+                           ", wanted [sequences, heads, length, dim]");
   }
 
   ScoreOperands operands;
@@ -32,7 +32,7 @@ class CachedCall {
   /// Calls f(cache, sequences, options) without the GIL, while no other thread changes the cache.
   template <class F>
   void with_cache(const ScoreOptions& given, F f) const {
-    compute(function_, [&] {
+    operands.query.call().compute([&] {
       const std::shared_lock lock(cache_->mutex);
       const Index keys = longest_of(cache_->cache, sequences_);
       operands.check(given, keys);
@@ -41,7 +41,6 @@ class CachedCall {
   }
 
  private:
-  const char* function_;
   const LockedKvCache* cache_ = nullptr;
   std::vector<Index> sequences_;
 };
@@ -52,19 +51,19 @@ nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::ha
                                         nb::handle dropout_p, nb::handle is_causal, nb::handle scale,
                                         nb::handle enable_gqa, nb::handle options, nb::handle return_lse,
                                         nb::handle return_sum, nb::handle out, nb::handle num_threads) {
-  constexpr const char* function = "scaled_dot_product_attention";
-  const double dropout = double_of(function, "dropout_p", dropout_p);
-  require(dropout == 0, function, ": dropout_p is ", dropout, "; headlane has no dropout, pass 0");
-  const ScoreOperands of(function, query, key, value, flag_of(function, "enable_gqa", enable_gqa));
-  ScoreOptions given(function, attn_mask, options, num_threads);
-  given.values.causal = flag_of(function, "is_causal", is_causal);
-  if (!scale.is_none()) given.values.scale = float_of(function, "scale", scale);
+  constexpr Call call("scaled_dot_product_attention");
+  const double dropout = call.float64("dropout_p", dropout_p);
+  call.require(dropout == 0, "dropout_p is ", dropout, "; headlane has no dropout, pass 0");
+  const ScoreOperands of(call, query, key, value, call.flag("enable_gqa", enable_gqa));
+  ScoreOptions given(call, attn_mask, options, num_threads);
+  given.values.causal = call.flag("is_causal", is_causal);
+  if (!scale.is_none()) given.values.scale = call.float32("scale", scale);
   const Index keys = given.mask_keys(of.key->size(-2));
   of.check(given, keys);
-  const RowResults results(function, query, out, of.shape(), of.value->size(-1),
-                           flag_of(function, "return_lse", return_lse), flag_of(function, "return_sum", return_sum));
+  const RowResults results(call, query, out, of.shape(), of.value->size(-1), call.flag("return_lse", return_lse),
+                           call.flag("return_sum", return_sum));
   of.require_result_apart(results.result(), given);
-  compute(function, [&] {
+  call.compute([&] {
     of.for_each([&](const Batch::Position& at) {
       AttentionOptions here = of.options_at(given, keys, at);
       here.lse = results.lse_at(of.batch, at, of.has_heads);
@@ -78,13 +77,13 @@ nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::ha
 nb::object attention_over_cache(nb::handle query, nb::handle cache, nb::handle sequences, nb::handle attn_mask,
                                 nb::handle options, nb::handle return_lse, nb::handle return_sum, nb::handle out,
                                 nb::handle num_threads) {
-  constexpr const char* function = "attention_over_cache";
-  const CachedCall call(function, query, cache, sequences);
-  const ScoreOperands& of = call.operands;
-  const ScoreOptions given(function, attn_mask, options, num_threads);
-  const RowResults results(function, query, out, of.shape(), call.value_dim(),
-                           flag_of(function, "return_lse", return_lse), flag_of(function, "return_sum", return_sum));
-  call.with_cache(given, [&](const KvCache& keys, std::span<const Index> numbers, AttentionOptions here) {
+  constexpr Call call("attention_over_cache");
+  const CachedCall cached(call, query, cache, sequences);
+  const ScoreOperands& of = cached.operands;
+  const ScoreOptions given(call, attn_mask, options, num_threads);
+  const RowResults results(call, query, out, of.shape(), cached.value_dim(), call.flag("return_lse", return_lse),
+                           call.flag("return_sum", return_sum));
+  cached.with_cache(given, [&](const KvCache& keys, std::span<const Index> numbers, AttentionOptions here) {
     here.lse = results.lse_at(of.batch, {}, of.has_heads);
     here.sum = results.sum_at(of.batch, {}, of.has_heads);
     attention(of.query_at({}), keys, numbers, of.result_at(results.out(), {}), here);
@@ -94,26 +93,26 @@ nb::object attention_over_cache(nb::handle query, nb::handle cache, nb::handle s
 
 nb::object plan_attention_of(nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask,
                              nb::handle enable_gqa, nb::handle options, nb::handle num_threads) {
-  constexpr const char* function = "plan_attention";
+  constexpr Call call("plan_attention");
   AttentionPlan plan;
   const auto out_of = [](const View<float, 4>& q, Index columns) {
     return View<float, 4>(nullptr, {q.shape[0], q.shape[1], q.shape[2], columns});
   };
-  const ScoreOptions given(function, attn_mask, options, num_threads);
-  const bool grouped = flag_of(function, "enable_gqa", enable_gqa);
+  const ScoreOptions given(call, attn_mask, options, num_threads);
+  const bool grouped = call.flag("enable_gqa", enable_gqa);
   if (nb::isinstance<LockedKvCache>(key)) {
-    const CachedCall call(function, query, key, value);
-    const View<float, 4> q = call.operands.query_at({});
-    call.with_cache(given, [&](const KvCache& keys, std::span<const Index> numbers, const AttentionOptions& here) {
-      plan = plan_attention(q, keys, numbers, out_of(q, call.value_dim()), here);
+    const CachedCall cached(call, query, key, value);
+    const View<float, 4> q = cached.operands.query_at({});
+    cached.with_cache(given, [&](const KvCache& keys, std::span<const Index> numbers, const AttentionOptions& here) {
+      plan = plan_attention(q, keys, numbers, out_of(q, cached.value_dim()), here);
     });
     return tuple_of(plan);
   }
-  const ScoreOperands of(function, query, key, value, grouped);
+  const ScoreOperands of(call, query, key, value, grouped);
   const Index keys = given.mask_keys(of.key->size(-2));
   of.check(given, keys);
   const View<float, 4> q = of.query_at({});
-  compute(function, [&] {
+  call.compute([&] {
     plan = plan_attention(q, of.key_at({}), of.value_at({}), out_of(q, of.value->size(-1)),
                           of.options_at(given, keys, {}));
   });

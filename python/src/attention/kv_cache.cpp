@@ -1,9 +1,9 @@
 // The class KvCache. Several threads may use one cache: see LockedKvCache.
 #include "attention/kv_cache.hpp"
 
-#include "core/call.hpp"
 #include "core/define.hpp"
 #include "core/functions.hpp"
+#include "core/result.hpp"
 
 #include <algorithm>
 #include <array>
@@ -41,17 +41,16 @@ auto read(const LockedKvCache& self, F f) {
   return locked<std::shared_lock<std::shared_mutex>>(self, f);
 }
 
-constexpr const char* append_name = "KvCache.append";
-
 template <int Rank>
 View<const float, Rank> tokens_of(const Array& x, const char* axes) {
-  require(x.rank() == Rank, append_name, ": ", x.name(), " has shape ", x, "; wanted: ", axes);
+  x.require(x.rank() == Rank, " has shape ", x, "; wanted: ", axes);
   return view_of<const float, Rank>(x);
 }
 
 void append_to(LockedKvCache& self, nb::handle sequences, nb::handle key, nb::handle value) {
-  const Array k(append_name, "k", key, Element::float32), v(append_name, "v", value, Element::float32);
-  const std::vector<Index> numbers = integers_of(append_name, "sequence", sequences);
+  constexpr Call call("KvCache.append");
+  const Array k(call, "k", key, Element::float32), v(call, "v", value, Element::float32);
+  const std::vector<Index> numbers = call.integers("sequence", sequences);
   if (!nb::hasattr(sequences, "__iter__")) {
     const auto view_k = tokens_of<3>(k, "[kv_heads, tokens, head_dim]");
     const auto view_v = tokens_of<3>(v, "[kv_heads, tokens, value_dim]");
@@ -126,9 +125,9 @@ auto property() {
 
 }  // namespace
 
-LockedKvCache& cache_of(const char* function, const char* name, nb::handle object) {
-  if (auto* cache = instance_of<LockedKvCache>(function, name, object)) return *cache;
-  refuse_type(function, name, object, "KvCache");
+LockedKvCache& cache_of(Call call, const char* name, nb::handle object) {
+  if (auto* cache = call.instance<LockedKvCache>(name, object)) return *cache;
+  call.refuse_type(name, object, "KvCache");
 }
 
 Index longest_of(const KvCache& cache, std::span<const Index> sequences) {
@@ -144,11 +143,11 @@ void add_kv_cache(nb::module_& module) {
       cache, "__init__",
       [](LockedKvCache* self, nb::handle kv_heads, nb::handle head_dim, nb::handle value_dim, nb::handle page_size,
          nb::handle max_pages) {
-        const auto size = [](const char* name, nb::handle given) { return integer_of("KvCache", name, given); };
-        const KvCacheOptions options{.page_size = size("page_size", page_size),
-                                     .max_pages = size("max_pages", max_pages)};
-        const Index heads = size("kv_heads", kv_heads), dim = size("head_dim", head_dim);
-        const Index columns = value_dim.is_none() ? dim : size("value_dim", value_dim);
+        constexpr Call call("KvCache");
+        const KvCacheOptions options{.page_size = call.integer("page_size", page_size),
+                                     .max_pages = call.integer("max_pages", max_pages)};
+        const Index heads = call.integer("kv_heads", kv_heads), dim = call.integer("head_dim", head_dim);
+        const Index columns = value_dim.is_none() ? dim : call.integer("value_dim", value_dim);
         new (self) LockedKvCache{KvCache(heads, dim, columns, options)};
       },
       "kv_heads", "head_dim", "value_dim", "page_size", "max_pages");
@@ -156,10 +155,10 @@ void add_kv_cache(nb::module_& module) {
   define(
       cache, "fork",
       [](LockedKvCache& self, nb::handle given_sequence, nb::handle given_length) {
-        constexpr const char* function = "KvCache.fork";
-        const Index sequence = integer_of(function, "sequence", given_sequence);
-        const Index length = given_length.is_none() ? 0 : integer_of(function, "length", given_length);
-        require(length >= 0, function, ": length is ", length, ", the least is 0");  // -1 means all in C++
+        constexpr Call call("KvCache.fork");
+        const Index sequence = call.integer("sequence", given_sequence);
+        const Index length = given_length.is_none() ? 0 : call.integer("length", given_length);
+        call.require(length >= 0, "length is ", length, ", the least is 0");  // -1 means all in C++
         return change(self, [&](KvCache& keys) { return keys.fork(sequence, given_length.is_none() ? -1 : length); });
       },
       "sequence", "length");
@@ -167,22 +166,23 @@ void add_kv_cache(nb::module_& module) {
   define(
       cache, "truncate",
       [](LockedKvCache& self, nb::handle given_sequence, nb::handle given_length) {
-        const Index sequence = integer_of("KvCache.truncate", "sequence", given_sequence);
-        const Index length = integer_of("KvCache.truncate", "length", given_length);
+        constexpr Call call("KvCache.truncate");
+        const Index sequence = call.integer("sequence", given_sequence);
+        const Index length = call.integer("length", given_length);
         change(self, [&](KvCache& keys) { keys.truncate(sequence, length); });
       },
       "sequence", "length");
   define(
       cache, "remove",
       [](LockedKvCache& self, nb::handle given_sequence) {
-        const Index sequence = integer_of("KvCache.remove", "sequence", given_sequence);
+        const Index sequence = Call("KvCache.remove").integer("sequence", given_sequence);
         change(self, [&](KvCache& keys) { keys.remove(sequence); });
       },
       "sequence");
   define(
       cache, "length",
       [](const LockedKvCache& self, nb::handle given_sequence) {
-        const Index sequence = integer_of("KvCache.length", "sequence", given_sequence);
+        const Index sequence = Call("KvCache.length").integer("sequence", given_sequence);
         return read(self, [&](const KvCache& keys) { return keys.length(sequence); });
       },
       "sequence");

@@ -1,9 +1,10 @@
 // The class KvCache of the module.
 #pragma once
 
+#include "core/call.hpp"
+
 #include <headlane/kv_cache.hpp>
 
-#include <nanobind/nanobind.h>
 #include <shared_mutex>
 #include <span>
 
@@ -17,7 +18,7 @@ struct LockedKvCache {
 };
 
 /// Throws TypeError if the object is no cache, or its __init__() was not called.
-LockedKvCache& cache_of(const char* function, const char* name, nanobind::handle object);
+LockedKvCache& cache_of(Call call, const char* name, nb::handle object);
 
 /// The number of keys of the longest of these sequences. Numbers of no sequence are skipped: the
 /// library refuses them.

@@ -9,17 +9,16 @@
 namespace headlane::python {
 namespace {
 
-constexpr const char* function = "merge";
+constexpr Call call("merge");
 
 /// The parts, borrowed: tuples (out, lse) or (out, max, sum).
 class Parts {
  public:
   explicit Parts(nb::handle parts) {
-    if (!nb::hasattr(parts, "__iter__")) refuse_value(function, "parts", parts, "a sequence of tuples");
+    if (!nb::hasattr(parts, "__iter__")) call.refuse_value("parts", parts, "a sequence of tuples");
     for (const nb::handle part : nb::borrow<nb::object>(parts)) add(nb::borrow<nb::object>(part));
-    require(!parts_.empty(), function, ": parts is empty");
-    require(parts_[0].out->rank() >= 2, function, ": parts[0].out has shape ", *parts_[0].out,
-            ", the least is [length, dim]");
+    call.require(!parts_.empty(), "parts is empty");
+    parts_[0].out->require(parts_[0].out->rank() >= 2, " has shape ", *parts_[0].out, ", the least is [length, dim]");
     for (const Part& part : parts_) check(part);
   }
 
@@ -55,11 +54,11 @@ class Parts {
     const nb::object arrays = nb::steal(PySequence_Check(part.ptr()) != 0 ? PySequence_Tuple(part.ptr()) : nullptr);
     PyErr_Clear();
     const std::size_t count = arrays.is_valid() ? nb::len(arrays) : 0;
-    require(count == 2 || count == 3, function, ": ", name, " is neither (out, lse) nor (out, max, sum)");
+    call.require(count == 2 || count == 3, name, " is neither (out, lse) nor (out, max, sum)");
     const auto array = [&](std::size_t i, const char* what) -> const Array* {
       if (i >= count) return nullptr;
       const std::string& own = names_.emplace_back(name + what);
-      return &arrays_.emplace_back(function, own.c_str(), nb::object(arrays[i]), Element::float32);
+      return &arrays_.emplace_back(call, own.c_str(), nb::object(arrays[i]), Element::float32);
     };
     if (parts_.empty()) first_ = arrays[0];
     parts_.push_back({array(0, ".out"), array(1, ".lse"), array(2, ".sum")});
@@ -67,12 +66,10 @@ class Parts {
 
   void check(const Part& part) const {
     const std::vector<Index> wanted = shape(), rows(wanted.begin(), wanted.end() - 1);
-    require(part.out->shape() == wanted, function, ": ", part.out->name(), " has shape ", *part.out,
-            ", parts[0].out has ", wanted);
+    part.out->require(part.out->shape() == wanted, " has shape ", *part.out, ", parts[0].out has ", wanted);
     for (const Array* values : {part.lse, part.sum})
       if (values != nullptr)
-        require(values->shape() == rows, function, ": ", values->name(), " has shape ", *values, ", parts[0].out has ",
-                wanted);
+        values->require(values->shape() == rows, " has shape ", *values, ", parts[0].out has ", wanted);
   }
 
   std::deque<std::string> names_;
@@ -86,26 +83,26 @@ class Parts {
 nb::object merge_of(nb::handle parts, nb::handle sinks, nb::handle return_lse, nb::handle return_sum, nb::handle out,
                     nb::handle num_threads) {
   const Parts of(parts);
-  const std::optional<Array> of_sinks = optional_array(function, "sinks", sinks, Element::float32);
-  if (of_sinks) require(of_sinks->rank() == 1, function, ": sinks has shape ", *of_sinks, ", wanted [heads]");
+  const std::optional<Array> of_sinks = optional_array(call, "sinks", sinks, Element::float32);
+  if (of_sinks) of_sinks->require(of_sinks->rank() == 1, " has shape ", *of_sinks, ", wanted [heads]");
   std::vector<Index> rows = of.shape();
   const Index columns = rows.back();
   rows.pop_back();
-  const RowResults results(function, of.first(), out, rows, columns, flag_of(function, "return_lse", return_lse),
-                           flag_of(function, "return_sum", return_sum));
+  const RowResults results(call, of.first(), out, rows, columns, call.flag("return_lse", return_lse),
+                           call.flag("return_sum", return_sum));
   const Array& result = results.out();
   const bool has_heads = result.rank() >= 3;
   const Index heads = has_heads ? result.size(-3) : 1;
-  Batch batch(function, 3);
+  Batch batch(3);
   batch.widen(result);
   if (batch.rank() > 1) {
     std::vector<const Array*> inputs = of.arrays();
     inputs.push_back(pointer_to(of_sinks));
-    results.result().require_apart(function, inputs);
+    results.result().require_apart(inputs);
   }
-  const int threads = threads_of(function, num_threads);
+  const int threads = call.threads(num_threads);
   const auto sink_of_head = of_sinks ? view_of<const float, 1>(*of_sinks) : View<const float, 1>{};
-  compute(function, [&] {
+  call.compute([&] {
     batch.for_each(std::max(0, batch.rank() - 1), [&](const Batch::Position& at) {
       const MergeOptions options{.lse = results.lse_at(batch, at, has_heads),
                                  .sum = results.sum_at(batch, at, has_heads),

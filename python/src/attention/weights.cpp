@@ -8,14 +8,14 @@ namespace headlane::python {
 
 nb::object attention_weights_of(nb::handle query, nb::handle key, nb::handle attn_mask, nb::handle enable_gqa,
                                 nb::handle options, nb::handle return_lse, nb::handle out, nb::handle num_threads) {
-  constexpr const char* function = "attention_weights";
-  const ScoreOperands of(function, query, key, {}, flag_of(function, "enable_gqa", enable_gqa));
-  const ScoreOptions given(function, attn_mask, options, num_threads);
+  constexpr Call call("attention_weights");
+  const ScoreOperands of(call, query, key, {}, call.flag("enable_gqa", enable_gqa));
+  const ScoreOptions given(call, attn_mask, options, num_threads);
   const Index keys = of.key->size(-2);
   of.check(given, keys);
-  const RowResults results(function, query, out, of.shape(), keys, flag_of(function, "return_lse", return_lse), false);
+  const RowResults results(call, query, out, of.shape(), keys, call.flag("return_lse", return_lse), false);
   of.require_result_apart(results.result(), given);
-  compute(function, [&] {
+  call.compute([&] {
     of.for_each([&](const Batch::Position& at) {
       AttentionOptions here = of.options_at(given, keys, at);
       here.lse = results.lse_at(of.batch, at, of.has_heads);
@@ -27,16 +27,16 @@ nb::object attention_weights_of(nb::handle query, nb::handle key, nb::handle att
 
 nb::object attention_key_sums_of(nb::handle query, nb::handle key, nb::handle attn_mask, nb::handle enable_gqa,
                                  nb::handle options, nb::handle out, nb::handle num_threads) {
-  constexpr const char* function = "attention_key_sums";
-  const ScoreOperands of(function, query, key, {}, flag_of(function, "enable_gqa", enable_gqa));
-  const ScoreOptions given(function, attn_mask, options, num_threads);
+  constexpr Call call("attention_key_sums");
+  const ScoreOperands of(call, query, key, {}, call.flag("enable_gqa", enable_gqa));
+  const ScoreOptions given(call, attn_mask, options, num_threads);
   const Index keys = of.key->size(-2);
   of.check(given, keys);
   std::vector<Index> shape = of.shape();
   shape.back() = keys;
-  const Result result(function, query, out, shape);
+  const Result result(call, query, out, shape);
   of.require_result_apart(result, given);
-  compute(function, [&] {
+  call.compute([&] {
     of.for_each([&](const Batch::Position& at) {
       attention_key_sums(of.query_at(at), of.key_at(at), values_of_rows(result.array(), of.batch, at, of.has_heads),
                          of.options_at(given, keys, at));

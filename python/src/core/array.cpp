@@ -1,7 +1,6 @@
 // How arrays are borrowed (see the header), and how results are made.
 #include "core/array_kinds.hpp"
 #include "core/dlpack_exchange.hpp"
-#include "core/message.hpp"
 #include "core/names.hpp"
 #include "core/views.hpp"
 
@@ -29,25 +28,25 @@ nb::tuple tuple_of(const Index* shape, int rank) {
 
 }  // namespace
 
-Array::Array(const char* function, const char* name, nb::handle object, Access access)
-    : function_(function), name_(name), object_(object) {
-  refuse_special(function, name, object);
+Array::Array(Call call, const char* name, nb::handle object, Access access)
+    : call_(call), name_(name), object_(object) {
+  refuse_special(call, name, object);
   if (is_numpy(object)) from_buffer(access);
   else if (!from_exchange_interface()) from_dlpack(access);
   static constexpr Index nothing = 0;
   if (data_ == nullptr) data_ = const_cast<Index*>(&nothing);  // an empty array: never written
 }
 
-Array::Array(const char* function, const char* name, nb::handle object, Element wanted, Access access)
-    : Array(function, name, object, access) {
-  require(wanted);
+Array::Array(Call call, const char* name, nb::handle object, Element wanted, Access access)
+    : Array(call, name, object, access) {
+  require_element(wanted);
 }
 
 Array::~Array() {
   if (buffer_.obj != nullptr) PyBuffer_Release(&buffer_);
 }
 
-void Array::fail_as_type(const std::string& text) const { refuse(function_, name_, text); }
+void Array::fail_as_type(const std::string& text) const { call_.fail_as_type(name_, " ", text); }
 
 /// Appends the exporter's reason, if it set a Python error.
 void Array::fail_to_export() const {
@@ -59,8 +58,7 @@ void Array::fail_to_export() const {
 }
 
 void Array::set_rank(Index rank) {
-  python::require(rank <= max_rank, function_, ": ", name_, " has ", rank, " axes, at most ", max_rank,
-                  " are supported");
+  require(rank <= max_rank, " has ", rank, " axes, at most ", max_rank, " are supported");
   rank_ = static_cast<int>(rank);
 }
 
@@ -68,7 +66,7 @@ void Array::from_buffer(Access access) {
   if (PyObject_GetBuffer(object_.ptr(), &buffer_, PyBUF_RECORDS_RO) != 0) fail_to_export();
   if (access == Access::write && buffer_.readonly != 0) {
     PyBuffer_Release(&buffer_);
-    python::require(false, function_, ": ", name_, " is read-only");
+    require(false, " is read-only");
   }
   try {
     set_rank(buffer_.ndim);
@@ -143,7 +141,7 @@ void Array::from_dlpack(Access access) {
   set_tensor(tensor);
 }
 
-void Array::require(Element wanted) const {
+void Array::require_element(Element wanted) const {
   if (element_ == wanted) return;
   std::string text = described(object_);
   if (wanted == Element::boolean) fail_as_type(text + "; wanted: bool");
@@ -156,16 +154,14 @@ void Array::require(Element wanted) const {
   fail_as_type(text + "; headlane computes in float32: pass " + name_ + remedy);
 }
 
-void append(std::string& message, const Array& array) { append(message, array.shape()); }
-
-std::optional<Array> optional_array(const char* function, const char* name, nb::handle given, Element wanted) {
+std::optional<Array> optional_array(Call call, const char* name, nb::handle given, Element wanted) {
   if (given.is_none()) return {};
-  return std::optional<Array>(std::in_place, function, name, given, wanted);
+  return std::optional<Array>(std::in_place, call, name, given, wanted);
 }
 
-std::optional<Array> optional_integers(const char* function, const char* name, nb::handle given) {
+std::optional<Array> optional_integers(Call call, const char* name, nb::handle given) {
   if (given.is_none()) return {};
-  return std::optional<Array>(std::in_place, function, name, int64_array(function, name, given), Element::int64);
+  return std::optional<Array>(std::in_place, call, name, int64_array(call, name, given), Element::int64);
 }
 
 nb::object new_array(nb::handle like, const Index* shape, int rank) {
@@ -177,7 +173,7 @@ nb::object new_array(nb::handle like, const Index* shape, int rank) {
 
 nb::object array_of(const std::vector<float>& elements, const std::vector<Index>& shape) {
   nb::object result = new_array(nb::none(), shape.data(), static_cast<int>(shape.size()));
-  std::copy(elements.begin(), elements.end(), Array("array_of", "result", result, Access::write).data<float>());
+  std::copy(elements.begin(), elements.end(), Array(Call("array_of"), "result", result, Access::write).data<float>());
   return result;
 }
 

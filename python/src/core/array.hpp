@@ -3,6 +3,8 @@
 // copied.
 #pragma once
 
+#include "core/call.hpp"
+
 #include <headlane/view.hpp>
 
 #include <array>
@@ -31,14 +33,22 @@ class Array {
   /// (masked, sparse, quantised, fake …); ValueError if it is to be written and is read-only, or
   /// has too many axes; RuntimeError where PyTorch would record the call: for a gradient, a tangent
   /// of forward mode, a trace of torch.jit.
-  Array(const char* function, const char* name, nb::handle object, Access access = Access::read);
+  Array(Call call, const char* name, nb::handle object, Access access = Access::read);
   /// Throws TypeError, too, unless the elements have this type.
-  Array(const char* function, const char* name, nb::handle object, Element wanted, Access access = Access::read);
+  Array(Call call, const char* name, nb::handle object, Element wanted, Access access = Access::read);
   ~Array();
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
 
+  /// The call that the array is an argument of, and the argument's name.
+  [[nodiscard]] Call call() const { return call_; }
   [[nodiscard]] const char* name() const { return name_; }
+  /// Throws ValueError, "function: name" and the parts, unless `condition`.
+  template <class... Parts>
+  void require(bool condition, const Parts&... parts) const {
+    call_.require(condition, name_, parts...);
+  }
+
   [[nodiscard]] int rank() const { return rank_; }
   /// Size and stride along an axis; a negative axis counts from the last one.
   [[nodiscard]] Index size(int axis) const { return shape_[position(axis)]; }
@@ -48,7 +58,7 @@ class Array {
   [[nodiscard]] Element element() const { return element_; }
   /// Throws TypeError unless the elements have this type. For float32 the message says how to
   /// convert them.
-  void require(Element wanted) const;
+  void require_element(Element wanted) const;
 
   /// The first element. Never null: PyTorch's empty tensors have no address, but a view without
   /// data would mean to the library that the argument is absent.
@@ -68,7 +78,7 @@ class Array {
   void from_buffer(Access access);
   bool from_exchange_interface();
   void from_dlpack(Access access);
-  const char* function_;
+  Call call_;
   const char* name_;
   nb::handle object_;
   void* data_ = nullptr;
@@ -80,13 +90,13 @@ class Array {
   std::optional<nb::ndarray<nb::ro>> tensor_;  // owns what __dlpack__ returned
 };
 
-/// Appends the shape, for messages.
-void append(std::string& message, const Array& array);
+/// In a message, an array is its shape.
+inline std::string shown(const Array& array) { return shown(array.shape()); }
 
 /// An array that may be absent: None.
-std::optional<Array> optional_array(const char* function, const char* name, nb::handle given, Element wanted);
+std::optional<Array> optional_array(Call call, const char* name, nb::handle given, Element wanted);
 /// Integers of any type, in an array or list, converted to int64; absent if None.
-std::optional<Array> optional_integers(const char* function, const char* name, nb::handle given);
+std::optional<Array> optional_integers(Call call, const char* name, nb::handle given);
 
 /// Null if it is absent.
 inline const Array* pointer_to(const std::optional<Array>& array) { return array ? &*array : nullptr; }

@@ -1,6 +1,5 @@
 #include "core/array_kinds.hpp"
 
-#include "core/message.hpp"
 #include "core/names.hpp"
 
 namespace headlane::python {
@@ -32,8 +31,10 @@ bool is_true(nb::handle object, const char* attribute) {
   return PyObject_IsTrue(value.ptr()) == 1;
 }
 
-[[noreturn]] void refuse_to_record(const char* function, const char* name, const std::string& text) {
-  throw std::runtime_error(joined(function, ": ", name, " ", text));
+/// Throws RuntimeError, for a tensor whose use PyTorch would record.
+template <class... Parts>
+[[noreturn]] void refuse_to_record(Call call, const Parts&... parts) {
+  throw std::runtime_error(call.message(parts...));
 }
 
 /// Whether forward-mode differentiation has attached a tangent to the tensor.
@@ -54,26 +55,26 @@ bool computes_by_itself(nb::handle tensor) {
   return !nb::getattr(type, "__torch_dispatch__", plain).is(plain);
 }
 
-void check_tensor(const char* function, const char* name, nb::handle tensor) {
+void check_tensor(Call call, const char* name, nb::handle tensor) {
   if (nb::cast<bool>(cached(torch_is_tracing, "torch._C", "_is_tracing")()))
-    refuse_to_record(function, name,
-                     "is traced by torch.jit, which cannot record headlane: use the operators of headlane.torch_ops "
+    refuse_to_record(call, name,
+                     " is traced by torch.jit, which cannot record headlane: use the operators of headlane.torch_ops "
                      "(torch.ops.headlane) with torch.compile or torch.export");
   if (nb::cast<bool>(attribute(tensor, requires_grad)) &&
       nb::cast<bool>(cached(torch_is_grad_enabled, "torch", "is_grad_enabled")()))
-    refuse_to_record(function, name,
-                     "requires a gradient, and headlane computes none: call it within torch.no_grad(), or pass " +
-                         std::string(name) + ".detach()");
+    refuse_to_record(call, name,
+                     " requires a gradient, and headlane computes none: call it within torch.no_grad(), or pass ", name,
+                     ".detach()");
   if (computes_by_itself(tensor))
-    refuse(function, name, described(tensor) + ", which computes by itself; wanted: a plain torch.Tensor");
+    call.fail_as_type(name, " ", described(tensor), ", which computes by itself; wanted: a plain torch.Tensor");
   if (has_tangent(tensor))
-    refuse_to_record(function, name,
-                     "has a tangent of forward-mode differentiation, and headlane computes none: pass "
-                     "torch.autograd.forward_ad.unpack_dual(" +
-                         std::string(name) + ").primal");
+    refuse_to_record(call, name,
+                     " has a tangent of forward-mode differentiation, and headlane computes none: pass "
+                     "torch.autograd.forward_ad.unpack_dual(",
+                     name, ").primal");
   // The memory of such a tensor holds the negatives of its values, which DLPack does not tell.
   if (nb::cast<bool>(call_method(tensor, is_neg)))
-    refuse(function, name, std::string("is a negative view of other memory: pass ") + name + ".resolve_neg()");
+    call.fail_as_type(name, " is a negative view of other memory: pass ", name, ".resolve_neg()");
 }
 
 }  // namespace
@@ -103,10 +104,6 @@ std::string first_line(const nb::python_error& error) {
   return text.substr(0, text.find('\n'));
 }
 
-void refuse(const char* function, const char* name, const std::string& text) {
-  fail_as_type(function, ": ", name, " ", text);
-}
-
 std::string reason_of(nb::handle tensor, const char* name) {
   const auto instead = [&](const char* remedy) { return std::string(": pass ") + name + remedy; };
   if (is_true(tensor, "is_quantized")) return "is quantised" + instead(".dequantize()");
@@ -119,30 +116,30 @@ std::string reason_of(nb::handle tensor, const char* name) {
   const nb::object functorch = nb::getattr(nb::module_::import_("torch._C"), "_functorch", nb::none());
   const nb::object wrapped = nb::getattr(functorch, "is_functorch_wrapped_tensor", nb::none());
   if (!wrapped.is_none() && nb::cast<bool>(wrapped(tensor)))
-    return "is wrapped by torch.func (vmap, grad, jvp …), which cannot see through headlane: call it outside of those";
+    return "is wrapped by torch.func (vmap, grad, jvp …), which cannot see through headlane: "
+           "call it outside of those";
   return {};
 }
 
-void refuse_special(const char* function, const char* name, nb::handle object) {
-  if (is_torch(object)) return check_tensor(function, name, object);
+void refuse_special(Call call, const char* name, nb::handle object) {
+  if (is_torch(object)) return check_tensor(call, name, object);
   if (!object.type().is(cached(numpy_ndarray, "numpy", "ndarray")) && is_masked(object))
-    refuse(function, name,
-           std::string("is a masked array, and headlane does not read its mask: pass ") + name +
-               ".filled(value) and, where there is one, a mask");
+    call.fail_as_type(name, " is a masked array, and headlane does not read its mask: pass ", name,
+                      ".filled(value) and, where there is one, a mask");
 }
 
-nb::object int64_array(const char* function, const char* name, nb::handle given) {
-  refuse_special(function, name, given);
+nb::object int64_array(Call call, const char* name, nb::handle given) {
+  refuse_special(call, name, given);
   nb::object array;
   try {
     array = cached(numpy_asarray, "numpy", "asarray")(given);
   } catch (const nb::python_error& error) {
-    refuse(function, name, described(given) + "; wanted: integers (" + first_line(error) + ")");
+    call.fail_as_type(name, " ", described(given), "; wanted: integers (", first_line(error), ")");
   }
   const nb::object dtype = array.attr("dtype");
   const std::string kind = nb::str(dtype.attr("kind")).c_str();
   if (kind != "i" && kind != "u" && nb::cast<Index>(array.attr("size")) > 0)
-    refuse(function, name, "has dtype " + std::string(nb::str(nb::handle(dtype)).c_str()) + "; wanted: integers");
+    call.fail_as_type(name, " has dtype ", nb::str(nb::handle(dtype)).c_str(), "; wanted: integers");
   return array.attr("astype")("int64", nb::arg("copy") = false);
 }
 

@@ -19,17 +19,14 @@ std::string described(nb::handle object);
 /// The message of an error, without the stack that PyTorch appends.
 std::string first_line(const nb::python_error& error);
 
-/// Throws TypeError: "function: name text".
-[[noreturn]] void refuse(const char* function, const char* name, const std::string& text);
-
 /// Throws for NumPy's masked arrays, and for tensors whose use PyTorch would record or intercept.
-void refuse_special(const char* function, const char* name, nb::handle object);
+void refuse_special(Call call, const char* name, nb::handle object);
 
 /// Why a tensor's values cannot be read, and what to pass instead; empty if unknown.
 std::string reason_of(nb::handle tensor, const char* name);
 
 /// An array of int64, the library's type of integers, from integers of any type in a list or array.
 /// Throws TypeError.
-nb::object int64_array(const char* function, const char* name, nb::handle given);
+nb::object int64_array(Call call, const char* name, nb::handle given);
 
 }  // namespace headlane::python

@@ -2,7 +2,7 @@
 // stride 0.
 #pragma once
 
-#include "core/call.hpp"
+#include "core/result.hpp"
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@ namespace headlane::python {
 class Batch {
  public:
   /// `inner`: the number of axes at the end that are not batch axes.
-  Batch(const char* function, int inner) : function_(function), inner_(inner) {}
+  explicit Batch(int inner) : inner_(inner) {}
 
   /// Includes the batch axes of an operand; throws ValueError if they do not broadcast to those so
   /// far.
@@ -26,8 +26,8 @@ class Batch {
       const Index size = operand.size(i);
       Index& common = sizes_[static_cast<std::size_t>(i + rank_ - axes)];
       if (common == 1) common = size;
-      require(size == 1 || size == common, function_, ": axis ", i, " of ", operand.name(), " of shape ", operand,
-              " does not broadcast: it has ", size, " elements, other arguments have ", common);
+      operand.call().require(size == 1 || size == common, "axis ", i, " of ", operand.name(), " of shape ", operand,
+                             " does not broadcast: it has ", size, " elements, other arguments have ", common);
     }
   }
 
@@ -65,7 +65,6 @@ class Batch {
   }
 
  private:
-  const char* function_;
   int inner_;
   int rank_ = 0;
   Position sizes_{};

@@ -1,107 +1,100 @@
-// Shared by all functions of the module: errors, results, and calls of the library without the GIL.
+// A call of a function of the module: its errors, those of its arguments that are numbers, flags or
+// text, and calls of the library without the GIL.
 #pragma once
 
-#include "core/message.hpp"
-#include "core/scalars.hpp"
-#include "core/views.hpp"
+#include "core/text.hpp"
 
-#include <headlane/disjoint.hpp>
-
-#include <chrono>
-#include <optional>
+#include <nanobind/nanobind.h>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace headlane::python {
 
-/// The array that a call writes: the caller's `out`, which must have this shape, or a new array of
-/// the same kind as `like`.
-class Result {
- public:
-  Result(const char* function, nb::handle like, nb::handle out, const std::vector<Index>& shape)
-      : like_(like), given_(!out.is_none()) {
-    object_ = given_ ? nb::borrow(out) : new_array(like, shape.data(), static_cast<int>(shape.size()));
-    array_.emplace(function, "out", object_, Element::float32, Access::write);
-    bool same = array_->rank() == static_cast<int>(shape.size());
-    for (std::size_t axis = 0; same && axis < shape.size(); ++axis)
-      same = array_->size(static_cast<int>(axis)) == shape[axis];
-    require(same, function, ": out has shape ", *array_, ", the result ", shape);
-  }
-
-  [[nodiscard]] const Array& array() const { return *array_; }
-
-  /// Throws ValueError if two elements of the caller's `out` are the same, or one is an element of
-  /// an input (null: absent). The library checks this within one call; this is for several.
-  void require_apart(const char* function, const std::vector<const Array*>& inputs) const {
-    if (!given_) return;
-    std::vector<NamedView> views;
-    for (const Array* input : inputs)
-      if (input != nullptr) views.push_back({input->name(), any_view<const float>(*input)});
-    require_disjoint(function, {"out", any_view<const float>(*array_)}, views);
-  }
-
-  /// To return once it has been written: `out` itself, or the new array.
-  [[nodiscard]] nb::object object() const {
-    if (!given_) return finished(like_, object_);
-    announce_write(object_);
-    return object_;
-  }
-
- private:
-  nb::handle like_;
-  bool given_;
-  nb::object object_;
-  std::optional<Array> array_;
-};
-
-/// The C++ object, null if `object` has another type. Throws TypeError if its __init__() was not
-/// called.
-template <class T>
-T* instance_of(const char* function, const char* name, nb::handle object) {
-  if (!nb::isinstance<T>(object)) return nullptr;
-  if (!nb::inst_ready(object))
-    fail_as_type(function, ": ", name, " was not initialised: its __init__() was not called");
-  return nb::inst_ptr<T>(object);
-}
-
-/// Lets a signal (Ctrl-C) end a long call. To be called repeatedly without the GIL, by the thread
-/// that Python called; throws the exception of the signal's handler. Takes the GIL at most every 10
-/// ms, since other threads may hold it.
-class Signals {
- public:
-  void operator()() {
-    const auto now = std::chrono::steady_clock::now();
-    if (now - checked_ < std::chrono::milliseconds(10)) return;
-    const nb::gil_scoped_acquire acquire;
-    checked_ = std::chrono::steady_clock::now();
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-  }
-
- private:
-  std::chrono::steady_clock::time_point checked_ = std::chrono::steady_clock::now();
-};
+namespace nb = nanobind;
 
 /// A message of the library with Python's spelling of a method: KvCache.append for KvCache::append.
-inline std::string with_dots(std::string message) {
-  if (const auto at = message.find("::"); at != std::string::npos && at == message.find(':')) {
-    message[at] = '.';
-    message.erase(at + 1, 1);
-  }
-  return message;
-}
+std::string with_dots(std::string message);
 
-/// Runs `f` without the GIL. A message of the library that names another function is prefixed with
-/// `function`.
-template <class F>
-void compute(const char* function, F f) {
-  try {
-    const nb::gil_scoped_release release;
-    f();
-  } catch (const std::invalid_argument& error) {
-    const std::string message = with_dots(error.what()), prefix = joined(function, ": ");
-    throw std::invalid_argument(message.starts_with(prefix) ? message : prefix + message);
+/// Made where a function begins, with its name, with which each message begins: "gemm: …". An
+/// argument of a wrong type is a TypeError that names the argument.
+class Call {
+ public:
+  /// `function` must outlive the call.
+  constexpr explicit Call(const char* function) : function_(function) {}
+
+  [[nodiscard]] constexpr const char* function() const { return function_; }
+
+  /// "function: " and the parts.
+  template <class... Parts>
+  [[nodiscard]] std::string message(const Parts&... parts) const {
+    return joined(function_, ": ", parts...);
   }
-}
+
+  /// Throws ValueError unless `condition`; the message is joined only then.
+  template <class... Parts>
+  void require(bool condition, const Parts&... parts) const {
+    if (!condition) throw std::invalid_argument(message(parts...));
+  }
+
+  /// Throws TypeError.
+  template <class... Parts>
+  [[noreturn]] void fail_as_type(const Parts&... parts) const {
+    throw nb::type_error(message(parts...).c_str());
+  }
+  /// Throws TypeError: "function: name is VALUE; wanted: …".
+  [[noreturn]] void refuse_value(std::string_view name, nb::handle given, std::string_view wanted) const;
+  /// Throws TypeError: "function: name has type TYPE; wanted: …".
+  [[noreturn]] void refuse_type(std::string_view name, nb::handle given, std::string_view wanted) const;
+
+  /// Any object with __index__: integers of Python, NumPy and PyTorch. Throws ValueError beyond 64
+  /// bits.
+  [[nodiscard]] Index integer(std::string_view name, nb::handle given) const;
+  /// An element of a sequence; messages name name[index].
+  [[nodiscard]] Index integer(std::string_view name, std::size_t index, nb::handle given) const;
+  /// One integer, or a sequence of integers (an array, too).
+  [[nodiscard]] std::vector<Index> integers(std::string_view name, nb::handle given) const;
+
+  /// A bool of Python or NumPy.
+  [[nodiscard]] bool flag(std::string_view name, nb::handle given) const;
+
+  /// Any real number. float32() throws ValueError for a finite one beyond its range.
+  [[nodiscard]] double float64(std::string_view name, nb::handle given) const;
+  [[nodiscard]] float float32(std::string_view name, nb::handle given) const;
+
+  /// A str, in UTF-8. Throws ValueError if it has surrogates, which are not Unicode text.
+  [[nodiscard]] std::string text(std::string_view name, nb::handle given) const;
+
+  /// A maximum number of threads. None and 0 both mean the setting of the process.
+  [[nodiscard]] int threads(nb::handle given, std::string_view name = "num_threads") const;
+
+  /// The C++ object, null if `given` has another type. Throws TypeError if its __init__() was not
+  /// called.
+  template <class T>
+  [[nodiscard]] T* instance(std::string_view name, nb::handle given) const {
+    if (!nb::isinstance<T>(given)) return nullptr;
+    if (!nb::inst_ready(given)) fail_as_type(name, " was not initialised: its __init__() was not called");
+    return nb::inst_ptr<T>(given);
+  }
+
+  /// Runs `f` without the GIL. A message of the library that names another function is prefixed
+  /// with the name of this one.
+  template <class F>
+  void compute(F f) const {
+    try {
+      const nb::gil_scoped_release release;
+      f();
+    } catch (const std::invalid_argument& error) {
+      const std::string text = with_dots(error.what());
+      throw std::invalid_argument(text.starts_with(message()) ? text : message(text));
+    }
+  }
+
+ private:
+  [[noreturn]] void fail_as_value(std::string_view name, nb::handle given, std::string_view reason) const;
+
+  const char* function_;
+};
 
 }  // namespace headlane::python

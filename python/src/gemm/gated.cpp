@@ -9,7 +9,7 @@
 namespace headlane::python {
 namespace {
 
-constexpr const char* function = "gemm_gated";
+constexpr Call call("gemm_gated");
 
 /// One of the two products: its weights and its bias.
 struct Branch {
@@ -17,7 +17,7 @@ struct Branch {
   std::optional<Array> bias;
 
   Branch(const char* name, nb::handle matrix, const char* bias_name, nb::handle bias_object)
-      : weights(function, name, matrix), bias(optional_array(function, bias_name, bias_object, Element::float32)) {}
+      : weights(call, name, matrix), bias(optional_array(call, bias_name, bias_object, Element::float32)) {}
 
   [[nodiscard]] View<const float, 1> bias_view() const {
     return bias ? view_of<const float, 1>(*bias) : View<const float, 1>{};
@@ -44,27 +44,27 @@ void multiply(const Array& a, const Right& gate, const Right& up, const Array& o
 
 nb::object gemm_gated_of(nb::handle a, nb::handle gate, nb::handle up, nb::handle gate_bias, nb::handle up_bias,
                          nb::handle activation, nb::handle out, nb::handle num_threads) {
-  const Array x(function, "a", a, Element::float32);
-  require_axis(function, x);
+  const Array x(call, "a", a, Element::float32);
+  require_axis(x);
   const Branch of_gate("gate", gate, "gate_bias", gate_bias), of_up("up", up, "up_bias", up_bias);
   if ((of_gate.weights.packed() != nullptr) != (of_up.weights.packed() != nullptr))
-    fail_as_type(function, ": of gate and up one is a PackedMatrix; pass both packed, or both as arrays");
+    call.fail_as_type("of gate and up one is a PackedMatrix; pass both packed, or both as arrays");
   std::vector<Index> shape = x.shape();
   shape.back() = of_gate.weights.columns();
   for (const Branch* branch : {&of_gate, &of_up}) {
-    require_fitting(function, x, branch->weights);
-    require(branch->weights.columns() == shape.back(), function, ": gate has ", shape.back(), " columns, up has ",
-            branch->weights.columns());
-    if (branch->bias) require_bias(function, *branch->bias, shape);
+    require_fitting(x, branch->weights);
+    call.require(branch->weights.columns() == shape.back(), "gate has ", shape.back(), " columns, up has ",
+                 branch->weights.columns());
+    if (branch->bias) require_bias(*branch->bias, shape);
   }
-  const Result result(function, a, out, shape);
+  const Result result(call, a, out, shape);
   result.require_apart(
-      function, {&x, of_gate.weights.array(), of_up.weights.array(), pointer_to(of_gate.bias), pointer_to(of_up.bias)});
-  const GemmGatedOptions options{.activation = activation_named(function, activation),
+      {&x, of_gate.weights.array(), of_up.weights.array(), pointer_to(of_gate.bias), pointer_to(of_up.bias)});
+  const GemmGatedOptions options{.activation = activation_named(call, activation),
                                  .gate_bias = of_gate.bias_view(),
                                  .up_bias = of_up.bias_view(),
-                                 .num_threads = threads_of(function, num_threads)};
-  compute(function, [&] { multiply(x, of_gate.weights, of_up.weights, result.array(), options); });
+                                 .num_threads = call.threads(num_threads)};
+  call.compute([&] { multiply(x, of_gate.weights, of_up.weights, result.array(), options); });
   return result.object();
 }
 

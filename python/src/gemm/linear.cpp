@@ -28,26 +28,26 @@ void multiply(const Array& x, const Right& right, const Array& out, const Epilog
 
 }  // namespace
 
-nb::object rows_times(const char* function, const char* left, nb::handle a, const char* right, nb::handle b,
-                      nb::handle out, const EpilogueArguments& given, nb::handle num_threads) {
-  const Array x(function, left, a, Element::float32);
-  require_axis(function, x);
-  const Right weights(function, right, b);
-  require_fitting(function, x, weights);
-  const Epilogue epilogue(function, given);
+nb::object rows_times(Call call, const char* left, nb::handle a, const char* right, nb::handle b, nb::handle out,
+                      const EpilogueArguments& given, nb::handle num_threads) {
+  const Array x(call, left, a, Element::float32);
+  require_axis(x);
+  const Right weights(call, right, b);
+  require_fitting(x, weights);
+  const Epilogue epilogue(call, given);
   std::vector<Index> shape = x.shape();
   shape.back() = weights.columns();
   epilogue.check(shape);
-  const Result result(function, a, out, shape);
-  result.require_apart(function, {&x, weights.array(), epilogue.bias(), epilogue.residual()});
-  const int threads = threads_of(function, num_threads);
-  compute(function, [&] { multiply(x, weights, result.array(), epilogue, threads); });
+  const Result result(call, a, out, shape);
+  result.require_apart({&x, weights.array(), epilogue.bias(), epilogue.residual()});
+  const int threads = call.threads(num_threads);
+  call.compute([&] { multiply(x, weights, result.array(), epilogue, threads); });
   return result.object();
 }
 
 nb::object linear(nb::handle x, nb::handle packed, nb::handle bias, nb::handle activation, nb::handle residual,
                   nb::handle out, nb::handle num_threads) {
-  return rows_times("linear", "x", x, "packed", packed, out, {bias, residual, activation}, num_threads);
+  return rows_times(Call("linear"), "x", x, "packed", packed, out, {bias, residual, activation}, num_threads);
 }
 
 }  // namespace headlane::python

@@ -11,25 +11,26 @@ namespace headlane::python {
 namespace {
 
 PackedMatrix pack(nb::handle b, nb::handle num_threads) {
-  constexpr const char* function = "PackedMatrix";
-  const Array matrix(function, "b", b, Element::float32);
-  require_matrix(function, matrix);
-  const int threads = threads_of(function, num_threads);
+  constexpr Call call("PackedMatrix");
+  const Array matrix(call, "b", b, Element::float32);
+  require_matrix(matrix);
+  const int threads = call.threads(num_threads);
   PackedMatrix packed;
-  compute(function, [&] { packed = PackedMatrix(view_of<const float, 2>(matrix), threads); });
+  call.compute([&] { packed = PackedMatrix(view_of<const float, 2>(matrix), threads); });
   return packed;
 }
 
 nb::object unpacked(const PackedMatrix& self) {
-  const Result result("PackedMatrix.unpack", nb::none(), nb::none(), {self.rows(), self.columns()});
-  compute("PackedMatrix.unpack", [&] { self.unpack(view_of<float, 2>(result.array())); });
+  constexpr Call call("PackedMatrix.unpack");
+  const Result result(call, nb::none(), nb::none(), {self.rows(), self.columns()});
+  call.compute([&] { self.unpack(view_of<float, 2>(result.array())); });
   return result.object();
 }
 
 }  // namespace
 
-const PackedMatrix* packed_matrix_of(const char* function, const char* name, nb::handle object) {
-  return instance_of<PackedMatrix>(function, name, object);
+const PackedMatrix* packed_matrix_of(Call call, const char* name, nb::handle object) {
+  return call.instance<PackedMatrix>(name, object);
 }
 
 void add_packed_matrix(nb::module_& module) {

@@ -30,41 +30,37 @@ View<float, 3> matrices(float* data, const Factor& factor, Index count, Index st
 
 }  // namespace
 
-void require_matrix(const char* function, const Array& array) {
-  require(array.rank() == 2, function, ": ", array.name(), " has shape ", array, ", it must be a matrix");
+void require_matrix(const Array& array) {
+  array.require(array.rank() == 2, " has shape ", array, ", it must be a matrix");
 }
 
-void require_axis(const char* function, const Array& array) {
-  require(array.rank() >= 1, function, ": ", array.name(), " has no axis");
+void require_axis(const Array& array) { array.require(array.rank() >= 1, " has no axis"); }
+
+void require_fitting(const Array& left, const Right& right) {
+  left.require(left.size(-1) == right.rows(), " of shape ", left, " has ", left.size(-1), " columns, ", right.name(),
+               " has ", right.rows(), " rows");
 }
 
-void require_fitting(const char* function, const Array& left, const Right& right) {
-  require(left.size(-1) == right.rows(), function, ": ", left.name(), " of shape ", left, " has ", left.size(-1),
-          " columns, ", right.name(), " has ", right.rows(), " rows");
+void require_bias(const Array& bias, const std::vector<Index>& result) {
+  bias.require(bias.rank() == 1 && bias.size(0) == result.back(), " has shape ", bias, ", the result ", result,
+               ": wanted [", result.back(), "]");
 }
 
-void require_bias(const char* function, const Array& bias, const std::vector<Index>& result) {
-  require(bias.rank() == 1 && bias.size(0) == result.back(), function, ": ", bias.name(), " has shape ", bias,
-          ", the result ", result, ": wanted [", result.back(), "]");
-}
-
-Right::Right(const char* function, const char* name, nb::handle object)
-    : name_(name), packed_(packed_matrix_of(function, name, object)) {
+Right::Right(Call call, const char* name, nb::handle object)
+    : name_(name), packed_(packed_matrix_of(call, name, object)) {
   if (packed_ != nullptr) return;
-  array_.emplace(function, name, object, Element::float32);
-  require_matrix(function, *array_);
+  array_.emplace(call, name, object, Element::float32);
+  require_matrix(*array_);
 }
 
-Epilogue::Epilogue(const char* function, const EpilogueArguments& given)
-    : function_(function),
-      bias_(optional_array(function, "bias", given.bias, Element::float32)),
-      residual_(optional_array(function, "residual", given.residual, Element::float32)),
-      activation_(activation_named(function, given.activation)) {}
+Epilogue::Epilogue(Call call, const EpilogueArguments& given)
+    : bias_(optional_array(call, "bias", given.bias, Element::float32)),
+      residual_(optional_array(call, "residual", given.residual, Element::float32)),
+      activation_(activation_named(call, given.activation)) {}
 
 void Epilogue::check(const std::vector<Index>& shape) const {
-  if (bias_) require_bias(function_, *bias_, shape);
-  if (residual_)
-    require(residual_->shape() == shape, function_, ": residual has shape ", *residual_, ", the result ", shape);
+  if (bias_) require_bias(*bias_, shape);
+  if (residual_) residual_->require(residual_->shape() == shape, " has shape ", *residual_, ", the result ", shape);
 }
 
 GemmOptions Epilogue::options() const {
@@ -75,54 +71,53 @@ GemmOptions Epilogue::options() const {
 
 nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, nb::handle alpha, nb::handle given_beta, nb::handle bias,
                    nb::handle activation, nb::handle residual, nb::handle num_threads) {
-  constexpr const char* function = "gemm";
-  const Array left(function, "a", a, Element::float32);
-  require_matrix(function, left);
-  const Right right(function, "b", b);
-  const float beta = float_of(function, "beta", given_beta);
-  require(beta == 0 || !out.is_none(), function, ": beta is ", beta,
-          ", which needs out: the c of alpha * a @ b + beta * c");
-  const Epilogue epilogue(function, {bias, residual, activation});
+  constexpr Call call("gemm");
+  const Array left(call, "a", a, Element::float32);
+  require_matrix(left);
+  const Right right(call, "b", b);
+  const float beta = call.float32("beta", given_beta);
+  call.require(beta == 0 || !out.is_none(), "beta is ", beta, ", which needs out: the c of alpha * a @ b + beta * c");
+  const Epilogue epilogue(call, {bias, residual, activation});
   const std::vector<Index> shape{left.size(0), right.columns()};
   epilogue.check(shape);
-  const Result result(function, a, out, shape);
+  const Result result(call, a, out, shape);
   GemmOptions options = epilogue.options();
-  options.alpha = float_of(function, "alpha", alpha);
+  options.alpha = call.float32("alpha", alpha);
   options.beta = beta;
-  options.num_threads = threads_of(function, num_threads);
+  options.num_threads = call.threads(num_threads);
   if (epilogue.residual() != nullptr) options.residual = view_of<const float, 2>(*epilogue.residual());
-  compute(function, [&] { right.multiply(view_of<const float, 2>(left), view_of<float, 2>(result.array()), options); });
+  call.compute([&] { right.multiply(view_of<const float, 2>(left), view_of<float, 2>(result.array()), options); });
   return result.object();
 }
 
 nb::object matmul(nb::handle a, nb::handle b, nb::handle out, nb::handle num_threads) {
-  constexpr const char* function = "matmul";
-  if (packed_matrix_of(function, "b", b) != nullptr) return rows_times(function, "a", a, "b", b, out, {}, num_threads);
-  const Array left(function, "a", a, Element::float32), right(function, "b", b, Element::float32);
-  Batch batch(function, 2);
+  constexpr Call call("matmul");
+  if (packed_matrix_of(call, "b", b) != nullptr) return rows_times(call, "a", a, "b", b, out, {}, num_threads);
+  const Array left(call, "a", a, Element::float32), right(call, "b", b, Element::float32);
+  Batch batch(2);
   for (const Array* array : {&left, &right}) {
-    require_axis(function, *array);
+    require_axis(*array);
     batch.widen(*array);
   }
   const Factor of_a = left_factor(left), of_b = right_factor(right);
-  require(of_a.columns == of_b.rows, function, ": a of shape ", left, " has ", of_a.columns, " columns, b of shape ",
-          right, " has ", of_b.rows, " rows");
+  call.require(of_a.columns == of_b.rows, "a of shape ", left, " has ", of_a.columns, " columns, b of shape ", right,
+               " has ", of_b.rows, " rows");
   std::vector<Index> shape;
   for (int axis = 0; axis < batch.rank(); ++axis) shape.push_back(batch.size(axis));
   if (left.rank() > 1) shape.push_back(of_a.rows);
   if (right.rank() > 1) shape.push_back(of_b.columns);
-  const Result result(function, a, out, shape);
+  const Result result(call, a, out, shape);
 
   const Array& c = result.array();
-  result.require_apart(function, {&left, &right});
+  result.require_apart({&left, &right});
   const Factor of_c{of_a.rows, of_b.columns, left.rank() > 1 ? c.stride(batch.rank()) : 0,
                     right.rank() > 1 ? c.stride(-1) : 0};
-  const GemmBatchOptions options{.num_threads = threads_of(function, num_threads)};
+  const GemmBatchOptions options{.num_threads = call.threads(num_threads)};
   CommonAxes<3> axes;
   for (int axis = 0; axis < batch.rank(); ++axis)
     axes.add(batch.size(axis), {batch.stride(left, axis), batch.stride(right, axis), c.stride(axis)});
   const auto together = axes.take_longest();
-  compute(function, [&] {
+  call.compute([&] {
     axes.for_each([&](const auto& offsets) {
       const auto view = [&](const Array& array, std::size_t i, const Factor& factor) {
         return matrices(array.data<float>() + offsets[i], factor, together.size, together.strides[i]);

@@ -1,7 +1,7 @@
 // Shared by gemm, matmul, linear and gemm_gated: the right operand and the epilogue.
 #pragma once
 
-#include "core/call.hpp"
+#include "core/result.hpp"
 
 #include <headlane/gemm_batch.hpp>
 
@@ -9,21 +9,21 @@ namespace headlane::python {
 
 /// The activation of this name; none for None. Throws ValueError for another name, TypeError for
 /// another type.
-Activation activation_named(const char* function, nb::handle given);
+Activation activation_named(Call call, nb::handle given);
 
 /// Throws ValueError unless it is a matrix.
-void require_matrix(const char* function, const Array& array);
+void require_matrix(const Array& array);
 
 /// Throws ValueError unless it has an axis.
-void require_axis(const char* function, const Array& array);
+void require_axis(const Array& array);
 
 /// Null if the object is no PackedMatrix. Throws TypeError if its __init__() was not called.
-const PackedMatrix* packed_matrix_of(const char* function, const char* name, nb::handle object);
+const PackedMatrix* packed_matrix_of(Call call, const char* name, nb::handle object);
 
 /// The right operand: a PackedMatrix, which the caller keeps alive, or a matrix, read in place.
 class Right {
  public:
-  Right(const char* function, const char* name, nb::handle object);
+  Right(Call call, const char* name, nb::handle object);
 
   [[nodiscard]] const char* name() const { return name_; }
   [[nodiscard]] Index rows() const { return packed_ != nullptr ? packed_->rows() : array_->size(0); }
@@ -50,10 +50,10 @@ class Right {
 };
 
 /// Throws ValueError unless `left` has as many columns as `right` has rows.
-void require_fitting(const char* function, const Array& left, const Right& right);
+void require_fitting(const Array& left, const Right& right);
 
 /// Throws ValueError unless it is a vector as long as the last axis of the result.
-void require_bias(const char* function, const Array& bias, const std::vector<Index>& result);
+void require_bias(const Array& bias, const std::vector<Index>& result);
 
 /// The arguments of an Epilogue.
 struct EpilogueArguments {
@@ -63,7 +63,7 @@ struct EpilogueArguments {
 /// activation(product + bias) + residual.
 class Epilogue {
  public:
-  Epilogue(const char* function, const EpilogueArguments& given);
+  Epilogue(Call call, const EpilogueArguments& given);
 
   /// Throws ValueError unless bias and residual fit a result of this shape, which has an axis.
   void check(const std::vector<Index>& shape) const;
@@ -74,13 +74,12 @@ class Epilogue {
   [[nodiscard]] GemmOptions options() const;
 
  private:
-  const char* function_;
   std::optional<Array> bias_, residual_;
   Activation activation_;
 };
 
 /// a [..., k] times b [k, n]. Messages name them `left` and `right`.
-nb::object rows_times(const char* function, const char* left, nb::handle a, const char* right, nb::handle b,
-                      nb::handle out, const EpilogueArguments& given, nb::handle num_threads);
+nb::object rows_times(Call call, const char* left, nb::handle a, const char* right, nb::handle b, nb::handle out,
+                      const EpilogueArguments& given, nb::handle num_threads);
 
 }  // namespace headlane::python

@@ -7,17 +7,16 @@
 namespace headlane::python {
 namespace {
 
-void remember(const char* function, const MultiHeadAttention& layer, nb::handle memory, nb::handle cache,
-              nb::handle sequences, nb::handle key_lengths, nb::handle key_starts, nb::handle num_threads) {
-  const Array of_memory(function, "memory", memory, Element::float32);
-  const View<const float, 3> rows = rows_of<const float>(function, of_memory);
-  const CacheArgument to(function, "cache", cache, "sequences", sequences);
-  require(static_cast<bool>(to), function, ": cache is None");
-  const std::optional<Array> lengths = optional_integers(function, "key_lengths", key_lengths),
-                             starts = optional_integers(function, "key_starts", key_starts);
-  const ProjectMemoryOptions options{integers_view(function, lengths), integers_view(function, starts),
-                                     threads_of(function, num_threads)};
-  compute(function, [&] {
+void remember(Call call, const MultiHeadAttention& layer, nb::handle memory, nb::handle cache, nb::handle sequences,
+              nb::handle key_lengths, nb::handle key_starts, nb::handle num_threads) {
+  const Array of_memory(call, "memory", memory, Element::float32);
+  const View<const float, 3> rows = rows_of<const float>(of_memory);
+  const CacheArgument to(call, "cache", cache, "sequences", sequences);
+  call.require(static_cast<bool>(to), "cache is None");
+  const std::optional<Array> lengths = optional_integers(call, "key_lengths", key_lengths),
+                             starts = optional_integers(call, "key_starts", key_starts);
+  const ProjectMemoryOptions options{integers_view(lengths), integers_view(starts), call.threads(num_threads)};
+  call.compute([&] {
     const std::unique_lock lock(to.locked->mutex);
     layer.project_memory(rows, to.locked->cache, to.sequences, options);
   });
@@ -31,18 +30,18 @@ AttentionOptions options_for(const ScoreOptions& given, const View<const float, 
 nb::object attend(const MultiHeadAttention& self, nb::handle x, nb::handle memory, nb::handle attn_mask,
                   nb::handle options, nb::handle cache, nb::handle sequences, nb::handle given_remembered,
                   nb::handle out, nb::handle num_threads) {
-  constexpr const char* function = "MultiHeadAttention.forward";
-  const ScoreOptions given(function, attn_mask, options, num_threads);
-  const bool remembered = flag_of(function, "remembered", given_remembered);
-  const Rows rows(function, x, out, self.d_model());
-  const CacheArgument to(function, "cache", cache, "sequences", sequences);
-  require(!to || memory.is_none(), function, ": memory and cache are both given");
-  require(to || !remembered, function, ": remembered is True, and cache None");
-  const std::optional<Array> of_memory = optional_array(function, "memory", memory, Element::float32);
-  const auto keys = of_memory ? rows_of<const float>(function, *of_memory) : View<const float, 3>{};
+  constexpr Call call("MultiHeadAttention.forward");
+  const ScoreOptions given(call, attn_mask, options, num_threads);
+  const bool remembered = call.flag("remembered", given_remembered);
+  const Rows rows(call, x, out, self.d_model());
+  const CacheArgument to(call, "cache", cache, "sequences", sequences);
+  call.require(!to || memory.is_none(), "memory and cache are both given");
+  call.require(to || !remembered, "remembered is True, and cache None");
+  const std::optional<Array> of_memory = optional_array(call, "memory", memory, Element::float32);
+  const auto keys = of_memory ? rows_of<const float>(*of_memory) : View<const float, 3>{};
   const Index length = rows.x().shape[1];
   const auto scores = [&](Index count) { return options_for(given, rows.x(), self.heads(), count); };
-  compute(function, [&] {
+  call.compute([&] {
     if (of_memory) return self.forward(rows.x(), keys, rows.y(), scores(keys.shape[1]));
     if (!to) return self.forward(rows.x(), rows.y(), scores(length));
     if (remembered) {
@@ -57,10 +56,10 @@ nb::object attend(const MultiHeadAttention& self, nb::handle x, nb::handle memor
 
 nb::object encode(const EncoderLayer& self, nb::handle x, nb::handle attn_mask, nb::handle options, nb::handle out,
                   nb::handle num_threads) {
-  constexpr const char* function = "EncoderLayer.forward";
-  const ScoreOptions given(function, attn_mask, options, num_threads);
-  const Rows rows(function, x, out, self.d_model());
-  compute(function, [&] {
+  constexpr Call call("EncoderLayer.forward");
+  const ScoreOptions given(call, attn_mask, options, num_threads);
+  const Rows rows(call, x, out, self.d_model());
+  call.compute([&] {
     self.forward(rows.x(), rows.y(), options_for(given, rows.x(), self.self_attn().heads(), rows.x().shape[1]));
   });
   return rows.object();
@@ -71,21 +70,21 @@ struct DecoderArguments {
 };
 
 nb::object decode(const DecoderLayer& self, const DecoderArguments& given) {
-  constexpr const char* function = "DecoderLayer.forward";
-  const ScoreOptions own(function, given.attn_mask, given.options, given.num_threads),
-      cross(function, nb::none(), given.cross, given.num_threads);
-  const Rows rows(function, given.x, given.out, self.d_model());
-  const CacheArgument to(function, "cache", given.cache, "sequences", given.sequences),
-      from(function, "memory_cache", given.memory_cache, "memory_sequences", given.memory_sequences);
-  require(static_cast<bool>(to) == static_cast<bool>(from) && static_cast<bool>(to) == given.memory.is_none(), function,
-          ": wanted: memory, or cache, sequences, memory_cache and memory_sequences");
-  require(!to || to.locked != from.locked, function, ": cache and memory_cache are the same");
-  const std::optional<Array> of_memory = optional_array(function, "memory", given.memory, Element::float32);
-  const auto memory = of_memory ? rows_of<const float>(function, *of_memory) : View<const float, 3>{};
+  constexpr Call call("DecoderLayer.forward");
+  const ScoreOptions own(call, given.attn_mask, given.options, given.num_threads),
+      cross(call, nb::none(), given.cross, given.num_threads);
+  const Rows rows(call, given.x, given.out, self.d_model());
+  const CacheArgument to(call, "cache", given.cache, "sequences", given.sequences),
+      from(call, "memory_cache", given.memory_cache, "memory_sequences", given.memory_sequences);
+  call.require(static_cast<bool>(to) == static_cast<bool>(from) && static_cast<bool>(to) == given.memory.is_none(),
+               "wanted: memory, or cache, sequences, memory_cache and memory_sequences");
+  call.require(!to || to.locked != from.locked, "cache and memory_cache are the same");
+  const std::optional<Array> of_memory = optional_array(call, "memory", given.memory, Element::float32);
+  const auto memory = of_memory ? rows_of<const float>(*of_memory) : View<const float, 3>{};
   const View<const float, 3> x = rows.x();
   const auto scores = [&](Index keys) { return options_for(own, x, self.self_attn().heads(), keys); };
   const auto cross_scores = [&](Index keys) { return options_for(cross, x, self.multihead_attn().heads(), keys); };
-  compute(function, [&] {
+  call.compute([&] {
     if (!to) return self.forward(x, memory, rows.y(), scores(x.shape[1]), cross_scores(memory.shape[1]));
     std::unique_lock changing(to.locked->mutex, std::defer_lock);
     std::shared_lock reading(from.locked->mutex, std::defer_lock);
@@ -98,26 +97,25 @@ nb::object decode(const DecoderLayer& self, const DecoderArguments& given) {
 
 /// Defines __init__ of EncoderLayer or DecoderLayer, which take the same arguments.
 template <class Layer>
-void define_init(nb::class_<Layer>& layer, const char* name, const std::vector<std::string_view>& parts) {
+void define_init(nb::class_<Layer>& layer, Call call, const std::vector<std::string_view>& parts) {
   define(
       layer, "__init__",
-      [name, parts](Layer* self, nb::handle state, nb::handle given_prefix, nb::handle heads, nb::handle kv_heads,
+      [call, parts](Layer* self, nb::handle state, nb::handle prefix, nb::handle heads, nb::handle kv_heads,
                     nb::handle scale, nb::handle activation, nb::handle norm, nb::handle norm_first, nb::handle eps) {
-        const std::string prefix = text_of(name, "prefix", given_prefix);
-        const auto options = options_of(name, {heads, kv_heads, scale, activation, norm, norm_first, eps});
-        construct(self, name, Tensors(name, state, prefix, parts), prefix, options);
+        const auto options = options_of(call, {heads, kv_heads, scale, activation, norm, norm_first, eps});
+        construct(self, Tensors(call, state, prefix, parts), options);
       },
       "state", "prefix", "num_heads", "num_kv_heads", "scale", "activation", "norm", "norm_first", "layer_norm_eps");
 }
 
 /// Defines remember(), whose attention layer `attention` returns.
 template <class Self, class Attention>
-void define_remember(nb::class_<Self>& layer, const char* function, Attention attention) {
+void define_remember(nb::class_<Self>& layer, Call call, Attention attention) {
   define(
       layer, "remember",
-      [function, attention](const Self& self, nb::handle memory, nb::handle cache, nb::handle sequences,
-                            nb::handle key_lengths, nb::handle key_starts, nb::handle num_threads) {
-        remember(function, attention(self), memory, cache, sequences, key_lengths, key_starts, num_threads);
+      [call, attention](const Self& self, nb::handle memory, nb::handle cache, nb::handle sequences,
+                        nb::handle key_lengths, nb::handle key_starts, nb::handle num_threads) {
+        remember(call, attention(self), memory, cache, sequences, key_lengths, key_starts, num_threads);
       },
       "memory", "cache", "sequences", "key_lengths", "key_starts", "num_threads");
 }
@@ -126,19 +124,18 @@ void add_multi_head_attention(nb::module_& module) {
   nb::class_<MultiHeadAttention> attention(module, "MultiHeadAttention");
   define(
       attention, "__init__",
-      [](MultiHeadAttention* self, nb::handle state, nb::handle given_prefix, nb::handle heads, nb::handle kv_heads,
+      [](MultiHeadAttention* self, nb::handle state, nb::handle prefix, nb::handle heads, nb::handle kv_heads,
          nb::handle scale) {
-        constexpr const char* name = "MultiHeadAttention";
-        const std::string prefix = text_of(name, "prefix", given_prefix);
+        constexpr Call call("MultiHeadAttention");
         const Tensors tensors(
-            name, state, prefix,
+            call, state, prefix,
             {"in_proj_", "q_proj_weight", "k_proj_weight", "v_proj_weight", "out_proj.", "bias_k", "bias_v"});
-        construct(self, name, tensors, prefix, attention_options_of(name, heads, kv_heads, scale));
+        construct(self, tensors, attention_options_of(call, heads, kv_heads, scale));
       },
       "state", "prefix", "num_heads", "num_kv_heads", "scale");
   define(attention, "forward", &attend, "x", "memory", "attn_mask", "options", "cache", "sequences", "remembered",
          "out", "num_threads");
-  define_remember(attention, "MultiHeadAttention.remember",
+  define_remember(attention, Call("MultiHeadAttention.remember"),
                   // NOLINTNEXTLINE(bugprone-return-const-ref-from-parameter): Python holds it
                   [](const MultiHeadAttention& self) -> const MultiHeadAttention& { return self; });
   define(attention, "state_dict", &state_of<MultiHeadAttention>);
@@ -150,7 +147,8 @@ void add_multi_head_attention(nb::module_& module) {
 
 void add_encoder_layer(nb::module_& module) {
   nb::class_<EncoderLayer> encoder(module, "EncoderLayer");
-  define_init(encoder, "EncoderLayer", {"self_attn.", "linear1.", "linear2.", "linear_gate.", "norm1.", "norm2."});
+  define_init(encoder, Call("EncoderLayer"),
+              {"self_attn.", "linear1.", "linear2.", "linear_gate.", "norm1.", "norm2."});
   define(encoder, "forward", &encode, "x", "attn_mask", "options", "out", "num_threads");
   define(encoder, "state_dict", &state_of<EncoderLayer>);
   encoder.def_prop_ro("d_model", &EncoderLayer::d_model);
@@ -158,7 +156,7 @@ void add_encoder_layer(nb::module_& module) {
 
 void add_decoder_layer(nb::module_& module) {
   nb::class_<DecoderLayer> decoder(module, "DecoderLayer");
-  define_init(decoder, "DecoderLayer",
+  define_init(decoder, Call("DecoderLayer"),
               {"self_attn.", "multihead_attn.", "linear1.", "linear2.", "linear_gate.", "norm"});
   define(
       decoder, "forward",
@@ -170,7 +168,7 @@ void add_decoder_layer(nb::module_& module) {
       },
       "x", "memory", "attn_mask", "options", "cache", "sequences", "memory_cache", "memory_sequences", "cross", "out",
       "num_threads");
-  define_remember(decoder, "DecoderLayer.remember",
+  define_remember(decoder, Call("DecoderLayer.remember"),
                   [](const DecoderLayer& self) -> const MultiHeadAttention& { return self.multihead_attn(); });
   define(decoder, "state_dict", &state_of<DecoderLayer>);
   decoder.def_prop_ro("d_model", &DecoderLayer::d_model);

@@ -9,18 +9,18 @@
 
 namespace headlane::python {
 
-Tensors::Tensors(const char* layer, nb::handle state, const std::string& prefix,
-                 const std::vector<std::string_view>& parts) {
-  if (!nb::hasattr(state, "items")) refuse_type(layer, "state", state, "a dict");
+Tensors::Tensors(Call call, nb::handle state, nb::handle prefix, const std::vector<std::string_view>& parts)
+    : call_(call), prefix_(call.text("prefix", prefix)) {
+  if (!nb::hasattr(state, "items")) call.refuse_type("state", state, "a dict");
   for (const nb::handle item : state.attr("items")()) {
     const nb::object key = item[0], value = item[1];
-    const std::string name = text_of(layer, "a name in state", key);
+    const std::string name = call.text("a name in state", key);
     const auto fits = [&](std::string_view part) {
-      return name.starts_with(prefix) && std::string_view(name).substr(prefix.size()).starts_with(part);
+      return name.starts_with(prefix_) && std::string_view(name).substr(prefix_.size()).starts_with(part);
     };
     if (std::none_of(parts.begin(), parts.end(), fits)) continue;
     names_.push_back(name);
-    dict_[name] = any_view<const float>(arrays_.emplace_back(layer, names_.back().c_str(), value, Element::float32));
+    dict_[name] = any_view<const float>(arrays_.emplace_back(call, names_.back().c_str(), value, Element::float32));
   }
 }
 
@@ -28,13 +28,12 @@ namespace {
 
 nb::object linear_forward(const Linear& self, nb::handle x, nb::handle activation, nb::handle residual, nb::handle out,
                           nb::handle num_threads) {
-  constexpr const char* function = "Linear.forward";
-  LinearOptions options{.activation = activation_named(function, activation),
-                        .num_threads = threads_of(function, num_threads)};
-  const Rows rows(function, x, out, self.out_features());
-  const std::optional<Array> added = optional_array(function, "residual", residual, Element::float32);
-  if (added) options.residual = rows_of<const float>(function, *added);
-  compute(function, [&] { self.forward(rows.x(), rows.y(), options); });
+  constexpr Call call("Linear.forward");
+  LinearOptions options{.activation = activation_named(call, activation), .num_threads = call.threads(num_threads)};
+  const Rows rows(call, x, out, self.out_features());
+  const std::optional<Array> added = optional_array(call, "residual", residual, Element::float32);
+  if (added) options.residual = rows_of<const float>(*added);
+  call.compute([&] { self.forward(rows.x(), rows.y(), options); });
   return rows.object();
 }
 
@@ -46,21 +45,21 @@ struct LimitedEmbedding {
 
 nb::object embedding_forward(const LimitedEmbedding& self, nb::handle ids, nb::handle scale, nb::handle given_add,
                              nb::handle given_truncate, nb::handle out) {
-  constexpr const char* function = "Embedding.forward";
-  const bool add = flag_of(function, "add", given_add), truncate = flag_of(function, "truncate", given_truncate);
-  const float factor = float_of(function, "scale", scale);
-  const nb::object numbers = int64_array(function, "ids", ids);
-  const Array of_ids(function, "ids", numbers);
-  require(of_ids.rank() == 1 || of_ids.rank() == 2, function, ": ids has shape ", of_ids,
-          "; wanted: [batch, length] or [length]");
-  require(!add || !out.is_none(), function, ": add is True, and out None");
+  constexpr Call call("Embedding.forward");
+  const bool add = call.flag("add", given_add), truncate = call.flag("truncate", given_truncate);
+  const float factor = call.float32("scale", scale);
+  const nb::object numbers = int64_array(call, "ids", ids);
+  const Array of_ids(call, "ids", numbers);
+  of_ids.require(of_ids.rank() == 1 || of_ids.rank() == 2, " has shape ", of_ids,
+                 "; wanted: [batch, length] or [length]");
+  call.require(!add || !out.is_none(), "add is True, and out None");
   const View<const Index, 2> view = view_of<const Index, 2>(of_ids);
   std::vector<Index> shape = of_ids.shape();
   if (truncate && self.max_length > 0) shape.back() = std::min(shape.back(), self.max_length);
   shape.push_back(self.layer.embedding_dim());
-  const Result result(function, numbers, out, shape);
-  const View<float, 3> y = rows_of<float>(function, result.array());
-  compute(function, [&] { self.layer.forward(view, y, {.scale = factor, .add = add, .truncate = truncate}); });
+  const Result result(call, numbers, out, shape);
+  const View<float, 3> y = rows_of<float>(result.array());
+  call.compute([&] { self.layer.forward(view, y, {.scale = factor, .add = add, .truncate = truncate}); });
   return result.object();
 }
 
@@ -68,9 +67,8 @@ void add_linear(nb::module_& module) {
   nb::class_<Linear> linear(module, "Linear");
   define(
       linear, "__init__",
-      [](Linear* self, nb::handle state, nb::handle given_prefix) {
-        const std::string prefix = text_of("Linear", "prefix", given_prefix);
-        construct(self, "Linear", Tensors("Linear", state, prefix, {"weight", "bias"}), prefix);
+      [](Linear* self, nb::handle state, nb::handle prefix) {
+        construct(self, Tensors(Call("Linear"), state, prefix, {"weight", "bias"}));
       },
       "state", "prefix");
   define(linear, "forward", &linear_forward, "x", "activation", "residual", "out", "num_threads");
@@ -82,26 +80,24 @@ void add_embedding(nb::module_& module) {
   nb::class_<LimitedEmbedding> embedding(module, "Embedding");
   define(
       embedding, "__init__",
-      [](LimitedEmbedding* self, nb::handle state, nb::handle given_prefix, nb::handle tied, nb::handle max_length) {
-        const std::string prefix = text_of("Embedding", "prefix", given_prefix);
-        const Tensors tensors("Embedding", state, prefix, {"weight"});
-        EmbeddingOptions options{.tied = flag_of("Embedding", "tied", tied)};
-        if (!max_length.is_none()) options.max_length = integer_of("Embedding", "max_length", max_length);
-        require(options.max_length > 0 || max_length.is_none(), "Embedding: max_length is ", options.max_length,
-                ", the least is 1");
-        std::optional<Embedding> layer;
-        compute("Embedding", [&] { layer.emplace(tensors.dict(), prefix, options); });
-        new (self) LimitedEmbedding{std::move(*layer), options.max_length};
+      [](LimitedEmbedding* self, nb::handle state, nb::handle prefix, nb::handle tied, nb::handle max_length) {
+        constexpr Call call("Embedding");
+        const Tensors tensors(call, state, prefix, {"weight"});
+        EmbeddingOptions options{.tied = call.flag("tied", tied)};
+        if (!max_length.is_none()) options.max_length = call.integer("max_length", max_length);
+        call.require(options.max_length > 0 || max_length.is_none(), "max_length is ", options.max_length,
+                     ", the least is 1");
+        new (self) LimitedEmbedding{layer_of<Embedding>(tensors, options), options.max_length};
       },
       "state", "prefix", "tied", "max_length");
   define(embedding, "forward", &embedding_forward, "ids", "scale", "add", "truncate", "out");
   define(
       embedding, "logits",
       [](const LimitedEmbedding& self, nb::handle x, nb::handle out, nb::handle num_threads) {
-        constexpr const char* function = "Embedding.logits";
-        const int threads = threads_of(function, num_threads);
-        const Rows rows(function, x, out, self.layer.num_embeddings());
-        compute(function, [&] { self.layer.logits(rows.x(), rows.y(), threads); });
+        constexpr Call call("Embedding.logits");
+        const int threads = call.threads(num_threads);
+        const Rows rows(call, x, out, self.layer.num_embeddings());
+        call.compute([&] { self.layer.logits(rows.x(), rows.y(), threads); });
         return rows.object();
       },
       "x", "out", "num_threads");
@@ -114,20 +110,19 @@ void add_feed_forward(nb::module_& module) {
   nb::class_<FeedForward> feed_forward(module, "FeedForward");
   define(
       feed_forward, "__init__",
-      [](FeedForward* self, nb::handle state, nb::handle given_prefix, nb::handle activation) {
-        const std::string prefix = text_of("FeedForward", "prefix", given_prefix);
-        const FeedForwardOptions options{.activation = activation_named("FeedForward", activation)};
-        construct(self, "FeedForward", Tensors("FeedForward", state, prefix, {"linear1.", "linear2.", "linear_gate."}),
-                  prefix, options);
+      [](FeedForward* self, nb::handle state, nb::handle prefix, nb::handle activation) {
+        constexpr Call call("FeedForward");
+        const FeedForwardOptions options{.activation = activation_named(call, activation)};
+        construct(self, Tensors(call, state, prefix, {"linear1.", "linear2.", "linear_gate."}), options);
       },
       "state", "prefix", "activation");
   define(
       feed_forward, "forward",
       [](const FeedForward& self, nb::handle x, nb::handle out, nb::handle num_threads) {
-        constexpr const char* function = "FeedForward.forward";
-        const int threads = threads_of(function, num_threads);
-        const Rows rows(function, x, out, self.d_model());
-        compute(function, [&] { self.forward(rows.x(), rows.y(), threads); });
+        constexpr Call call("FeedForward.forward");
+        const int threads = call.threads(num_threads);
+        const Rows rows(call, x, out, self.d_model());
+        call.compute([&] { self.forward(rows.x(), rows.y(), threads); });
         return rows.object();
       },
       "x", "out", "num_threads");

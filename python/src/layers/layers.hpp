@@ -15,46 +15,53 @@
 
 namespace headlane::python {
 
-/// The tensors of a mapping whose names are the prefix followed by one of `parts` and anything,
-/// borrowed. Other entries are ignored.
+/// The tensors that a layer is constructed from: those of a mapping whose names are the prefix
+/// followed by one of `parts` and anything, borrowed. Other entries are ignored.
 class Tensors {
  public:
-  Tensors(const char* layer, nb::handle state, const std::string& prefix, const std::vector<std::string_view>& parts);
+  Tensors(Call call, nb::handle state, nb::handle prefix, const std::vector<std::string_view>& parts);
+  [[nodiscard]] Call call() const { return call_; }
+  [[nodiscard]] const std::string& prefix() const { return prefix_; }
   [[nodiscard]] const StateDict& dict() const { return dict_; }
 
  private:
+  Call call_;
+  std::string prefix_;
   std::deque<std::string> names_;
   std::deque<Array> arrays_;
   StateDict dict_;
 };
 
+/// A layer, constructed without the GIL.
+template <class Layer, class... Options>
+Layer layer_of(const Tensors& tensors, const Options&... options) {
+  std::optional<Layer> layer;
+  tensors.call().compute([&] { layer.emplace(tensors.dict(), tensors.prefix(), options...); });
+  return std::move(*layer);
+}
+
 /// Constructs a layer in the memory that Python has allocated for it.
 template <class Layer, class... Options>
-void construct(Layer* self, const char* name, const Tensors& tensors, const std::string& prefix,
-               const Options&... options) {
-  std::optional<Layer> layer;
-  compute(name, [&] { layer.emplace(tensors.dict(), prefix, options...); });
-  new (self) Layer(std::move(*layer));
+void construct(Layer* self, const Tensors& tensors, const Options&... options) {
+  new (self) Layer(layer_of<Layer>(tensors, options...));
 }
 
 /// [batch, length, d], or [length, d], which is a batch of one.
 template <class T>
-View<T, 3> rows_of(const char* function, const Array& x) {
-  require(x.rank() == 2 || x.rank() == 3, function, ": ", x.name(), " has shape ", x,
-          "; wanted: [batch, length, d] or [length, d]");
+View<T, 3> rows_of(const Array& x) {
+  x.require(x.rank() == 2 || x.rank() == 3, " has shape ", x, "; wanted: [batch, length, d] or [length, d]");
   return view_of<T, 3>(x);
 }
 
 /// The rows x of a layer's forward(), and its result: rows of `width`.
 class Rows {
  public:
-  Rows(const char* function, nb::handle x, nb::handle out, Index width)
-      : from_(function, "x", x, Element::float32),
-        view_(rows_of<const float>(function, from_)),
-        result_(function, x, out, shape(width)) {}
+  Rows(Call call, nb::handle x, nb::handle out, Index width)
+      : from_(call, "x", x, Element::float32),
+        view_(rows_of<const float>(from_)),
+        result_(call, x, out, shape(width)) {}
   [[nodiscard]] const View<const float, 3>& x() const { return view_; }
-  [[nodiscard]] View<float, 3> y() const { return rows_of<float>("", result_.array()); }
-  [[nodiscard]] int rank() const { return from_.rank(); }
+  [[nodiscard]] View<float, 3> y() const { return rows_of<float>(result_.array()); }
   [[nodiscard]] nb::object object() const { return result_.object(); }
 
  private:
@@ -70,11 +77,11 @@ class Rows {
 };
 
 /// A vector of integers, or no view for None.
-View<const Index, 1> integers_view(const char* function, const std::optional<Array>& array);
+View<const Index, 1> integers_view(const std::optional<Array>& array);
 
 /// The arguments cache and sequences of a call: both, or neither.
 struct CacheArgument {
-  CacheArgument(const char* function, const char* name, nb::handle cache, const char* sequences_name, nb::handle given);
+  CacheArgument(Call call, const char* name, nb::handle cache, const char* sequences_name, nb::handle given);
   [[nodiscard]] explicit operator bool() const { return locked != nullptr; }
   [[nodiscard]] Index longest() const { return longest_of(locked->cache, sequences); }
 
@@ -83,14 +90,13 @@ struct CacheArgument {
 };
 
 /// The options of MultiHeadAttention.
-MultiHeadAttentionOptions attention_options_of(const char* layer, nb::handle heads, nb::handle kv_heads,
-                                               nb::handle scale);
+MultiHeadAttentionOptions attention_options_of(Call call, nb::handle heads, nb::handle kv_heads, nb::handle scale);
 
 /// The options of EncoderLayer and DecoderLayer, and the names that Python has for them.
 struct LayerArguments {
   nb::handle heads, kv_heads, scale, activation, norm, norm_first, eps;
 };
-TransformerLayerOptions options_of(const char* layer, const LayerArguments& given);
+TransformerLayerOptions options_of(Call call, const LayerArguments& given);
 
 /// A dict of NumPy arrays.
 nb::dict dict_of(const OwnedStateDict& state);
@@ -98,7 +104,7 @@ nb::dict dict_of(const OwnedStateDict& state);
 template <class Layer>
 nb::dict state_of(const Layer& layer) {
   OwnedStateDict state;
-  compute("state_dict", [&] { state = layer.state_dict(); });
+  Call("state_dict").compute([&] { state = layer.state_dict(); });
   return dict_of(state);
 }
 

@@ -13,14 +13,14 @@ using models::Bert;
 using models::EncodeProgress;
 using models::Pooling;
 
-Pooling pooling_named(const char* function, nb::handle given) {
-  const std::string name = text_of(function, "pooling", given);
+Pooling pooling_named(Call call, nb::handle given) {
+  const std::string name = call.text("pooling", given);
   std::string names;
   for (const auto& [known, pooling] : models::pooling_names) {
     if (name == known) return pooling;
     names.append(names.empty() ? "'" : ", '").append(known).append("'");
   }
-  require(false, function, ": pooling is '", name, "'; there are ", names);
+  call.require(false, "pooling is '", name, "'; there are ", names);
   return Pooling::none;
 }
 
@@ -49,29 +49,29 @@ Index sum_of(const std::vector<Index>& values) {
   return sum;
 }
 
-std::vector<std::vector<Index>> types_of(const char* function, nb::handle types) {
-  return types.is_none() ? std::vector<std::vector<Index>>() : sentences_of(function, "token_type_ids", types);
+std::vector<std::vector<Index>> types_of(Call call, nb::handle types) {
+  return types.is_none() ? std::vector<std::vector<Index>>() : sentences_of(call, "token_type_ids", types);
 }
 
 nb::object embed(const Bert& bert, nb::handle given, nb::handle given_types, nb::handle pooling,
                  nb::handle given_normalize, nb::handle given_truncate, nb::handle out, nb::handle num_threads,
                  nb::handle given_prompt_tokens) {
-  constexpr const char* function = "embed";
-  const auto ids = sentences_of(function, "ids", given), types = types_of(function, given_types);
+  constexpr Call call("embed");
+  const auto ids = sentences_of(call, "ids", given), types = types_of(call, given_types);
   std::optional<Pooling> pooled;
-  if (!pooling.is_none()) pooled = pooling_named(function, pooling);
-  const bool truncate = flag_of(function, "truncate", given_truncate);
+  if (!pooling.is_none()) pooled = pooling_named(call, pooling);
+  const bool truncate = call.flag("truncate", given_truncate);
   std::optional<bool> normalize;
-  if (!given_normalize.is_none()) normalize = flag_of(function, "normalize", given_normalize);
-  const Index prompt_tokens = integer_of(function, "prompt_tokens", given_prompt_tokens);
+  if (!given_normalize.is_none()) normalize = call.flag("normalize", given_normalize);
+  const Index prompt_tokens = call.integer("prompt_tokens", given_prompt_tokens);
   const bool pools = pooled.value_or(bert.config().pooling.front()) != Pooling::none;
   const Index rows = pools ? static_cast<Index>(ids.size()) : sum_of(lengths_of(bert, ids, truncate));
-  const int threads = threads_of(function, num_threads);
-  const Result result(function, nb::none(), out, {rows, bert.embedding_size(pooled)});
+  const int threads = call.threads(num_threads);
+  const Result result(call, nb::none(), out, {rows, bert.embedding_size(pooled)});
   const View<float, 2> y = view_of<float, 2>(result.array());
   if (ids.empty()) return result.object();
   Signals signals;
-  compute(function, [&] {
+  call.compute([&] {
     bert.embed(ids, y,
                {.pooling = pooled,
                 .normalize = normalize,
@@ -87,16 +87,16 @@ nb::object embed(const Bert& bert, nb::handle given, nb::handle given_types, nb:
 /// The states, and the number of rows of each sentence.
 nb::tuple encode(const Bert& bert, nb::handle given, nb::handle given_types, nb::handle given_truncate,
                  nb::handle num_threads) {
-  constexpr const char* function = "encode";
-  const auto ids = sentences_of(function, "ids", given), types = types_of(function, given_types);
-  const bool truncate = flag_of(function, "truncate", given_truncate);
+  constexpr Call call("encode");
+  const auto ids = sentences_of(call, "ids", given), types = types_of(call, given_types);
+  const bool truncate = call.flag("truncate", given_truncate);
   const std::vector<Index> lengths = lengths_of(bert, ids, truncate);
-  const int threads = threads_of(function, num_threads);
-  const Result result(function, nb::none(), nb::none(), {sum_of(lengths), bert.config().hidden_size});
+  const int threads = call.threads(num_threads);
+  const Result result(call, nb::none(), nb::none(), {sum_of(lengths), bert.config().hidden_size});
   const View<float, 2> y = view_of<float, 2>(result.array());
   Signals signals;
   if (!ids.empty())
-    compute(function, [&] {
+    call.compute([&] {
       bert.encode(ids, y,
                   {.token_type_ids = types,
                    .truncate = truncate,
@@ -134,8 +134,8 @@ nb::dict config_of(const Bert& bert) {
 }
 
 nb::object embedding_size_of(const Bert& bert, nb::handle pooling) {
-  constexpr const char* function = "embedding_size";
-  return nb::int_(pooling.is_none() ? bert.embedding_size() : bert.embedding_size(pooling_named(function, pooling)));
+  constexpr Call call("embedding_size");
+  return nb::int_(pooling.is_none() ? bert.embedding_size() : bert.embedding_size(pooling_named(call, pooling)));
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // Shared by the bindings of headlane::models.
 #pragma once
 
-#include "core/call.hpp"
 #include "core/define.hpp"
+#include "core/result.hpp"
 
+#include <chrono>
 #include <filesystem>
 #include <nanobind/nanobind.h>
 #include <new>
@@ -15,8 +16,25 @@ namespace headlane::python {
 
 /// Token ids of a sentence, or of several: sequences of integers (lists, NumPy arrays …), copied.
 /// Throws TypeError, with the index, for anything else. The model checks the ids.
-std::vector<Index> sentence_of(const char* function, const std::string& name, nb::handle object);
-std::vector<std::vector<Index>> sentences_of(const char* function, const char* name, nb::handle object);
+std::vector<Index> sentence_of(Call call, const std::string& name, nb::handle object);
+std::vector<std::vector<Index>> sentences_of(Call call, const char* name, nb::handle object);
+
+/// Lets a signal (Ctrl-C) end a long call. To be called repeatedly without the GIL, by the thread
+/// that Python called; throws the exception of the signal's handler. Takes the GIL at most every 10
+/// ms, since other threads may hold it.
+class Signals {
+ public:
+  void operator()() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - checked_ < std::chrono::milliseconds(10)) return;
+    const nb::gil_scoped_acquire acquire;
+    checked_ = std::chrono::steady_clock::now();
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point checked_ = std::chrono::steady_clock::now();
+};
 
 /// Adds a model's class and its __init__, which takes the folder as os.fsencode() returns it: that
 /// represents every name.
@@ -27,7 +45,7 @@ nb::class_<Model> define_model(nb::module_& module, const char* name) {
       "__init__",
       [name](Model* self, const nb::bytes& folder) {
         const std::filesystem::path path = std::string(folder.c_str(), folder.size());
-        compute(name, [&] { new (self) Model(path); });
+        Call(name).compute([&] { new (self) Model(path); });
       },
       nb::arg("folder"));
   return model;

@@ -14,11 +14,10 @@ using models::GenerateOptions;
 using models::T5;
 
 /// False, True or "never".
-EarlyStopping early_stopping_of(const char* function, nb::handle object) {
+EarlyStopping early_stopping_of(Call call, nb::handle object) {
   if (PyBool_Check(object.ptr())) return object.ptr() == Py_True ? EarlyStopping::yes : EarlyStopping::no;
-  if (!nb::isinstance<nb::str>(object)) refuse_value(function, "early_stopping", object, "False, True or 'never'");
-  require(text_of(function, "early_stopping", object) == "never", function,
-          ": early_stopping is neither False, True nor 'never'");
+  if (!nb::isinstance<nb::str>(object)) call.refuse_value("early_stopping", object, "False, True or 'never'");
+  call.require(call.text("early_stopping", object) == "never", "early_stopping is neither False, True nor 'never'");
   return EarlyStopping::never;
 }
 
@@ -28,7 +27,7 @@ nb::object early_stopping_object(EarlyStopping value) {
 }
 
 nb::dict defaults_of(const T5& t5, nb::handle task) {
-  const GenerateOptions options = t5.defaults(text_of("defaults", "task", task));
+  const GenerateOptions options = t5.defaults(Call("defaults").text("task", task));
   nb::dict result = dict_of(options, std::pair("num_beams", &GenerateOptions::num_beams),
                             std::pair("max_length", &GenerateOptions::max_length),
                             std::pair("min_length", &GenerateOptions::min_length),
@@ -41,39 +40,39 @@ nb::dict defaults_of(const T5& t5, nb::handle task) {
 nb::list generate(const T5& t5, nb::handle given, nb::handle num_beams, nb::handle max_length, nb::handle min_length,
                   nb::handle length_penalty, nb::handle early_stopping, nb::handle no_repeat_ngram_size,
                   nb::handle num_threads) {
-  constexpr const char* function = "generate";
-  const auto ids = sentences_of(function, "ids", given);
+  constexpr Call call("generate");
+  const auto ids = sentences_of(call, "ids", given);
   Signals signals;
-  const GenerateOptions options{
-      .num_beams = integer_of(function, "num_beams", num_beams),
-      .max_length = integer_of(function, "max_length", max_length),
-      .min_length = integer_of(function, "min_length", min_length),
-      .length_penalty = double_of(function, "length_penalty", length_penalty),
-      .early_stopping = early_stopping_of(function, early_stopping),
-      .no_repeat_ngram_size = integer_of(function, "no_repeat_ngram_size", no_repeat_ngram_size),
-      .progress = [&](const models::GenerateProgress&) { signals(); },
-      .num_threads = threads_of(function, num_threads)};
+  const GenerateOptions options{.num_beams = call.integer("num_beams", num_beams),
+                                .max_length = call.integer("max_length", max_length),
+                                .min_length = call.integer("min_length", min_length),
+                                .length_penalty = call.float64("length_penalty", length_penalty),
+                                .early_stopping = early_stopping_of(call, early_stopping),
+                                .no_repeat_ngram_size = call.integer("no_repeat_ngram_size", no_repeat_ngram_size),
+                                .progress = [&](const models::GenerateProgress&) { signals(); },
+                                .num_threads = call.threads(num_threads)};
   std::vector<std::vector<Index>> outputs;
-  compute(function, [&] { outputs = t5.generate(ids, options); });
+  call.compute([&] { outputs = t5.generate(ids, options); });
   nb::list result;
   for (const std::vector<Index>& output : outputs) result.append(nb::cast(output));
   return result;
 }
 
 nb::object encode(const T5& t5, nb::handle given, nb::handle num_threads) {
-  const std::vector<Index> ids = sentence_of("encode", "ids", given);
-  const int threads = threads_of("encode", num_threads);
+  constexpr Call call("encode");
+  const std::vector<Index> ids = sentence_of(call, "ids", given);
+  const int threads = call.threads(num_threads);
   std::vector<float> states;
-  compute("encode", [&] { states = t5.encode(ids, threads); });
+  call.compute([&] { states = t5.encode(ids, threads); });
   return array_of(states, {std::ssize(ids), t5.config().d_model});
 }
 
 nb::object logits(const T5& t5, nb::handle given, nb::handle given_output, nb::handle num_threads) {
-  const std::vector<Index> ids = sentence_of("logits", "ids", given),
-                           output = sentence_of("logits", "output", given_output);
-  const int threads = threads_of("logits", num_threads);
+  constexpr Call call("logits");
+  const std::vector<Index> ids = sentence_of(call, "ids", given), output = sentence_of(call, "output", given_output);
+  const int threads = call.threads(num_threads);
   std::vector<float> values;
-  compute("logits", [&] { values = t5.logits(ids, output, threads); });
+  call.compute([&] { values = t5.logits(ids, output, threads); });
   return array_of(values, {std::ssize(output), t5.config().vocab_size});
 }
 

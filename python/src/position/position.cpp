@@ -2,8 +2,8 @@
 #include <headlane/position.hpp>
 
 #include "core/array_kinds.hpp"
-#include "core/call.hpp"
 #include "core/functions.hpp"
+#include "core/result.hpp"
 
 #include <initializer_list>
 #include <utility>
@@ -11,23 +11,22 @@
 namespace headlane::python {
 namespace {
 
-SinusoidalOptions sinusoidal_options(const char* function, nb::handle offset, nb::handle base, nb::handle doubled,
+SinusoidalOptions sinusoidal_options(Call call, nb::handle offset, nb::handle base, nb::handle doubled,
                                      nb::handle interleaved, float scale, nb::handle num_threads) {
-  return {.offset = integer_of(function, "offset", offset),
-          .base = double_of(function, "base", base),
-          .exponent =
-              flag_of(function, "doubled_exponent", doubled) ? SinusoidalExponent::doubled : SinusoidalExponent::paper,
-          .interleaved = flag_of(function, "interleaved", interleaved),
+  return {.offset = call.integer("offset", offset),
+          .base = call.float64("base", base),
+          .exponent = call.flag("doubled_exponent", doubled) ? SinusoidalExponent::doubled : SinusoidalExponent::paper,
+          .interleaved = call.flag("interleaved", interleaved),
           .scale = scale,
-          .num_threads = threads_of(function, num_threads)};
+          .num_threads = call.threads(num_threads)};
 }
 
 /// The sizes of a new array, each with its name for messages.
-std::vector<Index> sizes(const char* function, std::initializer_list<std::pair<const char*, nb::handle>> given) {
+std::vector<Index> sizes(Call call, std::initializer_list<std::pair<const char*, nb::handle>> given) {
   std::vector<Index> result;
   for (const auto& [name, object] : given) {
-    result.push_back(integer_of(function, name, object));
-    require(result.back() >= 0, function, ": ", name, " is ", result.back(), ", the least is 0");
+    result.push_back(call.integer(name, object));
+    call.require(result.back() >= 0, name, " is ", result.back(), ", the least is 0");
   }
   return result;
 }
@@ -36,70 +35,67 @@ std::vector<Index> sizes(const char* function, std::initializer_list<std::pair<c
 
 nb::object sinusoidal_encoding_of(nb::handle length, nb::handle d_model, nb::handle offset, nb::handle base,
                                   nb::handle doubled, nb::handle interleaved, nb::handle out, nb::handle num_threads) {
-  constexpr const char* function = "sinusoidal_encoding";
-  const std::vector<Index> shape = sizes(function, {{"length", length}, {"d_model", d_model}});
-  const SinusoidalOptions options = sinusoidal_options(function, offset, base, doubled, interleaved, 1.0f, num_threads);
-  const Result result(function, nb::none(), out, shape);
-  compute(function, [&] { sinusoidal_encoding(view_of<float, 2>(result.array()), options); });
+  constexpr Call call("sinusoidal_encoding");
+  const std::vector<Index> shape = sizes(call, {{"length", length}, {"d_model", d_model}});
+  const SinusoidalOptions options = sinusoidal_options(call, offset, base, doubled, interleaved, 1.0f, num_threads);
+  const Result result(call, nb::none(), out, shape);
+  call.compute([&] { sinusoidal_encoding(view_of<float, 2>(result.array()), options); });
   return result.object();
 }
 
 nb::object add_sinusoidal_encoding_of(nb::handle x, nb::handle scale, nb::handle offset, nb::handle base,
                                       nb::handle doubled, nb::handle interleaved, nb::handle out,
                                       nb::handle num_threads) {
-  constexpr const char* function = "add_sinusoidal_encoding";
-  const Array from(function, "x", x, Element::float32);
-  require(from.rank() >= 2, function, ": x has shape ", from, ", the least is [length, d_model]");
+  constexpr Call call("add_sinusoidal_encoding");
+  const Array from(call, "x", x, Element::float32);
+  from.require(from.rank() >= 2, " has shape ", from, ", the least is [length, d_model]");
   const SinusoidalOptions options =
-      sinusoidal_options(function, offset, base, doubled, interleaved, float_of(function, "scale", scale), num_threads);
-  const Result result(function, x, out, from.shape());
-  compute(function,
-          [&] { add_sinusoidal_encoding(any_view<const float>(from), any_view<float>(result.array()), options); });
+      sinusoidal_options(call, offset, base, doubled, interleaved, call.float32("scale", scale), num_threads);
+  const Result result(call, x, out, from.shape());
+  call.compute([&] { add_sinusoidal_encoding(any_view<const float>(from), any_view<float>(result.array()), options); });
   return result.object();
 }
 
 nb::object rotary_embedding_of(nb::handle x, nb::handle base, nb::handle rotary_dim, nb::handle interleaved,
                                nb::handle offset, nb::handle positions, nb::handle frequencies, nb::handle out,
                                nb::handle num_threads) {
-  constexpr const char* function = "rotary_embedding";
-  const Array from(function, "x", x, Element::float32);
-  require(2 <= from.rank() && from.rank() <= 4, function, ": x has shape ", from,
-          ", wanted [batch, heads, length, head_dim], the first two or one of them at will");
-  RotaryOptions options{.base = double_of(function, "base", base),
-                        .rotary_dim = integer_of(function, "rotary_dim", rotary_dim),
-                        .interleaved = flag_of(function, "interleaved", interleaved),
-                        .offset = integer_of(function, "offset", offset),
-                        .num_threads = threads_of(function, num_threads)};
-  const std::optional<Array> of_positions = optional_integers(function, "positions", positions),
-                             of_frequencies = optional_array(function, "frequencies", frequencies, Element::float32);
+  constexpr Call call("rotary_embedding");
+  const Array from(call, "x", x, Element::float32);
+  from.require(2 <= from.rank() && from.rank() <= 4, " has shape ", from,
+               ", wanted [batch, heads, length, head_dim], the first two or one of them at will");
+  RotaryOptions options{.base = call.float64("base", base),
+                        .rotary_dim = call.integer("rotary_dim", rotary_dim),
+                        .interleaved = call.flag("interleaved", interleaved),
+                        .offset = call.integer("offset", offset),
+                        .num_threads = call.threads(num_threads)};
+  const std::optional<Array> of_positions = optional_integers(call, "positions", positions),
+                             of_frequencies = optional_array(call, "frequencies", frequencies, Element::float32);
   if (of_positions) {
-    require(of_positions->rank() == 1 || of_positions->rank() == 2, function, ": positions has shape ", *of_positions,
-            ", wanted [batch] or [batch, length]");
+    of_positions->require(of_positions->rank() == 1 || of_positions->rank() == 2, " has shape ", *of_positions,
+                          ", wanted [batch] or [batch, length]");
     if (of_positions->rank() == 1) options.positions = view_of<const Index, 1>(*of_positions);
     else options.positions = view_of<const Index, 2>(*of_positions);
   }
   if (of_frequencies) {
-    require(of_frequencies->rank() == 1, function, ": frequencies has shape ", *of_frequencies, ", wanted one axis");
+    of_frequencies->require(of_frequencies->rank() == 1, " has shape ", *of_frequencies, ", wanted one axis");
     options.frequencies = view_of<const float, 1>(*of_frequencies);
   }
-  const Result result(function, x, out, from.shape());
-  compute(function,
-          [&] { rotary_embedding(view_of<const float, 4>(from), view_of<float, 4>(result.array()), options); });
+  const Result result(call, x, out, from.shape());
+  call.compute([&] { rotary_embedding(view_of<const float, 4>(from), view_of<float, 4>(result.array()), options); });
   return result.object();
 }
 
 nb::object alibi_slopes_of(nb::handle heads) {
-  constexpr const char* function = "alibi_slopes";
-  const Result result(function, nb::none(), nb::none(), sizes(function, {{"heads", heads}}));
-  compute(function, [&] { alibi_slopes(view_of<float, 1>(result.array())); });
+  constexpr Call call("alibi_slopes");
+  const Result result(call, nb::none(), nb::none(), sizes(call, {{"heads", heads}}));
+  call.compute([&] { alibi_slopes(view_of<float, 1>(result.array())); });
   return result.object();
 }
 
 nb::object t5_bucket_of(nb::handle distance, nb::handle buckets, nb::handle max_distance, nb::handle bidirectional) {
-  constexpr const char* function = "t5_bucket";
-  return nb::int_(t5_bucket(integer_of(function, "distance", distance), integer_of(function, "buckets", buckets),
-                            integer_of(function, "max_distance", max_distance),
-                            flag_of(function, "bidirectional", bidirectional)));
+  constexpr Call call("t5_bucket");
+  return nb::int_(t5_bucket(call.integer("distance", distance), call.integer("buckets", buckets),
+                            call.integer("max_distance", max_distance), call.flag("bidirectional", bidirectional)));
 }
 
 }  // namespace headlane::python

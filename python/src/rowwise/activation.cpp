@@ -1,8 +1,8 @@
 // The activations, elementwise on arrays of any shape, and their names.
 #include <headlane/activation.hpp>
 
-#include "core/call.hpp"
 #include "core/functions.hpp"
+#include "core/result.hpp"
 #include "gemm/products.hpp"
 
 #include <algorithm>
@@ -23,24 +23,25 @@ constexpr Named activations[] = {
 
 }  // namespace
 
-Activation activation_named(const char* function, nb::handle given) {
+Activation activation_named(Call call, nb::handle given) {
   if (given.is_none()) return Activation::none;
-  const std::string name = text_of(function, "activation", given);
+  const std::string name = call.text("activation", given);
   const auto* found =
       std::find_if(std::begin(activations), std::end(activations), [&](const Named& one) { return one.name == name; });
   if (found != std::end(activations)) return found->activation;
   std::string names;
   for (const Named& one : activations) names += std::string(one.name) + ", ";
-  throw std::invalid_argument(joined(function, ": activation is '", name, "'; there are ", names, "and None"));
+  throw std::invalid_argument(call.message("activation is '", name, "'; there are ", names, "and None"));
 }
 
 nb::object activate_by(const char* function, nb::handle activation, nb::handle x, nb::handle out,
                        nb::handle num_threads) {
-  const Array from(function, "x", x, Element::float32);
-  const Result result(function, x, out, from.shape());
-  const Activation which = activation_named(function, activation);
-  const ActivateOptions options{.num_threads = threads_of(function, num_threads)};
-  compute(function, [&] { activate(any_view<const float>(from), any_view<float>(result.array()), which, options); });
+  const Call call(function);
+  const Array from(call, "x", x, Element::float32);
+  const Result result(call, x, out, from.shape());
+  const Activation which = activation_named(call, activation);
+  const ActivateOptions options{.num_threads = call.threads(num_threads)};
+  call.compute([&] { activate(any_view<const float>(from), any_view<float>(result.array()), which, options); });
   return result.object();
 }
 

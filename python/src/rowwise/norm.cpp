@@ -1,17 +1,17 @@
 // layer_norm and rms_norm, with the residual added before them.
 #include <headlane/norm.hpp>
 
-#include "core/call.hpp"
 #include "core/functions.hpp"
+#include "core/result.hpp"
 
 namespace headlane::python {
 namespace {
 
 /// A vector as long as x's last axis, or no view for None.
-View<const float, 1> vector_of(const char* function, const std::optional<Array>& array, Index n) {
+View<const float, 1> vector_of(const std::optional<Array>& array, Index n) {
   if (!array) return {};
-  require(array->rank() == 1 && array->size(0) == n, function, ": ", array->name(), " has shape ", *array,
-          ", wanted: [", n, "], the last axis of x");
+  array->require(array->rank() == 1 && array->size(0) == n, " has shape ", *array, ", wanted: [", n,
+                 "], the last axis of x");
   return view_of<const float, 1>(*array);
 }
 
@@ -19,28 +19,28 @@ View<const float, 1> vector_of(const char* function, const std::optional<Array>&
 
 nb::object norm_over(bool centred, nb::handle x, nb::handle weight, nb::handle bias, nb::handle given_eps,
                      nb::handle residual, nb::handle sum, nb::handle out, nb::handle num_threads) {
-  const char* function = centred ? "layer_norm" : "rms_norm";
-  const Array from(function, "x", x, Element::float32);
-  require(from.rank() >= 1, function, ": x has no axis");
+  const Call call(centred ? "layer_norm" : "rms_norm");
+  const Array from(call, "x", x, Element::float32);
+  from.require(from.rank() >= 1, " has no axis");
   const Index n = from.size(-1);
-  const std::optional<Array> of_weight = optional_array(function, "weight", weight, Element::float32),
-                             of_bias = optional_array(function, "bias", bias, Element::float32),
-                             of_residual = optional_array(function, "residual", residual, Element::float32);
-  const float eps = float_of(function, "eps", given_eps);
-  LayerNormOptions options{.eps = eps, .num_threads = threads_of(function, num_threads)};
-  options.weight = vector_of(function, of_weight, n);
-  options.bias = vector_of(function, of_bias, n);
+  const std::optional<Array> of_weight = optional_array(call, "weight", weight, Element::float32),
+                             of_bias = optional_array(call, "bias", bias, Element::float32),
+                             of_residual = optional_array(call, "residual", residual, Element::float32);
+  const float eps = call.float32("eps", given_eps);
+  LayerNormOptions options{.eps = eps, .num_threads = call.threads(num_threads)};
+  options.weight = vector_of(of_weight, n);
+  options.bias = vector_of(of_bias, n);
   if (of_residual) options.residual = any_view<const float>(*of_residual);
-  const Result result(function, x, out, from.shape());
+  const Result result(call, x, out, from.shape());
   std::optional<Result> of_sum;
   const bool new_sum = sum.is(nb::bool_(true));
   if (new_sum || !sum.is(nb::bool_(false))) {
     const bool scalar = PyLong_Check(sum.ptr()) || PyFloat_Check(sum.ptr()) || PyUnicode_Check(sum.ptr());
-    if (!new_sum && (sum.is_none() || scalar)) refuse_value(function, "return_sum", sum, "True, False or an array");
-    of_sum.emplace(function, x, new_sum ? nb::none() : nb::borrow(sum), from.shape());
+    if (!new_sum && (sum.is_none() || scalar)) call.refuse_value("return_sum", sum, "True, False or an array");
+    of_sum.emplace(call, x, new_sum ? nb::none() : nb::borrow(sum), from.shape());
     options.sum = any_view<float>(of_sum->array());
   }
-  compute(function, [&] {
+  call.compute([&] {
     const AnyView<const float> given = any_view<const float>(from);
     const AnyView<float> to = any_view<float>(result.array());
     if (centred) layer_norm(given, to, options);

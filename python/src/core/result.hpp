@@ -1,0 +1,52 @@
+// The array that a call writes.
+#pragma once
+
+#include "core/views.hpp"
+
+#include <headlane/disjoint.hpp>
+
+#include <optional>
+#include <vector>
+
+namespace headlane::python {
+
+/// The caller's `out`, which must have this shape, or a new array of the same kind as `like`.
+class Result {
+ public:
+  Result(Call call, nb::handle like, nb::handle out, const std::vector<Index>& shape)
+      : like_(like), given_(!out.is_none()) {
+    object_ = given_ ? nb::borrow(out) : new_array(like, shape.data(), static_cast<int>(shape.size()));
+    array_.emplace(call, "out", object_, Element::float32, Access::write);
+    bool same = array_->rank() == static_cast<int>(shape.size());
+    for (std::size_t axis = 0; same && axis < shape.size(); ++axis)
+      same = array_->size(static_cast<int>(axis)) == shape[axis];
+    array_->require(same, " has shape ", *array_, ", the result ", shape);
+  }
+
+  [[nodiscard]] const Array& array() const { return *array_; }
+
+  /// Throws ValueError if two elements of the caller's `out` are the same, or one is an element of
+  /// an input (null: absent). The library checks this within one call; this is for several.
+  void require_apart(const std::vector<const Array*>& inputs) const {
+    if (!given_) return;
+    std::vector<NamedView> views;
+    for (const Array* input : inputs)
+      if (input != nullptr) views.push_back({input->name(), any_view<const float>(*input)});
+    require_disjoint(array_->call().function(), {"out", any_view<const float>(*array_)}, views);
+  }
+
+  /// To return once it has been written: `out` itself, or the new array.
+  [[nodiscard]] nb::object object() const {
+    if (!given_) return finished(like_, object_);
+    announce_write(object_);
+    return object_;
+  }
+
+ private:
+  nb::handle like_;
+  bool given_;
+  nb::object object_;
+  std::optional<Array> array_;
+};
+
+}  // namespace headlane::python
