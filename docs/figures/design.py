@@ -51,7 +51,7 @@ def tiles() -> dict[str, tuple[int, int]]:
 
 def values() -> dict[str, str]:
     check_house()
-    sizes = {name: constant(name) for name in ("block_size", "lanes", "panel_columns")}
+    sizes = {name: constant(name) for name in ("block_size", "chain_length", "lanes", "panel_columns")}
     return {
         **{name: str(value) for name, value in sizes.items()},
         "house": figure(house(), HOUSE_CAPTION),

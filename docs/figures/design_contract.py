@@ -1,4 +1,4 @@
-"""The arithmetic contract: one chain for each element, lanes that do not matter, sums that fold in one way."""
+"""The arithmetic contract: chains of fma for each element, lanes that do not matter, sums that fold in one way."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from . import draw
 from .draw import figure, panels, term
 
 CAPTION = (
-    "1: the operations of one element of c, always these, in this order. 2: a register holds several "
+    "1: the operations of one element of c, always these, in this order, from k = 0 on. 2: a register holds several "
     "elements, and each keeps its own "
     "chain; the width changes nothing. 3: the sum of a row of exponentials has 16 partial sums on every "
     "instruction set (norms have 64), and folds in one way."
@@ -18,15 +18,16 @@ def drawing(sizes: dict[str, int]) -> str:
 
 
 def chain(sizes: dict[str, int]) -> str:
-    last = sizes["block_size"] - 1
+    last, block = sizes["chain_length"] - 1, sizes["block_size"]
     steps = (
-        ("0", "a new chain for each block", ""),
+        ("0", "a new chain", ""),
         ("fma(a₀, b₀, ·)", "one rounding", "c1"),
         ("fma(a₁, b₁, ·)", "…", "c1"),
-        (f"fma(a[{last}], b[{last}], ·)", f"the end of a block of {sizes['block_size']}", "c1"),
-        ("c = fma(alpha, chain, c)", "then the next block", "c3"),
+        (f"fma(a[{last}], b[{last}], ·)", "the end of the chain", "c1"),
+        ("sum = sum + chain", f"{block // sizes['chain_length']} chains are a block of {block}", "c2"),
+        ("c = fma(alpha, sum, c)", "then the next block", "c3"),
     )
-    return draw.flow("1  One element, one chain", steps, 190.0, "The operations of one element: ")
+    return draw.flow("1  One element, a sum of chains", steps, 190.0, "The operations of one element: ")
 
 
 def widths(sizes: dict[str, int]) -> str:

@@ -33,14 +33,17 @@ struct GemmOptions {
 /// Arithmetic: each element of c is computed as
 ///     c = beta · c
 ///     for each block of 512 along k, in order:
-///       chain = fma(a[i, p], b[p, j], chain) for each p of the block, from chain = 0
-///       c = fma(alpha, chain, c)
+///       for each 128 elements p of the block, in order:
+///         chain = fma(a[i, p], b[p, j], chain) for each p, from chain = 0
+///         sum = chain, and from the second chain on sum + chain
+///       c = fma(alpha, sum, c)
 ///     c = activation(c + bias) + residual
 ///   where bias, activation and residual are each rounded as by separate calls, although they are
 ///   applied to a tile that is still in the cache. The bits are the same for every instruction set,
 ///   number of threads, stride and neighbouring element.
 /// Error: before bias, activation and residual, and unless something overflows or underflows,
-///     |c - exact| <= gamma(min(k, 512) + ceil(k / 512) + 1) · (|alpha| Σ|a||b| + |beta| |c|)
+///     |c - exact| <= G · (|alpha| Σ|a||b| + |beta| |c|)
+///     G = gamma(max(1, min(k, 128) + min(ceil(k / 128), 4) + ceil(k / 512)))
 ///     gamma(i) = i·u / (1 - i·u), u = 2^-24
 /// Memory: scratch is kept per thread; a call allocates nothing once warm.
 /// Errors: std::invalid_argument, before anything is written, for shapes that do not match,

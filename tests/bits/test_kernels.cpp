@@ -114,7 +114,8 @@ TEST_CASE("gemm_block: every number of rows and columns around a tile") {
   const Index columns = 2 * panel_columns + 1;
   for (Index m = 1; m <= 2 * active().tile_rows + 1; ++m) check_gemm_block(m, columns, 9, {1.3f, 0.7f}, 3, 11);
   for (Index n = 1; n <= columns + lanes; ++n) check_gemm_block(active().tile_rows + 1, n, 7, {0.7f, 0}, 1, 12);
-  for (const Index k : {1, 2, 3, 15, 64, 511, 512}) check_gemm_block(5, 33, k, {-1, 1.3f}, 0, 13);
+  for (const Index k : {1, 2, 3, 15, 64, 127, 128, 129, 256, 257, 511, 512})
+    check_gemm_block(5, 33, k, {-1, 1.3f}, 0, 13);
 }
 
 TEST_CASE("copy_rows: every element, from any layout to any other, nothing else") {

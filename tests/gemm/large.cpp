@@ -59,9 +59,13 @@ template <class A, class B>
 float contract(Index k, A a, B b) {
   float c = 0;
   for (Index first = 0; first < k; first += 512) {
-    float chain = 0;
-    for (Index p = first; p < std::min<Index>(first + 512, k); ++p) chain = std::fma(a(p), b(p), chain);
-    c = chain + c;
+    float sum = 0;
+    for (Index at = first; at < std::min<Index>(first + 512, k); at += 128) {
+      float chain = 0;
+      for (Index p = at; p < std::min<Index>(at + 128, k); ++p) chain = std::fma(a(p), b(p), chain);
+      sum += chain;
+    }
+    c = sum + c;
   }
   return c;
 }

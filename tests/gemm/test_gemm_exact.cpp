@@ -1,5 +1,6 @@
-// gemm in bulk: 12,000 random shapes of integers, whose products are exact in any order, and the
-// error of real numbers in units of eps · (|alpha| Σ|a||b| + |beta| |c|).
+// gemm in bulk: 12,000 random shapes of integers, whose products are exact in any order; real
+// numbers, bit by bit as the header computes them; and their error in units of
+// eps · (|alpha| Σ|a||b| + |beta| |c|).
 #include "support/scope.hpp"
 #include "support/tolerance.hpp"
 
@@ -57,7 +58,24 @@ void add_products(const Case& s, Index first, const std::vector<T>& a, const std
     }
 }
 
-/// c as the contract has it; the chains are integers below 2^24.
+/// One element as the header computes it.
+float expected_real(const Case& s, const float* a, const float* b, Index b_step, float c) {
+  c = s.options.beta == 0 ? 0.0f : s.options.beta * c;
+  for (Index block = 0; block < s.k && s.options.alpha != 0; block += 512) {
+    const Index block_end = std::min<Index>(block + 512, s.k);
+    float sum = 0;
+    for (Index first = block; first < block_end; first += 128) {
+      float chain = 0;
+      for (Index p = first; p < std::min<Index>(first + 128, block_end); ++p)
+        chain = std::fma(a[p], b[p * b_step], chain);
+      sum = first == block ? chain : sum + chain;
+    }
+    c = std::fma(s.options.alpha, sum, c);
+  }
+  return c;
+}
+
+/// c as the header computes it; the chains are integers below 2^24.
 std::vector<float> expected_integers(const Case& s, const std::vector<float>& a, const std::vector<float>& b,
                                      std::vector<float> c) {
   for (float& x : c) x = s.options.beta == 0 ? 0.0f : s.options.beta * x;
@@ -97,6 +115,28 @@ TEST_CASE("gemm: integers give the one exact value, bit by bit") {
   CHECK((slow_isa() || combinations.size() == layouts().size() * layouts().size() * layouts().size()));
   CHECK_MESSAGE(differing == 0, "the first: ", first);
   CHECK(stray == 0);
+}
+
+TEST_CASE("gemm: real numbers have the bits of the formula in the header") {
+  Random random(43);
+  Index several_chains = 0, several_blocks = 0;
+  for (Index i = 0; i < (slow_isa() ? 100 : 300); ++i) {
+    Case s = random_case(i, random);
+    if (i % 3 == 0) s.k = random.pick(std::vector<Index>{127, 128, 129, 255, 256, 257, 384, 511, 512, 513, 640, 1100});
+    several_chains += s.k > 128 ? 1 : 0;
+    several_blocks += s.k > 512 ? 1 : 0;
+    Random values(s.seed);
+    const Tensor<2> a = random_tensor<2>({s.m, s.k}, values, s.a), b = random_tensor<2>({s.k, s.n}, values, s.b);
+    const Tensor<2> c = random_tensor<2>({s.m, s.n}, values, s.c);
+    const std::vector<float> left = elements(a.view), right = elements(b.view), before = elements(c.view);
+    gemm(a.view, b.view, c.view, s.options);
+    std::size_t at = 0;
+    for_each_position(c.view.shape, [&](const auto& p) {
+      const float expected = expected_real(s, left.data() + p[0] * s.k, right.data() + p[1], s.n, before[at++]);
+      CHECK_MESSAGE(bits_of(c.view(p[0], p[1])) == bits_of(expected), s.text(), ", index ", text_of(p));
+    });
+  }
+  CHECK((several_chains > 20 && several_blocks > 5));
 }
 
 TEST_CASE("gemm: the error of real numbers in units of eps") {

@@ -18,14 +18,16 @@ namespace headlane::test {
 
 inline constexpr double unit = 0x1p-24;       ///< u, the rounding error of binary32
 inline constexpr double smallest = 0x1p-149;  ///< the distance of denormal numbers
-inline constexpr double block = 512;          ///< the longest fma chain
+inline constexpr double gemm_chain = 128;     ///< the longest fma chain of a matrix product
+inline constexpr double block = 512;          ///< along k; and the longest fma chain of P·V
 
 inline double gamma(double roundings) { return roundings * unit / (1 - roundings * unit); }
 
 inline double blocks(Index length) { return std::ceil(static_cast<double>(length) / block); }
 
 inline double gemm_bound(Index k, double magnitude) {
-  return gamma(std::min(static_cast<double>(k), block) + blocks(k) + 1) * magnitude;
+  const double length = static_cast<double>(k), chains = std::min(std::ceil(length / gemm_chain), block / gemm_chain);
+  return gamma(std::max(1.0, std::min(length, gemm_chain) + chains + blocks(k))) * magnitude;
 }
 
 /// The sum of n exponentials in 16 lanes: its additions, and the errors of its terms, whose
@@ -52,9 +54,9 @@ inline double bias_roundings(Index n, double distance, double max) {
 /// The share of Σ p|v| that attention may be off by. A bias adds a rounding of each score.
 inline double attention_relative_bound(Index head_dim, Index kv_length, double max_sum, double max_score,
                                        bool biased = false) {
-  const double chain = std::min(static_cast<double>(kv_length), block);
-  const double sum = std::ceil(chain / 16) + 8 * blocks(kv_length) + 12;
-  return (2 * static_cast<double>(head_dim + 3) * max_sum + (biased ? 6 : 4) * max_score + chain + sum) * unit;
+  const double keys = std::min(static_cast<double>(kv_length), block);
+  const double sum = std::ceil(keys / 16) + 8 * blocks(kv_length) + 12;
+  return (2 * static_cast<double>(head_dim + 3) * max_sum + (biased ? 6 : 4) * max_score + keys + sum) * unit;
 }
 
 /// Scores are off by (D + 3)·S; the shift by the maximum, the sum and its logarithm add the rest.

@@ -114,19 +114,48 @@ HEADLANE_INLINE const float* rows_to_prefetch(const GemmBlock& block, Index row,
   return block.a + (next + 1 < block.m ? next : row) * block.a_row_step;
 }
 
+/// acc += sums, the chains before this one.
+template <class Arch, int Rows, int Vectors>
+HEADLANE_INLINE void add_sums(Accumulators<Arch, Rows, Vectors>& acc, const float* sums) {
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) acc[i][j] = Lanes<Arch>::load(sums + (i * Vectors + j) * lanes) + acc[i][j];
+}
+
+template <class Arch, int Rows, int Vectors>
+HEADLANE_INLINE void store_sums(const Accumulators<Arch, Rows, Vectors>& acc, float* sums) {
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) acc[i][j].store(sums + (i * Vectors + j) * lanes);
+}
+
 /// A tile of c. Partial: the last columns of c, which end within its last vector.
 template <class Arch, int Rows, int Vectors, bool Partial, Visit visit>
 HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) {
   using V = Lanes<Arch>;
-  V acc[Rows][Vectors];
-  clear<Arch, Rows, Vectors>(acc);
   const Index panel = column / panel_columns, within = column % panel_columns, columns = block.n - column;
-  const Panels b{block.b + panel * block.b_panel_step + within, block.b_row_step, block.b_panel_step};
+  Panels b{block.b + panel * block.b_panel_step + within, block.b_row_step, block.b_panel_step};
   float* keep = visit == Visit::keep ? block.keep + panel * panel_columns * block.k + within : nullptr;
-  const StridedRows<Rows> a(block.a + row * block.a_row_step, block.a_row_step, rows_to_prefetch(block, row, column));
+  const float *a = block.a + row * block.a_row_step, *ahead = rows_to_prefetch(block, row, column);
   float* c = block.c + row * block.c_row_step + column;
   if (block.beta != 0.0f) prefetch_tile<Rows, Vectors>(c, block.c_row_step);
-  multiply<Arch, Rows, Vectors, visit, Partial>(block.k, a, b, acc, keep, columns - (Vectors - 1) * lanes);
+  V acc[Rows][Vectors];
+  alignas(64) float memory[Rows * Vectors * lanes];  // stays in the L1
+  float* sums = memory;
+  make_opaque(sums);  // not in registers, which GCC would spill
+  for (Index first = 0;; first += chain_length) {
+    const Index rest = block.k - first, length = rest < chain_length ? rest : chain_length;
+    clear<Arch, Rows, Vectors>(acc);
+    multiply<Arch, Rows, Vectors, visit, Partial>(length, StridedRows<Rows>(a + first, block.a_row_step, ahead + first),
+                                                  b, acc, keep, columns - (Vectors - 1) * lanes);
+    if (first > 0) add_sums<Arch, Rows, Vectors>(acc, sums);
+    if (rest <= chain_length) break;
+    store_sums<Arch, Rows, Vectors>(acc, sums);
+    b.data += chain_length * b.row_step;
+    if constexpr (visit == Visit::keep) keep += chain_length * panel_columns;
+  }
 
   if constexpr (Partial) store_part<Arch, Rows, Vectors>(acc, block, c, columns);
   else if (block.beta == 0.0f) store_tile<Arch, Rows, Vectors, false>(acc, block, c);
