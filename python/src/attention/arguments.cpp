@@ -81,13 +81,12 @@ std::vector<Index> ScoreOperands::shape() const {
 void ScoreOperands::check_mask(const Array& mask, Index columns, const char* what) const {
   std::vector<Index> scores = shape(), strides(scores.size() + 1);
   scores.push_back(columns);
-  mask.require(broadcast_strides(mask, scores, strides.data()), " of shape ", mask, " does not broadcast to ", what,
-               ", ", scores);
+  broadcast_strides(mask, scores, strides.data(), what);
 }
 
 void ScoreOperands::check(const ScoreOptions& options, Index keys) const {
-  if (options.mask) check_mask(*options.mask, keys, "the scores");
-  if (options.mask_bits) check_mask(*options.mask_bits, (keys + 7) / 8, "the scores in bytes of 8 keys");
+  if (options.mask) check_mask(*options.mask, keys, "the scores, ");
+  if (options.mask_bits) check_mask(*options.mask_bits, (keys + 7) / 8, "the scores in bytes of 8 keys, ");
   for_each_option(options.values, [&](const char* name, const auto& member) {
     if constexpr (std::is_same_v<decltype(member), const View<const Index, 1>&>)
       query.call().require(!member || batch.rank() <= 1, python_name(name),

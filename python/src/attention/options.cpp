@@ -137,8 +137,7 @@ Index ScoreOptions::mask_keys(Index keys) const {
 template <class T>
 View<const T, 4> ScoreOptions::broadcast(const Array& x, const std::array<Index, 4>& scores) const {
   View<const T, 4> view(x.data<T>(), scores, {});
-  x.require(broadcast_strides(x, scores, view.strides.data()), " of shape ", x, " does not broadcast to the scores, ",
-            std::vector<Index>(scores.begin(), scores.end()));
+  broadcast_strides(x, scores, view.strides.data(), "the scores, ");
   return view;
 }
 

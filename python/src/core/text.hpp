@@ -3,10 +3,10 @@
 
 #include <headlane/index.hpp>
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
 namespace headlane::python {
 
@@ -20,7 +20,7 @@ std::string shown(T number) {
 }
 
 /// A shape: "[2, 3]".
-inline std::string shown(const std::vector<Index>& shape) {
+inline std::string shown(std::span<const Index> shape) {
   std::string text = "[";
   for (const Index size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
   return text + "]";

@@ -35,18 +35,19 @@ View<T, Rank> view_of(const Array& x) {
   return view;
 }
 
-/// NumPy's broadcasting: writes the strides with which `x` is read as an array of `shape`. Returns
-/// false if it does not broadcast to it.
-inline bool broadcast_strides(const Array& x, std::span<const Index> shape, Index* strides) {
+/// NumPy's broadcasting: writes the strides with which `x` is read as an array of `shape`. Throws
+/// ValueError if it does not broadcast to it; the message names that array with `what`.
+inline void broadcast_strides(const Array& x, std::span<const Index> shape, Index* strides,
+                              std::string_view what = "") {
   const int missing = static_cast<int>(shape.size()) - x.rank();
-  if (missing < 0) return false;
-  for (int axis = 0; axis < static_cast<int>(shape.size()); ++axis) {
+  bool fits = missing >= 0;
+  for (int axis = 0; fits && axis < static_cast<int>(shape.size()); ++axis) {
     const auto at = static_cast<std::size_t>(axis);
     const Index size = axis < missing ? 1 : x.size(axis - missing);
-    if (size != 1 && size != shape[at]) return false;
+    fits = size == 1 || size == shape[at];
     strides[at] = size == 1 ? 0 : x.stride(axis - missing);
   }
-  return true;
+  x.require(fits, " of shape ", x, " does not broadcast to ", what, shape);
 }
 
 }  // namespace headlane::python
