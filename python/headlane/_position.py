@@ -60,10 +60,10 @@ def add_sinusoidal_encoding(
     Args:
         x: [..., length, d_model].
         scale: Factor of x; 0 means sqrt(d_model).
-        offset: As in sinusoidal_encoding, like the next three.
-        base: See offset.
-        doubled_exponent: See offset.
-        interleaved: See offset.
+        offset: As in sinusoidal_encoding.
+        base: As in sinusoidal_encoding.
+        doubled_exponent: As in sinusoidal_encoding.
+        interleaved: As in sinusoidal_encoding.
         out: Where to write the result; may be x itself.
         num_threads: Maximum number of threads; num_threads() if None or 0.
 

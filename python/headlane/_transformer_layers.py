@@ -98,17 +98,8 @@ class DecoderLayer(_core.DecoderLayer):
     Bool masks are the opposite of PyTorch's tgt_mask, memory_mask and padding masks: True marks a visible
     key (see MultiHeadAttention).
 
-    Args:
-        state: As for EncoderLayer, with "multihead_attn.…" for the cross-attention and "norm3.…" for the
-            feed-forward part.
-        prefix: The beginning of the names.
-        num_heads: As in MultiHeadAttention.
-        num_kv_heads: As in MultiHeadAttention.
-        scale: As in MultiHeadAttention.
-        activation: As in FeedForward.
-        norm: "layer" or "rms".
-        norm_first: x + f(norm(x)) instead of norm(x + f(x)).
-        layer_norm_eps: eps of the norms.
+    The parameters are those of EncoderLayer. The layer also reads "multihead_attn.…", the cross-attention,
+    and "norm3.…", the norm of the feed-forward part.
     """
 
     __slots__ = ("_options",)
