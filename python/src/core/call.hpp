@@ -1,5 +1,5 @@
-// A call of a function of the module: its errors, those of its arguments that are numbers, flags or
-// text, and calls of the library without the GIL.
+// A call from Python: its error messages, its arguments that are numbers, flags or text, and its
+// work without the GIL.
 #pragma once
 
 #include "core/text.hpp"
@@ -17,8 +17,9 @@ namespace nb = nanobind;
 /// A message of the library with Python's spelling of a method: KvCache.append for KvCache::append.
 std::string with_dots(std::string message);
 
-/// Made where a function begins, with its name, with which each message begins: "gemm: …". An
-/// argument of a wrong type is a TypeError that names the argument.
+/// The function that Python called. Each function of the module makes one when it begins, with the
+/// name that its messages begin with: "gemm: …". An argument of a wrong type is a TypeError that
+/// names the argument.
 class Call {
  public:
   /// `function` must outlive the call.

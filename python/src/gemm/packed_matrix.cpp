@@ -29,10 +29,6 @@ nb::object unpacked(const PackedMatrix& self) {
 
 }  // namespace
 
-const PackedMatrix* packed_matrix_of(Call call, const char* name, nb::handle object) {
-  return call.instance<PackedMatrix>(name, object);
-}
-
 void add_packed_matrix(nb::module_& module) {
   nb::class_<PackedMatrix> matrix(module, "PackedMatrix");
   define(

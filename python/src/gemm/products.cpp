@@ -47,7 +47,7 @@ void require_bias(const Array& bias, const std::vector<Index>& result) {
 }
 
 Right::Right(Call call, const char* name, nb::handle object)
-    : name_(name), packed_(packed_matrix_of(call, name, object)) {
+    : name_(name), packed_(call.instance<PackedMatrix>(name, object)) {
   if (packed_ != nullptr) return;
   array_.emplace(call, name, object, Element::float32);
   require_matrix(*array_);
@@ -92,7 +92,7 @@ nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, nb::handle alpha,
 
 nb::object matmul(nb::handle a, nb::handle b, nb::handle out, nb::handle num_threads) {
   constexpr Call call("matmul");
-  if (packed_matrix_of(call, "b", b) != nullptr) return rows_times(call, "a", a, "b", b, out, {}, num_threads);
+  if (call.instance<PackedMatrix>("b", b) != nullptr) return rows_times(call, "a", a, "b", b, out, {}, num_threads);
   const Array left(call, "a", a, Element::float32), right(call, "b", b, Element::float32);
   Batch batch(2);
   for (const Array* array : {&left, &right}) {

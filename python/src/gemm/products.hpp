@@ -17,9 +17,6 @@ void require_matrix(const Array& array);
 /// Throws ValueError unless it has an axis.
 void require_axis(const Array& array);
 
-/// Null if the object is no PackedMatrix. Throws TypeError if its __init__() was not called.
-const PackedMatrix* packed_matrix_of(Call call, const char* name, nb::handle object);
-
 /// The right operand: a PackedMatrix, which the caller keeps alive, or a matrix, read in place.
 class Right {
  public:
