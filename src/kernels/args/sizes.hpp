@@ -9,12 +9,13 @@ namespace headlane::internal::kernels {
 /// Virtual vector: 16 floats on every instruction set.
 inline constexpr Index lanes = 16;
 
-/// KC of GEMM and the key block of attention, whose P·V is one fma chain. A constant of the library,
-/// since it determines the bits: with 512, a strip of 12 rows (24 KiB) stays in a 32 KiB L1.
+/// KC of GEMM and the key block of attention, whose P·V is one fma chain. A constant of the
+/// library, since it determines the bits: with 512, a strip of 12 rows (24 KiB) stays in a 32 KiB
+/// L1.
 inline constexpr Index block_size = 512;
 
-/// The longest fma chain of a matrix product, whose chains are added in order. The error of a sum of
-/// random terms grows with the root of this length.
+/// The longest fma chain of a matrix product, whose chains are added in order. The error of a sum
+/// of random terms grows with the root of this length.
 inline constexpr Index chain_length = 128;
 static_assert(block_size % chain_length == 0, "a block along k does not divide a chain");
 

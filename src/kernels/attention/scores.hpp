@@ -131,17 +131,39 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const V
   }
 }
 
-/// Replaces the first n scores of a row by exp(score - largest) and returns their sum. The rest of
-/// the last 16 become 0.
-template <class Arch>
-HEADLANE_INLINE float score_exponentials(float* scores, Index n, float largest) {
+/// Replaces the scores of rows first … first + Rows-1 of a tile by exp(score - largest), 0 for
+/// masked keys, from visible.panel_begin to the last 16 before visible.end, and finds their sums.
+/// Rows go side by side: exp is a chain of some 50 cycles, and a short row alone has too few.
+template <class Arch, int Rows>
+HEADLANE_INLINE void score_exponentials(const AttentionBlock& block, Index row, int first, const VisibleRange& visible,
+                                        const float* largest, float* sums) {
   using V = Lanes<Arch>;
-  const V m = V::broadcast(largest == -__builtin_inff() ? 0.0f : largest);  // not -inf - -inf, which is NaN
   const V minus_inf = V::broadcast(-__builtin_inff());
-  const auto load = [&](Index j, Index count) {
-    return (count >= lanes ? V::load(scores + j) : V::load(scores + j).first(count, minus_inf)) - m;
-  };
-  return exponentials<Arch>(n, load, [&](Index j, const V& p, Index) { p.store(scores + j); });
+  const Index *begin = block.key_begin + row + first, *end = block.key_end + row + first;
+  V m[Rows], sum[Rows];
+#pragma GCC unroll 4
+  for (int i = 0; i < Rows; ++i) {
+    m[i] = V::broadcast(largest[first + i] == -__builtin_inff() ? 0.0f : largest[first + i]);  // not -inf - -inf: NaN
+    sum[i] = V::zero();
+  }
+  for (Index j = visible.panel_begin; j < visible.end; j += lanes) {
+    float* scores = block.scores + first * row_stride + j;
+    V p[Rows];
+#pragma GCC unroll 4
+    for (int i = 0; i < Rows; ++i) p[i] = V::load(scores + i * row_stride);
+    if (j < visible.all_begin || j + lanes > visible.all_end)
+      for (int i = 0; i < Rows; ++i) p[i] = p[i].first(end[i] - j, minus_inf).without_first(begin[i] - j, minus_inf);
+#pragma GCC unroll 4
+    for (int i = 0; i < Rows; ++i) p[i] = p[i] - m[i];
+    exp_nonpositive(p);
+#pragma GCC unroll 4
+    for (int i = 0; i < Rows; ++i) {
+      p[i].store(scores + i * row_stride);
+      sum[i] = sum[i] + p[i];
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < Rows; ++i) sums[first + i] = sum[i].reduce_add();
 }
 
 }  // namespace
