@@ -51,7 +51,7 @@ HEADLANE_API void headlane_cblas_sgemm(int layout, int trans_a, int trans_b, int
                                        int64_t ldc) HEADLANE_CBLAS_NOEXCEPT;
 
 /* The error of the calling thread's last headlane_cblas_sgemm, such as
- *   "headlane_cblas_sgemm: lda is 3, the least is 4: a has 4 columns"
+ *   "headlane_cblas_sgemm: lda is 3, the minimum is 4: a has 4 columns"
  * or NULL if it succeeded or there was none. Valid until the thread ends or calls
  * headlane_cblas_sgemm again. */
 HEADLANE_API const char* headlane_cblas_error(void) HEADLANE_CBLAS_NOEXCEPT;

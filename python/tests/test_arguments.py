@@ -111,7 +111,7 @@ def test_threads(name, parameter):
     function, arguments = calls.CALLS[name]
     function(**{**arguments, parameter: 0})
     for value, words in (
-        (-1, "num_threads is -1, the least is 0"),
+        (-1, "num_threads is -1, the minimum is 0"),
         (2**40, "num_threads is 1099511627776, the most is"),
     ):
         with pytest.raises(ValueError, match=words):

@@ -80,7 +80,7 @@ CASES = {
     "gated threads": (
         lambda o: headlane.gemm_gated(X[:, :4], X, X, out=o, num_threads=-1),
         ValueError,
-        "gemm_gated: num_threads is -1, the least is 0",
+        "gemm_gated: num_threads is -1, the minimum is 0",
     ),
     "batch misaligned": (
         lambda o: headlane.matmul(X4[..., :4], MISALIGNED, np.full((2, 6, 4, 8), np.nan, np.float32)),

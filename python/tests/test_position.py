@@ -127,7 +127,7 @@ def test_errors():
         headlane.sinusoidal_encoding(3, 4, base=0.5)
     with pytest.raises(ValueError, match=r"out has shape \[3, 5\]"):
         headlane.sinusoidal_encoding(3, 4, out=np.zeros((3, 5), np.float32))
-    with pytest.raises(ValueError, match="the least is"):
+    with pytest.raises(ValueError, match="the minimum is"):
         headlane.add_sinusoidal_encoding(np.zeros(3, np.float32))
 
 

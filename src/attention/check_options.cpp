@@ -94,7 +94,7 @@ void check_lengths(const AttentionArguments& a, const char* name, const View<con
 }
 
 void check_window(Caller caller, const char* name, Index size) {
-  caller.require(size >= -1, name, " is ", size, ", the least is -1 (not bounded)");
+  caller.require(size >= -1, name, " is ", size, ", the minimum is -1 (not bounded)");
 }
 
 void check_relative_bias(const AttentionArguments& a) {

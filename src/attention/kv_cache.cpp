@@ -23,14 +23,14 @@ KvPages checked(KvPages pages) {
   const auto check_dim = [&](const char* name, Index dim) {
     caller.require(dim >= 1 && dim <= max_head_dim, name, " is ", dim, ", it may be 1 to ", max_head_dim);
   };
-  caller.require(pages.kv_heads >= 1, "kv_heads is ", pages.kv_heads, ", the least is 1");
+  caller.require(pages.kv_heads >= 1, "kv_heads is ", pages.kv_heads, ", the minimum is 1");
   check_dim("head_dim", pages.head_dim);
   check_dim("value_dim", pages.value_dim);
   const Index size = pages.page_size;
   caller.require(
       size == 32 || size == 64 || size == 128 || size == 256 || (size > 0 && size % kernels::block_size == 0),
       "page_size is ", size, ", it may be 32, 64, 128, 256 or a multiple of ", kernels::block_size);
-  caller.require(pages.max_pages >= 0, "max_pages is ", pages.max_pages, ", the least is 0");
+  caller.require(pages.max_pages >= 0, "max_pages is ", pages.max_pages, ", the minimum is 0");
   constexpr Index max_floats = std::numeric_limits<Index>::max() / static_cast<Index>(sizeof(float)) / 2;
   Index floats = 0;
   const bool fits = !__builtin_mul_overflow(size, pages.head_dim + pages.value_width(), &floats) &&

@@ -157,7 +157,7 @@ void check_token_lengths(Caller caller, const char* name, const View<const Index
 }
 
 void check_threads(Caller caller, int threads) {
-  caller.require(threads >= 0, "num_threads is ", threads, ", the least is 0");
+  caller.require(threads >= 0, "num_threads is ", threads, ", the minimum is 0");
 }
 
 }  // namespace headlane::internal

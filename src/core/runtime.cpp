@@ -71,7 +71,7 @@ int num_threads() noexcept {
 }
 
 void set_num_threads(int threads) {
-  require(threads >= 0, "set_num_threads: threads is ", Index{threads}, ", the least is 0");
+  require(threads >= 0, "set_num_threads: threads is ", Index{threads}, ", the minimum is 0");
   require(threads <= max_settable_threads, "set_num_threads: threads is ", Index{threads}, ", the most is ",
           Index{max_settable_threads});
   chosen_threads.store(threads, std::memory_order_relaxed);

@@ -54,14 +54,14 @@ bool is_transposed(const char* name, int trans) {
   return trans != HEADLANE_CBLAS_NO_TRANS;
 }
 
-void check_size(const char* name, Index size) { require(size >= 0, name, " is ", size, ", the least is 0"); }
+void check_size(const char* name, Index size) { require(size >= 0, name, " is ", size, ", the minimum is 0"); }
 
 /// op(x) as a view of x.
 template <class T>
 View<T, 2> view_of(const char* name, T* data, Index rows, Index columns, bool column_major, bool transposed, Index ld) {
   const bool columns_lie_dense = column_major != transposed;
   const Index width = columns_lie_dense ? rows : columns, min_ld = std::max<Index>(width, 1);
-  require(ld >= min_ld, "ld", name, " is ", ld, ", the least is ", min_ld, ": ", name, " has ", width,
+  require(ld >= min_ld, "ld", name, " is ", ld, ", the minimum is ", min_ld, ": ", name, " has ", width,
           column_major ? " rows" : " columns");
   const Index lines = columns_lie_dense ? columns : rows;
   const Index step = lines > 1 ? ld : min_ld;  // a single line may have any ld, which no address may be computed with

@@ -59,7 +59,7 @@ void check_positions(Caller caller, const char* name, Index offset, Index length
 }
 
 void check_base(Caller caller, double base) {
-  caller.require(base >= 1 && std::isfinite(base), "base is ", base, ", the least is 1, and it is finite");
+  caller.require(base >= 1 && std::isfinite(base), "base is ", base, ", the minimum is 1, and it is finite");
 }
 
 Frequencies frequencies_of_base(double base, Index factor, Index dim) {

@@ -73,7 +73,7 @@ void sinusoidal_encoding(View<float, 2> y, const SinusoidalOptions& options) {
 void add_sinusoidal_encoding(AnyView<const float> x, AnyView<float> y, const SinusoidalOptions& options) {
   const CallScope scope;
   constexpr Caller caller("add_sinusoidal_encoding");
-  caller.require(x.rank >= 2, "x has rank ", x.rank, ", the least is 2");
+  caller.require(x.rank >= 2, "x has rank ", x.rank, ", the minimum is 2");
   check_elementwise(caller.operand("x", x), caller.operand("y", y));
   const auto last = static_cast<std::size_t>(y.rank - 1);
   const Index length = y.shape[last - 1], d_model = y.shape[last];

@@ -32,7 +32,7 @@ int main(void) {
                        2, 0, c, 2);
   error = headlane_cblas_error();
   printf("error: %s\n", error == NULL ? "none" : error);
-  right &= error != NULL && strcmp(error, "headlane_cblas_sgemm: lda is 2, the least is 3: a has 3 columns") == 0;
+  right &= error != NULL && strcmp(error, "headlane_cblas_sgemm: lda is 2, the minimum is 3: a has 3 columns") == 0;
   right &= c[0] == 58 && c[1] == 139 && c[2] == 64 && c[3] == 154;
   return right ? 0 : 1;
 }

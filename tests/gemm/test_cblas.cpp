@@ -236,7 +236,7 @@ TEST_CASE("cblas_sgemm: beyond 2^31 elements") {
   headlane_cblas_sgemm(row_major, no_trans, no_trans, 1, 1, ld, 0, nullptr, ld, nullptr, 1, 2, &c, 1);
   CHECK_MESSAGE(c == 6, error());
   headlane_cblas_sgemm(row_major, no_trans, no_trans, 1, 1, ld, 0, nullptr, ld - 1, nullptr, 1, 2, &c, 1);
-  CHECK(error() == "headlane_cblas_sgemm: lda is 2147483652, the least is 2147483653: a has 2147483653 columns");
+  CHECK(error() == "headlane_cblas_sgemm: lda is 2147483652, the minimum is 2147483653: a has 2147483653 columns");
 }
 
 // Enums of another cblas.h have the same values.

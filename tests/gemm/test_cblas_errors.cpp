@@ -92,7 +92,7 @@ TEST_CASE("cblas_sgemm: each argument wrong") {
     errors.check(with(good, &Call::trans_b, wrong), {"trans_b is " + std::to_string(wrong), "111", "112", "113"});
   }
   for (const Index wrong : {Index{-1}, lowest}) {
-    const std::string value = " is " + std::to_string(wrong) + ", the least is 0";
+    const std::string value = " is " + std::to_string(wrong) + ", the minimum is 0";
     errors.check(with(good, &Call::m, wrong), {": m" + value});
     errors.check(with(good, &Call::n, wrong), {": n" + value});
     errors.check(with(good, &Call::k, wrong), {": k" + value});
@@ -103,7 +103,7 @@ TEST_CASE("cblas_sgemm: leading dimensions") {
   Errors errors;
   const auto expect = [&](const char* name, Index ld, Index least, const char* lines) {
     const std::string matrix(name + 2);
-    return std::vector<std::string>{": " + std::string(name) + " is " + std::to_string(ld) + ", the least is " +
+    return std::vector<std::string>{": " + std::string(name) + " is " + std::to_string(ld) + ", the minimum is " +
                                     std::to_string(least) + ": " + matrix + " has " + std::to_string(least) + " " +
                                     lines};
   };
@@ -139,9 +139,9 @@ TEST_CASE("cblas_sgemm: leading dimensions") {
     Call empty = with(errors.good(), &Call::layout, layout);
     empty.m = empty.n = empty.k = 0;
     empty.lda = empty.ldb = empty.ldc = 1;
-    errors.check(with(empty, &Call::lda, 0), {"lda is 0, the least is 1", "0 "});
-    errors.check(with(empty, &Call::ldb, 0), {"ldb is 0, the least is 1", "0 "});
-    errors.check(with(empty, &Call::ldc, 0), {"ldc is 0, the least is 1", "0 "});
+    errors.check(with(empty, &Call::lda, 0), {"lda is 0, the minimum is 1", "0 "});
+    errors.check(with(empty, &Call::ldb, 0), {"ldb is 0, the minimum is 1", "0 "});
+    errors.check(with(empty, &Call::ldc, 0), {"ldc is 0, the minimum is 1", "0 "});
     empty.run();
     CHECK_MESSAGE(headlane_cblas_error() == nullptr, error());
   }
@@ -211,11 +211,11 @@ TEST_CASE("cblas_sgemm: an error belongs to the thread that made it") {
   wrong.run();
   const char* text = headlane_cblas_error();
   const std::string before = error();
-  CHECK(before == "headlane_cblas_sgemm: lda is 3, the least is 7: a has 7 columns");
+  CHECK(before == "headlane_cblas_sgemm: lda is 3, the minimum is 7: a has 7 columns");
   std::thread([&] {
     CHECK(headlane_cblas_error() == nullptr);
     with(good, &Call::m, -8).run();
-    CHECK(error() == "headlane_cblas_sgemm: m is -8, the least is 0");
+    CHECK(error() == "headlane_cblas_sgemm: m is -8, the minimum is 0");
   }).join();
   CHECK(headlane_cblas_error() == text);
   CHECK(error() == before);

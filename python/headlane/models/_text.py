@@ -71,5 +71,5 @@ def checked_count(function: str, name: str, value: Any, least: int = 1) -> int:
     except TypeError:
         raise TypeError(f"{function}: {name} is {value!r}; wanted: an integer") from None
     if count < least:
-        raise ValueError(f"{function}: {name} is {count}, the least is {least}")
+        raise ValueError(f"{function}: {name} is {count}, the minimum is {least}")
     return count

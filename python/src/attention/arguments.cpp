@@ -40,7 +40,7 @@ ScoreOperands::ScoreOperands(Call call, nb::handle q, nb::handle k, nb::handle v
   if (v.is_valid()) value.emplace(call, "value", v, Element::float32);
   for (const Array* array : {&std::as_const(query), pointer_to(key), pointer_to(value)}) {
     if (array == nullptr) continue;
-    array->require(array->rank() >= 2, " has shape ", *array, ", the least is [length, dim]");
+    array->require(array->rank() >= 2, " has shape ", *array, ", the minimum is [length, dim]");
     batch.widen(*array);
     has_heads = has_heads || array->rank() >= 3;
   }

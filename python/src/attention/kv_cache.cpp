@@ -158,7 +158,7 @@ void add_kv_cache(nb::module_& module) {
         constexpr Call call("KvCache.fork");
         const Index sequence = call.integer("sequence", given_sequence);
         const Index length = given_length.is_none() ? 0 : call.integer("length", given_length);
-        call.require(length >= 0, "length is ", length, ", the least is 0");  // -1 means all in C++
+        call.require(length >= 0, "length is ", length, ", the minimum is 0");  // -1 means all in C++
         return change(self, [&](KvCache& keys) { return keys.fork(sequence, given_length.is_none() ? -1 : length); });
       },
       "sequence", "length");

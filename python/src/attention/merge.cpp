@@ -18,7 +18,7 @@ class Parts {
     if (!nb::hasattr(parts, "__iter__")) call.refuse_value("parts", parts, "a sequence of tuples");
     for (const nb::handle part : nb::borrow<nb::object>(parts)) add(nb::borrow<nb::object>(part));
     call.require(!parts_.empty(), "parts is empty");
-    parts_[0].out->require(parts_[0].out->rank() >= 2, " has shape ", *parts_[0].out, ", the least is [length, dim]");
+    parts_[0].out->require(parts_[0].out->rank() >= 2, " has shape ", *parts_[0].out, ", the minimum is [length, dim]");
     for (const Part& part : parts_) check(part);
   }
 

@@ -101,7 +101,7 @@ std::string Call::text(std::string_view name, nb::handle given) const {
 int Call::threads(nb::handle given, std::string_view name) const {
   if (given.is_none()) return 0;
   const Index value = integer(name, given);
-  if (value < 0) fail_as_value(name, given, ", the least is 0");
+  if (value < 0) fail_as_value(name, given, ", the minimum is 0");
   if (value > std::numeric_limits<int>::max())
     fail_as_value(name, given, joined(", the most is ", std::numeric_limits<int>::max()));
   return static_cast<int>(value);

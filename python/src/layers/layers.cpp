@@ -86,7 +86,7 @@ void add_embedding(nb::module_& module) {
         EmbeddingOptions options{.tied = call.flag("tied", tied)};
         if (!max_length.is_none()) options.max_length = call.integer("max_length", max_length);
         call.require(options.max_length > 0 || max_length.is_none(), "max_length is ", options.max_length,
-                     ", the least is 1");
+                     ", the minimum is 1");
         new (self) LimitedEmbedding{layer_of<Embedding>(tensors, options), options.max_length};
       },
       "state", "prefix", "tied", "max_length");

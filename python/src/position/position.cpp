@@ -26,7 +26,7 @@ std::vector<Index> sizes(Call call, std::initializer_list<std::pair<const char*,
   std::vector<Index> result;
   for (const auto& [name, object] : given) {
     result.push_back(call.integer(name, object));
-    call.require(result.back() >= 0, name, " is ", result.back(), ", the least is 0");
+    call.require(result.back() >= 0, name, " is ", result.back(), ", the minimum is 0");
   }
   return result;
 }
@@ -48,7 +48,7 @@ nb::object add_sinusoidal_encoding_of(nb::handle x, nb::handle scale, nb::handle
                                       nb::handle num_threads) {
   constexpr Call call("add_sinusoidal_encoding");
   const Array from(call, "x", x, Element::float32);
-  from.require(from.rank() >= 2, " has shape ", from, ", the least is [length, d_model]");
+  from.require(from.rank() >= 2, " has shape ", from, ", the minimum is [length, d_model]");
   const SinusoidalOptions options =
       sinusoidal_options(call, offset, base, doubled, interleaved, call.float32("scale", scale), num_threads);
   const Result result(call, x, out, from.shape());
