@@ -18,7 +18,7 @@ do_asan() {
 # The tests that start threads, and the races that the sanitizer has to report. Not runtime.*, which
 # counts threads: the sanitizer starts one itself.
 threaded='^(threads|bits|planted_race'
-threaded+='|attention|attention_cache|attention_options|attention_ragged|attention_weights'
+threaded+='|attention|attention_cache|attention_options|attention_variable_length|attention_weights'
 threaded+='|attention_workspace|merge|kv_cache'
 threaded+='|gemm|gemm_batch|gemm_gated|gemm_packed|cblas|cblas_errors|activation|norm|softmax|softmax_masked'
 threaded+='|rotary|sinusoidal|embedding|layers|layers_cache|layers_same|layers_threads|bert|t5|t5_search)([.]|$)'

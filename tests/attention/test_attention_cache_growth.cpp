@@ -174,12 +174,12 @@ TEST_CASE("attention over a cache: illegal calls") {
     calls.push_back({what, [&, o] { run(q.view, sequences, out.view, o); }, words});
   };
   const std::vector<Index> starts{0, 1, 3}, long_lengths{40, 8};
-  AttentionOptions ragged, lengths;
-  ragged.query_starts = {starts.data(), {3}};
-  ragged.key_starts = {starts.data(), {3}};
-  option("ragged", ragged, {"attention", "query_starts", "cache"});
-  ragged.query_starts = {};
-  option("half ragged", ragged, {"attention", "key_starts"});
+  AttentionOptions varlen, lengths;
+  varlen.query_starts = {starts.data(), {3}};
+  varlen.key_starts = {starts.data(), {3}};
+  option("variable-length", varlen, {"attention", "query_starts", "cache"});
+  varlen.query_starts = {};
+  option("only key_starts", varlen, {"attention", "key_starts"});
   lengths.key_lengths = {long_lengths.data(), {2}};
   option("a length beyond its sequence, within the longest one", lengths, {"attention", "key_lengths[1]", "8", "7"});
   const std::vector<Index> turned{8, 40};

@@ -32,15 +32,15 @@ TEST_CASE("attention: keys masked by mask_bits have no influence") {
     const FormTensors clean(form, s, seed), dirty(form, s, seed);
     const MaskBits bits(bytes_shape(score_shape(s, 6)));
     // Masked for all rows: keys 0, 1, 9, 510 … 520, every fifth, and the last 11.
-    const auto sees = [&](Index j) {
+    const auto is_visible = [&](Index j) {
       return j > 1 && j != 9 && (j < 510 || j > 520) && j < s.kv_length - 11 && j % 5 != 4;
     };
     for_each_position(bits.view.shape, [&](const auto& p) {
       unsigned byte = 0;
-      for (Index i = 0; i < 8; ++i) byte |= sees(8 * p[3] + i) ? 1u << i : 0u;
+      for (Index i = 0; i < 8; ++i) byte |= is_visible(8 * p[3] + i) ? 1u << i : 0u;
       bits.view(p[0], 0, 0, p[3]) = static_cast<std::uint8_t>(byte);
     });
-    spoil(dirty, form, [&](Index, Index j) { return sees(j); });
+    spoil(dirty, form, [&](Index, Index j) { return is_visible(j); });
     AttentionOptions options;
     options.mask_bits = stretched<const std::uint8_t>(bits.view, bytes_shape(score_shape(s)));
     for (const int threads : {1, 3}) {
@@ -65,7 +65,7 @@ TEST_CASE("attention: NaN in a key reaches only rows for which mask_bits and the
         AttentionOptions options;
         options.causal_offset = s.q_length == 1 ? bad + 9 : 0;
         // Every other head of a table, or every third row of the bits, masks the bad key.
-        const auto hides = [&](Index head, Index row) {
+        const auto is_masked = [&](Index head, Index row) {
           if (!by_table) return (head + row) % 3 == 0;
           return head % 2 == 0 && t5_bucket(bad - row - options.causal_offset) < 10;
         };
@@ -74,7 +74,7 @@ TEST_CASE("attention: NaN in a key reaches only rows for which mask_bits and the
         });
         for_each(bits.view, [](std::uint8_t& byte) { byte = 255; });
         for_each_position(clean.lse.view.shape, [&](const auto& p) {
-          if (hides(p[1], p[2])) bits.view(p[0], p[1], p[2], bad / 8) = 255 - (1 << bad % 8);
+          if (is_masked(p[1], p[2])) bits.view(p[0], p[1], p[2], bad / 8) = 255 - (1 << bad % 8);
         });
         if (by_table) options.relative_bias.table = table.view;
         else options.mask_bits = bits.view;
@@ -84,7 +84,7 @@ TEST_CASE("attention: NaN in a key reaches only rows for which mask_bits and the
         Index wrong = 0, nans = 0;
         for_each_position(dirty.out.view.shape, [&](const auto& p) {
           const float x = dirty.out.view(p[0], p[1], p[2], p[3]), y = clean.out.view(p[0], p[1], p[2], p[3]);
-          const bool reached = p[0] == 0 && !hides(p[1], p[2]) && (in_keys || p[3] == 3);
+          const bool reached = p[0] == 0 && !is_masked(p[1], p[2]) && (in_keys || p[3] == 3);
           nans += reached ? 1 : 0;
           wrong += (reached ? std::isnan(x) : bits_of(x) == bits_of(y)) ? 0 : 1;
         });

@@ -89,11 +89,11 @@ TEST_CASE("attention: an all-true mask changes no bit; mask, bias of -inf and ca
     const Tensor<4> zero(score_shape(s)), hidden(score_shape(s));
     const Index offset = s.kv_length - s.q_length - 3;
     for_each_position(score_shape(s), [&](const auto& p) {
-      const bool seen = p[3] <= p[2] + offset;
+      const bool visible = p[3] <= p[2] + offset;
       all.view(p[0], p[1], p[2], p[3]) = true;
-      lower.view(p[0], p[1], p[2], p[3]) = seen;
+      lower.view(p[0], p[1], p[2], p[3]) = visible;
       zero.view(p[0], p[1], p[2], p[3]) = 0;
-      hidden.view(p[0], p[1], p[2], p[3]) = seen ? 0 : -infinity;
+      hidden.view(p[0], p[1], p[2], p[3]) = visible ? 0 : -infinity;
     });
     check_same_bits(s, {}, with_mask({}, all.view), "a mask of true");
     check_same_bits(s, {}, with_bias({}, zero.view), "a bias of 0");
@@ -168,11 +168,11 @@ TEST_CASE("attention: a result of -0 does not depend on the keys visible to othe
   const float least = 0x1p-149f, q[] = {1, 1}, k[] = {0, -2, -2}, v[] = {0, -least, 1};
   for (const bool by_mask : {false, true}) {
     float both[2], alone = nan;
-    const bool seen[] = {true, true, false, true, true, true};
+    const bool visible[] = {true, true, false, true, true, true};
     AttentionOptions options = scaled(1);
     options.causal = !by_mask;
     options.causal_offset = 1;
-    if (by_mask) options.mask = View<const bool, 4>(seen, {1, 1, 2, 3});
+    if (by_mask) options.mask = View<const bool, 4>(visible, {1, 1, 2, 3});
     const View<const float, 4> two_queries(q, {1, 1, 2, 1}), keys(k, {1, 1, 3, 1}), values(v, {1, 1, 3, 1});
     attention(two_queries, keys, values, View<float, 4>(both, {1, 1, 2, 1}), options);
     attention(two_queries.slice(2, 0, 1), keys.slice(2, 0, 2), values.slice(2, 0, 2),
@@ -187,7 +187,7 @@ enum class By { mask, bias, causal };
 struct Hidden {
   By by;
   Index kv_length, bad_key;
-  [[nodiscard]] bool sees(Index row, Index key) const {
+  [[nodiscard]] bool is_visible(Index row, Index key) const {
     if (by == By::causal) return key <= row + kv_length - 21;
     return (row * 7 + key * 5) % 3 != 0;
   }
@@ -205,8 +205,8 @@ TEST_CASE("attention: NaN and infinity in a key reach only the rows to which it 
       Mask mask(score_shape(s));
       const Tensor<4> bias(score_shape(s));
       for_each_position(score_shape(s), [&](const auto& p) {
-        mask.view(0, 0, p[2], p[3]) = h.sees(p[2], p[3]);
-        bias.view(0, 0, p[2], p[3]) = h.sees(p[2], p[3]) ? 0.25f : -infinity;
+        mask.view(0, 0, p[2], p[3]) = h.is_visible(p[2], p[3]);
+        bias.view(0, 0, p[2], p[3]) = h.is_visible(p[2], p[3]) ? 0.25f : -infinity;
       });
       const AttentionOptions options = options_of(h, mask, bias);
       const AttentionTensors clean(s, 51);
@@ -219,11 +219,11 @@ TEST_CASE("attention: NaN and infinity in a key reach only the rows to which it 
         bad_v.run(options);
         Index wrong = 0;
         for_each_position(clean.out.view.shape, [&](const auto& p) {
-          const bool seen = h.sees(p[2], h.bad_key);
+          const bool visible = h.is_visible(p[2], h.bad_key);
           const std::uint32_t expected = bits_of(clean.out.view(0, 0, p[2], p[3]));
           const float with_bad_k = bad_k.out.view(0, 0, p[2], p[3]), with_bad_v = bad_v.out.view(0, 0, p[2], p[3]);
-          wrong += seen ? (std::isnan(bad) && !std::isnan(with_bad_k) ? 1 : 0) : (bits_of(with_bad_k) != expected);
-          if (seen && p[3] == 33) wrong += bits_of(with_bad_v) == bits_of(bad) ? 0 : 1;
+          wrong += visible ? (std::isnan(bad) && !std::isnan(with_bad_k) ? 1 : 0) : (bits_of(with_bad_k) != expected);
+          if (visible && p[3] == 33) wrong += bits_of(with_bad_v) == bits_of(bad) ? 0 : 1;
           else wrong += bits_of(with_bad_v) == expected ? 0 : 1;
         });
         CHECK_MESSAGE(wrong == 0, "isa ", isa(), ", by ", static_cast<int>(by), ", kv ", h.kv_length, ", key ",

@@ -47,7 +47,7 @@ TEST_CASE("RandomOptions draws every option but outputs and the workspace") {
 TEST_CASE("attention: random combinations of all options") {
   Random random(1);
   const int cases = slow_isa() ? 200 : 2000;
-  int ragged = 0;
+  int varlen = 0;
   for (int i = 0; i < cases; ++i) {
     AttentionSizes s = random_sizes(random, i);
     Index sequences = -1;
@@ -55,7 +55,7 @@ TEST_CASE("attention: random combinations of all options") {
       sequences = random.integer(0, 6);
       s.batch = 1;
       s.kv_length *= 2;  // for all of them
-      ++ragged;
+      ++varlen;
     }
     RandomOptions given(s);
     AttentionOptions options = given.draw(random, {.sequences = sequences});
@@ -73,7 +73,7 @@ TEST_CASE("attention: random combinations of all options") {
     CHECK(t.out.surroundings_untouched());
     CHECK(t.lse.surroundings_untouched());
   }
-  MESSAGE(cases, " cases, ", ragged, " of them ragged");
+  MESSAGE(cases, " cases, ", varlen, " of them variable-length");
 }
 
 TEST_CASE("attention: window, lengths and causal are bit-identical to an equivalent mask") {

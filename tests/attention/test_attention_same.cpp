@@ -25,13 +25,13 @@ void for_each_form(F f) {
 Mask uneven_mask(const std::array<Index, 4>& shape, Random& random) {
   Mask mask = random_mask(shape, random, 3);
   for_each_position(shape, [&](const auto& p) {
-    bool& seen = mask.view(p[0], p[1], p[2], p[3]);
+    bool& visible = mask.view(p[0], p[1], p[2], p[3]);
     const Index kind = (p[0] + 2 * p[1] + p[2]) % 7;
-    if (kind == 0) seen = false;
-    if (kind == 1) seen = p[3] == shape[3] - 1;
-    if (kind == 2) seen = seen && p[3] >= 515;
-    if (kind == 3) seen = seen && p[3] < shape[3] - 21;
-    if (kind == 4) seen = true;
+    if (kind == 0) visible = false;
+    if (kind == 1) visible = p[3] == shape[3] - 1;
+    if (kind == 2) visible = visible && p[3] >= 515;
+    if (kind == 3) visible = visible && p[3] < shape[3] - 21;
+    if (kind == 4) visible = true;
   });
   return mask;
 }

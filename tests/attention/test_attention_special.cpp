@@ -20,7 +20,7 @@ struct Setting {
             .value_dim = 24};
   }
   [[nodiscard]] AttentionOptions options() const { return causal(causal_offset); }
-  [[nodiscard]] bool sees(Index row) const { return bad_key <= row + causal_offset; }
+  [[nodiscard]] bool reaches(Index row) const { return bad_key <= row + causal_offset; }
 };
 
 // The bad key is in the first panel, in the middle, masked for all rows, at the edge of a block,
@@ -40,14 +40,14 @@ void check_reach(const Setting& s, const AttentionTensors& actual, const Attenti
   Index wrong = 0, nans = 0, expected_nans = 0;
   for_each_position(actual.out.view.shape, [&](const auto& p) {
     const float x = actual.out.view(p[0], p[1], p[2], p[3]), y = clean.out.view(p[0], p[1], p[2], p[3]);
-    const bool expected_nan = p[0] == 0 && s.sees(p[2]) && is_bad(p[3]);
+    const bool expected_nan = p[0] == 0 && s.reaches(p[2]) && is_bad(p[3]);
     nans += std::isnan(x) ? 1 : 0;
     expected_nans += expected_nan ? 1 : 0;
     wrong += (expected_nan ? std::isnan(x) : bits_of(x) == bits_of(y)) ? 0 : 1;
   });
   for_each_position(actual.lse.view.shape, [&](const auto& p) {
     const float x = actual.lse.view(p[0], p[1], p[2]), y = clean.lse.view(p[0], p[1], p[2]);
-    const bool expected_nan = p[0] == 0 && s.sees(p[2]) && in_scores;
+    const bool expected_nan = p[0] == 0 && s.reaches(p[2]) && in_scores;
     wrong += (expected_nan ? std::isnan(x) : bits_of(x) == bits_of(y)) ? 0 : 1;
   });
   CHECK_MESSAGE(wrong == 0, what, ", isa ", isa(), ", kv ", s.kv_length, ", causal ", s.causal_offset, ", bad key ",
@@ -75,9 +75,9 @@ TEST_CASE("attention: NaN or infinity in keys that are masked for all rows chang
     for (const float bad : {nan, infinity, -infinity, 3e38f}) {
       const AttentionTensors clean(s.sizes(), 2), padded(s.sizes(), 2);
       clean.run(s.options());
-      const Index seen = std::clamp<Index>(q_length + s.causal_offset, 0, s.kv_length);
-      for_each(padded.k.view.slice(2, seen, s.kv_length), [&](float& x) { x = bad; });
-      for_each(padded.v.view.slice(2, seen, s.kv_length), [&](float& x) { x = bad; });
+      const Index visible = std::clamp<Index>(q_length + s.causal_offset, 0, s.kv_length);
+      for_each(padded.k.view.slice(2, visible, s.kv_length), [&](float& x) { x = bad; });
+      for_each(padded.v.view.slice(2, visible, s.kv_length), [&](float& x) { x = bad; });
       padded.run(s.options());
       CHECK(different_bits(padded.out.view, clean.out.view) == 0);
       CHECK(different_bits(padded.lse.view, clean.lse.view) == 0);
@@ -206,7 +206,8 @@ TEST_CASE("attention: a block whose scores are all -inf, or far below or above t
         out.add({p[2], p[3]}, t.out.view(0, 0, p[2], p[3]), expected.out[at++], bound);
       });
       for_each(t.lse.view, [&](float x) {
-        lse.add({static_cast<Index>(row)}, x, expected.lse[row], lse_bound(4, 1024, 250, 250, expected.lse[row]));
+        lse.add({static_cast<Index>(row)}, x, expected.rows[row].lse,
+                lse_bound(4, 1024, 250, 250, expected.rows[row].lse));
         ++row;
       });
       out.finish();

@@ -14,13 +14,13 @@ void compare_with_oracle(const Weights& w, const AttentionOptions& o, const std:
   bool nothing = true;
   for_each_position(t.lse.view.shape, [&](const auto& p) {
     const RowReference row = row_reference(t.q.view, t.k.view, o, p[0], p[1], p[2]);
-    const double relative = row.relative_bound(head_dim, keys, o);
+    const double relative = attention_bounds(row, head_dim, keys, o).relative;
     double sum = 0, exact_sum = 0;
     for (Index j = 0; j < keys; ++j) {
       const float x = weights.view(p[0], p[1], p[2], j);
-      const double exact = row.weight[static_cast<std::size_t>(j)];
-      const bool seen = row.seen[static_cast<std::size_t>(j)];
-      of_weights.add({p[0], p[1], p[2], j}, x, exact, seen ? relative * exact + 0x1p-126 : 0);
+      const double exact = row.weights[static_cast<std::size_t>(j)];
+      const bool visible = row.visible[static_cast<std::size_t>(j)];
+      of_weights.add({p[0], p[1], p[2], j}, x, exact, visible ? relative * exact + 0x1p-126 : 0);
       sum += x;
       exact_sum += exact;
       nothing = nothing && exact == 0;

@@ -62,10 +62,10 @@ TEST_CASE("attention_weights: a NaN reaches the rows to which it is visible; mas
           const float x = w.weights.view(0, p[1], p[2], j);
           const auto at = static_cast<std::size_t>(j);
           // A score of -inf has weight 0, whatever the other scores.
-          const bool right = !r.seen[at]                 ? bits_of(x) == 0
-                             : !std::isnan(r.weight[at]) ? !std::isnan(x)
-                             : std::isnan(bad)           ? std::isnan(x)
-                                                         : std::isnan(x) || x == 0;
+          const bool right = !r.visible[at]               ? bits_of(x) == 0
+                             : !std::isnan(r.weights[at]) ? !std::isnan(x)
+                             : std::isnan(bad)            ? std::isnan(x)
+                                                          : std::isnan(x) || x == 0;
           wrong += right ? 0 : 1;
         }
         CHECK_MESSAGE(wrong == 0, "row ", p[2], " of head ", p[1], ", isa ", isa(), ", seed ", i, ", ", bad);
@@ -108,8 +108,8 @@ TEST_CASE("attention_weights, attention_key_sums: illegal calls") {
   std::vector<std::byte> memory(1 << 20);
   const Tensor<3> sum(t.lse.view.shape);
   const Mask mask({2, 3, 5, 8});
-  AttentionOptions ragged, part, workspace, softcap;
-  ragged.query_starts = ragged.key_starts = {starts.data(), {2}};
+  AttentionOptions varlen, part, workspace, softcap;
+  varlen.query_starts = varlen.key_starts = {starts.data(), {2}};
   part.sum = sum.view;
   workspace.workspace = memory;
   softcap.softcap = -1;
@@ -123,7 +123,7 @@ TEST_CASE("attention_weights, attention_key_sums: illegal calls") {
       calls.push_back(
           {std::string(function) + ": " + words[0], [&, o, sums] { both(t.q.view, t.k.view, sums, o); }, all});
     };
-    option(ragged, {"query_starts"});
+    option(varlen, {"query_starts"});
     option(part, {"sum"});
     option(workspace, {"workspace"});
     option(softcap, {"softcap"});

@@ -22,7 +22,7 @@ struct Window {
     o.window_right = right;
     return o;
   }
-  [[nodiscard]] bool sees(Index row, Index key) const {
+  [[nodiscard]] bool is_visible(Index row, Index key) const {
     const Index distance = key - row - offset;
     return (left < 0 || distance >= -left) && (right < 0 || distance <= right);
   }
@@ -58,9 +58,9 @@ TEST_CASE("attention: a NaN in a key or value reaches only the rows whose window
           Index wrong = 0;
           for_each_position(dirty.out.view.shape, [&](const auto& p) {
             const float x = dirty.out.view(0, p[1], p[2], p[3]), y = clean.out.view(0, p[1], p[2], p[3]);
-            const bool sees = window.sees(p[2], bad) && (in_keys || p[3] == 3);
-            ++(sees ? reached : spared);
-            wrong += (sees ? std::isnan(x) : bits_of(x) == bits_of(y)) ? 0 : 1;
+            const bool reaches_it = window.is_visible(p[2], bad) && (in_keys || p[3] == 3);
+            ++(reaches_it ? reached : spared);
+            wrong += (reaches_it ? std::isnan(x) : bits_of(x) == bits_of(y)) ? 0 : 1;
           });
           CHECK_MESSAGE(wrong == 0, "isa ", isa(), ", keys ", kv_length, ", window ", window.left, "/", window.right,
                         " at ", window.offset, ", bad ", bad, in_keys ? " key" : " value");
@@ -107,7 +107,8 @@ TEST_CASE("attention: windows that begin or end at a block of keys") {
           Window w{width, -1, edge + width};
           if (right) w = {-1, width, edge - width - rows + 1};
           const Mask mask({1, 1, rows, 1100});
-          for_each_position(mask.view.shape, [&](const auto& p) { mask.view(0, 0, p[2], p[3]) = w.sees(p[2], p[3]); });
+          for_each_position(mask.view.shape,
+                            [&](const auto& p) { mask.view(0, 0, p[2], p[3]) = w.is_visible(p[2], p[3]); });
           AttentionOptions options;
           options.num_threads = threads;
           options.mask = {mask.view.data, {1, 2, rows, 1100}, {0, 0, mask.view.strides[2], mask.view.strides[3]}};

@@ -58,7 +58,7 @@ void for_each_case(const std::function<void(const FormTensors&, const AttentionO
     const FormTensors batch(form, s, seed);
     s.batch = 1;
     s.q_length *= 3;
-    const FormTensors ragged(form, s, seed);
+    const FormTensors varlen(form, s, seed);
     const Index n = s.q_length, m = s.kv_length;
     const std::vector<Index> queries{0, n / 3, 2 * n / 3, n}, keys{0, 1, m / 3, m};
     for (const int threads : {1, 2, 3, 5}) {
@@ -72,7 +72,7 @@ void for_each_case(const std::function<void(const FormTensors&, const AttentionO
           options.query_starts = {queries.data(), {4}};
           options.key_starts = {keys.data(), {4}};
         }
-        const FormTensors& t = kind == 2 ? ragged : batch;
+        const FormTensors& t = kind == 2 ? varlen : batch;
         f(t, t.with_lse(options), std::string(form.name) + ", " + text_of(form.sizes, options));
       }
     }
@@ -232,9 +232,9 @@ TEST_CASE("plan_attention: nothing to do") {
   }
   // No sequences.
   const Index none = 0;
-  AttentionOptions ragged;
-  ragged.query_starts = ragged.key_starts = {&none, {1}};
-  CHECK(plan_of(AttentionTensors({.q_heads = 2, .q_length = 3, .kv_length = 5, .head_dim = 8}, seed), ragged).threads ==
+  AttentionOptions varlen;
+  varlen.query_starts = varlen.key_starts = {&none, {1}};
+  CHECK(plan_of(AttentionTensors({.q_heads = 2, .q_length = 3, .kv_length = 5, .head_dim = 8}, seed), varlen).threads ==
         1);
   // No keys: rows are written nevertheless.
   const AttentionTensors t({.q_heads = 2, .kv_heads = 1, .q_length = 3, .kv_length = 0, .head_dim = 8}, seed);

@@ -146,9 +146,9 @@ TEST_CASE("variable-length sequences between guard pages") {
     attention(q.view, k.view, v.view, out.view, options);
     const bool right = different_bits(out.view, t.out.view) == 0 && different_bits(lse.view, t.lse.view) == 0;
     counts.add(right, out.buffer.surroundings_untouched() && lse.buffer.surroundings_untouched(),
-               text_of_case("ragged", length, gap, where));
+               text_of_case("variable-length", length, gap, where));
   });
-  counts.finish("attention, ragged");
+  counts.finish("attention, variable-length");
 }
 
 }  // namespace

@@ -78,18 +78,18 @@ inline std::uint64_t masked_hash(const AttentionSizes& sizes, AttentionOptions o
   return attention_hash(sizes, options);
 }
 
-// With random mask_bits and relative biases; `ragged`: two variable-length sequences, with one
+// With random mask_bits and relative biases; `varlen`: two variable-length sequences, with one
 // query and two keys in no sequence.
-inline std::uint64_t relative_hash(const AttentionSizes& sizes, AttentionOptions options, bool ragged) {
+inline std::uint64_t relative_hash(const AttentionSizes& sizes, AttentionOptions options, bool varlen) {
   Random random(11);
-  const Index keys = ragged ? sizes.kv_length - 12 : sizes.kv_length;
+  const Index keys = varlen ? sizes.kv_length - 12 : sizes.kv_length;
   const std::vector<Index> queries{0, 10, sizes.q_length - 1}, starts{2, 12, sizes.kv_length}, offsets{0, keys - 30};
   const MaskBits bits({1, sizes.q_heads, sizes.q_length, (keys + 7) / 8});
   for_each(bits.view, [&](std::uint8_t& byte) { byte = static_cast<std::uint8_t>(random.next() | random.next()); });
   const Tensor<2> table = random_table(sizes.q_heads, 32, random, 9);
   options.mask_bits = bits.view;
   options.relative_bias = {table.view, 128, !options.causal};
-  if (ragged) {
+  if (varlen) {
     options.query_starts = {queries.data(), {3}};
     options.key_starts = {starts.data(), {3}};
     options.causal_offsets = {offsets.data(), {2}};
@@ -218,7 +218,7 @@ inline std::vector<HashCase> attention_option_cases() {
       {"attention mask and bias", [=] { return masked_hash(batch, {}, 0); }},
       {"attention mask and bias causal", [=] { return masked_hash(blocks, causal(571), 4); }},
       {"attention relative bias", [=] { return relative_hash(grouped, {}, false); }},
-      {"attention ragged", [=] { return relative_hash(sequences, causal(0), true); }},
+      {"attention variable-length", [=] { return relative_hash(sequences, causal(0), true); }},
   };
 }
 

@@ -41,7 +41,7 @@ inline constexpr CheckedHash checked_hashes[] = {
     {"attention mask and bias", 0xc1c7116c35f2f8e7u},
     {"attention mask and bias causal", 0xb31177041d5be57bu},
     {"attention relative bias", 0x2b5d1f3749f7aaefu},
-    {"attention ragged", 0xbcce81f08189af4fu},
+    {"attention variable-length", 0xbcce81f08189af4fu},
     {"layer_norm 5 700", 0xc944e8068d334e4du},
     {"rms_norm 5 700", 0x81cd87a91ca6229fu},
     {"sinusoidal 300 64", 0x94026de5bd32bf33u},

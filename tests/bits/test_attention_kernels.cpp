@@ -73,13 +73,15 @@ struct StripCall {
       options.scale = 0.5f;
       const AttentionReference expected =
           attention_reference(view(q, i, i + 1), view(k, 0, visible), view(v, 0, visible), options);
-      const double relative = attention_relative_bound(s.head_dim, s.keys, expected.max_sum[0], expected.max_score[0]);
+      const double relative =
+          attention_relative_bound(s.head_dim, s.keys, expected.rows[0].max_sum, expected.rows[0].max_score);
       for (Index d = 0; d < s.value_dim; ++d) {
         const auto at = static_cast<std::size_t>(d);
         comparison.add({i, d}, out.view(i, d), expected.out[at], relative * expected.weighted[at]);
       }
-      const double bound = lse_bound(s.head_dim, s.keys, expected.max_sum[0], expected.max_score[0], expected.lse[0]);
-      comparison.add({i, -1}, lse.view(i), expected.lse[0], visible == 0 ? 0 : bound);
+      const double bound =
+          lse_bound(s.head_dim, s.keys, expected.rows[0].max_sum, expected.rows[0].max_score, expected.rows[0].lse);
+      comparison.add({i, -1}, lse.view(i), expected.rows[0].lse, visible == 0 ? 0 : bound);
     }
     comparison.finish();
     CHECK(out.surroundings_untouched());

@@ -165,19 +165,19 @@ void compare_parts(const AttentionTensors& t, const AttentionTensors& baseline, 
   const auto run = [&](Index b, Index b_end, Index h, Index h_end, Index i, Index i_end, Index keys, const char* what) {
     const auto part = [&](const auto& view) { return view.slice(0, b, b_end).slice(1, h, h_end).slice(2, i, i_end); };
     const Index group = s.q_heads / s.kv_heads;
-    const auto seen = [&](const View<float, 4>& view) {
+    const auto visible = [&](const View<float, 4>& view) {
       return view.slice(0, b, b_end).slice(1, h / group, (h_end + group - 1) / group).slice(2, 0, keys);
     };
     AttentionOptions options = causal(offset + i);
     options.lse = part(t.lse.view);
-    attention(part(t.q.view), seen(t.k.view), seen(t.v.view), part(t.out.view), options);
+    attention(part(t.q.view), visible(t.k.view), visible(t.v.view), part(t.out.view), options);
     bits.add(part(t.out.view), part(baseline.out.view), what);
     bits.add(options.lse, part(baseline.lse.view), what);
   };
   for (Index i = 0; i < s.q_length; i += 1 + s.q_length / 4) {
     run(0, s.batch, 0, s.q_heads, i, i + 1, s.kv_length, "attention, one query");
-    const Index seen = std::clamp<Index>(i + 1 + offset, 0, s.kv_length);
-    run(0, s.batch, 0, s.q_heads, i, i + 1, seen, "attention, one query and only the keys that it sees");
+    const Index visible = std::clamp<Index>(i + 1 + offset, 0, s.kv_length);
+    run(0, s.batch, 0, s.q_heads, i, i + 1, visible, "attention, one query and only the keys that are visible to it");
     run(0, s.batch, 0, s.q_heads, i, s.q_length, s.kv_length, "attention, the last queries");
   }
   for (Index h = 0; h < s.q_heads; ++h) run(0, s.batch, h, h + 1, 0, s.q_length, s.kv_length, "attention, one head");

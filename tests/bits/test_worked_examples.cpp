@@ -146,7 +146,7 @@ TEST_CASE("worked example E: an encoder layer, d_model 512, 8 heads") {
   EncoderLayer(state.dict, "", {.attention = {.heads = 8}}).forward(x.view, y.view);
   CHECK(different_bits(y.view, separate::encoder(x, state.dict, s, {}).view) == 0);
 
-  const Seen all = [](Index, Index, Index) { return true; };
+  const IsVisible all = [](Index, Index, Index) { return true; };
   Bounded words(x.view), attended = layer_oracle::multi_head(words, words, state.dict, "self_attn.", s, all);
   const auto values = [](Bounded b) {  // bounds of sums this long say nothing
     std::fill(b.error.begin(), b.error.end(), 0);

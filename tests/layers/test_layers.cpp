@@ -116,18 +116,19 @@ TEST_CASE("MultiHeadAttention, EncoderLayer, DecoderLayer against the formulas")
     Random random(seed);
     const LayerSizes s = random_sizes(random);
     const RandomState state = random_layer(s, seed, true, "layers.0.", 0.2f);
-    const auto hide = static_cast<Hide>(seed % static_cast<std::uint64_t>(Hide::count)),
-               hide_memory = static_cast<Hide>(random.integer(0, hide == Hide::ragged ? 0 : 4));
-    const Index batch = hide == Hide::ragged ? 1 : random.integer(1, 3);
-    const Index length = random.integer(1, 30), memory_length = random.integer(hide == Hide::ragged ? 1 : 0, 30);
+    const auto masking = static_cast<Masking>(seed % static_cast<std::uint64_t>(Masking::count)),
+               memory_masking = static_cast<Masking>(random.integer(0, masking == Masking::varlen ? 0 : 4));
+    const Index batch = masking == Masking::varlen ? 1 : random.integer(1, 3);
+    const Index length = random.integer(1, 30), memory_length = random.integer(masking == Masking::varlen ? 1 : 0, 30);
     const Tensor<3> x = random_rows(batch, length, s.d_model, random),
                     memory = random_rows(batch, memory_length, s.memory_width, random),
                     y(x.view.shape, random.pick(layouts()));
     const Bounded in(x.view), from(memory.view);
-    const SeenCase self(hide, batch, length, length, random), cross(hide_memory, batch, length, memory_length, random);
+    const MaskingCase self(masking, batch, length, length, random),
+        cross(memory_masking, batch, length, memory_length, random);
     const AttentionOptions of_self = self.with_heads(s.heads), of_cross = cross.with_heads(s.heads);
-    const std::string text = text_of(s) + ", self " + std::to_string(static_cast<int>(hide)) + ", cross " +
-                             std::to_string(static_cast<int>(hide_memory)) + ", memory " +
+    const std::string text = text_of(s) + ", self " + std::to_string(static_cast<int>(masking)) + ", cross " +
+                             std::to_string(static_cast<int>(memory_masking)) + ", memory " +
                              std::to_string(memory_length);
     const auto untouched = [&] { CHECK_MESSAGE(y.surroundings_untouched(), text); };
 
@@ -138,24 +139,24 @@ TEST_CASE("MultiHeadAttention, EncoderLayer, DecoderLayer against the formulas")
     CHECK(attention.d_model() == s.d_model);
     attention.forward(x.view, y.view, of_self);
     const std::string prefix = "layers.0.self_attn.", to_memory = "layers.0.multihead_attn.";
-    compare_layer("MultiHeadAttention", y.view, oracle::multi_head(in, in, state.dict, prefix, s, self.seen), text,
+    compare_layer("MultiHeadAttention", y.view, oracle::multi_head(in, in, state.dict, prefix, s, self.visible), text,
                   seed);
     untouched();
     const MultiHeadAttention crossing(state.dict, to_memory, s.attention());
     crossing.forward(x.view, memory.view, y.view, of_cross);
     compare_layer("MultiHeadAttention, cross", y.view,
-                  oracle::multi_head(in, from, state.dict, to_memory, s, cross.seen), text, seed);
+                  oracle::multi_head(in, from, state.dict, to_memory, s, cross.visible), text, seed);
     untouched();
     const EncoderLayer encoder(state.dict, "layers.0.", s.options());
     CHECK(encoder.d_model() == s.d_model);
     encoder.forward(x.view, y.view, of_self);
-    compare_layer("EncoderLayer", y.view, oracle::encoder(in, state.dict, "layers.0.", s, self.seen), text, seed);
+    compare_layer("EncoderLayer", y.view, oracle::encoder(in, state.dict, "layers.0.", s, self.visible), text, seed);
     untouched();
     const DecoderLayer decoder(state.dict, "layers.0.", s.options());
     CHECK(decoder.d_model() == s.d_model);
     decoder.forward(x.view, memory.view, y.view, of_self, of_cross);
-    compare_layer("DecoderLayer", y.view, oracle::decoder(in, from, state.dict, "layers.0.", s, self.seen, cross.seen),
-                  text, seed);
+    compare_layer("DecoderLayer", y.view,
+                  oracle::decoder(in, from, state.dict, "layers.0.", s, self.visible, cross.visible), text, seed);
     untouched();
   }
 }
@@ -214,8 +215,8 @@ TEST_CASE("layers of ordinary sizes: bounds far below the data; defaults") {
   Random random(6);
   const Tensor<3> x = random_rows(2, 20, 32, random), memory = random_rows(2, 9, 32, random), y(x.view.shape);
   const Bounded in(x.view);
-  const Seen all = [](Index, Index, Index) { return true; };
-  const Seen earlier = [](Index, Index i, Index j) { return j <= i; };
+  const IsVisible all = [](Index, Index, Index) { return true; };
+  const IsVisible earlier = [](Index, Index i, Index j) { return j <= i; };
   DecoderLayer(state.dict, "", {.attention = {.heads = 4}}).forward(x.view, memory.view, y.view);
   const Bounded exact = oracle::decoder(in, Bounded(memory.view), state.dict, "", s, earlier, all);
   compare_layer("DecoderLayer", y.view, exact, text_of(s), 5);

@@ -106,11 +106,11 @@ TEST_CASE("attention to projected memory has the bits of attention to the memory
     d.project_memory();
     CHECK(d.projected.length(d.memory_sequences[0]) == 42);
 
-    // With lengths, and the same rows as a ragged batch with gaps before and behind.
+    // With lengths, and the same rows as a variable-length batch with gaps before and behind.
     const std::vector<Index> lengths{21, 0, 9}, starts{2, 23, 23, 32};
-    const Tensor<3> ragged({1, 40, s.memory_width});
-    copy<2>(View<const float, 3>(d.memory.view).select(0, 0), ragged.view.select(0, 0).slice(0, 2, 23));
-    copy<2>(View<const float, 3>(d.memory.view).select(0, 2).slice(0, 0, 9), ragged.view.select(0, 0).slice(0, 23, 32));
+    const Tensor<3> varlen({1, 40, s.memory_width});
+    copy<2>(View<const float, 3>(d.memory.view).select(0, 0), varlen.view.select(0, 0).slice(0, 2, 23));
+    copy<2>(View<const float, 3>(d.memory.view).select(0, 2).slice(0, 0, 9), varlen.view.select(0, 0).slice(0, 23, 32));
     const View<const Index, 1> of_lengths(lengths.data(), {3});
     d.cross().forward(d.x.view, d.memory.view, expected.view, {.key_lengths = of_lengths});
     for_each(d.memory.view.select(0, 1), [](float& e) { e = nan; });  // padding
@@ -118,7 +118,7 @@ TEST_CASE("attention to projected memory has the bits of attention to the memory
       KvCache cache(s.kv_heads, s.head_dim, s.head_dim);
       std::vector<Index> sequences(3);
       for (Index& sequence : sequences) sequence = cache.add();
-      if (with_starts) d.cross().project_memory(ragged.view, cache, sequences, {.key_starts = {starts.data(), {4}}});
+      if (with_starts) d.cross().project_memory(varlen.view, cache, sequences, {.key_starts = {starts.data(), {4}}});
       else d.cross().project_memory(d.memory.view, cache, sequences, {.key_lengths = of_lengths});
       for (std::size_t i = 0; i < 3; ++i) CHECK(cache.length(sequences[i]) == lengths[i]);
       d.cross().forward_projected(d.x.view, cache, sequences, d.y.view);

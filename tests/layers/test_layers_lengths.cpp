@@ -133,7 +133,8 @@ TEST_CASE("a cache grows by each sequence's own length; its rows have the bits o
 }
 
 TEST_CASE(
-    "self- and cross-attention of padded and ragged batches of any lengths have the bits of each sequence alone") {
+    "self- and cross-attention of padded and variable-length batches of any lengths have the bits of each sequence "
+    "alone") {
   Index compared = 0;
   for (const LayerSizes& s : layer_sizes()) {
     const RandomState state = random_layer(s, 12, true);
@@ -154,10 +155,10 @@ TEST_CASE(
 
       std::vector<Index> starts, memory_starts;
       const Tensor<3> x = packed(batch.x, batch.x_lengths, starts),
-                      memory = packed(batch.memory, batch.memory_lengths, memory_starts), ragged(x.view.shape);
+                      memory = packed(batch.memory, batch.memory_lengths, memory_starts), varlen(x.view.shape);
       AttentionOptions self_starts = options;
       self_starts.query_starts = self_starts.key_starts = view_of(starts);
-      decoder.forward(x.view, memory.view, ragged.view, self_starts,
+      decoder.forward(x.view, memory.view, varlen.view, self_starts,
                       {.query_starts = view_of(starts), .key_starts = view_of(memory_starts)});
       for (std::size_t i = 0; i < batch.x_lengths.size(); ++i) {
         const auto b = static_cast<Index>(i);
@@ -167,8 +168,8 @@ TEST_CASE(
             different_bits(padded.view.select(0, b).slice(0, 0, batch.x_lengths[i]), alone.view.select(0, 0)) == 0,
             text_of(s), ", seed ", seed);
         CHECK_MESSAGE(
-            different_bits(ragged.view.select(0, 0).slice(0, starts[i], starts[i + 1]), alone.view.select(0, 0)) == 0,
-            text_of(s), " ragged, seed ", seed);
+            different_bits(varlen.view.select(0, 0).slice(0, starts[i], starts[i + 1]), alone.view.select(0, 0)) == 0,
+            text_of(s), " variable-length, seed ", seed);
         compared += batch.x_lengths[i];
       }
     }

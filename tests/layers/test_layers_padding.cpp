@@ -12,7 +12,7 @@ constexpr std::uint32_t signalling = 0x7fa00001u;
 
 View<const Index, 1> view_of(const std::vector<Index>& v) { return {v.data(), {static_cast<Index>(v.size())}}; }
 
-TEST_CASE("layers: padded, ragged and alone, the same bits; signalling NaN in the padding") {
+TEST_CASE("layers: padded, variable-length and alone, the same bits; signalling NaN in the padding") {
   const std::vector<Index> lengths{13, 0, 1, 30};
   // Two rows of no sequence in front, three behind.
   const std::vector<Index> starts{2, 15, 15, 16, 46};
@@ -20,21 +20,21 @@ TEST_CASE("layers: padded, ragged and alone, the same bits; signalling NaN in th
     for (const AnyLayer& layer : all_layers(s, 1)) {
       if (layer.cross) continue;
       Random random(3);
-      const Tensor<3> padded({4, 30, layer.in}), ragged({1, 49, layer.in});
+      const Tensor<3> padded({4, 30, layer.in}), varlen({1, 49, layer.in});
       for_each(padded.view, [](float& e) { e = std::bit_cast<float>(signalling); });
-      for_each(ragged.view, [](float& e) { e = std::bit_cast<float>(signalling); });
+      for_each(varlen.view, [](float& e) { e = std::bit_cast<float>(signalling); });
       for (Index b = 0; b < 4; ++b) {
         const auto at = static_cast<std::size_t>(b);
         const View<float, 2> rows = padded.view.select(0, b).slice(0, 0, lengths[at]);
         fill_normal(rows, random);
-        copy<2>(rows, ragged.view.select(0, 0).slice(0, starts[at], starts[at + 1]));
+        copy<2>(rows, varlen.view.select(0, 0).slice(0, starts[at], starts[at + 1]));
       }
-      const Tensor<3> of_padded({4, 30, layer.out}), of_ragged({1, 49, layer.out});
+      const Tensor<3> of_padded({4, 30, layer.out}), of_varlen({1, 49, layer.out});
       for (const bool query_lengths : {false, true}) {
         AttentionOptions options{.causal = s.bias, .key_lengths = view_of(lengths)};
         if (query_lengths) options.query_lengths = options.key_lengths;
         layer.forward(padded.view, {}, of_padded.view, options);
-        layer.forward(ragged.view, {}, of_ragged.view,
+        layer.forward(varlen.view, {}, of_varlen.view,
                       {.causal = s.bias, .query_starts = view_of(starts), .key_starts = view_of(starts)});
         for (Index b = 0; b < 4; ++b) {
           const auto at = static_cast<std::size_t>(b);
@@ -44,9 +44,9 @@ TEST_CASE("layers: padded, ragged and alone, the same bits; signalling NaN in th
           CHECK_MESSAGE(
               different_bits(of_padded.view.select(0, b).slice(0, 0, lengths[at]), alone.view.select(0, 0)) == 0,
               layer.name, ", ", text_of(s));
-          CHECK_MESSAGE(different_bits(of_ragged.view.select(0, 0).slice(0, starts[at], starts[at + 1]),
+          CHECK_MESSAGE(different_bits(of_varlen.view.select(0, 0).slice(0, starts[at], starts[at + 1]),
                                        alone.view.select(0, 0)) == 0,
-                        layer.name, " ragged, ", text_of(s));
+                        layer.name, " variable-length, ", text_of(s));
         }
       }
     }
@@ -65,10 +65,10 @@ TEST_CASE("layers: rows of no sequence are as padding: attention gives 0 there")
                       other = random_tensor<3>({1, 20, layer.in}, random), y({1, 20, layer.out}),
                       expected({1, 20, layer.out});
       const AttentionOptions none{.query_lengths = view_of(lengths)},
-          ragged{.query_starts = view_of(starts), .key_starts = view_of(starts)};
+          varlen{.query_starts = view_of(starts), .key_starts = view_of(starts)};
       layer.forward(x.view, {}, expected.view, none);
       layer.forward(other.view, {}, y.view, {});  // leaves something in scratch memory
-      layer.forward(x.view, {}, y.view, ragged);
+      layer.forward(x.view, {}, y.view, varlen);
       for (const auto& [first, end] : {std::pair<Index, Index>{0, 3}, {17, 20}})
         CHECK_MESSAGE(different_bits(y.view.slice(1, first, end), expected.view.slice(1, first, end)) == 0, layer.name);
     }

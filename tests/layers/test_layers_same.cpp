@@ -54,18 +54,20 @@ TEST_CASE("layers have the bits of separate calls") {
     for (std::uint64_t seed = 1; seed <= 12; ++seed) {
       Random random(seed);
       const RandomState state = random_layer(s, seed, true);
-      const auto hide = static_cast<Hide>(seed % static_cast<std::uint64_t>(Hide::count));
-      const Index batch = hide == Hide::ragged ? 1 : 3, length = random.integer(1, 40), keys = random.integer(1, 40);
+      const auto masking = static_cast<Masking>(seed % static_cast<std::uint64_t>(Masking::count));
+      const Index batch = masking == Masking::varlen ? 1 : 3, length = random.integer(1, 40),
+                  keys = random.integer(1, 40);
       Tensor<3> x({batch, length, s.d_model}), memory({batch, keys, s.memory_width});
       fill_normal(x.view, random);
       fill_normal(memory.view, random);
-      const SeenCase of_self(hide, batch, length, length, random), of_cross(Hide::mask, batch, length, keys, random);
+      const MaskingCase of_self(masking, batch, length, length, random),
+          of_cross(Masking::mask, batch, length, keys, random);
       const AttentionOptions self = of_self.with_heads(s.heads), cross = of_cross.with_heads(s.heads);
       const Tensor<3> y(x.view.shape), wide({batch, length, s.d_ff});
       const auto same = [&](const Tensor<3>& actual, const Tensor<3>& expected, const char* what) {
         ++compared;
-        CHECK_MESSAGE(different_bits(actual.view, expected.view) == 0, what, ": ", text_of(s), ", hide ",
-                      static_cast<int>(hide), ", length ", length, ", isa ", isa());
+        CHECK_MESSAGE(different_bits(actual.view, expected.view) == 0, what, ": ", text_of(s), ", masking ",
+                      static_cast<int>(masking), ", length ", length, ", isa ", isa());
       };
       const Tensor<3> residual = random_tensor<3>(wide.view.shape, random);
       Linear(state.dict, "linear1.").forward(x.view, wide.view, {Activation::gelu, residual.view});

@@ -117,8 +117,8 @@ TEST_CASE("softmax: causal offsets, however large") {
     options.causal_offset = offset;
     softmax(x.view, y.view, options);
     for (Index i = 0; i < 6; ++i) {
-      const Index clamped = std::clamp<Index>(offset, -10, 10), seen = std::clamp<Index>(i + 1 + clamped, 0, 7);
-      for (Index j = 0; j < 7; ++j) CHECK(y.view(i, j) == (j < seen ? 1 / static_cast<float>(seen) : 0));
+      const Index clamped = std::clamp<Index>(offset, -10, 10), visible = std::clamp<Index>(i + 1 + clamped, 0, 7);
+      for (Index j = 0; j < 7; ++j) CHECK(y.view(i, j) == (j < visible ? 1 / static_cast<float>(visible) : 0));
     }
   }
 }
@@ -161,9 +161,9 @@ TEST_CASE("softmax: padding is not read") {
           Index wrong = 0;
           for_each_position(shape, [&](const auto& at) {
             const Index row = at[columns ? 1 : 0], j = at[columns ? 0 : 1], i = offset_of(at, strides);
-            const bool seen = j < lengths[static_cast<std::size_t>(row)] && i % 5 != 0;
+            const bool visible = j < lengths[static_cast<std::size_t>(row)] && i % 5 != 0;
             const float e = y.view.data[offset_of(at, y.view.strides)];
-            wrong += (seen ? e > 0 : e == 0) ? 0 : 1;
+            wrong += (visible ? e > 0 : e == 0) ? 0 : 1;
           });
           counts.add(wrong == 0, y.surroundings_untouched(), text_of_case("padding", length, rows, Place::end));
         }

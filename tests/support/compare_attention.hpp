@@ -17,42 +17,29 @@ inline void compare_with_oracle(const AttentionTensors& t, const AttentionOption
   double largest_value = 0;
   for_each(t.v.view, [&](float x) { largest_value = std::max(largest_value, std::abs(double{x})); });
   const double underflow = static_cast<double>(kv_length) * 0x1p-126 * largest_value + smallest;
-  const bool biased = options.bias.data != nullptr || options.relative_bias.table.data != nullptr;
-  const bool changed = options.softcap > 0 || options.alibi_slopes.data != nullptr,
-             sink = options.sinks.data != nullptr;
   double& worst = worst_errors_of_attention()[static_cast<int>(std::to_string(kv_length).size())];
-  std::size_t row = 0, at = 0;
+  std::size_t next = 0, at = 0;
   Index strays = 0;
   bool all_empty = true;
   for_each_position(t.lse.view.shape, [&](const auto& p) {
-    if (expected.untouched[row]) {
+    const RowReference& row = expected.rows[next++];
+    if (!row.exists) {
       strays += is_sentinel(t.lse.view(p[0], p[1], p[2])) ? 0 : 1;
       for (Index d = 0; d < t.out.view.size(3); ++d, ++at)
         strays += is_sentinel(t.out.view(p[0], p[1], p[2], d)) ? 0 : 1;
-      ++row;
       return;
     }
-    const double relative =
-        attention_relative_bound(head_dim, kv_length, expected.max_sum[row], expected.max_score[row], biased);
-    // Softcap: 1/softcap, the product, tanh (2 ULP) and the product again are 5 roundings of the
-    // score; slope and sink are 1 each.
-    const double more = (changed ? 6 * expected.max_step[row] : 0) + expected.max_relative[row] +
-                        (sink ? 8 + std::abs(expected.lse[row]) : 0);
+    const AttentionBounds bounds = attention_bounds(row, head_dim, kv_length, options);
     for (Index d = 0; d < t.out.view.size(3); ++d, ++at) {
       all_empty = all_empty && expected.out[at] == 0;
-      const double bound = (relative + (std::isfinite(more) ? 2 * more * unit : 0)) * expected.weighted[at] +
-                           (std::isinf(expected.lse[row]) ? 0 : underflow);
+      const double bound = bounds.relative * expected.weighted[at] + (std::isinf(row.lse) ? 0 : underflow);
       const float actual = t.out.view(p[0], p[1], p[2], d);
       out.add({p[0], p[1], p[2], d}, actual, expected.out[at], bound);
       const double error = std::abs(double{actual} - expected.out[at]);
       if (expected.weighted[at] > 1e-30 && error <= bound)
         worst = std::max(worst, error / (2 * unit * expected.weighted[at]));
     }
-    const double bound =
-        lse_bound(head_dim, kv_length, expected.max_sum[row], expected.max_score[row], expected.lse[row], biased) +
-        (std::isfinite(more) ? more * unit : 0);
-    lse.add({p[0], p[1], p[2]}, t.lse.view(p[0], p[1], p[2]), expected.lse[row], bound);
-    ++row;
+    lse.add({p[0], p[1], p[2]}, t.lse.view(p[0], p[1], p[2]), row.lse, bounds.lse);
   });
   CHECK_MESSAGE(strays == 0, "attention ", text, ", isa ", isa(), ", seed ", seed, ": ", strays,
                 " elements of rows of no sequence were written");

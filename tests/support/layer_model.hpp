@@ -14,7 +14,7 @@ namespace layer_oracle {
 /// Vaswani et al. 2017, section 3.2.2: heads of projections of x and of memory, side by side,
 /// projected again.
 inline Bounded multi_head(const Bounded& x, const Bounded& memory, const StateDict& state, const std::string& prefix,
-                          const LayerSizes& s, const Seen& seen) {
+                          const LayerSizes& s, const IsVisible& visible) {
   const Index q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
   const std::string weight = prefix + "in_proj_weight", bias = prefix + "in_proj_bias";
   const auto part = [&](const Bounded& from, const char* name, Index first, Index end) {
@@ -23,7 +23,7 @@ inline Bounded multi_head(const Bounded& x, const Bounded& memory, const StateDi
     return linear(from, one ? all.slice(0, first, end) : all, vector(state, bias, first, end), state.contains(bias));
   };
   const Bounded heads = attention(part(x, "q_proj_weight", 0, q), part(memory, "k_proj_weight", q, q + kv),
-                                  part(memory, "v_proj_weight", q + kv, q + 2 * kv), s.heads, s.kv_heads, seen);
+                                  part(memory, "v_proj_weight", q + kv, q + 2 * kv), s.heads, s.kv_heads, visible);
   return linear(heads, state, prefix + "out_proj.weight", prefix + "out_proj.bias");
 }
 
@@ -57,16 +57,16 @@ Bounded sublayer(const Bounded& x, const StateDict& state, const std::string& of
 }
 
 inline Bounded encoder(const Bounded& x, const StateDict& state, const std::string& prefix, const LayerSizes& s,
-                       const Seen& seen) {
+                       const IsVisible& visible) {
   const Bounded sum = sublayer(x, state, prefix + "norm1.", s.layer, [&](const Bounded& in) {
-    return multi_head(in, in, state, prefix + "self_attn.", s, seen);
+    return multi_head(in, in, state, prefix + "self_attn.", s, visible);
   });
   return sublayer(sum, state, prefix + "norm2.", s.layer,
                   [&](const Bounded& in) { return feed_forward(in, state, prefix, s.layer.activation); });
 }
 
 inline Bounded decoder(const Bounded& x, const Bounded& memory, const StateDict& state, const std::string& prefix,
-                       const LayerSizes& s, const Seen& self, const Seen& cross) {
+                       const LayerSizes& s, const IsVisible& self, const IsVisible& cross) {
   const Bounded first = sublayer(x, state, prefix + "norm1.", s.layer, [&](const Bounded& in) {
     return multi_head(in, in, state, prefix + "self_attn.", s, self);
   });
@@ -79,49 +79,49 @@ inline Bounded decoder(const Bounded& x, const Bounded& memory, const StateDict&
 
 }  // namespace layer_oracle
 
-enum class Hide { nothing, causal, lengths, mask, window, ragged, count };
+enum class Masking { nothing, causal, lengths, mask, window, varlen, count };
 
 /// Options of attention, and the keys that they leave visible to each query. Not movable: views
 /// point into it.
-struct SeenCase {
+struct MaskingCase {
   AttentionOptions options;
-  Seen seen;
+  IsVisible visible;
   std::vector<Index> key_lengths, query_lengths, query_starts, key_starts;
   std::unique_ptr<bool[]> bools;
 
-  SeenCase(Hide hide, Index batch, Index queries, Index keys, Random& random) {
+  MaskingCase(Masking masking, Index batch, Index queries, Index keys, Random& random) {
     const auto at = [](Index i) { return static_cast<std::size_t>(i); };
     const auto view = [](const std::vector<Index>& v) {
       return View<const Index, 1>(v.data(), {static_cast<Index>(v.size())});
     };
     const Index offset = random.integer(0, keys);
-    switch (hide) {
-      case Hide::causal:
+    switch (masking) {
+      case Masking::causal:
         options.causal = true;
         options.causal_offset = offset;
-        seen = [=](Index, Index i, Index j) { return j <= i + offset; };
+        visible = [=](Index, Index i, Index j) { return j <= i + offset; };
         break;
-      case Hide::lengths:
+      case Masking::lengths:
         for (Index b = 0; b < batch; ++b) key_lengths.push_back(random.integer(0, keys));
         for (Index b = 0; b < batch; ++b) query_lengths.push_back(random.integer(0, queries));
         options.key_lengths = view(key_lengths);
         options.query_lengths = view(query_lengths);
-        seen = [=, this](Index b, Index i, Index j) { return i < query_lengths[at(b)] && j < key_lengths[at(b)]; };
+        visible = [=, this](Index b, Index i, Index j) { return i < query_lengths[at(b)] && j < key_lengths[at(b)]; };
         break;
-      case Hide::mask: {
+      case Masking::mask: {
         bools = std::make_unique<bool[]>(at(batch * queries * keys));
         for (Index i = 0; i < batch * queries * keys; ++i) bools[at(i)] = random.integer(0, 3) > 0;
         const View<const bool, 4> mask(bools.get(), {batch, 1, queries, keys}, {queries * keys, 0, keys, 1});
         options.mask = mask;  // as many heads as there are: with_heads()
-        seen = [=](Index b, Index i, Index j) { return mask(b, 0, i, j); };
+        visible = [=](Index b, Index i, Index j) { return mask(b, 0, i, j); };
         break;
       }
-      case Hide::window:
+      case Masking::window:
         options.window_left = 3;
         options.window_right = 2;
-        seen = [](Index, Index i, Index j) { return j >= i - 3 && j <= i + 2; };
+        visible = [](Index, Index i, Index j) { return j >= i - 3 && j <= i + 2; };
         break;
-      case Hide::ragged: {  // of one batch element; the same cuts for queries and keys if there are as many
+      case Masking::varlen: {  // of one batch element; the same cuts for queries and keys if there are as many
         const Index a = random.integer(0, queries), c = random.integer(0, keys);
         query_starts = {0, a, a, queries};
         key_starts = queries == keys ? query_starts : std::vector<Index>{0, c, c, keys};
@@ -129,16 +129,16 @@ struct SeenCase {
         options.key_starts = view(key_starts);
         options.causal = queries == keys;
         const Index k = key_starts[1];
-        seen = [=, this](Index, Index i, Index j) { return (i < a) == (j < k) && (!options.causal || j <= i); };
+        visible = [=, this](Index, Index i, Index j) { return (i < a) == (j < k) && (!options.causal || j <= i); };
         break;
       }
       default:
-        seen = [](Index, Index, Index) { return true; };
+        visible = [](Index, Index, Index) { return true; };
     }
   }
-  SeenCase(const SeenCase&) = delete;
-  SeenCase& operator=(const SeenCase&) = delete;
-  ~SeenCase() = default;
+  MaskingCase(const MaskingCase&) = delete;
+  MaskingCase& operator=(const MaskingCase&) = delete;
+  ~MaskingCase() = default;
 
   [[nodiscard]] AttentionOptions with_heads(Index heads) const {
     AttentionOptions all = options;

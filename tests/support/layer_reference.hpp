@@ -43,7 +43,7 @@ struct Bounded {
 };
 
 /// Does query i of batch element b see key j?
-using Seen = std::function<bool(Index b, Index i, Index j)>;
+using IsVisible = std::function<bool(Index b, Index i, Index j)>;
 
 namespace layer_oracle {
 
@@ -195,7 +195,7 @@ inline Bounded norm(const Bounded& x, const StateDict& state, const std::string&
 
 /// Heads side by side in q, k and v.
 inline Bounded attention(const Bounded& q, const Bounded& k, const Bounded& v, Index heads, Index kv_heads,
-                         const Seen& seen) {
+                         const IsVisible& visible) {
   const Index dim = q.shape[2] / heads, keys = k.shape[1];
   const double scale = 1 / std::sqrt(static_cast<double>(dim));
   Bounded out(q.shape);
@@ -207,7 +207,7 @@ inline Bounded attention(const Bounded& q, const Bounded& k, const Bounded& v, I
         double off = 0, magnitude = 0, largest = 0, max = -HUGE_VAL, sum = 0;
         const Index from = h / (heads / kv_heads) * dim;
         for (Index j = 0; j < keys; ++j) {
-          if (!seen(b, i, j)) continue;
+          if (!visible(b, i, j)) continue;
           double score = 0, error = 0, products = 0;
           for (Index d = 0; d < dim; ++d) {
             const std::size_t x = q.at(b, i, h * dim + d), y = k.at(b, j, from + d);

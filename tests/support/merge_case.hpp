@@ -3,7 +3,7 @@
 
 #include "support/cache_case.hpp"
 #include "support/illegal.hpp"
-#include "support/weights_reference.hpp"
+#include "support/tolerance.hpp"
 
 #include <headlane/merge.hpp>
 
@@ -72,14 +72,15 @@ inline void compare_merged(const AttentionTensors& t, const View<float, 4>& out,
   bool all_empty = true;
   for_each_position(t.lse.view.shape, [&](const auto& p) {
     const RowReference row = row_reference(t.q.view, t.k.view, options, p[0], p[1], p[2]);
+    const AttentionBounds bounds = attention_bounds(row, head_dim, keys, options);
     const double lse = all.largest_lse(p[0], p[1], p[2]);
     // An error of a part's log-sum-exp is an error of its weight and of the sum of all weights.
-    const double of_part = lse == 0 ? 0 : row.lse_error(head_dim, keys, options) + lse * unit;
-    const double relative = row.relative_bound(head_dim, keys, options) + 2 * of_part + 2 * (lse + parts) * unit;
+    const double of_part = lse == 0 ? 0 : bounds.lse + lse * unit;
+    const double relative = bounds.relative + 2 * of_part + 2 * (lse + parts) * unit;
     for (Index d = 0; d < out.size(3); ++d) {
       double exact = 0, weighted = 0, largest = 0;
       for (Index j = 0; j < keys; ++j) {
-        const double v = t.v.view(p[0], p[1] / group, j, d), weight = row.weight[static_cast<std::size_t>(j)];
+        const double v = t.v.view(p[0], p[1] / group, j, d), weight = row.weights[static_cast<std::size_t>(j)];
         exact += weight * v;
         weighted += weight * std::abs(v);
         largest = std::max(largest, std::abs(v));
@@ -89,7 +90,7 @@ inline void compare_merged(const AttentionTensors& t, const View<float, 4>& out,
       of_out.add({p[0], p[1], p[2], d}, out(p[0], p[1], p[2], d), exact, relative * weighted + underflow);
     }
     of_lse.add({p[0], p[1], p[2]}, t.lse.view(p[0], p[1], p[2]), row.lse,
-               row.lse_error(head_dim, keys, options) + of_part + (lse + parts + 8) * unit);
+               bounds.lse + of_part + (lse + parts + 8) * unit);
   });
   if (all_empty) of_out.set_kind(Comparison::Kind::special);
   of_out.finish();

@@ -64,8 +64,8 @@ inline SoftmaxReference softmax_reference(const std::vector<float>& x, const Sof
   return result;
 }
 
-/// One row, of which only elements that `seen` says take part; no bias if it is empty.
-inline SoftmaxReference masked_softmax_reference(const std::vector<float>& x, const std::vector<bool>& seen,
+/// One row, of which only elements that `visible` says take part; no bias if it is empty.
+inline SoftmaxReference masked_softmax_reference(const std::vector<float>& x, const std::vector<bool>& visible,
                                                  const std::vector<float>& bias, const SoftmaxOptions& options) {
   const double inf = std::numeric_limits<double>::infinity(), hidden = options.log ? -inf : 0.0;
   SoftmaxReference result;
@@ -75,7 +75,7 @@ inline SoftmaxReference masked_softmax_reference(const std::vector<float>& x, co
   double max = -inf, sum = 0;
   bool invalid = false;
   for (std::size_t j = 0; j < x.size(); ++j) {
-    if (!seen[j]) continue;
+    if (!visible[j]) continue;
     scores[j] = double{options.scale} * double{x[j]} + (bias.empty() ? 0.0 : double{bias[j]});
     invalid = invalid || std::isnan(scores[j]) || scores[j] == inf;
     max = std::max(max, scores[j]);
@@ -83,7 +83,7 @@ inline SoftmaxReference masked_softmax_reference(const std::vector<float>& x, co
   if (max == -inf && !invalid) return result;
   for (const double s : scores) sum += std::exp(s - max);
   for (std::size_t j = 0; j < x.size(); ++j) {
-    if (!seen[j]) continue;
+    if (!visible[j]) continue;
     const double shifted = invalid ? std::numeric_limits<double>::quiet_NaN() : scores[j] - max;
     result.value[j] = options.log ? shifted - std::log(sum) : std::exp(shifted) / sum;
     result.distance[j] = std::abs(shifted);

@@ -1,5 +1,5 @@
-// The oracle of attention: naive loops in double over sequences, heads, queries and keys,
-// independent of src/. Besides each value it returns the sums in the stated error bounds.
+// The oracle of attention and of its weights: naive loops in double over sequences, heads, queries
+// and keys, independent of src/. Besides each value it returns the sums in the stated error bounds.
 #pragma once
 
 #include <headlane/attention.hpp>
@@ -12,18 +12,24 @@
 
 namespace headlane::test {
 
+/// One query row of one head.
+struct RowReference {
+  bool exists = true;           ///< false: a row of no sequence
+  std::vector<bool> visible;    ///< [rows of k]
+  std::vector<double> weights;  ///< [rows of k] probabilities; NaN for the visible keys of a row with a NaN
+  double lse = -std::numeric_limits<double>::infinity();
+  double max_score = 0;     ///< max_j |score_j|
+  double max_sum = 0;       ///< S = max_j Σ|q||k| · |scale|
+  double max_step = 0;      ///< largest magnitudes of scores before the softcap, and before the biases
+  double max_relative = 0;  ///< and with the relative bias, if another one follows
+};
+
 struct AttentionReference {
   // [batch, head, query, value_dim]
   std::vector<double> out;
   std::vector<double> weighted;  ///< Σ_j p_j |v_j|
   // [batch, head, query]
-  std::vector<bool> untouched;  ///< rows of no sequence: everything else says nothing there
-  std::vector<double> lse;
-  std::vector<double> max_score;  ///< max_j |score_j|
-  std::vector<double>
-      max_step;  ///< largest magnitudes of what the scores were before the softcap, and before the biases
-  std::vector<double> max_relative;  ///< and with the relative bias, if another one follows
-  std::vector<double> max_sum;       ///< S = max_j Σ|q||k| · |scale|
+  std::vector<RowReference> rows;  ///< without their weights
 };
 
 /// As `_relative_position_bucket` of the transformers library, which takes position of the key -
@@ -77,102 +83,114 @@ inline Place place_of(View<const float, 4> q, View<const float, 4> k, Index batc
   return place;
 }
 
-struct Row {
-  std::vector<double> scores;  // of the keys that are seen
-  std::vector<Index> keys;     // along the axis
-  double max = minus_infinity;
-  double max_score = 0, max_sum = 0, max_before_cap = 0, max_added = 0, max_relative = 0;
+/// q·k · scale, and the sum of the magnitudes of its terms.
+struct Score {
+  double value = 0, magnitude = 0;
 };
 
-inline Row attention_scores(View<const float, 4> q, View<const float, 4> k, Index batch, Index head, Index query,
-                            const Place& place, const AttentionOptions& options) {
-  Row row;
+inline Score score_of(View<const float, 4> q, View<const float, 4> k, Index batch, Index head, Index query, Index key,
+                      const AttentionOptions& options) {
   const Index kv_head = head / (q.size(1) / k.size(1));
   const double scale = options.scale ? double{*options.scale} : 1.0 / std::sqrt(static_cast<double>(q.size(3)));
-  const Index offset =
-      options.causal_offsets.data == nullptr ? options.causal_offset : options.causal_offsets(place.element);
-  const Index position = query - place.first_query + offset;
-  const RelativeBias& relative = options.relative_bias;
-  if (query - place.first_query >= place.queries) return row;
+  Score score;
+  for (Index d = 0; d < q.size(3); ++d) {
+    const double product = scale * double{q(batch, head, query, d)} * double{k(batch, kv_head, key, d)};
+    score.value += product;
+    score.magnitude += std::abs(product);
+  }
+  return score;
+}
+
+inline bool is_visible(const AttentionOptions& o, Index batch, Index head, Index query, Index key, Index position) {
+  if (o.causal && key > position) return false;
+  if (o.window_left >= 0 && key < position - o.window_left) return false;
+  if (o.window_right >= 0 && key > position + o.window_right) return false;
+  if (o.mask.data != nullptr && !o.mask(batch, head, query, key)) return false;
+  return o.mask_bits.data == nullptr || o.mask_bits(batch, head, query, key / 8) / (1 << key % 8) % 2 != 0;
+}
+
+/// Turns scores into probabilities. `sink`: one more score; -inf without one.
+inline void weigh(RowReference& row, const std::vector<double>& scores, double sink) {
+  double largest = sink, sum = 0;
+  bool has_nan = false;
+  for (std::size_t j = 0; j < scores.size(); ++j) {
+    if (!row.visible[j]) continue;
+    has_nan = has_nan || std::isnan(scores[j]);
+    largest = std::max(largest, scores[j]);
+  }
+  if (has_nan) largest = std::numeric_limits<double>::quiet_NaN();
+  if (largest == minus_infinity) return;
+  if (sink != minus_infinity) sum = std::exp(sink - largest);
+  for (std::size_t j = 0; j < scores.size(); ++j)
+    if (row.visible[j]) sum += row.weights[j] = std::exp(scores[j] - largest);
+  for (std::size_t j = 0; j < scores.size(); ++j)
+    if (row.visible[j]) row.weights[j] /= sum;
+  row.lse = largest + std::log(sum);
+}
+
+}  // namespace reference_detail
+
+inline RowReference row_reference(View<const float, 4> q, View<const float, 4> k, const AttentionOptions& o,
+                                  Index batch, Index head, Index query) {
+  using reference_detail::minus_infinity;
+  const reference_detail::Place place = reference_detail::place_of(q, k, batch, query, o);
+  const auto all = static_cast<std::size_t>(k.size(2));
+  const Index i = query - place.first_query;
+  const Index position = i + (o.causal_offsets.data == nullptr ? o.causal_offset : o.causal_offsets(place.element));
+  RowReference row{.exists = place.exists, .visible = std::vector<bool>(all), .weights = std::vector<double>(all)};
+  if (i >= place.queries) return row;
+  std::vector<double> scores(all, minus_infinity);
   for (Index j = 0; j < place.keys; ++j) {
-    if (options.causal && j > position) break;
-    if (options.window_left >= 0 && j < position - options.window_left) continue;
-    if (options.window_right >= 0 && j > position + options.window_right) break;
-    if (options.mask.data != nullptr && !options.mask(batch, head, query, j)) continue;
-    if (options.mask_bits.data != nullptr && options.mask_bits(batch, head, query, j / 8) / (1 << j % 8) % 2 == 0)
-      continue;
-    const double bias = options.bias.data == nullptr ? 0.0 : double{options.bias(batch, head, query, j)};
+    if (!reference_detail::is_visible(o, batch, head, query, j, position)) continue;
+    const RelativeBias& relative = o.relative_bias;
+    const double bias = o.bias.data == nullptr ? 0.0 : double{o.bias(batch, head, query, j)};
     double by_distance = 0;
     if (relative.table.data != nullptr)
       by_distance = relative.table(
           head, t5_reference(j - position, relative.table.size(1), relative.max_distance, relative.bidirectional));
     if (bias == minus_infinity || by_distance == minus_infinity) continue;
-    double score = 0, sum = 0;
-    for (Index d = 0; d < q.size(3); ++d) {
-      const double product =
-          scale * double{q(batch, head, query, d)} * double{k(batch, kv_head, place.first_key + j, d)};
-      score += product;
-      sum += std::abs(product);
-    }
-    const double capped = options.softcap > 0 ? options.softcap * std::tanh(score / options.softcap) : score;
+    const auto at = static_cast<std::size_t>(place.first_key + j);
+    row.visible[at] = true;
+    auto [score, magnitude] = reference_detail::score_of(q, k, batch, head, query, place.first_key + j, o);
     // Roundings before the cap and in it are those of this number.
-    row.max_before_cap = std::max(row.max_before_cap, options.softcap > 0 ? std::abs(score) : 0.0);
-    score = capped;
-    if (options.alibi_slopes.data != nullptr)
-      score += double{options.alibi_slopes(head)} * static_cast<double>(j - position);
-    row.max_added = std::max(row.max_added, std::abs(score));
+    double step = o.softcap > 0 ? std::abs(score) : 0.0;
+    if (o.softcap > 0) score = o.softcap * std::tanh(score / o.softcap);
+    if (o.alibi_slopes.data != nullptr) score += double{o.alibi_slopes(head)} * static_cast<double>(j - position);
+    step += std::abs(score);
     score += by_distance;
-    if (relative.table.data != nullptr && options.bias.data != nullptr)
+    if (relative.table.data != nullptr && o.bias.data != nullptr)
       row.max_relative = std::max(row.max_relative, std::abs(score));
     score += bias;
-    row.scores.push_back(score);
-    row.keys.push_back(place.first_key + j);
-    if (!(score <= row.max)) row.max = score;
-    if (std::isnan(score)) break;  // the row is NaN whatever follows
+    scores[at] = score;
+    row.max_step = std::max(row.max_step, step);
     row.max_score = std::max(row.max_score, std::abs(score));
-    row.max_sum = std::max(row.max_sum, sum);
+    row.max_sum = std::max(row.max_sum, magnitude);
   }
+  reference_detail::weigh(row, scores, o.sinks.data == nullptr ? minus_infinity : double{o.sinks(head)});
   return row;
 }
 
-}  // namespace reference_detail
-
 inline AttentionReference attention_reference(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
                                               const AttentionOptions& options) {
-  using reference_detail::minus_infinity;
   AttentionReference result;
   for (Index b = 0; b < q.size(0); ++b) {
     for (Index h = 0; h < q.size(1); ++h) {
       for (Index i = 0; i < q.size(2); ++i) {
-        const reference_detail::Place place = reference_detail::place_of(q, k, b, i, options);
-        const reference_detail::Row row = reference_detail::attention_scores(q, k, b, h, i, place, options);
-        const bool empty = row.max == minus_infinity;
-        const bool padding = i - place.first_query >= place.queries;
-        const double sink = options.sinks.data == nullptr || padding ? minus_infinity : double{options.sinks(h)};
-        const double largest = std::max(row.max, sink);
+        RowReference row = row_reference(q, k, options, b, h, i);
         std::vector<double> out(static_cast<std::size_t>(v.size(3)), 0.0), weighted = out;
-        double sum = sink == minus_infinity ? 0 : std::exp(sink - largest);
-        for (std::size_t j = 0; j < row.scores.size() && !empty; ++j) {
-          const double p = std::exp(row.scores[j] - (std::isnan(row.max) ? row.max : largest));
-          sum += p;
+        for (Index j = 0; j < k.size(2); ++j) {
+          if (!row.visible[static_cast<std::size_t>(j)]) continue;
+          const double weight = row.weights[static_cast<std::size_t>(j)];
           for (Index d = 0; d < v.size(3); ++d) {
-            const double value = v(b, h / (q.size(1) / v.size(1)), row.keys[j], d);
-            out[static_cast<std::size_t>(d)] += p * value;
-            weighted[static_cast<std::size_t>(d)] += p * std::abs(value);
+            const double value = v(b, h / (q.size(1) / v.size(1)), j, d);
+            out[static_cast<std::size_t>(d)] += weight * value;
+            weighted[static_cast<std::size_t>(d)] += weight * std::abs(value);
           }
         }
-        for (std::size_t d = 0; d < out.size(); ++d) {
-          result.out.push_back(empty ? 0.0 : out[d] / sum);
-          result.weighted.push_back(empty ? 0.0 : weighted[d] / sum);
-        }
-        result.untouched.push_back(!place.exists);
-        result.lse.push_back(largest == minus_infinity ? minus_infinity
-                             : std::isnan(row.max)     ? row.max
-                                                       : largest + std::log(sum));
-        result.max_step.push_back(row.max_before_cap + row.max_added);
-        result.max_relative.push_back(row.max_relative);
-        result.max_score.push_back(row.max_score);
-        result.max_sum.push_back(row.max_sum);
+        result.out.insert(result.out.end(), out.begin(), out.end());
+        result.weighted.insert(result.weighted.end(), weighted.begin(), weighted.end());
+        row.weights = {};
+        result.rows.push_back(std::move(row));
       }
     }
   }

@@ -135,14 +135,14 @@ struct SoftmaxCase {
 // One row of a case.
 struct SoftmaxRow {
   std::vector<float> x, bias;
-  std::vector<bool> seen;
+  std::vector<bool> visible;
 
   SoftmaxRow(const SoftmaxCase& c, Shape at) {
     for (Index j = 0; j < c.shape[c.axis]; ++j) {
       at[c.axis] = j;
       x.push_back(c.x.view.data[offset_of(at, c.x.view.strides)]);
       if (c.of_bias.data != nullptr) bias.push_back(c.of_bias.data[offset_of(at, c.of_bias.strides)]);
-      seen.push_back(c.takes_part(at));
+      visible.push_back(c.takes_part(at));
     }
   }
 
@@ -154,14 +154,14 @@ struct SoftmaxRow {
     std::vector<float> scores(x.size(), plain.scale < 0 ? infinity : -infinity), y(x.size());
     bool empty = masked;
     for (std::size_t j = 0; j < x.size(); ++j) {
-      if (!seen[j]) continue;
+      if (!visible[j]) continue;
       scores[j] = scaled ? std::fma(x[j], options.scale, bias.empty() ? -0.0f : bias[j]) : x[j];
       empty = empty && plain.scale * scores[j] == -infinity;
     }
     const auto n = static_cast<Index>(x.size());
     softmax(View<const float, 1>(scores.data(), {n}), View<float, 1>(y.data(), {n}), plain);
     for (std::size_t j = 0; j < x.size(); ++j)
-      if (empty || !seen[j]) y[j] = options.log ? -infinity : 0;
+      if (empty || !visible[j]) y[j] = options.log ? -infinity : 0;
     return y;
   }
 };
@@ -176,7 +176,7 @@ inline void check_rows(const SoftmaxCase& c, const View<float, 4>& y, std::uint6
     const Index n = c.shape[c.axis];
     const std::vector<float> bits = row.bits(c.options, c.masked());
     // Without any option a row of -inf is NaN, as in test_softmax.cpp.
-    const SoftmaxReference expected = c.masked() ? masked_softmax_reference(row.x, row.seen, row.bias, c.options)
+    const SoftmaxReference expected = c.masked() ? masked_softmax_reference(row.x, row.visible, row.bias, c.options)
                                                  : softmax_reference(row.x, c.options);
     for (std::size_t j = 0; j < row.x.size(); ++j) {
       at[c.axis] = static_cast<Index>(j);

@@ -69,6 +69,24 @@ inline double lse_bound(Index head_dim, Index kv_length, double max_sum, double 
          unit;
 }
 
+/// The bounds of a row with any options: of out relative to Σ p|v|, and of lse.
+struct AttentionBounds {
+  double relative, lse;
+};
+
+inline AttentionBounds attention_bounds(const RowReference& row, Index head_dim, Index kv_length,
+                                        const AttentionOptions& o) {
+  const bool biased = o.bias.data != nullptr || o.relative_bias.table.data != nullptr;
+  const bool changed = o.softcap > 0 || o.alibi_slopes.data != nullptr;
+  // Softcap: 1/softcap, the product, tanh (2 ULP) and the product again are 5 roundings of the
+  // score; slope and sink are 1 each.
+  const double more = (changed ? 6 * row.max_step : 0) + row.max_relative +
+                      (o.sinks.data != nullptr && std::isfinite(row.lse) ? 8 + std::abs(row.lse) : 0);
+  const double added = std::isfinite(more) ? more * unit : 0;
+  return {attention_relative_bound(head_dim, kv_length, row.max_sum, row.max_score, biased) + 2 * added,
+          lse_bound(head_dim, kv_length, row.max_sum, row.max_score, row.lse, biased) + added};
+}
+
 /// The comparison of an operation that came closest to its bound, which main() prints at the end.
 struct Worst {
   double ratio = 0;

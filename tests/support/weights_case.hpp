@@ -2,7 +2,7 @@
 #pragma once
 
 #include "support/cache_case.hpp"
-#include "support/weights_reference.hpp"
+#include "support/tolerance.hpp"
 
 #include <headlane/attention_weights.hpp>
 

@@ -114,17 +114,17 @@ TEST_CASE("attention: illegal relative bias") {
   calls.check();
 }
 
-struct RaggedCalls : Calls {
+struct VarlenCalls : Calls {
   const std::vector<Index> queries{0, 4, 4, 12}, keys{1, 8, 20, 20};
   AttentionOptions good;
-  RaggedCalls() : Calls({.q_heads = 4, .kv_heads = 2, .q_length = 12, .kv_length = 21, .head_dim = 8, .value_dim = 6}) {
+  VarlenCalls() : Calls({.q_heads = 4, .kv_heads = 2, .q_length = 12, .kv_length = 21, .head_dim = 8, .value_dim = 6}) {
     good.query_starts = {queries.data(), {4}};
     good.key_starts = {keys.data(), {4}};
   }
 };
 
 TEST_CASE("attention: illegal starts") {
-  RaggedCalls calls;
+  VarlenCalls calls;
   const auto set_queries = [](AttentionOptions& o, const View<const Index, 1>& view) { o.query_starts = view; };
   const auto set_keys = [](AttentionOptions& o, const View<const Index, 1>& view) { o.key_starts = view; };
   const std::vector<Index> long_queries{0, 4, 4, 12, 12}, long_keys{1, 8, 20, 20, 20};
@@ -169,12 +169,12 @@ TEST_CASE("attention: illegal starts") {
 
   Calls batch(
       {.batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 12, .kv_length = 21, .head_dim = 8, .value_dim = 6});
-  batch.add("a ragged batch of two elements", calls.good, {"q has 2 batch elements", "1"});
+  batch.add("a variable-length batch of two elements", calls.good, {"q has 2 batch elements", "1"});
   batch.check();
 }
 
 TEST_CASE("attention: illegal options of variable-length sequences") {
-  RaggedCalls calls;
+  VarlenCalls calls;
   // Options of shape [batch] are [sequences]; lengths are limited by those of their sequence.
   const std::vector<Index> lengths{4, 0, 0, 0}, too_long{0, 1, 0}, key_lengths{0, 0, 1}, key_too_long{8, 0, 0};
   const auto set_offsets = [](AttentionOptions& o, const View<const Index, 1>& view) { o.causal_offsets = view; };

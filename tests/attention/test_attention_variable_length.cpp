@@ -45,13 +45,13 @@ View<const std::uint8_t, 4> rows_of(const View<const std::uint8_t, 4>& bits, Ind
   return part;
 }
 
-struct Ragged {
+struct Varlen {
   std::vector<Index> query_starts, key_starts;
   [[nodiscard]] Index sequences() const { return static_cast<Index>(query_starts.size()) - 1; }
 };
 
 // Sequences without queries, without keys, or both; rows of no sequence at either end.
-std::vector<Ragged> ragged_batches(const Form& form) {
+std::vector<Varlen> varlen_batches(const Form& form) {
   const Index n = form.sizes.kv_length / 3;
   if (form.sizes.q_length == 1)
     return {{{0, 1, 2, 3, 4, 5}, {0, 1, n, n, 3 * n - 100, 3 * n}},
@@ -64,14 +64,14 @@ std::vector<Ragged> ragged_batches(const Form& form) {
 
 // Variable-length sequences, and the same sequences in a padded batch.
 struct Sequences {
-  Sequences(const Form& form_, Ragged ragged_)
-      : form(form_), ragged(std::move(ragged_)), whole(form, sizes, seed), padded(padded_form, padded_sizes, seed) {
+  Sequences(const Form& form_, Varlen varlen_)
+      : form(form_), varlen(std::move(varlen_)), whole(form, sizes, seed), padded(padded_form, padded_sizes, seed) {
     Random random(seed);
     const Mask mask = random_mask({1, sizes.q_heads, sizes.q_length, keys}, random, 5);
     fill_bits(bits.view, mask.view, random);
-    for (std::size_t i = 0; i + 1 < ragged.query_starts.size(); ++i) {
-      q_lengths.push_back(ragged.query_starts[i + 1] - ragged.query_starts[i]);
-      k_lengths.push_back(ragged.key_starts[i + 1] - ragged.key_starts[i]);
+    for (std::size_t i = 0; i + 1 < varlen.query_starts.size(); ++i) {
+      q_lengths.push_back(varlen.query_starts[i + 1] - varlen.query_starts[i]);
+      k_lengths.push_back(varlen.key_starts[i + 1] - varlen.key_starts[i]);
       offsets.push_back(k_lengths.back() - q_lengths.back());
     }
     // The padding is NaN: it must not matter.
@@ -83,8 +83,8 @@ struct Sequences {
   [[nodiscard]] AttentionOptions together(AttentionOptions options, int kind) const {
     if (kind != 1) options.mask_bits = bits.view;
     options.causal_offsets = {offsets.data(), {n}};
-    options.query_starts = {ragged.query_starts.data(), {n + 1}};
-    options.key_starts = {ragged.key_starts.data(), {n + 1}};
+    options.query_starts = {varlen.query_starts.data(), {n + 1}};
+    options.key_starts = {varlen.key_starts.data(), {n + 1}};
     return options;
   }
 
@@ -92,8 +92,8 @@ struct Sequences {
   void run_alone(const AttentionOptions& options, int kind) const {
     for (Index i = 0; i < n; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      const Index first = ragged.query_starts[at], end = ragged.query_starts[at + 1];
-      const Index first_key = ragged.key_starts[at], end_key = ragged.key_starts[at + 1];
+      const Index first = varlen.query_starts[at], end = varlen.query_starts[at + 1];
+      const Index first_key = varlen.key_starts[at], end_key = varlen.key_starts[at + 1];
       AttentionOptions one = options;
       one.causal_offset = offsets[at];
       if (kind != 1) one.mask_bits = rows_of(bits.view, first, end, k_lengths[at]);
@@ -112,7 +112,7 @@ struct Sequences {
     padded.run(options);
     for (Index i = 0; i < n; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      const Index first = ragged.query_starts[at], end = ragged.query_starts[at + 1];
+      const Index first = varlen.query_starts[at], end = varlen.query_starts[at + 1];
       check_bits(whole.out.view.slice(2, first, end),
                  View<const float, 4>(padded.out.view.slice(0, i, i + 1).slice(2, 0, end - first)), text + ", padded",
                  seed);
@@ -128,12 +128,12 @@ struct Sequences {
     const auto move = [&](const View<float, 4>& from, const View<float, 4>& to, Index first, Index length) {
       copy<4>(from.slice(2, first, first + length), to.slice(0, i, i + 1).slice(2, 0, length));
     };
-    move(whole.q.view, padded.q.view, ragged.query_starts[at], q_lengths[at]);
-    move(whole.k.view, padded.k.view, ragged.key_starts[at], k_lengths[at]);
-    move(whole.v.view, padded.v.view, ragged.key_starts[at], k_lengths[at]);
+    move(whole.q.view, padded.q.view, varlen.query_starts[at], q_lengths[at]);
+    move(whole.k.view, padded.k.view, varlen.key_starts[at], k_lengths[at]);
+    move(whole.v.view, padded.v.view, varlen.key_starts[at], k_lengths[at]);
     const std::array<Index, 4> bytes{1, sizes.q_heads, q_lengths[at], (keys + 7) / 8};
     for_each_position(bytes, [&](const auto& p) {
-      padded_bits.view(i, p[1], p[2], p[3]) = bits.view(0, p[1], ragged.query_starts[at] + p[2], p[3]);
+      padded_bits.view(i, p[1], p[2], p[3]) = bits.view(0, p[1], varlen.query_starts[at] + p[2], p[3]);
     });
   }
   [[nodiscard]] AttentionSizes with(Index batch, Index q_length, Index kv_length) const {
@@ -146,9 +146,9 @@ struct Sequences {
 
  public:
   Form form;
-  Ragged ragged;
-  Index n = ragged.sequences(), queries = longest_of(ragged.query_starts), keys = longest_of(ragged.key_starts);
-  AttentionSizes sizes = with(1, ragged.query_starts.back() + 2, ragged.key_starts.back() + 3),
+  Varlen varlen;
+  Index n = varlen.sequences(), queries = longest_of(varlen.query_starts), keys = longest_of(varlen.key_starts);
+  AttentionSizes sizes = with(1, varlen.query_starts.back() + 2, varlen.key_starts.back() + 3),
                  padded_sizes = with(n, queries, keys);
   Form padded_form{.name = form.name, .sizes = padded_sizes, .keys = form.keys};
   FormTensors whole;
@@ -162,11 +162,11 @@ struct Sequences {
 TEST_CASE("attention: a variable-length sequence has the bits of a call of its own and of a padded batch") {
   Index padded_sequences = 0;
   for (const Form& form : forms())
-    for (const Ragged& ragged : ragged_batches(form)) padded_sequences += ragged.sequences();
+    for (const Varlen& varlen : varlen_batches(form)) padded_sequences += varlen.sequences();
   const ExpectComparisons expected((slow_isa() ? 2 : 3) * 2 * (std::ssize(forms()) * 3 * 4 + padded_sequences * 3));
   for (const Form& form : forms()) {
-    for (const Ragged& ragged : ragged_batches(form)) {
-      const Sequences t(form, ragged);
+    for (const Varlen& varlen : varlen_batches(form)) {
+      const Sequences t(form, varlen);
       const Tables tables(t.sizes.q_heads);
       for (const int kind : {0, 1, 2, 3}) {
         AttentionOptions options = tables.options(kind), together = t.together(options, kind);
