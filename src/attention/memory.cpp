@@ -17,8 +17,8 @@ Index shared_floats(Arena arena, const TaskPlan& plan) {
 
 ThreadBuffers carve_row_buffers(Arena& arena, const AttentionProblem& p, Index rows, bool rows_are_heads) {
   ThreadBuffers buffers{};
-  buffers.q = arena.take(rows * kernels::row_stride);
-  buffers.scores = arena.take(kernels::max_tile_rows * kernels::row_stride);
+  buffers.q = arena.take(rows * kernels::packed_row_stride);
+  buffers.scores = arena.take(kernels::max_tile_rows * kernels::packed_row_stride);
   buffers.per_row = arena.take(2 * max_rows);
   if (p.options.relative_bias.table)
     buffers.distances = arena.take(relative_bias_floats(max_rows, rows_are_heads ? rows : 1));

@@ -102,8 +102,8 @@ struct Buffers {
 
 Buffers carve(Arena& arena) {
   const auto state = [&] {
-    return kernels::AttentionState{.out = arena.take(rows_per_task * kernels::row_stride),
-                                   .out_step = kernels::row_stride,
+    return kernels::AttentionState{.out = arena.take(rows_per_task * kernels::packed_row_stride),
+                                   .out_step = kernels::packed_row_stride,
                                    .max = arena.take(rows_per_task),
                                    .sum = arena.take(rows_per_task)};
   };

@@ -16,8 +16,8 @@ using kernels::block_size;
 using kernels::GemmBlock;
 using kernels::KernelTable;
 using kernels::lanes;
+using kernels::packed_row_stride;
 using kernels::panel_columns;
-using kernels::row_stride;
 
 /// Columns of b that all rows use before the next ones: 512 KiB when packed, half a typical L2; 256
 /// columns with 512 rows.
@@ -160,10 +160,10 @@ void multiply_rows(const Product& p, const KernelTable& kernel, const DepthBlock
   block.a = p.a.data + row * p.a.strides[0] + depth.first * p.a.strides[1];
   block.a_row_step = p.a.strides[0];
   if (!reads_rows(p.a)) {
-    float* a = scratch(Purpose::rows, rows * row_stride);
+    float* a = scratch(Purpose::rows, rows * packed_row_stride);
     kernel.pack_rows(source(p.a, row, rows, depth.first, depth.k), 1.0f, a);
     block.a = a;
-    block.a_row_step = row_stride;
+    block.a_row_step = packed_row_stride;
   }
   block.alpha = p.alpha;
   block.beta = depth.beta;

@@ -18,7 +18,7 @@ struct KernelTable {
   const char* name;
   Index tile_rows;  ///< MR: rows of a register tile
 
-  /// Copies rows × columns (<= block_size) to rows row_stride apart, times scale.
+  /// Copies rows × columns (<= block_size) to rows packed_row_stride apart, times scale.
   void (*pack_rows)(const Source& source, float scale, float* packed) noexcept;
   /// Copies rows × columns to panels [panel][row][panel_columns], padded with zeros to a multiple
   /// of 16 columns.

@@ -19,10 +19,10 @@ inline Index round_up(Index n, Index to) { return (n + to - 1) / to * to; }
 /// Rows as pack_rows() writes them; elements that it does not write stay sentinels.
 struct PackedRows {
   explicit PackedRows(const View<float, 2>& source, float scale = 1)
-      : rows(source.size(0)), memory({std::max<Index>(rows, 1) * row_stride}) {
+      : rows(source.size(0)), memory({std::max<Index>(rows, 1) * packed_row_stride}) {
     active().pack_rows(source_of(source), scale, memory.view.data);
   }
-  [[nodiscard]] float at(Index r, Index c) const { return memory.view.data[r * row_stride + c]; }
+  [[nodiscard]] float at(Index r, Index c) const { return memory.view.data[r * packed_row_stride + c]; }
   Index rows;
   Tensor<1> memory;
 };

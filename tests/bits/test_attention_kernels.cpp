@@ -94,7 +94,7 @@ struct StripCall {
   Random random{seed};
   Tensor<2> q = random_tensor<2>({s.rows, s.head_dim}, random), k = random_tensor<2>({s.keys, s.head_dim}, random),
             v = random_tensor<2>({s.keys, s.value_dim}, random), out{{s.rows, s.value_dim}};
-  Tensor<1> lse{{s.rows}}, max{{s.rows}}, sum{{s.rows}}, scores{{max_tile_rows * row_stride}};
+  Tensor<1> lse{{s.rows}}, max{{s.rows}}, sum{{s.rows}}, scores{{max_tile_rows * packed_row_stride}};
   Index out_step = round_up(s.value_dim, panel_columns);
   Tensor<1> state_out{{s.rows * out_step}};
 };

@@ -30,7 +30,7 @@ std::string where(const char* kernel, Index rows, Index columns, const Layout& l
 
 TEST_CASE("the table's sizes fit together") {
   CHECK(active().tile_rows > 0);
-  CHECK(row_stride >= block_size);
+  CHECK(packed_row_stride >= block_size);
 }
 
 TEST_CASE("pack_rows: every element times scale, nothing outside the rows") {
@@ -44,7 +44,8 @@ TEST_CASE("pack_rows: every element times scale, nothing outside the rows") {
         for (Index r = 0; r < rows; ++r) {
           for (Index c = 0; c < columns; ++c) wrong += packed.at(r, c) == 0.7f * source.view(r, c) ? 0 : 1;
           // Up to the next multiple of 16 it may write what it likes.
-          for (Index c = round_up(columns, lanes); c < row_stride; ++c) stray += is_sentinel(packed.at(r, c)) ? 0 : 1;
+          for (Index c = round_up(columns, lanes); c < packed_row_stride; ++c)
+            stray += is_sentinel(packed.at(r, c)) ? 0 : 1;
         }
         CHECK_MESSAGE(wrong == 0, where("pack_rows", rows, columns, layout));
         CHECK_MESSAGE(stray == 0, where("pack_rows", rows, columns, layout));
@@ -90,7 +91,7 @@ void check_gemm_block(Index m, Index n, Index k, const GemmOptions& options, Ind
                        .n = n,
                        .k = k,
                        .a = packed_rows,
-                       .a_row_step = row_stride,
+                       .a_row_step = packed_row_stride,
                        .b = packed_panels,
                        .b_row_step = panel_columns,
                        .b_panel_step = panels.panel_step(),

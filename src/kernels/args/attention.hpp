@@ -57,7 +57,7 @@ struct Prefetch {
 /// Some query rows against one block of keys (at most block_size).
 struct AttentionBlock {
   Index rows, head_dim, value_dim;
-  const float* q;  ///< packed rows, scaled, row_stride apart
+  const float* q;  ///< packed rows, scaled, packed_row_stride apart
   KeyBlock keys;
   const Index* key_begin;        ///< [rows] keys of the block before this one are masked
   const Index* key_end;          ///< [rows] keys from this one on are masked; 0: no visible key
@@ -69,7 +69,7 @@ struct AttentionBlock {
   float softcap;                 ///< 0: none
   const float* slopes;           ///< null, or [rows]: adds slope · (key + distance - row · row_distance)
   Index distance, row_distance;
-  float* scores;  ///< scratch [max_tile_rows, row_stride]
+  float* scores;  ///< scratch [max_tile_rows, packed_row_stride]
   bool is_first;  ///< there is no state yet: the block initialises it
   AttentionState state;
   const AttentionOutput* output;  ///< for the only block: where the result goes, column_step 1; or null

@@ -21,7 +21,7 @@ static_assert(block_size % chain_length == 0, "a block along k does not divide a
 
 /// Row stride of a packed left operand: a compile-time constant, so that a tile addresses all its
 /// rows from one pointer; 33 cache lines, so that rows fall into different sets of the L1.
-inline constexpr Index row_stride = block_size + lanes;
+inline constexpr Index packed_row_stride = block_size + lanes;
 
 /// Rows of a strip, which a block of GEMM multiplies by all panels before the next strip. With 512
 /// columns it is 24 KiB and stays in the L1 while the panels stream past it from the L2, 128 bytes

@@ -122,7 +122,7 @@ HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index co
 #pragma GCC unroll 8
       for (int j = 0; j < Vectors; ++j) {
         const Index at = offset + Panels{nullptr, 0, keys.v_panel_step}.offset(j);
-        visible_values<Arch>(block, row + i, block.scores + i * row_stride, at, visible, part);
+        visible_values<Arch>(block, row + i, block.scores + i * packed_row_stride, at, visible, part);
         acc[i][j] = V::load(part);
       }
   }

@@ -56,13 +56,13 @@ HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, const fl
   const Index within = column - first;
   const Panels k{panels + within / panel_columns * panel_columns * block.head_dim + within % panel_columns,
                  panel_columns, panel_columns * block.head_dim};
-  multiply<Arch, Rows, Vectors>(block.head_dim, PackedRows{block.q + row * row_stride}, k, acc);
+  multiply<Arch, Rows, Vectors>(block.head_dim, PackedRows{block.q + row * packed_row_stride}, k, acc);
   if constexpr (scores == Scores::adjusted) adjust_tile<Arch, Rows, Vectors>(block, row, column, acc);
   float* to = block.scores + column;
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 8
-    for (int j = 0; j < Vectors; ++j) acc[i][j].store(to + i * row_stride + j * lanes);
+    for (int j = 0; j < Vectors; ++j) acc[i][j].store(to + i * packed_row_stride + j * lanes);
     if constexpr (scores == Scores::stored) continue;
     V largest = V::load(lane_max + i * lanes);
 #pragma GCC unroll 8
@@ -115,7 +115,7 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const V
   });
   for (int i = 0; i < Rows; ++i) {
     V m = V::load(lane_max + i * lanes);
-    float* scores = block.scores + i * row_stride;
+    float* scores = block.scores + i * packed_row_stride;
     const Index first = block.key_begin[row + i], end = block.key_end[row + i], begin = first / lanes * lanes;
     if (block.softcap != 0.0f && end > begin) cap_scores<Arch>(block.softcap, scores + begin, end - begin);
     for (Index j = begin == compared ? compared_end : begin; j < end;) {
@@ -147,10 +147,10 @@ HEADLANE_INLINE void score_exponentials(const AttentionBlock& block, Index row, 
     sum[i] = V::zero();
   }
   for (Index j = visible.panel_begin; j < visible.end; j += lanes) {
-    float* scores = block.scores + first * row_stride + j;
+    float* scores = block.scores + first * packed_row_stride + j;
     V p[Rows];
 #pragma GCC unroll 4
-    for (int i = 0; i < Rows; ++i) p[i] = V::load(scores + i * row_stride);
+    for (int i = 0; i < Rows; ++i) p[i] = V::load(scores + i * packed_row_stride);
     if (j < visible.all_begin || j + lanes > visible.all_end)
       for (int i = 0; i < Rows; ++i) p[i] = p[i].first(end[i] - j, minus_inf).without_first(begin[i] - j, minus_inf);
 #pragma GCC unroll 4
@@ -158,7 +158,7 @@ HEADLANE_INLINE void score_exponentials(const AttentionBlock& block, Index row, 
     exp_nonpositive(p);
 #pragma GCC unroll 4
     for (int i = 0; i < Rows; ++i) {
-      p[i].store(scores + i * row_stride);
+      p[i].store(scores + i * packed_row_stride);
       sum[i] = sum[i] + p[i];
     }
   }

@@ -34,8 +34,8 @@ HEADLANE_INLINE void weights_tile(const AttentionBlock& block, const AttentionWe
   for (int i = 0; i < Rows; ++i) {
     const Index r = row + i;
     if (block.key_end[r] > block.key_begin[r])
-      row_weights<Arch>(block.scores + i * row_stride, block.key_begin[r], block.key_end[r], to.max[r], to.factor[r],
-                        to.weights == nullptr ? nullptr : to.weights + r * to.row_step, to.key_sums);
+      row_weights<Arch>(block.scores + i * packed_row_stride, block.key_begin[r], block.key_end[r], to.max[r],
+                        to.factor[r], to.weights == nullptr ? nullptr : to.weights + r * to.row_step, to.key_sums);
   }
 }
 

@@ -17,8 +17,8 @@ HEADLANE_INLINE void copy_16(const float* from, Index column_step, Index count, 
   for (Index i = 0; i < lanes; ++i) to[i] = i < count ? from[i * column_step] * scale : 0.0f;
 }
 
-/// Rows (any number) of at most block_size columns, row_stride apart; zeros up to the next multiple
-/// of 16.
+/// Rows (any number) of at most block_size columns, packed_row_stride apart; zeros up to the next
+/// multiple of 16.
 template <class Arch>
 void pack_rows(const Source& source, float scale, float* packed) noexcept {
   const auto [data, rows, columns, row_step, column_step] = source;
@@ -30,14 +30,14 @@ void pack_rows(const Source& source, float scale, float* packed) noexcept {
         for (Index i = 0; i < lanes * lanes; ++i) square[i] = 0.0f;
         transpose_16<Arch>(data + r + c * column_step, column_step, width, height, scale, square, lanes);
         for (Index i = 0; i < height; ++i)
-          Lanes<Arch>::load(square + i * lanes).store(packed + (r + i) * row_stride + c);
+          Lanes<Arch>::load(square + i * lanes).store(packed + (r + i) * packed_row_stride + c);
       }
     return;
   }
   for (Index r = 0; r < rows; ++r)
     for (Index c = 0; c < columns; c += lanes)
       copy_16<Arch>(data + r * row_step + c * column_step, column_step, columns - c, scale,
-                    packed + r * row_stride + c);
+                    packed + r * packed_row_stride + c);
 }
 
 /// Contiguous columns are prefetched this far ahead: decoding 8 × 8 heads of 1024 keys from memory,

@@ -72,7 +72,7 @@ HEADLANE_INLINE void make_opaque(T*& p) {
 /// Packed rows are a constant distance apart: one pointer, and the offset of a row is an immediate.
 struct PackedRows {
   const float* data;
-  [[nodiscard]] HEADLANE_INLINE float operator[](int i) const { return data[i * row_stride]; }
+  [[nodiscard]] HEADLANE_INLINE float operator[](int i) const { return data[i * packed_row_stride]; }
   HEADLANE_INLINE void next() { ++data; }
 };
 /// Rows in place: a pointer for every three of them, since an address is a pointer plus 0, 1 or 2
