@@ -103,13 +103,14 @@ struct RightBlock {
 RightBlock right_of(const Product& p, const DepthBlock& depth, Strategy strategy, const KernelTable& kernel) {
   const Index n = p.c.shape[1], panel_step = panel_columns * depth.k;
   if (strategy == Strategy::packed) return {p.packed.panels(depth.first, depth.k), panel_columns, panel_step, nullptr};
+  float* panels =
+      strategy == Strategy::direct ? nullptr : scratch(Purpose::panels, round_up(n, panel_columns) * depth.k);
+  if (strategy == Strategy::packed_first) {
+    kernel.pack_panels(source(p.b, depth.first, depth.k, 0, n), panels);
+    return {panels, panel_columns, panel_step, nullptr};
+  }
   const Index row_step = p.a.shape[1] > 1 ? p.b.strides[0] : 0;  // a single row may have any stride
-  const RightBlock in_place{p.b.data + depth.first * row_step, row_step, panel_columns, nullptr};
-  if (strategy == Strategy::direct) return in_place;
-  float* panels = scratch(Purpose::panels, round_up(n, panel_columns) * depth.k);
-  if (strategy == Strategy::packed_once) return {in_place.data, in_place.row_step, in_place.panel_step, panels};
-  kernel.pack_panels(source(p.b, depth.first, depth.k, 0, n), panels);
-  return {panels, panel_columns, panel_step, nullptr};
+  return {p.b.data + depth.first * row_step, row_step, panel_columns, panels};
 }
 
 /// The epilogue of the elements of c from (row, column) on.
@@ -133,8 +134,11 @@ bool writes_rows(const View<float, 2>& c) { return c.strides[1] == 1 || c.shape[
 /// only the epilogue.
 void block_on_c(const Product& p, const KernelTable& kernel, GemmBlock block, bool last, Index row, Index column) {
   const auto run = block.k > 0 ? kernel.gemm_block : kernel.gemm_epilogue;
-  const kernels::GemmEpilogue epilogue = epilogue_from(p.epilogue, row, column);
-  if (last && has_effect(p.epilogue)) block.epilogue = &epilogue;
+  kernels::GemmEpilogue epilogue;
+  if (last && has_effect(p.epilogue)) {
+    epilogue = epilogue_from(p.epilogue, row, column);
+    block.epilogue = &epilogue;
+  }
   float* c = p.c.data + row * p.c.strides[0] + column * p.c.strides[1];
   const Index row_step = p.c.strides[0], column_step = p.c.strides[1];
   if (writes_rows(p.c)) {
@@ -154,28 +158,32 @@ void block_on_c(const Product& p, const KernelTable& kernel, GemmBlock block, bo
 /// Multiplies some rows by one block of b.
 void multiply_rows(const Product& p, const KernelTable& kernel, const DepthBlock& depth, const RightBlock& right,
                    Index row, Index rows) {
-  GemmBlock block{};
-  block.m = rows;
-  block.k = depth.k;
-  block.a = p.a.data + row * p.a.strides[0] + depth.first * p.a.strides[1];
-  block.a_row_step = p.a.strides[0];
+  const float* a = p.a.data + row * p.a.strides[0] + depth.first * p.a.strides[1];
+  Index a_row_step = p.a.strides[0];
   if (!reads_rows(p.a)) {
-    float* a = scratch(Purpose::rows, rows * packed_row_stride);
-    kernel.pack_rows(source(p.a, row, rows, depth.first, depth.k), 1.0f, a);
-    block.a = a;
-    block.a_row_step = packed_row_stride;
+    float* packed = scratch(Purpose::rows, rows * packed_row_stride);
+    kernel.pack_rows(source(p.a, row, rows, depth.first, depth.k), 1.0f, packed);
+    a = packed;
+    a_row_step = packed_row_stride;
   }
-  block.alpha = p.alpha;
-  block.beta = depth.beta;
-  block.b_row_step = right.row_step;
-  block.b_panel_step = right.panel_step;
   const Index at_once = std::min(p.c.shape[1], columns_in_l2(depth.k));
-  for (Index column = 0; column < p.c.shape[1]; column += at_once) {
-    block.n = std::min(at_once, p.c.shape[1] - column);
-    block.b = right.data + column / panel_columns * right.panel_step;
-    if (right.keep != nullptr) block.keep = right.keep + column * depth.k;
-    block_on_c(p, kernel, block, depth.last, row, column);
-  }
+  for (Index column = 0; column < p.c.shape[1]; column += at_once)
+    block_on_c(p, kernel,
+               {.m = rows,
+                .n = std::min(at_once, p.c.shape[1] - column),
+                .k = depth.k,
+                .a = a,
+                .a_row_step = a_row_step,
+                .b = right.data + column / panel_columns * right.panel_step,
+                .b_row_step = right.row_step,
+                .b_panel_step = right.panel_step,
+                .keep = offset_by(right.keep, column * depth.k),
+                .c = nullptr,
+                .c_row_step = 0,
+                .alpha = p.alpha,
+                .beta = depth.beta,
+                .epilogue = nullptr},
+               depth.last, row, column);
 }
 
 /// k = 0 or alpha = 0: c = beta · c, and the epilogue.

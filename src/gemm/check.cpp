@@ -45,20 +45,18 @@ Product product_of(const View<const float, 2>& a, const View<const float, 2>& b,
   const View<const float, 2>& residual = options.residual;
   Product p{.a = with_safe_strides(a),
             .b = with_safe_strides(b),
-            .packed = {},
+            .packed = packed != nullptr ? packed_columns(*packed) : PackedColumns(),
             .c = c,
             .alpha = options.alpha,
             .beta = options.beta,
-            .epilogue = {}};
-  if (packed != nullptr) p.packed = packed_columns(*packed);
-  p.epilogue = {.bias = bias.data,
-                .bias_step = bias.strides[0],
-                .activation = options.activation,
-                .factor = nullptr,
-                .factor_row_step = 0,
-                .residual = residual.data,
-                .row_step = residual.strides[0],
-                .column_step = residual.strides[1]};
+            .epilogue = {.bias = bias.data,
+                         .bias_step = bias.strides[0],
+                         .activation = options.activation,
+                         .factor = nullptr,
+                         .factor_row_step = 0,
+                         .residual = residual.data,
+                         .row_step = residual.strides[0],
+                         .column_step = residual.strides[1]}};
   if (is_transposed(c, packed, options)) {
     std::swap(p.a, p.b);
     p.a = p.a.transposed();

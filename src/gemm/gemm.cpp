@@ -11,12 +11,12 @@ namespace headlane {
 namespace internal {
 namespace {
 
-void run(const Product& product, int num_threads) {
+void run(const Batch& batch, int num_threads) {
   const CallScope scope;
   const kernels::KernelTable& kernel = active();
+  const Product& product = batch.first;
   const Index m = product.c.shape[0], n = product.c.shape[1];
   if (m == 0 || n == 0) return;
-  const Batch batch{.first = product};
   const Work work = work_of(m, n, product.a.shape[1]);
   run_gemm({&batch, 1}, kernel, useful_threads(work.operations, work.elements, num_threads));
 }
@@ -29,16 +29,16 @@ void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, 
   check_epilogue(of_c, caller.operand("bias", options.bias), options.activation,
                  caller.operand("residual", options.residual));
   check_threads(caller, options.num_threads);
-  run(product_of(a, b, packed, c, options), options.num_threads);
+  run({.first = product_of(a, b, packed, c, options)}, options.num_threads);
 }
 
 }  // namespace
 
 void multiply(const View<const float, 2>& a, const PackedMatrix& b, Index first, const View<float, 2>& c,
               const GemmOptions& options) {
-  Product product = product_of(a, {b.data(), {b.rows(), c.shape[1]}}, &b, c, options);
-  product.packed.column = first;
-  run(product, options.num_threads);
+  Batch batch{.first = product_of(a, {b.data(), {b.rows(), c.shape[1]}}, &b, c, options)};
+  batch.first.packed.column = first;
+  run(batch, options.num_threads);
 }
 
 }  // namespace internal
