@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
 #pragma omp parallel num_threads(2)
     race();
   } else if (way == "parallel_for") {
-    headlane::parallel_for(2, 2, [](headlane::Index) { race(); });
+    headlane::internal::parallel_for(2, 2, [](headlane::Index) { race(); });
   } else {
     std::printf("usage: planted_race std_thread | openmp | parallel_for\n");
     return 2;
