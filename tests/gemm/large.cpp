@@ -1,6 +1,6 @@
 // Operands of more than 2^31 elements, where a 32-bit index would wrap. Takes 14 GB of memory and
-// some minutes, so it is not part of ctest (./dev large). Results are compared with the contract's
-// chain, bit by bit, and with double.
+// some minutes, so it is not part of ctest (./dev large). Results are compared with the header's
+// formula, bit by bit, and with double.
 #define DOCTEST_CONFIG_IMPLEMENT  // tolerance.hpp includes it
 #include "support/reference.hpp"
 #include "support/tolerance.hpp"
@@ -52,22 +52,6 @@ void fill(float* data, Index count, const Pattern& pattern) {
   in_slices(count, [&](Index first, Index end) {
     for (Index i = first; i < end; ++i) data[i] = pattern(i);
   });
-}
-
-/// One element as the contract has it: alpha 1, beta 0.
-template <class A, class B>
-float contract(Index k, A a, B b) {
-  float c = 0;
-  for (Index first = 0; first < k; first += 512) {
-    float sum = 0;
-    for (Index at = first; at < std::min<Index>(first + 512, k); at += 128) {
-      float chain = 0;
-      for (Index p = at; p < std::min<Index>(at + 128, k); ++p) chain = std::fma(a(p), b(p), chain);
-      sum += chain;
-    }
-    c = sum + c;
-  }
-  return c;
 }
 
 Index wrong_elements = 0;
@@ -155,7 +139,7 @@ void large_a() {
     in_slices(m, [&](Index first, Index end) {
       for (Index i = first; i < end; ++i) {
         const auto of_row = [&](Index p) { return a(i * row_step + p * column_step); };
-        expected.view(i, 0) = contract(k, of_row, b);
+        expected.view(i, 0) = gemm_element(k, of_row, b);
         double sum = 0, magnitude = 0;
         for (Index p = 0; p < k; ++p) {
           const double product = double{of_row(p)} * double{b(p)};
@@ -189,7 +173,7 @@ void compare_rows(const char* what, const View<float, 2>& c, Index k, const Patt
     for (Index j = first; j < end; ++j)
       for (Index i = 0; i < (j % 1009 == 0 || j + 20 > n ? m : 1); ++i, ++count) {
         const float expected =
-            contract(k, [&](Index p) { return a(i * k + p); }, [&](Index p) { return b(p * b_row_step + j); });
+            gemm_element(k, [&](Index p) { return a(i * k + p); }, [&](Index p) { return b(p * b_row_step + j); });
         here += bits_of(expected) != bits_of(c(i, j)) ? 1 : 0;
       }
     wrong += here;

@@ -58,24 +58,6 @@ void add_products(const Case& s, Index first, const std::vector<T>& a, const std
     }
 }
 
-/// Element [i, j] as the header computes it, of dense operands; c: its value before.
-float expected_real(const Case& s, const std::vector<float>& a, const std::vector<float>& b, Index i, Index j,
-                    float c) {
-  c = s.options.beta == 0 ? 0.0f : s.options.beta * c;
-  for (Index block = 0; block < s.k && s.options.alpha != 0; block += 512) {
-    const Index block_end = std::min<Index>(block + 512, s.k);
-    float sum = 0;
-    for (Index first = block; first < block_end; first += 128) {
-      float chain = 0;
-      for (Index p = first; p < std::min<Index>(first + 128, block_end); ++p)
-        chain = std::fma(a[static_cast<std::size_t>(i * s.k + p)], b[static_cast<std::size_t>(p * s.n + j)], chain);
-      sum = first == block ? chain : sum + chain;
-    }
-    c = std::fma(s.options.alpha, sum, c);
-  }
-  return c;
-}
-
 /// c as the header computes it; the chains are integers below 2^24.
 std::vector<float> expected_integers(const Case& s, const std::vector<float>& a, const std::vector<float>& b,
                                      std::vector<float> c) {
@@ -133,7 +115,9 @@ TEST_CASE("gemm: real numbers have the bits of the formula in the header") {
     gemm(a.view, b.view, c.view, s.options);
     std::size_t at = 0;
     for_each_position(c.view.shape, [&](const auto& p) {
-      const float expected = expected_real(s, left, right, p[0], p[1], before[at++]);
+      const auto row = [&](Index depth) { return left[static_cast<std::size_t>(p[0] * s.k + depth)]; };
+      const auto column = [&](Index depth) { return right[static_cast<std::size_t>(depth * s.n + p[1])]; };
+      const float expected = gemm_element(s.k, row, column, s.options, before[at++]);
       CHECK_MESSAGE(bits_of(c.view(p[0], p[1])) == bits_of(expected), s.text(), ", index ", text_of(p));
     });
   }

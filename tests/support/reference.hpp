@@ -1,5 +1,5 @@
 // The oracle of GEMM and softmax: naive loops in double, independent of src/. Besides each value it
-// returns the sums in the stated error bounds.
+// returns the sums in the stated error bounds. And the bits of a product, by the header's formula.
 #pragma once
 
 #include <headlane/gemm.hpp>
@@ -36,6 +36,24 @@ inline GemmReference gemm_reference(View<const float, 2> a, View<const float, 2>
     }
   }
   return result;
+}
+
+/// One element of a product, bit by bit as gemm.hpp computes it: a(p) and b(p) are the factors, c
+/// is what the output holds before the call.
+template <class A, class B>
+float gemm_element(Index k, const A& a, const B& b, const GemmOptions& options = {}, float c = 0) {
+  c = options.beta == 0 ? 0.0f : options.beta * c;
+  for (Index block = 0; block < k && options.alpha != 0; block += 512) {
+    const Index block_end = std::min<Index>(block + 512, k);
+    float sum = 0;
+    for (Index first = block; first < block_end; first += 128) {
+      float chain = 0;
+      for (Index p = first; p < std::min<Index>(first + 128, block_end); ++p) chain = std::fma(a(p), b(p), chain);
+      sum = first == block ? chain : sum + chain;
+    }
+    c = std::fma(options.alpha, sum, c);
+  }
+  return c;
 }
 
 struct SoftmaxReference {
