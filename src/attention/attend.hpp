@@ -1,5 +1,5 @@
-// How a task of attention goes through the blocks of keys that its rows see. The arithmetic is in
-// kernels/attention/block.hpp.
+// How a task of attention goes through the blocks of keys that are visible to its rows. The
+// arithmetic is in kernels/attention/block.hpp.
 #pragma once
 
 #include "attention/prefetch.hpp"

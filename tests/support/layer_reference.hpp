@@ -42,7 +42,7 @@ struct Bounded {
   void round(std::size_t i) { error[i] += unit * (std::abs(value[i]) + error[i]); }
 };
 
-/// Does query i of batch element b see key j?
+/// Is key j visible to query i of batch element b?
 using IsVisible = std::function<bool(Index b, Index i, Index j)>;
 
 namespace layer_oracle {

@@ -133,7 +133,8 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const V
 
 /// Replaces the scores of rows first … first + Rows-1 of a tile by exp(score - largest), 0 for
 /// masked keys, from visible.panel_begin to the last 16 before visible.end, and finds their sums.
-/// Rows go side by side: exp is a chain of some 50 cycles, and a short row alone has too few.
+/// Rows go side by side: exp is a chain of some 50 cycles, and a short row alone has too few. All
+/// go through the keys that are visible to any of them: 512 rows whose masks end anywhere lose 3 %.
 template <class Arch, int Rows>
 HEADLANE_INLINE void score_exponentials(const AttentionBlock& block, Index row, int first, const VisibleRange& visible,
                                         const float* largest, float* sums) {
