@@ -50,11 +50,12 @@ inline std::uint64_t softmax_hash(Index rows, Index n, const SoftmaxOptions& opt
 
 // With a weight, for layer norm also a bias, and the sum with a residual.
 inline std::uint64_t norm_hash(Index rows, Index n, bool centred) {
-  const NormTensors<2> call({centred, true, centred, true, true}, {rows, n}, 12, 3, 2);
-  call.run();
+  const NormCase norm{.centred = centred, .weight = true, .bias = centred, .residual = true, .sum = true};
+  const NormTensors<2> t(norm, {.shape = {rows, n}, .seed = 12, .mean = 3, .spread = 2});
+  t.call().run();
   Hash hash;
-  hash.add(call.y.view);
-  hash.add(call.sum.view);
+  hash.add(t.y.view);
+  hash.add(t.sum.view);
   return hash.value();
 }
 

@@ -1,28 +1,11 @@
 // Illegal calls of layer_norm and rms_norm; see test_bad_input.cpp.
 #include "support/illegal.hpp"
+#include "support/norm_case.hpp"
 
 #include <doctest/doctest.h>
-#include <headlane/norm.hpp>
 
 namespace headlane::test {
 namespace {
-
-// One call of either function.
-struct Call {
-  bool centred;
-  AnyView<const float> x;
-  AnyView<float> y;
-  float eps = 1;
-  View<const float, 1> weight = {}, bias = {};
-  AnyView<const float> residual = {};
-  AnyView<float> sum = {};
-  int num_threads = 0;
-
-  void run() const {
-    if (centred) layer_norm(x, y, {eps, weight, bias, residual, sum, num_threads});
-    else rms_norm(x, y, {eps, weight, residual, sum, num_threads});
-  }
-};
 
 // Legal operands of one of the functions, and illegal calls.
 struct Operands {
@@ -34,12 +17,12 @@ struct Operands {
   std::vector<Illegal> calls{};
 
   template <class Member, class Value>
-  [[nodiscard]] Call with(Member Call::* member, const Value& value) const {
-    Call call{centred, View<const float, 3>(x.view), y.view};
+  [[nodiscard]] NormCall with(Member NormCall::* member, const Value& value) const {
+    NormCall call{.centred = centred, .x = View<const float, 3>(x.view), .y = y.view};
     call.*member = value;
     return call;
   }
-  void push(const std::string& what, const Call& call, std::vector<std::string> words) {
+  void push(const std::string& what, const NormCall& call, std::vector<std::string> words) {
     words.emplace_back(name);
     calls.push_back({std::string(name) + ", " + what, [=] { call.run(); }, words});
   }
@@ -57,23 +40,23 @@ TEST_CASE("norms: illegal views") {
     Operands o{centred};
     const View<const float, 3> x = o.x.view;
     const View<const float, 1> vector = o.vector.view;
-    add(o.calls, o.name, "x", wrong_views(x), [&](auto view) { o.with(&Call::x, view).run(); });
-    add(o.calls, o.name, "y", wrong_outputs(o.y.view), [&](auto view) { o.with(&Call::y, view).run(); });
+    add(o.calls, o.name, "x", wrong_views(x), [&](auto view) { o.with(&NormCall::x, view).run(); });
+    add(o.calls, o.name, "y", wrong_outputs(o.y.view), [&](auto view) { o.with(&NormCall::y, view).run(); });
     add(o.calls, o.name, "residual", without_null(wrong_views(x)),
-        [&](auto view) { o.with(&Call::residual, view).run(); });
+        [&](auto view) { o.with(&NormCall::residual, view).run(); });
     add(o.calls, o.name, "sum", without_null(wrong_outputs(o.sum.view)),
-        [&](auto view) { o.with(&Call::sum, view).run(); });
+        [&](auto view) { o.with(&NormCall::sum, view).run(); });
     add(o.calls, o.name, "weight", without_null(wrong_views(vector)),
-        [&](auto view) { o.with(&Call::weight, view).run(); });
+        [&](auto view) { o.with(&NormCall::weight, view).run(); });
     if (centred)
       add(o.calls, o.name, "bias", without_null(wrong_views(vector)),
-          [&](auto view) { o.with(&Call::bias, view).run(); });
-    o.push("ranks", o.with(&Call::y, View<float, 3>(o.y.view).select(0, 0)), {"x", "y", "3", "2"});
-    o.push("rank of residual", o.with(&Call::residual, x.select(0, 0)), {"residual", "2", "3"});
-    o.push("rank of sum", o.with(&Call::sum, View<float, 3>(o.sum.view).select(0, 0)), {"sum", "2", "3"});
-    o.push("no view", Call{centred, {}, {}}, {"x", "0"});
-    o.push("num_threads", o.with(&Call::num_threads, -2), {"num_threads", "-2"});
-    for (const float eps : {-1.0f, nan, infinity, -infinity}) o.push("eps", o.with(&Call::eps, eps), {"eps"});
+          [&](auto view) { o.with(&NormCall::bias, view).run(); });
+    o.push("ranks", o.with(&NormCall::y, View<float, 3>(o.y.view).select(0, 0)), {"x", "y", "3", "2"});
+    o.push("rank of residual", o.with(&NormCall::residual, x.select(0, 0)), {"residual", "2", "3"});
+    o.push("rank of sum", o.with(&NormCall::sum, View<float, 3>(o.sum.view).select(0, 0)), {"sum", "2", "3"});
+    o.push("no view", NormCall{.centred = centred}, {"x", "0"});
+    o.push("num_threads", o.with(&NormCall::num_threads, -2), {"num_threads", "-2"});
+    for (const float eps : {-1.0f, nan, infinity, -infinity}) o.push("eps", o.with(&NormCall::eps, eps), {"eps"});
     o.check(80);
   }
 }
@@ -86,17 +69,17 @@ TEST_CASE("norms: y and sum over each other, and over inputs") {
     const View<float, 3> at(p, {3, 4, 5});
     for (const Index shift : {-59, -5, -1, 1, 30, 59}) {
       const View<float, 3> other(p + shift, {3, 4, 5});
-      Call y_over_x = o.with(&Call::y, at), y_over_residual = y_over_x;
+      NormCall y_over_x = o.with(&NormCall::y, at), y_over_residual = y_over_x;
       y_over_x.x = y_over_residual.residual = other;
       o.push("y over x", y_over_x, {"x", "y", "overlap"});
       o.push("y over residual", y_over_residual, {"residual", "y", "overlap"});
-      Call sum_over_x = o.with(&Call::sum, at), sum_over_residual = sum_over_x;
+      NormCall sum_over_x = o.with(&NormCall::sum, at), sum_over_residual = sum_over_x;
       sum_over_x.x = sum_over_residual.residual = other;
       o.push("sum over x", sum_over_x, {"x", "sum", "overlap"});
       o.push("sum over residual", sum_over_residual, {"residual", "sum", "overlap"});
     }
     for (const Index shift : {-59, 0, 1, 59}) {
-      Call call = o.with(&Call::y, at);
+      NormCall call = o.with(&NormCall::y, at);
       call.sum = View<float, 3>(p + shift, {3, 4, 5});
       o.push("y over sum", call, {"y", "sum", "overlap"});
       call.x = at;
@@ -104,12 +87,12 @@ TEST_CASE("norms: y and sum over each other, and over inputs") {
     }
     for (const Index shift : {-4, 0, 30, 59}) {
       const View<const float, 1> over(p + shift, {5});
-      for (const auto member : {&Call::weight, &Call::bias}) {
-        if (!centred && member == &Call::bias) continue;
-        Call y_over = o.with(member, over), sum_over = y_over;
+      for (const auto member : {&NormCall::weight, &NormCall::bias}) {
+        if (!centred && member == &NormCall::bias) continue;
+        NormCall y_over = o.with(member, over), sum_over = y_over;
         y_over.y = sum_over.sum = at;
-        o.push("y over a vector", y_over, {"y", "overlap", member == &Call::bias ? "bias" : "weight"});
-        o.push("sum over a vector", sum_over, {"sum", "overlap", member == &Call::bias ? "bias" : "weight"});
+        o.push("y over a vector", y_over, {"y", "overlap", member == &NormCall::bias ? "bias" : "weight"});
+        o.push("sum over a vector", sum_over, {"sum", "overlap", member == &NormCall::bias ? "bias" : "weight"});
       }
     }
     o.check(centred ? 48 : 40);
@@ -118,7 +101,9 @@ TEST_CASE("norms: y and sum over each other, and over inputs") {
 
 TEST_CASE("norms: unusual calls that are legal") {
   for (const bool centred : {true, false}) {
-    Call call{centred, View<const float, 3>(nullptr, {huge, huge, 0}), View<float, 3>(nullptr, {huge, huge, 0})};
+    NormCall call{.centred = centred,
+                  .x = View<const float, 3>(nullptr, {huge, huge, 0}),
+                  .y = View<float, 3>(nullptr, {huge, huge, 0})};
     call.run();
     call.x = View<const float, 2>(nullptr, {0, 5});
     call.y = View<float, 2>(nullptr, {0, 5});
@@ -127,13 +112,15 @@ TEST_CASE("norms: unusual calls that are legal") {
     constexpr Index least = std::numeric_limits<Index>::min();
     const std::vector<float> x{3, -4, 5, 1};
     std::vector<float> y(4), again(4), sum(4);
-    Call{centred, View<const float, 1>(x.data(), {4}), View<float, 1>(y.data(), {4})}.run();
+    NormCall{.centred = centred, .x = View<const float, 1>(x.data(), {4}), .y = View<float, 1>(y.data(), {4})}.run();
     for (const Index stride : {Index{0}, huge, -huge, least}) {
-      Call one{centred, View<const float, 3>(x.data(), {1, 4, 1}, {stride, 1, stride}),
-               View<float, 3>(again.data(), {1, 4, 1}, {stride, 1, -(stride / 2)})};
+      NormCall one{.centred = centred,
+                   .x = View<const float, 3>(x.data(), {1, 4, 1}, {stride, 1, stride}),
+                   .y = View<float, 3>(again.data(), {1, 4, 1}, {stride, 1, -(stride / 2)})};
       one.run();
-      Call row{centred, View<const float, 3>(x.data(), {1, 1, 4}, {stride, stride, 1}),
-               View<float, 3>(again.data(), {1, 1, 4}, {stride / 4, stride, 1})};
+      NormCall row{.centred = centred,
+                   .x = View<const float, 3>(x.data(), {1, 1, 4}, {stride, stride, 1}),
+                   .y = View<float, 3>(again.data(), {1, 1, 4}, {stride / 4, stride, 1})};
       row.sum = View<float, 3>(sum.data(), {1, 1, 4}, {stride, stride / 2, 1});
       row.run();
       CHECK(again == y);
