@@ -1,7 +1,7 @@
 // Each entry of the kernel table by itself, without the drivers; attention's are in
 // test_attention_kernels.cpp.
 #include "bits/packed.hpp"
-#include "support/tolerance.hpp"
+#include "support/softmax_case.hpp"
 
 #include <doctest/doctest.h>
 
@@ -136,27 +136,28 @@ TEST_CASE("copy_rows: every element, from any layout to any other, nothing else"
   }
 }
 
+void softmax_rows(const View<const float, 2>& x, const View<float, 2>& y, const SoftmaxOptions& options = {}) {
+  active().softmax_rows({.x = x.data,
+                         .y = y.data,
+                         .x_step = x.stride(0),
+                         .y_step = y.stride(0),
+                         .rows = x.size(0),
+                         .n = x.size(1),
+                         .scale = options.scale,
+                         .log = options.log});
+}
+
 TEST_CASE("softmax_rows: one row, every length, in place and not") {
   for (const bool log : {false, true}) {
     for (const Index n : {1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 500, 1023, 5000}) {
       Random random(21);
-      const Tensor<1> x = random_tensor<1>({n}, random, {.name = "misaligned", .misalignment = 5}), y({n});
-      const SoftmaxOptions options{3.0f, log};
-      const SoftmaxReference expected = softmax_reference(elements(x.view), options);
-      active().softmax_rows({x.view.data, y.view.data, 0, 0, 1, n, options.scale, log});
+      const Tensor<2> x = random_tensor<2>({1, n}, random, {.name = "misaligned", .misalignment = 5}), y({1, n});
+      const SoftmaxOptions options{.scale = 3, .log = log};
       const auto kind = n == 1 ? Comparison::Kind::special : Comparison::Kind::data;
-      Comparison comparison("softmax_rows", text_of(std::array<Index, 1>{n}), 21, kind);
-      for (Index j = 0; j < n; ++j) {
-        const auto at = static_cast<std::size_t>(j);
-        const double bound = log ? log_softmax_bound(n, expected.distance[at], expected.value[at])
-                                 : softmax_bound(n, expected.distance[at], expected.value[at]);
-        comparison.add({j}, y.view(j), expected.value[at], bound);
-      }
-      comparison.finish();
-      CHECK(y.surroundings_untouched());
-      active().softmax_rows({x.view.data, x.view.data, 0, 0, 1, n, options.scale, log});
-      CHECK(different_bits(x.view, y.view) == 0);
-      CHECK(x.surroundings_untouched());
+      check_rows(
+          Comparison("softmax_rows", text_of(x.view.shape), 21, kind), elements(x.view), x, y,
+          [&](const View<float, 2>& from, const View<float, 2>& to) { softmax_rows(from, to, options); },
+          expected_softmax(options));
     }
   }
 }
@@ -167,10 +168,10 @@ TEST_CASE("softmax_rows: several rows have the bits of each alone, and only they
       Random random(22);
       const Layout apart{.name = "apart", .padding = 5};
       const Tensor<2> x = random_tensor<2>({rows, n}, random, apart), y({rows, n}, apart), alone({1, n});
-      active().softmax_rows({x.view.data, y.view.data, x.view.stride(0), y.view.stride(0), rows, n, 1.0f, false});
+      softmax_rows(x.view, y.view);
       CHECK(y.surroundings_untouched());
       for (Index i = 0; i < rows; ++i) {
-        active().softmax_rows({&x.view(i, 0), alone.view.data, 0, 0, 1, n, 1.0f, false});
+        softmax_rows(x.view.slice(0, i, i + 1), alone.view);
         CHECK(different_bits(y.view.slice(0, i, i + 1), alone.view) == 0);
       }
     }

@@ -68,7 +68,7 @@ TEST_CASE("softmax: a mask that is all true changes no bit, one that is all fals
       const Tensor<2> x = random_tensor<2>({3, n}, random), plain({3, n}), y({3, n});
       const std::array<bool, 2> flags{true, false};
       for (const float scale : {1.0f, -0.7f, 0.0f}) {
-        SoftmaxOptions options{scale, log};
+        SoftmaxOptions options{.scale = scale, .log = log};
         softmax(x.view, plain.view, options);
         options.mask = View<const bool, 2>(flags.data(), {3, n}, {0, 0});
         softmax(x.view, y.view, options);
@@ -98,7 +98,7 @@ TEST_CASE("softmax: special values among the elements that take part") {
       const Tensor<1> x({n}), y({n});
       const float values[n] = {s.first, s.second, s.third, infinity, nan};
       for (Index j = 0; j < n; ++j) x.view(j) = values[j];
-      SoftmaxOptions options{0.5f, log};
+      SoftmaxOptions options{.scale = 0.5f, .log = log};
       options.mask = View<const bool, 1>(flags, {n});
       softmax(x.view, y.view, options);
       for (Index j = 0; j < n; ++j) CHECK(bits_of(y.view(j)) == bits_of(j < 3 ? s.result : hidden));

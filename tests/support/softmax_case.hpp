@@ -2,11 +2,28 @@
 #pragma once
 
 #include "support/mask_case.hpp"
-#include "support/tolerance.hpp"
+#include "support/rowwise_case.hpp"
 
 #include <headlane/softmax.hpp>
 
 namespace headlane::test {
+
+inline const char* name_of(const SoftmaxOptions& options) { return options.log ? "log_softmax" : "softmax"; }
+
+/// The bounds of softmax.hpp for a row.
+inline ExpectedRow with_bounds(const SoftmaxReference& row, bool log) {
+  ExpectedRow result{.value = row.value, .bound = {}};
+  const Index n = std::ssize(row.value);
+  for (std::size_t j = 0; j < row.value.size(); ++j)
+    result.bound.push_back(log ? log_softmax_bound(n, row.distance[j], row.value[j])
+                               : softmax_bound(n, row.distance[j], row.value[j]));
+  return result;
+}
+
+/// The oracle of a row without mask and bias, for compare_rows().
+inline auto expected_softmax(const SoftmaxOptions& options) {
+  return [options](const std::vector<float>& row) { return with_bounds(softmax_reference(row, options), options.log); };
+}
 
 using Shape = std::array<Index, 4>;
 
@@ -148,7 +165,7 @@ struct SoftmaxRow {
 
   // The expected bits, by plain softmax.
   [[nodiscard]] std::vector<float> bits(const SoftmaxOptions& options, bool masked) const {
-    SoftmaxOptions plain{options.scale, options.log};
+    SoftmaxOptions plain{.scale = options.scale, .log = options.log};
     const bool scaled = !bias.empty() || options.scale == 0;
     if (scaled) plain.scale = 1;
     std::vector<float> scores(x.size(), plain.scale < 0 ? infinity : -infinity), y(x.size());
@@ -168,8 +185,7 @@ struct SoftmaxRow {
 
 // Compares each row of y with the oracle, and bit by bit with plain softmax.
 inline void check_rows(const SoftmaxCase& c, const View<float, 4>& y, std::uint64_t seed) {
-  Comparison comparison(c.options.log ? "log_softmax masked" : "softmax masked", c.text(), seed,
-                        Comparison::Kind::special);
+  Comparison comparison(name_of(c.options) + std::string(" masked"), c.text(), seed, Comparison::Kind::special);
   Index different = 0;
   for_each_position(without(c.shape, c.axis), [&](Shape at) {
     const SoftmaxRow row(c, at);
@@ -178,14 +194,15 @@ inline void check_rows(const SoftmaxCase& c, const View<float, 4>& y, std::uint6
     // Without any option a row of -inf is NaN, as in test_softmax.cpp.
     const SoftmaxReference expected = c.masked() ? masked_softmax_reference(row.x, row.visible, row.bias, c.options)
                                                  : softmax_reference(row.x, c.options);
+    const std::vector<double> bounds = with_bounds(expected, c.options.log).bound;
     for (std::size_t j = 0; j < row.x.size(); ++j) {
       at[c.axis] = static_cast<Index>(j);
       const float actual = y.data[offset_of(at, y.strides)];
       different += bits_of(actual) == bits_of(bits[j]) ? 0 : 1;
-      const double value = expected.value[j], distance = expected.distance[j];
-      double bound = c.options.log ? log_softmax_bound(n, distance, value) : softmax_bound(n, distance, value);
+      const double value = expected.value[j];
+      double bound = bounds[j];
       if (c.of_bias.data != nullptr && value != 0)
-        bound += bias_roundings(n, distance, expected.max) * unit * (c.options.log ? 1 : value);
+        bound += bias_roundings(n, expected.distance[j], expected.max) * unit * (c.options.log ? 1 : value);
       comparison.add({at[0], at[1], at[2], at[3]}, actual, value, bound);
     }
   });
