@@ -11,45 +11,32 @@ namespace headlane::test {
 namespace {
 
 TEST_CASE("softmax between guard pages") {
-  Counts counts;
-  Guarded<2> guarded_x, guarded_y;
+  GuardedRows<2> guarded;
   for (const bool log : {false, true}) {
     everywhere([&](Index length, Index gap, Place where) {
       Random random(static_cast<std::uint64_t>(length));
       const Tensor<2> x = random_tensor<2>({3, length}, random), y({3, length});
-      for (const bool vary : {false, true}) {
-        guarded_x.place(x.view, vary ? layout_of(length, gap, 1) : Layout{}, gap, where);
-        guarded_y.place(x.view, vary ? layout_of(length, gap, 2) : Layout{}, gap, where);
-        softmax(x.view, y.view, {0.7f, log});
-        softmax(guarded_x.view, guarded_y.view, {0.7f, log});
-        counts.add(different_bits(guarded_y.view, y.view) == 0, guarded_y.buffer.surroundings_untouched(),
-                   text_of_case("softmax", length, gap, where));
-        softmax(guarded_x.view, guarded_x.view, {0.7f, log});
-        counts.add(different_bits(guarded_x.view, y.view) == 0, guarded_x.buffer.surroundings_untouched(),
-                   text_of_case("softmax in place", length, gap, where));
-      }
+      const auto run = [&](const View<float, 2>& from, const View<float, 2>& to) {
+        softmax(from, to, {.scale = 0.7f, .log = log});
+      };
+      run(x.view, y.view);
+      guarded.check("softmax", x.view, y.view, length, gap, where, run);
     });
   }
-  counts.finish("softmax");
+  guarded.counts.finish("softmax");
 }
 
 TEST_CASE("activate between guard pages") {
-  Counts counts;
-  Guarded<2> guarded_x, guarded_y;
+  GuardedRows<2> guarded;
   everywhere([&](Index length, Index gap, Place where) {
     Random random(static_cast<std::uint64_t>(length));
     const auto activation = static_cast<Activation>(1 + (length + gap) % 7);
     const Tensor<2> x = random_tensor<2>({3, length}, random), y({3, length});
-    for (const bool vary : {false, true}) {
-      guarded_x.place(x.view, vary ? layout_of(length, gap, 1) : Layout{}, gap, where);
-      guarded_y.place(x.view, vary ? layout_of(length, gap, 2) : Layout{}, gap, where);
-      activate(x.view, y.view, activation);
-      activate(guarded_x.view, guarded_y.view, activation);
-      counts.add(different_bits(guarded_y.view, y.view) == 0, guarded_y.buffer.surroundings_untouched(),
-                 text_of_case("activate", length, gap, where));
-    }
+    activate(x.view, y.view, activation);
+    guarded.check("activate", x.view, y.view, length, gap, where,
+                  [&](const View<float, 2>& from, const View<float, 2>& to) { activate(from, to, activation); });
   });
-  counts.finish("activate");
+  guarded.counts.finish("activate");
 }
 
 struct GuardedAttention {

@@ -26,7 +26,7 @@ TEST_CASE("layers read and write nothing outside of x, memory and y") {
             y.place(to.view, layout_of(length, gap, 2), gap, where);
             layer.forward(x.view, memory.view, y.view, {});
             counts.add(different_bits(y.view, expected.view) == 0, y.buffer.surroundings_untouched(),
-                       text_of_case(layer.name.c_str(), length, gap, where));
+                       text_of_case(layer.name, length, gap, where));
             if (!layer.in_place) continue;
             layer.forward(x.view, memory.view, x.view, {});
             counts.add(different_bits(x.view, expected.view) == 0, x.buffer.surroundings_untouched(),

@@ -140,8 +140,7 @@ TEST_CASE("rotary_embedding: given frequencies and a base take turns") {
 }
 
 TEST_CASE("rotary_embedding between guard pages") {
-  Counts counts;
-  Guarded<4> guarded_x, guarded_y;
+  GuardedRows<4> guarded;
   Guarded<1> guarded_frequencies;
   everywhere([&](Index length, Index gap, Place where) {
     Random random(static_cast<std::uint64_t>(length));
@@ -154,18 +153,10 @@ TEST_CASE("rotary_embedding between guard pages") {
     options.frequencies = frequencies.view;
     rotary_embedding(x.view, y.view, options);
     options.frequencies = guarded_frequencies.view;
-    for (const bool vary : {false, true}) {
-      guarded_x.place(x.view, vary ? layout_of(length, gap, 1) : Layout{}, gap, where);
-      guarded_y.place(x.view, vary ? layout_of(length, gap, 2) : Layout{}, gap, where);
-      rotary_embedding(guarded_x.view, guarded_y.view, options);
-      counts.add(different_bits(guarded_y.view, y.view) == 0, guarded_y.buffer.surroundings_untouched(),
-                 text_of_case("rotary_embedding", length, gap, where));
-      rotary_embedding(guarded_x.view, guarded_x.view, options);
-      counts.add(different_bits(guarded_x.view, y.view) == 0, guarded_x.buffer.surroundings_untouched(),
-                 text_of_case("rotary_embedding in place", length, gap, where));
-    }
+    guarded.check("rotary_embedding", x.view, y.view, length, gap, where,
+                  [&](const View<float, 4>& from, const View<float, 4>& to) { rotary_embedding(from, to, options); });
   });
-  counts.finish("rotary_embedding");
+  guarded.counts.finish("rotary_embedding");
 }
 
 }  // namespace

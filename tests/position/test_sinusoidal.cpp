@@ -118,26 +118,25 @@ TEST_CASE("sinusoidal encodings: the same bits for every instruction set, number
 }
 
 TEST_CASE("sinusoidal encodings between guard pages") {
-  Counts counts;
-  Guarded<2> guarded_x, guarded_y;
+  GuardedRows<2> guarded;
+  Guarded<2> encoding;
   everywhere([&](Index length, Index gap, Place where) {
     Random random(static_cast<std::uint64_t>(length));
     const SinusoidalOptions options{.offset = 3, .interleaved = gap % 2 == 0};
     const Tensor<2> x = random_tensor<2>({3, length}, random), y({3, length}), sum({3, length});
     sinusoidal_encoding(y.view, options);
-    add_sinusoidal_encoding(x.view, sum.view, options);
     for (const bool vary : {false, true}) {
-      guarded_x.place(x.view, vary ? layout_of(length, gap, 1) : Layout{}, gap, where);
-      guarded_y.place(x.view, vary ? layout_of(length, gap, 2) : Layout{}, gap, where);
-      sinusoidal_encoding(guarded_y.view, options);
-      counts.add(different_bits(guarded_y.view, y.view) == 0, guarded_y.buffer.surroundings_untouched(),
-                 text_of_case("sinusoidal_encoding", length, gap, where));
-      add_sinusoidal_encoding(guarded_x.view, guarded_y.view, options);
-      counts.add(different_bits(guarded_y.view, sum.view) == 0, guarded_y.buffer.surroundings_untouched(),
-                 text_of_case("add_sinusoidal_encoding", length, gap, where));
+      encoding.place(x.view, vary ? layout_of(length, gap, 2) : Layout{}, gap, where);
+      sinusoidal_encoding(encoding.view, options);
+      guarded.counts.add(different_bits(encoding.view, y.view) == 0, encoding.buffer.surroundings_untouched(),
+                         text_of_case("sinusoidal_encoding", length, gap, where));
     }
+    add_sinusoidal_encoding(x.view, sum.view, options);
+    guarded.check(
+        "add_sinusoidal_encoding", x.view, sum.view, length, gap, where,
+        [&](const View<float, 2>& from, const View<float, 2>& to) { add_sinusoidal_encoding(from, to, options); });
   });
-  counts.finish("sinusoidal encodings");
+  guarded.counts.finish("sinusoidal encodings");
 }
 
 TEST_CASE("sinusoidal encodings and rotary embeddings allocate nothing once warm") {

@@ -74,10 +74,32 @@ inline const Layout& layout_of(Index length, Index gap, Index operand) {
   return guard_layouts()[static_cast<std::size_t>((length + gap + gap / 4 * operand) % 4)];
 }
 
-inline std::string text_of_case(const char* what, Index length, Index gap, Place where) {
+inline std::string text_of_case(const std::string& what, Index length, Index gap, Place where) {
   std::ostringstream text;
   text << what << " " << length << ", gap " << gap << (where == Place::end ? ", end" : ", start") << ", isa " << isa();
   return text.str();
 }
+
+// run(x, y) with x and y between guard pages, dense and in other layouts, and with y in place of x.
+template <int Rank>
+struct GuardedRows {
+  Guarded<Rank> x, y;
+  Counts counts;
+
+  template <class Run>
+  void check(const std::string& what, const View<float, Rank>& values, const View<float, Rank>& expected, Index length,
+             Index gap, Place where, const Run& run) {
+    for (const bool vary : {false, true}) {
+      x.place(values, vary ? layout_of(length, gap, 1) : Layout{}, gap, where);
+      y.place(values, vary ? layout_of(length, gap, 2) : Layout{}, gap, where);
+      run(x.view, y.view);
+      counts.add(different_bits(y.view, expected) == 0, y.buffer.surroundings_untouched(),
+                 text_of_case(what, length, gap, where));
+      run(x.view, x.view);
+      counts.add(different_bits(x.view, expected) == 0, x.buffer.surroundings_untouched(),
+                 text_of_case(what + " in place", length, gap, where));
+    }
+  }
+};
 
 }  // namespace headlane::test
