@@ -45,7 +45,7 @@ Work prepare(const AttentionShape& shape) {
 }
 
 // Pairs of a query and a key visible to it.
-double pairs_seen(const AttentionShape& shape) {
+double visible_pairs(const AttentionShape& shape) {
   if (!shape.causal) return static_cast<double>(shape.q_length) * static_cast<double>(shape.kv_length);
   double sum = 0;
   for (Index i = 0; i < shape.q_length; ++i) sum += static_cast<double>(std::min(i + 1, shape.kv_length));
@@ -56,7 +56,7 @@ double pairs_seen(const AttentionShape& shape) {
 
 Case attention_case(const AttentionShape& shape, bool quick) {
   const bool decode = shape.q_length == 1;
-  const double flops = 4.0 * static_cast<double>(shape.batch * d_model) * pairs_seen(shape);
+  const double flops = 4.0 * static_cast<double>(shape.batch * d_model) * visible_pairs(shape);
   const double bytes = static_cast<double>(2 * shape.batch * shape.kv_length * d_model) * sizeof(float);
   return {.op = decode         ? "decode"
                 : shape.causal ? "causal"

@@ -41,7 +41,7 @@ inline constexpr Section sections[] = {
     {"gemm", "GEMM, m×n×k: GFLOP/s and share of the FMA peak of the same instruction set"},
     {"softmax", "Softmax, rows×columns: 10⁹ elements/s and share of the speed of a plain copy"},
     {"attention", "Attention, 8 heads of 64, [batch×] length: GFLOP/s and share of the FMA peak"},
-    {"causal", "Causal attention: GFLOP/s of useful work (only the keys that are seen) and share of the FMA peak"},
+    {"causal", "Causal attention: GFLOP/s of useful work (visible keys only) and share of the FMA peak"},
     {"decode", "Decoding, one query row, [batch×] keys: GB/s of K and V and share of just reading as many bytes"},
     {"norm", "Layer norm and RMS norm, rows×columns: 10⁹ elements/s and share of the speed of a plain copy"},
     {"activation", "GELU, rows×columns: 10⁹ elements/s and share of the speed of a plain copy"},

@@ -142,14 +142,14 @@ double fma_peak(std::string_view isa, int threads) {
   constexpr long rounds = 200'000;  // 0.3 ms at 4 GHz and 6 cycles a round
   const double flops = 2.0 * probe::chains * peak->lanes * rounds * threads;
   static std::map<std::pair<std::string_view, int>, double> highest;
-  double& seen = highest[{peak->isa, threads}];
+  double& earlier = highest[{peak->isa, threads}];
   double best = 0;
   // A figure far below an earlier one means that the cores were taken away: it is measured again.
   // A lower clock remains.
-  for (int i = 0; i < 3 || (i < 20 && best < 0.85 * seen); ++i) {
+  for (int i = 0; i < 3 || (i < 20 && best < 0.85 * earlier); ++i) {
     best = std::max(best, flops / team_seconds(threads, [&](int, int) { peak->run(rounds); }));
   }
-  seen = std::max(seen, best);
+  earlier = std::max(earlier, best);
   return best;
 }
 

@@ -28,9 +28,9 @@ def attention(q, k, v, attn_mask=None, past_key=None, past_value=None, nonpad_kv
         past = past_key.shape[2]
         k, v = np.concatenate((past_key, k), axis=2), np.concatenate((past_value, v), axis=2)
     if attn_mask is not None and (missing := k.shape[2] - attn_mask.shape[-1]) > 0:  # later keys are masked
-        unseen = False if attn_mask.dtype == bool else -np.inf
+        masked = False if attn_mask.dtype == bool else -np.inf
         attn_mask = np.pad(
-            attn_mask, [(0, 0)] * (attn_mask.ndim - 1) + [(0, missing)], constant_values=unseen
+            attn_mask, [(0, 0)] * (attn_mask.ndim - 1) + [(0, missing)], constant_values=masked
         )
     options = {
         "is_causal": is_causal,

@@ -29,8 +29,8 @@ def batch_shapes(draw):
 
 @st.composite
 def masks(draw, batch, rows, columns, partial):
-    """None, or a mask of bool or float32 that broadcasts, some keys and perhaps whole rows of it
-    unseen.
+    """None, or a mask of bool or float32 that broadcasts, some keys of which are masked, perhaps
+    for whole rows.
     """
     kind = draw(st.sampled_from(["none", "bool", "float"]))
     if kind == "none":
@@ -87,7 +87,7 @@ def test_grouped_heads(data, kv_heads, group, rows, keys):
     np.testing.assert_array_equal(got, headlane.scaled_dot_product_attention(query, *all_heads, mask))
 
 
-def test_a_key_that_is_not_seen_has_no_influence():
+def test_a_masked_key_has_no_influence():
     rng = np.random.default_rng(4)
     query, key, value = (rng.standard_normal((2, 9, 16), np.float32) for _ in range(3))
     mask = rng.random((9, 9)) < 0.5
@@ -99,7 +99,7 @@ def test_a_key_that_is_not_seen_has_no_influence():
     np.testing.assert_array_equal(clean, headlane.scaled_dot_product_attention(query, key, value, bias))
 
 
-def test_a_row_that_sees_nothing_is_zero():
+def test_a_row_without_visible_keys_is_zero():
     x = np.ones((3, 4), np.float32)
     mask = np.array([[True] * 3, [False] * 3, [True] * 3])
     out, lse = headlane.scaled_dot_product_attention(x, x, x, mask, return_lse=True)

@@ -83,7 +83,7 @@ def test_silu_is_what_is_not_said():
 
 
 def test_a_write_that_would_spoil_later_rows_is_refused():
-    """Rows that do not stack are several calls, and no single one sees the overlap."""
+    """Rows that do not stack are several calls, and no single one has the overlap in its operands."""
     memory = RNG.standard_normal((3, 2, 2, 40), np.float32)[:, :, :1]
     square = RNG.standard_normal((40, 40), np.float32)
     for weights in (square, headlane.PackedMatrix(square)):

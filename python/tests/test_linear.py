@@ -127,7 +127,7 @@ def test_threads_share_a_packed_matrix(restore):
 
 
 def test_a_write_that_would_spoil_later_rows_is_refused():
-    """Here the library is called more than once, and no single call sees the overlap."""
+    """Here the library is called more than once, and no single call has the overlap in its operands."""
     memory = RNG.standard_normal((3, 2, 40), np.float32)
     heads = memory.reshape(3, 1, 1, 2, 40)
     with pytest.raises(ValueError, match=r"out of shape \[2, 1, 1, 2, 40\] overlaps query"):

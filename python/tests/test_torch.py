@@ -249,7 +249,7 @@ def _accuracy(ratios, seed, heads, rows, keys, dim, kind):
     q, k, v = (normal(batch, heads, n, dim, seed=seed + i) for i, n in enumerate((rows, keys, keys)))
     mask = normal(rows, keys, seed=seed + 3) if kind in ("bool", "float") else None
     if kind == "bool":
-        mask = mask > 0  # a row that sees nothing is 0, in PyTorch too
+        mask = mask > 0  # a row without visible keys is 0, in PyTorch too
     wide = mask.double() if kind == "float" else mask
     exact = REFERENCE(q.double(), k.double(), v.double(), wide, is_causal=kind == "causal")
     ours, theirs = (

@@ -15,13 +15,13 @@ constexpr std::uint64_t seed = 31;
 
 // Keys and values that are masked for every row become NaN and infinity. Keys that are visible to
 // some row stay: P·V multiplies their values by a probability of 0 for other rows.
-void spoil(const FormTensors& t, const Form& form, const std::function<bool(Index, Index)>& seen_by_some) {
+void spoil(const FormTensors& t, const Form& form, const std::function<bool(Index, Index)>& is_visible_to_some) {
   if (form.broadcast >= 0) return;
   for_each_position(t.k.view.shape, [&](const auto& p) {
-    if (!seen_by_some(p[0], p[2])) t.k.view(p[0], p[1], p[2], p[3]) = p[2] % 3 == 0 ? infinity : nan;
+    if (!is_visible_to_some(p[0], p[2])) t.k.view(p[0], p[1], p[2], p[3]) = p[2] % 3 == 0 ? infinity : nan;
   });
   for_each_position(t.v.view.shape, [&](const auto& p) {
-    if (!seen_by_some(p[0], p[2])) t.v.view(p[0], p[1], p[2], p[3]) = p[2] % 2 == 0 ? -infinity : nan;
+    if (!is_visible_to_some(p[0], p[2])) t.v.view(p[0], p[1], p[2], p[3]) = p[2] % 2 == 0 ? -infinity : nan;
   });
 }
 

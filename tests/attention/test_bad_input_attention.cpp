@@ -197,7 +197,7 @@ TEST_CASE("attention: lse and sum of another shape") {
   }
 }
 
-TEST_CASE("attention: lse or sum over an operand or each other; a plan looks at no data") {
+TEST_CASE("attention: lse or sum over an operand or each other; a plan reads no data") {
   const AttentionTensors t(
       {.batch = 2, .q_heads = 4, .kv_heads = 2, .q_length = 5, .kv_length = 7, .head_dim = 8, .value_dim = 6}, 3);
   const Tensor<1> memory({2000});

@@ -94,7 +94,7 @@ TEST_CASE("merge: rows without visible keys, and a single part") {
   const AttentionSizes s{.batch = 2, .q_heads = 2, .q_length = 70, .kv_length = 40, .head_dim = 16, .value_dim = 33};
   const AttentionTensors t(s, 3);
   BitComparison bits;
-  t.run(causal(-30));  // rows 0 … 29 see no key
+  t.run(causal(-30));  // no key is visible to rows 0 … 29
   const AttentionPart part{t.out.view, t.lse.view};
   for (const std::size_t count : {1u, 2u, 5u}) {
     // The other parts have no visible keys.
@@ -108,8 +108,8 @@ TEST_CASE("merge: rows without visible keys, and a single part") {
       std::vector<AttentionPart> parts(count, empty);
       parts[at] = part;
       merge(parts, out.view, {.lse = lse.view});
-      bits.add(out.view, t.out.view, "one part that saw something");
-      bits.add(lse.view, t.lse.view, "one part that saw something, lse");
+      bits.add(out.view, t.out.view, "one part with visible keys");
+      bits.add(lse.view, t.lse.view, "one part with visible keys, lse");
     }
     merge(std::vector<AttentionPart>(count, empty), out.view, {.lse = lse.view});
     for_each(out.view, [](float x) { CHECK(bits_of(x) == 0); });

@@ -29,14 +29,14 @@ struct Operands {
   }
   /// Element by element.
   [[nodiscard]] bool apart() const {
-    std::map<const float*, std::pair<std::size_t, bool>>
-        seen;  // the last one that has an element, and whether some one writes it
+    // The last operand that has an element, and whether some operand writes it.
+    std::map<const float*, std::pair<std::size_t, bool>> owners;
     for (const bool written : {true, false}) {
       for (std::size_t i = 0; i < all.size(); ++i) {
         if (all[i].written != written) continue;
         bool met = false;
         for_each(all[i].view, [&](const float& e) {
-          const auto [found, added] = seen.try_emplace(&e, i, written);
+          const auto [found, added] = owners.try_emplace(&e, i, written);
           met = met || (!added && found->second.second && found->second.first != i);
         });
         if (met) return false;

@@ -63,7 +63,7 @@ TEST_CASE("cached decoding has the bits of all positions at once, in pieces of a
       for (Index first = 0; first < d.length; first += piece) {
         const Index end = std::min(first + piece, d.length);
         const View<float, 3> y = d.y.view.slice(1, first, end);
-        // causal or not: a cache's queries see what was there before them
+        // causal or not: keys that were in the cache before are visible to all queries
         d.self().forward(d.rows(first, end), other, d.sequences, y, {.causal = piece == 1});
         CHECK(different_bits(y, attended.view.slice(1, first, end)) == 0);
         d.layer.forward(d.rows(first, end), d.cache, d.sequences, d.projected, d.memory_sequences, y);

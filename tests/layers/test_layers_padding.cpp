@@ -96,7 +96,7 @@ TEST_CASE("cross-attention: padding of the memory is not read") {
   }
 }
 
-TEST_CASE("layers: NaN and infinity stay in their row, where rows do not see each other") {
+TEST_CASE("layers: NaN and infinity stay in their row, where rows do not attend to each other") {
   for (const LayerSizes& s : layer_sizes()) {
     for (const AnyLayer& layer : all_layers(s, 1)) {
       Random random(7);

@@ -65,8 +65,8 @@ bool allocates_nothing_once_warm(const F& f) {
 
 }  // namespace headlane::test
 
-// Sanitizers bring their own operator new. Not inlined: otherwise GCC sees only one of malloc() and
-// free() and warns.
+// Sanitizers bring their own operator new. Not inlined: otherwise GCC warns where it inlined only
+// one of malloc() and free().
 #if !defined(HEADLANE_TEST_SANITIZED)
 [[gnu::noinline]] void* operator new(std::size_t size) {
   if (headlane::test::refused()) throw std::bad_alloc();

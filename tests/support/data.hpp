@@ -77,7 +77,7 @@ class Random {
 enum class Order {
   rows,     ///< as in the shape
   columns,  ///< the last two axes exchanged: a transpose
-  middle    ///< axes 1 and 2 exchanged: [batch, sequence, head, dim] seen as [batch, head, sequence, dim]
+  middle    ///< axes 1 and 2 exchanged: [batch, sequence, head, dim] viewed as [batch, head, sequence, dim]
 };
 
 struct Layout {

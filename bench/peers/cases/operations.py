@@ -67,9 +67,9 @@ def attention(
     shape = {"batch": batch, "heads": heads, "q_length": q_length, "kv_length": keys, "head_dim": dim}
     shape |= {"kv_heads": kv_heads or heads, "causal": causal, "mask": mask, "option": option}
     shape |= {"left": window[0], "right": window[1]}
-    seen = {"bool": padded(keys)}.get(mask or "", keys)
-    pairs = seen_pairs(q_length, seen, left=window[0], right=0 if causal else window[1])
-    moved = FLOAT * batch * dim * (2 * heads * q_length + 2 * shape["kv_heads"] * seen)
+    visible = {"bool": padded(keys)}.get(mask or "", keys)
+    pairs = visible_pairs(q_length, visible, left=window[0], right=0 if causal else window[1])
+    moved = FLOAT * batch * dim * (2 * heads * q_length + 2 * shape["kv_heads"] * visible)
     masks = {"bool": batch * keys, "dense": q_length * keys, "bits": q_length * -(-keys // 8)}
     masks["float"] = FLOAT * heads * q_length * keys
     name = f"{keys} keys" if decode else f"L={q_length}"
@@ -95,8 +95,8 @@ def attention(
     )
 
 
-def seen_pairs(queries: int, keys: int, left: int, right: int) -> int:
-    """Of a query and a key that is at most `left` before it and `right` after it; -1: any number."""
+def visible_pairs(queries: int, keys: int, left: int, right: int) -> int:
+    """Pairs of a query and a key at most `left` before it and `right` after it; -1: any number."""
     if left < 0 and right < 0:
         return queries * keys
     ends = (keys if right < 0 else min(keys, i + right + 1) for i in range(queries))
@@ -104,7 +104,7 @@ def seen_pairs(queries: int, keys: int, left: int, right: int) -> int:
 
 
 def padded(length: int) -> int:
-    """The keys that the padding mask lets be seen: the last quarter is padding."""
+    """The number of keys that the padding mask leaves visible: the last quarter is padding."""
     return length - length // 4
 
 

@@ -51,8 +51,8 @@ class Graph:
             inputs, kind = [q, k, v, self.constant(bias)], "MultiHeadAttention"
         else:
             inputs, kind = [x, self.constant(weight.T), self.constant(bias)], "Attention"
-        seen = self.node(kind, inputs, MICROSOFT, num_heads=self.heads)
-        return self.linear(seen, weights[own + "out_proj.weight"])
+        attended = self.node(kind, inputs, MICROSOFT, num_heads=self.heads)
+        return self.linear(attended, weights[own + "out_proj.weight"])
 
     def attention_layer(self, x: str, weights: dict[str, np.ndarray], result: str) -> str:
         bias = self.constant(weights["self_attn.out_proj.bias"])

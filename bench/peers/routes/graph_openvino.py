@@ -30,8 +30,8 @@ class Graph:
         order = ops.constant(np.array([0, 2, 1, 3], np.int64))
         parts = ops.split(mixed, ops.constant(np.int64(2)), 3)
         q, k, v = (ops.transpose(ops.reshape(part, apart, True), order) for part in parts.outputs())
-        seen = ops.transpose(ops.scaled_dot_product_attention(q, k, v), order)
-        joined = ops.reshape(seen, together, True)
+        attended = ops.transpose(ops.scaled_dot_product_attention(q, k, v), order)
+        joined = ops.reshape(attended, together, True)
         return self.linear(joined, weights[own + "out_proj.weight"], weights[own + "out_proj.bias"])
 
     def encoder_layer(self, x, weights: dict[str, np.ndarray], prefix: str = ""):

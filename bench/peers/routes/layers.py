@@ -118,8 +118,8 @@ def layer_by_hand(torch, kind: str, weights: dict[str, np.ndarray], heads: int):
             batch, length, d_model = x.shape
             mixed = F.linear(x, self.self_attn_in_proj_weight, self.self_attn_in_proj_bias)
             q, k, v = mixed.view(batch, length, 3, heads, d_model // heads).permute(2, 0, 3, 1, 4)
-            seen = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, length, d_model)
-            return F.linear(seen, self.self_attn_out_proj_weight, self.self_attn_out_proj_bias)
+            attended = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, length, d_model)
+            return F.linear(attended, self.self_attn_out_proj_weight, self.self_attn_out_proj_bias)
 
         def norm(self, x, weight, bias):
             return F.layer_norm(x, x.shape[-1:], weight, bias, LAYER_EPS)

@@ -41,7 +41,7 @@ def test_truth_agrees_with_float32_and_sees_a_wrong_element(case):
         assert not exact.error(broken) <= case.tolerance
 
 
-def test_truth_of_masks_leaves_out_what_is_not_seen():
+def test_masked_keys_have_no_influence_on_the_truth():
     case = cases.attention(8, mask="bool")
     given = truth.inputs(case)
     before = truth.Truth(case, given).result

@@ -65,15 +65,15 @@ def _norm(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.ndar
 def _attention(x: np.ndarray, weights: dict[str, np.ndarray], heads: int) -> np.ndarray:
     batch, length, d_model = x.shape
     mixed = x @ weights["self_attn.in_proj_weight"].T + weights["self_attn.in_proj_bias"]
-    seen = np.empty_like(x)
+    attended = np.empty_like(x)
     for b in range(batch):
         for h in range(heads):  # one head at a time: the scores of all would take much memory
             size = d_model // heads
             q, k, v = (mixed[b, :, i * d_model + h * size :][:, :size] for i in range(3))
             scores = q @ k.T / math.sqrt(size)
             scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
-            seen[b, :, h * size :][:, :size] = scores @ v / scores.sum(axis=-1, keepdims=True)
-    return seen @ weights["self_attn.out_proj.weight"].T + weights["self_attn.out_proj.bias"]
+            attended[b, :, h * size :][:, :size] = scores @ v / scores.sum(axis=-1, keepdims=True)
+    return attended @ weights["self_attn.out_proj.weight"].T + weights["self_attn.out_proj.bias"]
 
 
 def _encoder(x: np.ndarray, weights: dict[str, np.ndarray], heads: int) -> np.ndarray:
