@@ -185,7 +185,10 @@ TEST_CASE("multi_head_attention: attention of views, by bits") {
   struct Heads {
     Index batch, heads, kv_heads, head_dim, value_dim;
   };
-  for (const Heads& h : {Heads{1, 8, 8, 64, 64}, {2, 4, 2, 16, 24}, {3, 6, 1, 5, 7}, {1, 1, 1, 33, 33}}) {
+  for (const Heads& h : {Heads{.batch = 1, .heads = 8, .kv_heads = 8, .head_dim = 64, .value_dim = 64},
+                         {.batch = 2, .heads = 4, .kv_heads = 2, .head_dim = 16, .value_dim = 24},
+                         {.batch = 3, .heads = 6, .kv_heads = 1, .head_dim = 5, .value_dim = 7},
+                         {.batch = 1, .heads = 1, .kv_heads = 1, .head_dim = 33, .value_dim = 33}}) {
     const AttentionTensors t({.batch = h.batch,
                               .q_heads = h.heads,
                               .kv_heads = h.kv_heads,

@@ -6,22 +6,18 @@ namespace {
 
 const std::vector<Index> many_lengths{511, 0, 3000, 1, 31, 513, 32, 33, 1500, 512};
 
-AttentionSizes sizes_of(const std::vector<Index>& lengths, Index q_heads, Index kv_heads, Index q_length,
-                        Index head_dim, Index value_dim) {
-  const Index longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
-  return {.batch = static_cast<Index>(lengths.size()),
-          .q_heads = q_heads,
-          .kv_heads = kv_heads,
-          .q_length = q_length,
-          .kv_length = longest,
-          .head_dim = head_dim,
-          .value_dim = value_dim};
+// With the batch and the number of keys that hold sequences of these lengths.
+AttentionSizes sizes_for(const std::vector<Index>& lengths, AttentionSizes s) {
+  s.batch = std::ssize(lengths);
+  s.kv_length = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+  return s;
 }
 
 struct Heads {
   Index q_heads, kv_heads;
 };
-const std::vector<Heads> heads{{8, 2}, {8, 1}, {3, 3}};
+const std::vector<Heads> heads{
+    {.q_heads = 8, .kv_heads = 2}, {.q_heads = 8, .kv_heads = 1}, {.q_heads = 3, .kv_heads = 3}};
 
 struct Dims {
   Index head_dim, value_dim;
@@ -37,8 +33,12 @@ TEST_CASE("attention over a cache: sequences of many lengths in one call, each p
       const Index q_length = std::vector<Index>{1, 2, 13}[(i + i / 3) % 3];
       ++i;
       if (slow_isa() && q_length * d.head_dim * d.value_dim > 20000) continue;
-      const CacheCase c(sizes_of(many_lengths, h.q_heads, h.kv_heads, q_length, d.head_dim, d.value_dim), many_lengths,
-                        page, i, layouts()[i % layouts().size()]);
+      const AttentionSizes s = sizes_for(many_lengths, {.q_heads = h.q_heads,
+                                                        .kv_heads = h.kv_heads,
+                                                        .q_length = q_length,
+                                                        .head_dim = d.head_dim,
+                                                        .value_dim = d.value_dim});
+      const CacheCase c(s, many_lengths, page, i, layouts()[i % layouts().size()]);
       for (const bool causal : {false, true}) {
         AttentionOptions options;
         options.causal = causal;
@@ -60,7 +60,12 @@ TEST_CASE("attention over a cache: prefill") {
       const Dims& d = dims[i++ % (q_length > 100 ? 4 : dims.size())];
       const std::vector<Index> lengths =
           q_length > 100 ? std::vector<Index>{q_length, 1100} : std::vector<Index>{20, 600, q_length};
-      const CacheCase c(sizes_of(lengths, h.q_heads, h.kv_heads, q_length, d.head_dim, d.value_dim), lengths, page, i);
+      const AttentionSizes s = sizes_for(lengths, {.q_heads = h.q_heads,
+                                                   .kv_heads = h.kv_heads,
+                                                   .q_length = q_length,
+                                                   .head_dim = d.head_dim,
+                                                   .value_dim = d.value_dim});
+      const CacheCase c(s, lengths, page, i);
       for (const int threads : {1, 3}) {
         AttentionOptions options;
         options.causal = true;
@@ -84,8 +89,11 @@ TEST_CASE("attention over a cache: all options") {
     const Index kv_heads = random.integer(1, 3), head_dim = random.pick(std::vector<Index>{1, 5, 16, 33, 64}),
                 value_dim = random.pick(std::vector<Index>{1, 5, 16, 33, 64, 80});
     const Index q_length = i % 3 == 0 ? 1 : random.integer(1, i % 3 == 1 ? 13 : 60);
-    const AttentionSizes s =
-        sizes_of(lengths, kv_heads * random.integer(1, 4), kv_heads, q_length, head_dim, value_dim);
+    const AttentionSizes s = sizes_for(lengths, {.q_heads = kv_heads * random.integer(1, 4),
+                                                 .kv_heads = kv_heads,
+                                                 .q_length = q_length,
+                                                 .head_dim = head_dim,
+                                                 .value_dim = value_dim});
     RandomOptions given(s);
     const AttentionOptions options = given.draw(random, {.one_in = 3, .key_lengths = lengths});
     CacheCase(s, lengths, random.pick(page_sizes()), static_cast<std::uint64_t>(i), random.pick(layouts()))
@@ -100,11 +108,16 @@ TEST_CASE("attention over a cache: numbers of threads, and tasks that divide the
   Random random(4);
   Index shared = 0;
   for (const Index page : page_sizes()) {
-    for (const Heads& h : {Heads{1, 1}, {2, 2}, {8, 1}, {20, 1}}) {
+    for (const Heads& h : {Heads{.q_heads = 1, .kv_heads = 1},
+                           {.q_heads = 2, .kv_heads = 2},
+                           {.q_heads = 8, .kv_heads = 1},
+                           {.q_heads = 20, .kv_heads = 1}}) {
       for (const std::vector<Index>& lengths : {std::vector<Index>{3000}, {2049}, {600, 3000, 0}}) {
         if (slow_isa() && lengths.size() == 1 && page % 512 != 0) continue;
         const Index q_length = random.integer(1, 3) == 1 ? random.integer(2, 7) : 1;
-        const AttentionSizes s = sizes_of(lengths, h.q_heads, h.kv_heads, q_length, 64, 80);
+        const AttentionSizes s = sizes_for(
+            lengths,
+            {.q_heads = h.q_heads, .kv_heads = h.kv_heads, .q_length = q_length, .head_dim = 64, .value_dim = 80});
         const CacheCase c(s, lengths, page, 11);
         RandomOptions given(s);
         AttentionOptions options = given.draw(random, {.one_in = 4, .key_lengths = lengths});
@@ -125,7 +138,8 @@ TEST_CASE("attention over a cache: numbers of threads, and tasks that divide the
 
 TEST_CASE("attention over a cache: any order of sequences, also repeated ones") {
   BitComparison bits;
-  const AttentionSizes s = sizes_of(many_lengths, 4, 2, 2, 33, 48);
+  const AttentionSizes s =
+      sizes_for(many_lengths, {.q_heads = 4, .kv_heads = 2, .q_length = 2, .head_dim = 33, .value_dim = 48});
   const CacheCase c(s, many_lengths, 64, 5);
   c.compare(causal(0), bits);
   const std::vector<std::size_t> order{9, 2, 2, 0, 7, 2, 1, 1};

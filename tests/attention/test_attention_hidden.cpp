@@ -110,7 +110,7 @@ TEST_CASE("attention: a NaN or infinity in the table of relative biases reaches 
         AttentionOptions options;
         options.causal = !both;
         options.causal_offset = 40;
-        options.relative_bias = {good.view, 128, both};
+        options.relative_bias = {.table = good.view, .max_distance = 128, .bidirectional = both};
         clean.run(options);
         options.relative_bias.table = bad.view;
         dirty.run(options);

@@ -184,50 +184,50 @@ TEST_CASE("attention: a result of -0 does not depend on the keys visible to othe
 
 enum class By { mask, bias, causal };
 
-struct Hidden {
+struct MaskedKeys {
   By by;
-  Index kv_length, bad_key;
+  Index kv_length;
   [[nodiscard]] bool is_visible(Index row, Index key) const {
-    if (by == By::causal) return key <= row + kv_length - 21;
-    return (row * 7 + key * 5) % 3 != 0;
+    return by == By::causal ? key <= row + kv_length - 21 : (row * 7 + key * 5) % 3 != 0;
   }
 };
 
-AttentionOptions options_of(const Hidden& h, const Mask& mask, const Tensor<4>& bias) {
-  if (h.by == By::causal) return causal(h.kv_length - 21);
-  return h.by == By::mask ? with_mask({}, mask.view) : with_bias({}, bias.view);
+AttentionOptions options_of(const MaskedKeys& keys, const Mask& mask, const Tensor<4>& bias) {
+  if (keys.by == By::causal) return causal(keys.kv_length - 21);
+  return keys.by == By::mask ? with_mask({}, mask.view) : with_bias({}, bias.view);
 }
 
 TEST_CASE("attention: NaN and infinity in a key reach only the rows to which it is visible") {
   for (const By by : {By::mask, By::bias, By::causal}) {
-    for (const Hidden& h : {Hidden{by, 40, 0}, {by, 40, 25}, {by, 40, 39}, {by, 530, 511}, {by, 530, 515}}) {
-      const AttentionSizes s{.q_length = 21, .kv_length = h.kv_length, .head_dim = 20, .value_dim = 40};
+    for (const Index bad_key : {0, 25, 39, 511, 515}) {
+      const MaskedKeys keys{.by = by, .kv_length = bad_key < 40 ? 40 : 530};
+      const AttentionSizes s{.q_length = 21, .kv_length = keys.kv_length, .head_dim = 20, .value_dim = 40};
       Mask mask(score_shape(s));
       const Tensor<4> bias(score_shape(s));
       for_each_position(score_shape(s), [&](const auto& p) {
-        mask.view(0, 0, p[2], p[3]) = h.is_visible(p[2], p[3]);
-        bias.view(0, 0, p[2], p[3]) = h.is_visible(p[2], p[3]) ? 0.25f : -infinity;
+        mask.view(0, 0, p[2], p[3]) = keys.is_visible(p[2], p[3]);
+        bias.view(0, 0, p[2], p[3]) = keys.is_visible(p[2], p[3]) ? 0.25f : -infinity;
       });
-      const AttentionOptions options = options_of(h, mask, bias);
+      const AttentionOptions options = options_of(keys, mask, bias);
       const AttentionTensors clean(s, 51);
       clean.run(options);
       for (const float bad : {nan, infinity, -infinity}) {
         const AttentionTensors bad_k(s, 51), bad_v(s, 51);
-        for_each(bad_k.k.view.slice(2, h.bad_key, h.bad_key + 1), [&](float& x) { x = bad; });
-        bad_v.v.view(0, 0, h.bad_key, 33) = bad;
+        for_each(bad_k.k.view.slice(2, bad_key, bad_key + 1), [&](float& x) { x = bad; });
+        bad_v.v.view(0, 0, bad_key, 33) = bad;
         bad_k.run(options);
         bad_v.run(options);
         Index wrong = 0;
         for_each_position(clean.out.view.shape, [&](const auto& p) {
-          const bool visible = h.is_visible(p[2], h.bad_key);
+          const bool visible = keys.is_visible(p[2], bad_key);
           const std::uint32_t expected = bits_of(clean.out.view(0, 0, p[2], p[3]));
           const float with_bad_k = bad_k.out.view(0, 0, p[2], p[3]), with_bad_v = bad_v.out.view(0, 0, p[2], p[3]);
           wrong += visible ? (std::isnan(bad) && !std::isnan(with_bad_k) ? 1 : 0) : (bits_of(with_bad_k) != expected);
           if (visible && p[3] == 33) wrong += bits_of(with_bad_v) == bits_of(bad) ? 0 : 1;
           else wrong += bits_of(with_bad_v) == expected ? 0 : 1;
         });
-        CHECK_MESSAGE(wrong == 0, "isa ", isa(), ", by ", static_cast<int>(by), ", kv ", h.kv_length, ", key ",
-                      h.bad_key, ", ", bad);
+        CHECK_MESSAGE(wrong == 0, "isa ", isa(), ", by ", static_cast<int>(by), ", kv ", keys.kv_length, ", key ",
+                      bad_key, ", ", bad);
         CHECK(different_bits(bad_v.lse.view, clean.lse.view) == 0);
       }
     }

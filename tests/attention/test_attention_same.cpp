@@ -80,13 +80,14 @@ TEST_CASE("attention: a relative bias is bit-identical to an equivalent bias") {
     const AttentionSizes& s = form.sizes;
     const FormTensors by_bias(form, s, seed), by_table(form, s, seed);
     int number = 0;
-    for (const Relative& r : {Relative{32, 128, true},
-                              {32, 128, false},
-                              {6, 700, true},
-                              {3, 50, false},
-                              {64, 17, true},
-                              {2, 1200, false},
-                              {32, std::numeric_limits<Index>::max(), true}}) {
+    for (const Relative& r :
+         {Relative{.buckets = 32, .max_distance = 128, .bidirectional = true},
+          {.buckets = 32, .max_distance = 128, .bidirectional = false},
+          {.buckets = 6, .max_distance = 700, .bidirectional = true},
+          {.buckets = 3, .max_distance = 50, .bidirectional = false},
+          {.buckets = 64, .max_distance = 17, .bidirectional = true},
+          {.buckets = 2, .max_distance = 1200, .bidirectional = false},
+          {.buckets = 32, .max_distance = std::numeric_limits<Index>::max(), .bidirectional = true}}) {
       if (slow_isa() && number > 1) break;
       options.causal = ++number % 2 == 0;
       const Layout layout = layouts()[static_cast<std::size_t>(number)];
@@ -104,7 +105,7 @@ TEST_CASE("attention: a relative bias is bit-identical to an equivalent bias") {
         options.bias = stretched<const float>(bias.view, score_shape(s));
         by_bias.run(options);
         options.bias = {};
-        options.relative_bias = {table.view, r.max_distance, r.bidirectional};
+        options.relative_bias = {.table = table.view, .max_distance = r.max_distance, .bidirectional = r.bidirectional};
         by_table.run(options);
         check_bits(by_table, by_bias, text + ", " + text_of(s, options), seed);
       }

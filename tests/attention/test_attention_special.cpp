@@ -26,9 +26,18 @@ struct Setting {
 // The bad key is in the first panel, in the middle, masked for all rows, at the edge of a block,
 // and in a later block.
 const std::vector<Setting>& settings() {
-  static const std::vector<Setting> all{{40, 0, 0},      {40, 0, 10},     {40, 0, 20},       {40, 0, 21},
-                                        {40, 0, 39},     {40, 5, 17},     {40, -8, 3},       {530, 505, 511},
-                                        {530, 505, 512}, {530, 490, 512}, {1100, 1020, 600}, {1100, 1020, 1030}};
+  static const std::vector<Setting> all{{.kv_length = 40, .causal_offset = 0, .bad_key = 0},
+                                        {.kv_length = 40, .causal_offset = 0, .bad_key = 10},
+                                        {.kv_length = 40, .causal_offset = 0, .bad_key = 20},
+                                        {.kv_length = 40, .causal_offset = 0, .bad_key = 21},
+                                        {.kv_length = 40, .causal_offset = 0, .bad_key = 39},
+                                        {.kv_length = 40, .causal_offset = 5, .bad_key = 17},
+                                        {.kv_length = 40, .causal_offset = -8, .bad_key = 3},
+                                        {.kv_length = 530, .causal_offset = 505, .bad_key = 511},
+                                        {.kv_length = 530, .causal_offset = 505, .bad_key = 512},
+                                        {.kv_length = 530, .causal_offset = 490, .bad_key = 512},
+                                        {.kv_length = 1100, .causal_offset = 1020, .bad_key = 600},
+                                        {.kv_length = 1100, .causal_offset = 1020, .bad_key = 1030}};
   return all;
 }
 

@@ -26,7 +26,7 @@ struct Tables {
     AttentionOptions o;
     o.causal = kind == 1 || kind == 2;
     if (kind >= 2) {
-      o.relative_bias = {table.view, 128, kind == 3};
+      o.relative_bias = {.table = table.view, .max_distance = 128, .bidirectional = kind == 3};
       o.sinks = sinks.view;
     }
     if (kind == 3) {

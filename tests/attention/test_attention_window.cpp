@@ -31,15 +31,15 @@ struct Window {
 TEST_CASE("attention: a NaN in a key or value reaches only the rows whose window contains it") {
   Index reached = 0, spared = 0;
   for (const Index kv_length : {40, 530, 1100})
-    for (const Window& window : {Window{0, -1, 5},
-                                 {3, -1, 9},
-                                 {30, -1, kv_length - 25},
-                                 {-1, 0, 2},
-                                 {-1, 7, kv_length - 30},
-                                 {2, 0, kv_length - 24},
-                                 {5, 5, kv_length - 20},
-                                 {-1, -1, 0},
-                                 {0, -1, kv_length - 30}})
+    for (const Window& window : {Window{.left = 0, .right = -1, .offset = 5},
+                                 {.left = 3, .right = -1, .offset = 9},
+                                 {.left = 30, .right = -1, .offset = kv_length - 25},
+                                 {.left = -1, .right = 0, .offset = 2},
+                                 {.left = -1, .right = 7, .offset = kv_length - 30},
+                                 {.left = 2, .right = 0, .offset = kv_length - 24},
+                                 {.left = 5, .right = 5, .offset = kv_length - 20},
+                                 {.left = -1, .right = -1, .offset = 0},
+                                 {.left = 0, .right = -1, .offset = kv_length - 30}})
       for (const Index bad : {Index{0}, Index{5}, Index{17}, kv_length - 19, kv_length - 2})
         for (const bool in_keys : {false, true}) {
           const AttentionTensors clean(

@@ -99,7 +99,7 @@ TEST_CASE("attention: illegal relative bias") {
   const auto add_table = [&](const View<const float, 2>& view, Index max_distance, bool both,
                              const std::vector<std::string>& words) {
     AttentionOptions options;
-    options.relative_bias = {view, max_distance, both};
+    options.relative_bias = {.table = view, .max_distance = max_distance, .bidirectional = both};
     calls.add("buckets " + std::to_string(view.size(1)) + " to " + std::to_string(max_distance), options, words);
   };
   for (const Index buckets : {-1, 0, 1, 2, 3, 5, 31, 33, 1026})

@@ -97,7 +97,7 @@ TEST_CASE("attention's table of relative biases, offsets and starts between guar
     const AttentionTensors guarded(s, 7), t(s, 7);
     AttentionOptions options;
     options.causal = gap % 4 < 2;
-    options.relative_bias = {values.view, buckets, both};
+    options.relative_bias = {.table = values.view, .max_distance = buckets, .bidirectional = both};
     options.query_starts = {queries.data(), {4}};
     options.key_starts = {keys.data(), {4}};
     options.causal_offsets = {at.data(), {3}};

@@ -89,7 +89,7 @@ inline std::uint64_t relative_hash(const AttentionSizes& sizes, AttentionOptions
   for_each(bits.view, [&](std::uint8_t& byte) { byte = static_cast<std::uint8_t>(random.next() | random.next()); });
   const Tensor<2> table = random_table(sizes.q_heads, 32, random, 9);
   options.mask_bits = bits.view;
-  options.relative_bias = {table.view, 128, !options.causal};
+  options.relative_bias = {.table = table.view, .max_distance = 128, .bidirectional = !options.causal};
   if (varlen) {
     options.query_starts = {queries.data(), {3}};
     options.key_starts = {starts.data(), {3}};
@@ -165,21 +165,21 @@ inline std::vector<HashCase> gemm_and_softmax_cases() {
   return {
       {"gemm 1 1 1", [] { return gemm_hash(1, 1, 1, {}); }},
       {"gemm 1 512 512", [] { return gemm_hash(1, 512, 512, {}); }},
-      {"gemm 13 35 17", [] { return gemm_hash(13, 35, 17, {0.7f, 1.3f}); }},
+      {"gemm 13 35 17", [] { return gemm_hash(13, 35, 17, {.alpha = 0.7f, .beta = 1.3f}); }},
       {"gemm 64 64 64", [] { return gemm_hash(64, 64, 64, {}); }},
-      {"gemm 50 70 513", [] { return gemm_hash(50, 70, 513, {1.3f, -1.0f}); }},
+      {"gemm 50 70 513", [] { return gemm_hash(50, 70, 513, {.alpha = 1.3f, .beta = -1.0f}); }},
       {"gemm 33 129 1100", [] { return gemm_hash(33, 129, 1100, {}); }},
       {"gemm 33 129 1100 transposed", [=] { return gemm_hash(33, 129, 1100, {}, transposed); }},
-      {"gemm 19 21 0", [] { return gemm_hash(19, 21, 0, {1.0f, 0.7f}); }},
+      {"gemm 19 21 0", [] { return gemm_hash(19, 21, 0, {.alpha = 1.0f, .beta = 0.7f}); }},
       {"softmax 5 1", [] { return softmax_hash(5, 1, {}); }},
       {"softmax 7 37", [] { return softmax_hash(7, 37, {}); }},
-      {"softmax 7 37 scale", [] { return softmax_hash(7, 37, {-0.3f, false}); }},
+      {"softmax 7 37 scale", [] { return softmax_hash(7, 37, {.scale = -0.3f}); }},
       {"softmax 4 512", [] { return softmax_hash(4, 512, {}); }},
-      {"softmax 3 5000", [] { return softmax_hash(3, 5000, {0.125f, false}); }},
+      {"softmax 3 5000", [] { return softmax_hash(3, 5000, {.scale = 0.125f}); }},
       {"softmax 5 100 special", [] { return softmax_hash(5, 100, {}, true); }},
-      {"log_softmax 7 37", [] { return softmax_hash(7, 37, {1.0f, true}); }},
-      {"log_softmax 3 5000", [] { return softmax_hash(3, 5000, {0.7f, true}); }},
-      {"log_softmax 5 100 special", [] { return softmax_hash(5, 100, {1.0f, true}, true); }},
+      {"log_softmax 7 37", [] { return softmax_hash(7, 37, {.log = true}); }},
+      {"log_softmax 3 5000", [] { return softmax_hash(3, 5000, {.scale = 0.7f, .log = true}); }},
+      {"log_softmax 5 100 special", [] { return softmax_hash(5, 100, {.log = true}, true); }},
   };
 }
 

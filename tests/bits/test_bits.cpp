@@ -44,11 +44,16 @@ struct GemmInputs {
 
 TEST_CASE("gemm: the same bits everywhere") {
   BitComparison bits;
-  const GemmOptions options{0.7f, 1.3f};
+  const GemmOptions options{.alpha = 0.7f, .beta = 1.3f};
   struct Sizes {
     Index m, n, k;
   };
-  for (const Sizes& s : {Sizes{1, 1, 1}, {3, 17, 5}, {13, 35, 65}, {33, 50, 513}, {64, 129, 40}, {20, 31, 1100}}) {
+  for (const Sizes& s : {Sizes{.m = 1, .n = 1, .k = 1},
+                         {.m = 3, .n = 17, .k = 5},
+                         {.m = 13, .n = 35, .k = 65},
+                         {.m = 33, .n = 50, .k = 513},
+                         {.m = 64, .n = 129, .k = 40},
+                         {.m = 20, .n = 31, .k = 1100}}) {
     const GemmInputs baseline(s.m, s.n, s.k);
     {
       const IsaScope scope(available_isas().front());
@@ -84,17 +89,17 @@ TEST_CASE("gemm: the same bits everywhere") {
 // Large enough that b is packed, and rows and columns are partitioned into chunks and blocks.
 TEST_CASE("gemm: the same bits everywhere, larger products") {
   BitComparison bits;
-  const GemmOptions options{0.7f, 1.3f};
+  const GemmOptions options{.alpha = 0.7f, .beta = 1.3f};
   struct Sizes {
     Index m, n, k;
   };
-  for (const Sizes& s : {Sizes{33, 300, 130},
-                         {100, 1100, 130},
-                         {500, 300, 130},
-                         {1000, 300, 130},
-                         {33, 300, 600},
-                         {100, 300, 600},
-                         {500, 1100, 600}}) {
+  for (const Sizes& s : {Sizes{.m = 33, .n = 300, .k = 130},
+                         {.m = 100, .n = 1100, .k = 130},
+                         {.m = 500, .n = 300, .k = 130},
+                         {.m = 1000, .n = 300, .k = 130},
+                         {.m = 33, .n = 300, .k = 600},
+                         {.m = 100, .n = 300, .k = 600},
+                         {.m = 500, .n = 1100, .k = 600}}) {
     const bool small = s.m * s.n * s.k < 8000000;
     const GemmInputs baseline(s.m, s.n, s.k);
     {
@@ -130,7 +135,7 @@ TEST_CASE("softmax: the same bits everywhere") {
   BitComparison bits;
   for (const bool log : {false, true}) {
     for (const Index n : {1, 5, 16, 17, 63, 300, 1025}) {
-      const SoftmaxOptions options{0.7f, log};
+      const SoftmaxOptions options{.scale = 0.7f, .log = log};
       const std::array<Index, 2> shape{n > 256 ? 40 : 9, n};
       Random random(static_cast<std::uint64_t>(n));
       const Tensor<2> x = random_tensor<2>(shape, random), baseline(shape);
@@ -206,7 +211,7 @@ TEST_CASE("attention: the same bits everywhere") {
     }
     everywhere([&](bool one_thread) {
       std::vector<Layout> all = layouts();
-      all.push_back({"BSHD", Order::middle});
+      all.push_back({.name = "BSHD", .order = Order::middle});
       for (Index floats = 0; floats < 16 && one_thread; ++floats) all.push_back(misaligned(floats));
       for (const Layout& layout : all) {
         const AttentionTensors t(sizes, 5, layout);

@@ -77,7 +77,15 @@ TEST_CASE("pack_panels: every element, zeros up to a multiple of 16 columns, not
   }
 }
 
-void check_gemm_block(Index m, Index n, Index k, const GemmOptions& options, Index padding, std::uint64_t seed) {
+struct BlockCase {
+  Index m, n, k;
+  GemmOptions options;
+  Index padding;  ///< of the rows of c, which also begin that far from a cache line
+  std::uint64_t seed;
+};
+
+void check_gemm_block(const BlockCase& s) {
+  const auto& [m, n, k, options, padding, seed] = s;
   Random random(seed);
   const Tensor<2> a = random_tensor<2>({m, k}, random), b = random_tensor<2>({k, n}, random);
   const Tensor<2> c = random_tensor<2>({m, n}, random, {.name = "padded", .padding = padding, .misalignment = padding});
@@ -113,10 +121,14 @@ void check_gemm_block(Index m, Index n, Index k, const GemmOptions& options, Ind
 
 TEST_CASE("gemm_block: every number of rows and columns around a tile") {
   const Index columns = 2 * panel_columns + 1;
-  for (Index m = 1; m <= 2 * active().tile_rows + 1; ++m) check_gemm_block(m, columns, 9, {1.3f, 0.7f}, 3, 11);
-  for (Index n = 1; n <= columns + lanes; ++n) check_gemm_block(active().tile_rows + 1, n, 7, {0.7f, 0}, 1, 12);
+  for (Index m = 1; m <= 2 * active().tile_rows + 1; ++m)
+    check_gemm_block(
+        {.m = m, .n = columns, .k = 9, .options = {.alpha = 1.3f, .beta = 0.7f}, .padding = 3, .seed = 11});
+  for (Index n = 1; n <= columns + lanes; ++n)
+    check_gemm_block(
+        {.m = active().tile_rows + 1, .n = n, .k = 7, .options = {.alpha = 0.7f}, .padding = 1, .seed = 12});
   for (const Index k : {1, 2, 3, 15, 64, 127, 128, 129, 256, 257, 511, 512})
-    check_gemm_block(5, 33, k, {-1, 1.3f}, 0, 13);
+    check_gemm_block({.m = 5, .n = 33, .k = k, .options = {.alpha = -1, .beta = 1.3f}, .padding = 0, .seed = 13});
 }
 
 TEST_CASE("copy_rows: every element, from any layout to any other, nothing else") {

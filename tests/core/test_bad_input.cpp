@@ -22,7 +22,7 @@ TEST_CASE("gemm: illegal calls") {
   const Tensor<2> a = random_tensor<2>({5, 7}, random), b = random_tensor<2>({7, 9}, random), c({5, 9});
   const View<const float, 2> va = a.view, vb = b.view;
   std::vector<Illegal> calls;
-  for (const GemmOptions& options : {GemmOptions{}, GemmOptions{0, 1}}) {
+  for (const GemmOptions& options : {GemmOptions{}, GemmOptions{.alpha = 0, .beta = 1}}) {
     add(calls, "gemm", "a", wrong_views(va), [=, &c](auto view) { gemm(view, vb, c.view, options); });
     add(calls, "gemm", "b", wrong_views(vb), [=, &c](auto view) { gemm(va, view, c.view, options); });
     add(calls, "gemm", "c", wrong_outputs(c.view), [=](auto view) { gemm(va, vb, view, options); });

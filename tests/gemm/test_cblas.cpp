@@ -39,7 +39,8 @@ std::string text_of(const Form& f, const Sizes& s, float alpha, float beta) {
 struct Stored {
   Stored(int layout, int trans_x, Index rows, Index columns, Index padding, Random& random)
       : by_columns((layout == column_major) != (trans_x != no_trans)),
-        tensor(random_tensor<2>({rows, columns}, random, {"", by_columns ? Order::columns : Order::rows, 1, padding})) {
+        tensor(random_tensor<2>({rows, columns}, random,
+                                {.name = "", .order = by_columns ? Order::columns : Order::rows, .padding = padding})) {
   }
 
   [[nodiscard]] float* data() const { return tensor.view.data; }
@@ -89,8 +90,12 @@ void for_each_form(Random& random, const F& f) {
     for (const int trans_a : {no_trans, trans, conj_trans})
       for (const int trans_b : {no_trans, trans, conj_trans})
         for (const Index padded : {0, 1})
-          f(Form{layout, trans_a, trans_b, padded * random.integer(1, 9), padded * random.integer(1, 9),
-                 padded * random.integer(1, 9)});
+          f(Form{.layout = layout,
+                 .trans_a = trans_a,
+                 .trans_b = trans_b,
+                 .padding_a = padded * random.integer(1, 9),
+                 .padding_b = padded * random.integer(1, 9),
+                 .padding_c = padded * random.integer(1, 9)});
 }
 
 TEST_CASE("cblas_sgemm: the bits of gemm") {
@@ -98,29 +103,42 @@ TEST_CASE("cblas_sgemm: the bits of gemm") {
   for_each_form(random, [&](const Form& form) {
     for (const float alpha : factors)
       for (const float beta : factors)
-        check_bits(form, {random.integer(0, 70), random.integer(0, 70), random.integer(0, 70)}, alpha, beta,
-                   random.next());
+        check_bits(form, {.m = random.integer(0, 70), .n = random.integer(0, 70), .k = random.integer(0, 70)}, alpha,
+                   beta, random.next());
   });
 }
 
 TEST_CASE("cblas_sgemm: the bits of gemm, more than one block along k, empty and single") {
   Random random(2);
   for_each_form(random, [&](const Form& form) {
-    check_bits(form, {random.integer(1, 40), random.integer(1, 40), random.integer(513, 1100)}, 0.7f, 1.3f,
-               random.next());
-    for (const Sizes& s : {Sizes{0, 5, 3}, Sizes{5, 0, 3}, Sizes{5, 3, 0}, Sizes{0, 0, 0}, Sizes{1, 1, 1},
-                           Sizes{1, 40, 600}, Sizes{40, 1, 600}, Sizes{40, 40, 1}})
+    check_bits(form, {.m = random.integer(1, 40), .n = random.integer(1, 40), .k = random.integer(513, 1100)}, 0.7f,
+               1.3f, random.next());
+    for (const Sizes& s : {Sizes{.m = 0, .n = 5, .k = 3},
+                           {.m = 5, .n = 0, .k = 3},
+                           {.m = 5, .n = 3, .k = 0},
+                           {.m = 0, .n = 0, .k = 0},
+                           {.m = 1, .n = 1, .k = 1},
+                           {.m = 1, .n = 40, .k = 600},
+                           {.m = 40, .n = 1, .k = 600},
+                           {.m = 40, .n = 40, .k = 1}})
       for (const float beta : {0.0f, 1.0f, 0.7f}) check_bits(form, s, 1.3f, beta, random.next());
   });
-  if (!slow_isa()) check_bits({column_major, trans, no_trans, 3, 0, 5}, {500, 300, 1023}, 1, 0, 3);  // several threads
+  if (!slow_isa())  // several threads
+    check_bits({.layout = column_major, .trans_a = trans, .padding_a = 3, .padding_c = 5},
+               {.m = 500, .n = 300, .k = 1023}, 1, 0, 3);
 }
 
 TEST_CASE("cblas_sgemm: columns are rows of the transposed problem") {
   Random random(3);
   for (int i = 0; i < 50; ++i) {
-    const Sizes s{random.integer(1, 70), random.integer(1, 70), random.integer(1, 700)};
-    const Problem p({column_major, i % 2 == 0 ? no_trans : trans, i % 4 < 2 ? no_trans : trans, i % 3, i % 5, i % 7}, s,
-                    random.next());
+    const Sizes s{.m = random.integer(1, 70), .n = random.integer(1, 70), .k = random.integer(1, 700)};
+    const Form form{.layout = column_major,
+                    .trans_a = i % 2 == 0 ? no_trans : trans,
+                    .trans_b = i % 4 < 2 ? no_trans : trans,
+                    .padding_a = i % 3,
+                    .padding_b = i % 5,
+                    .padding_c = i % 7};
+    const Problem p(form, s, random.next());
     const Tensor<2> c({s.n, s.m}, {.name = "", .padding = p.c.ld() - s.m});
     copy<2>(p.c.tensor.view.transposed(), c.view);
     headlane_cblas_sgemm(row_major, p.form.trans_b, p.form.trans_a, s.n, s.m, s.k, 0.7f, p.b.data(), p.b.ld(),
@@ -134,7 +152,7 @@ TEST_CASE("cblas_sgemm: columns are rows of the transposed problem") {
 TEST_CASE("cblas_sgemm: naive loops over stored elements") {
   Random random(4);
   for_each_form(random, [&](const Form& form) {
-    const Sizes s{random.integer(1, 30), random.integer(1, 30), random.integer(1, 600)};
+    const Sizes s{.m = random.integer(1, 30), .n = random.integer(1, 30), .k = random.integer(1, 600)};
     const Problem p(form, s, random.next());
     const auto at = [&](const float* x, Index ld, bool transposed, Index i, Index j) {
       if (transposed) std::swap(i, j);

@@ -43,7 +43,7 @@ Tensor<3> batch_tensor(Index count, Index rows, Index columns, Random& random, A
 struct Case {
   Index count, m, n, k;
   Across a, b, c, bias, residual;
-  Layout layout_a, layout_b, layout_c, layout_residual;
+  Layout layout_a = {}, layout_b = {}, layout_c = {}, layout_residual = {};
   int which;  // 1: bias, 2: residual, 4: b packed
   GemmBatchOptions options;
 
@@ -144,21 +144,18 @@ TEST_CASE("gemm_batch: a batch that is one product, or nearly") {
             for (const Across bias : {Across::shared, Across::dense}) {
               const bool packed = seed % 3 == 0, columns = seed % 7 == 0;
               const Layout layout = columns ? layouts()[1] : layouts()[seed % 5 == 0 ? 2 : 0];
-              const Case s{count,
-                           m,
-                           35,
-                           19,
-                           a,
-                           Across::shared,
-                           c,
-                           bias,
-                           residual,
-                           {},
-                           {},
-                           layout,
-                           {},
-                           packed ? 7 : 3,
-                           {.alpha = 0.7f, .beta = 1.3f, .activation = Activation::silu, .num_threads = 2}};
+              const Case s{.count = count,
+                           .m = m,
+                           .n = 35,
+                           .k = 19,
+                           .a = a,
+                           .b = Across::shared,
+                           .c = c,
+                           .bias = bias,
+                           .residual = residual,
+                           .layout_c = layout,
+                           .which = packed ? 7 : 3,
+                           .options = {.alpha = 0.7f, .beta = 1.3f, .activation = Activation::silu, .num_threads = 2}};
               counts.add(s, seed++);
             }
           }

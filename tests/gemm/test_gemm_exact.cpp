@@ -15,9 +15,9 @@ namespace {
 
 struct Case {
   Index m, n, k;
-  GemmOptions options;
-  Layout a, b, c;
   std::uint64_t seed;
+  GemmOptions options = {};
+  Layout a = {}, b = {}, c = {};
 
   [[nodiscard]] std::string text() const {
     std::ostringstream text;
@@ -33,11 +33,13 @@ struct Case {
 Case random_case(Index i, Random& random) {
   const std::vector<float> factors{0, 1, -1, 0.7f, 1.3f};
   const Index most = i % 10 == 0 ? 200 : i % 10 < 4 ? 40 : 14;
-  Case s{random.integer(0, most), random.integer(0, most), random.integer(0, most), {}, {}, {}, {},
-         random.next() % 1000000};
+  Case s{.m = random.integer(0, most),
+         .n = random.integer(0, most),
+         .k = random.integer(0, most),
+         .seed = random.next() % 1000000};
   if (i % 200 == 1) s.k = random.integer(500, 1100);
   if (i % 200 == 2)
-    s = {random.integer(33, 70), random.integer(100, 700), random.integer(100, 600), {}, {}, {}, {}, s.seed};
+    s = {.m = random.integer(33, 70), .n = random.integer(100, 700), .k = random.integer(100, 600), .seed = s.seed};
   s.options = {.alpha = random.pick(factors),
                .beta = random.pick(factors),
                .num_threads = static_cast<int>(random.integer(0, 4))};

@@ -50,8 +50,16 @@ struct Inputs {
   }
 };
 
-void check(const Sizes& s, const Inputs& t, Activation activation, int which, int threads, bool packed,
-           const std::string& text) {
+struct Call {
+  Activation activation;
+  int which;  ///< as in Inputs::options
+  int threads = 1;
+  bool packed = false;
+  std::string text = "dense";
+};
+
+void check(const Sizes& s, const Inputs& t, const Call& call) {
+  const auto& [activation, which, threads, packed, text] = call;
   const GemmGatedOptions options = t.options(activation, which, threads);
   const Tensor<2> expected = t.apart(options);
   if (packed) gemm_gated(t.a.view, PackedMatrix(t.gate.view), PackedMatrix(t.up.view), t.c.view, options);
@@ -67,25 +75,35 @@ TEST_CASE("gemm_gated: random sizes and layouts give the bits of separate calls"
   Random random(1);
   for (int i = 0; i < (slow_isa() ? 120 : 800); ++i) {
     const Index most = i % 8 == 0 ? 140 : 24;
-    const Sizes s{random.integer(0, most), random.integer(0, most),
-                  i % 20 == 1 ? random.integer(500, 1100) : random.integer(0, most)};
+    const Sizes s{.m = random.integer(0, most),
+                  .n = random.integer(0, most),
+                  .k = i % 20 == 1 ? random.integer(500, 1100) : random.integer(0, most)};
     const std::array<Layout, 4> l{random.pick(layouts()), random.pick(layouts()), random.pick(layouts()),
                                   random.pick(layouts())};
     const auto seed = static_cast<std::uint64_t>(i);
     std::string text = "seed " + std::to_string(seed);
     for (const Layout& layout : l) text += std::string(", ") + layout.name;
-    check(s, Inputs(s, seed, l[0], l[1], l[2], l[3]), every_activation[random.integer(0, 7)],
-          static_cast<int>(random.integer(0, 3)), static_cast<int>(random.integer(0, 4)), i % 2 == 0, text);
+    check(s, Inputs(s, seed, l[0], l[1], l[2], l[3]),
+          {.activation = every_activation[random.integer(0, 7)],
+           .which = static_cast<int>(random.integer(0, 3)),
+           .threads = static_cast<int>(random.integer(0, 4)),
+           .packed = i % 2 == 0,
+           .text = text});
   }
 }
 
 // Blocks of 192 × 128; parts of several threads.
 TEST_CASE("gemm_gated: several blocks along each size") {
-  for (const Sizes& s : {Sizes{193, 130, 40}, {400, 129, 20}, {30, 300, 513}, {200, 131, 600}, {1, 260, 1100}}) {
+  for (const Sizes& s : {Sizes{.m = 193, .n = 130, .k = 40},
+                         {.m = 400, .n = 129, .k = 20},
+                         {.m = 30, .n = 300, .k = 513},
+                         {.m = 200, .n = 131, .k = 600},
+                         {.m = 1, .n = 260, .k = 1100}}) {
     for (const bool packed : {false, true}) {
-      for (const int threads : {1, 2, 3, 4}) check(s, Inputs(s, 11), Activation::silu, 3, threads, packed, "dense");
-      check(s, Inputs(s, 12, layouts()[3], layouts()[1], layouts()[4], layouts()[6]), Activation::gelu, 3, 2, packed,
-            "strided");
+      for (const int threads : {1, 2, 3, 4})
+        check(s, Inputs(s, 11), {.activation = Activation::silu, .which = 3, .threads = threads, .packed = packed});
+      check(s, Inputs(s, 12, layouts()[3], layouts()[1], layouts()[4], layouts()[6]),
+            {.activation = Activation::gelu, .which = 3, .threads = 2, .packed = packed, .text = "strided"});
     }
   }
 }
@@ -94,15 +112,16 @@ TEST_CASE("gemm_gated: every activation at sizes around a tile") {
   for (const Activation activation : every_activation) {
     for (const Index m : {1, 5, 12, 13, 25}) {
       for (const Index n : {1, 15, 16, 17, 32, 33, 65}) {
-        const Sizes s{m, n, 9};
-        check(s, Inputs(s, 21), activation, static_cast<int>((m + n) % 4), 1, n % 2 == 0, "dense");
+        const Sizes s{.m = m, .n = n, .k = 9};
+        check(s, Inputs(s, 21),
+              {.activation = activation, .which = static_cast<int>((m + n) % 4), .packed = n % 2 == 0});
       }
     }
   }
 }
 
 TEST_CASE("gemm_gated: against the oracle") {
-  const Sizes s{20, 40, 600};
+  const Sizes s{.m = 20, .n = 40, .k = 600};
   const Inputs t(s, 31);
   gemm_gated(t.a.view, t.gate.view, t.up.view, t.c.view, t.options(Activation::none, 0));
   const Tensor<2> zero({20, 40});
@@ -123,7 +142,7 @@ TEST_CASE("gemm_gated: against the oracle") {
 TEST_CASE("gemm_gated: a row with NaN or infinity reaches that row of c only") {
   for (const float bad : {nan, infinity, -infinity}) {
     for (const Index row : {0, 11, 195}) {
-      const Sizes s{200, 140, 30};
+      const Sizes s{.m = 200, .n = 140, .k = 30};
       const Inputs clean(s, 41), t(s, 41);
       const GemmGatedOptions options = t.options(Activation::silu, 3);
       gemm_gated(clean.a.view, clean.gate.view, clean.up.view, clean.c.view, options);
@@ -142,7 +161,7 @@ TEST_CASE("gemm_gated: a row with NaN or infinity reaches that row of c only") {
 }
 
 TEST_CASE("gemm_gated: k = 0, without data, and nothing to do") {
-  const Inputs t({5, 140, 0}, 51);
+  const Inputs t({.m = 5, .n = 140, .k = 0}, 51);
   const View<const float, 2> a(nullptr, {5, 0}), weights(nullptr, {0, 140});
   for (const bool packed : {false, true}) {
     for (const int which : {0, 1, 2, 3}) {
@@ -160,7 +179,7 @@ TEST_CASE("gemm_gated: k = 0, without data, and nothing to do") {
 
 #if !defined(HEADLANE_TEST_SANITIZED)
 TEST_CASE("gemm_gated: no allocation once warm") {
-  const Inputs t({210, 140, 600}, 61);
+  const Inputs t({.m = 210, .n = 140, .k = 600}, 61);
   const PackedMatrix gate(t.gate.view), up(t.up.view);
   for (const int threads : {1, 2, 3}) {
     const auto run = [&] {

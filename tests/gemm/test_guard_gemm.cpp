@@ -21,8 +21,8 @@ void guard_gemm(const char* dimension, Index m, Index n, Index k, bool vary) {
     guarded_a.place(a.view, layout(1), gap, where);
     guarded_b.place(b.view, layout(2), gap, where);
     guarded_c.place(c.view, layout(3), gap, where);
-    gemm(a.view, b.view, c.view, {1.3f, 0.7f});
-    gemm(guarded_a.view, guarded_b.view, guarded_c.view, {1.3f, 0.7f});
+    gemm(a.view, b.view, c.view, {.alpha = 1.3f, .beta = 0.7f});
+    gemm(guarded_a.view, guarded_b.view, guarded_c.view, {.alpha = 1.3f, .beta = 0.7f});
     // The gaps of a padded output are sentinels of its own; its ends are checked here, its inside
     // by test_gemm.
     counts.add(different_bits(guarded_c.view, c.view) == 0, guarded_c.buffer.surroundings_untouched(),
@@ -70,13 +70,13 @@ void guard_kept(Counts& counts, Index m, Index n, Index k) {
   const Tensor<2> a = random_tensor<2>({m, k}, random), b = random_tensor<2>({k, n}, random);
   const Tensor<2> before = random_tensor<2>({m, n}, random), c({m, n});
   copy<2>(before.view, c.view);
-  gemm(a.view, b.view, c.view, {1.3f, 0.7f});
+  gemm(a.view, b.view, c.view, {.alpha = 1.3f, .beta = 0.7f});
   for (const Index gap : {0, 1, 15}) {
     for (const Place where : {Place::start, Place::end}) {
       guarded_a.place(a.view, {}, gap, where);
       guarded_b.place(b.view, {}, gap, where);
       guarded_c.place(before.view, {}, gap, where);
-      gemm(guarded_a.view, guarded_b.view, guarded_c.view, {1.3f, 0.7f});
+      gemm(guarded_a.view, guarded_b.view, guarded_c.view, {.alpha = 1.3f, .beta = 0.7f});
       counts.add(different_bits(guarded_c.view, c.view) == 0, guarded_c.buffer.surroundings_untouched(),
                  "b packed on the way, m " + std::to_string(m) + ", k " + std::to_string(k) +
                      text_of_case(", n", n, gap, where));

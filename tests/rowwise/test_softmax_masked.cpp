@@ -85,23 +85,23 @@ TEST_CASE("softmax: special values among the elements that take part") {
   const Index n = 5;
   const bool flags[n] = {true, true, true, false, false};
   struct Special {
-    float first, second, third;  // of the elements that take part
-    float result;                // of them; NaN also where it is NaN
+    std::array<float, 3> visible;  // the elements that take part
+    float result;                  // of each of them
   };
   for (const bool log : {false, true}) {
-    const float hidden = log ? -infinity : 0;
-    for (const Special& s : {Special{nan, 1, -infinity, nan},
-                             {1, infinity, 2, nan},
-                             {-infinity, -infinity, nan, nan},
-                             {-infinity, -infinity, -infinity, hidden},
-                             {infinity, nan, 0, nan}}) {
+    const float masked = log ? -infinity : 0;
+    for (const Special& s : {Special{.visible = {nan, 1, -infinity}, .result = nan},
+                             {.visible = {1, infinity, 2}, .result = nan},
+                             {.visible = {-infinity, -infinity, nan}, .result = nan},
+                             {.visible = {-infinity, -infinity, -infinity}, .result = masked},
+                             {.visible = {infinity, nan, 0}, .result = nan}}) {
       const Tensor<1> x({n}), y({n});
-      const float values[n] = {s.first, s.second, s.third, infinity, nan};
+      const float values[n] = {s.visible[0], s.visible[1], s.visible[2], infinity, nan};
       for (Index j = 0; j < n; ++j) x.view(j) = values[j];
       SoftmaxOptions options{.scale = 0.5f, .log = log};
       options.mask = View<const bool, 1>(flags, {n});
       softmax(x.view, y.view, options);
-      for (Index j = 0; j < n; ++j) CHECK(bits_of(y.view(j)) == bits_of(j < 3 ? s.result : hidden));
+      for (Index j = 0; j < n; ++j) CHECK(bits_of(y.view(j)) == bits_of(j < 3 ? s.result : masked));
     }
   }
 }

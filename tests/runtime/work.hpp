@@ -18,7 +18,7 @@ struct Work {
 
   PackedMatrix packed{b.view};
   void run_gemm() const {
-    gemm(a.view, b.view, c.view, {0.5f, 0.0f});
+    gemm(a.view, b.view, c.view, {.alpha = 0.5f});
     gemm(a.view, packed, c.view, {.bias = b.view.select(0, 0), .activation = Activation::gelu});
   }
   void run_softmax() const {

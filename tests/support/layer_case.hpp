@@ -128,30 +128,51 @@ inline std::vector<AnyLayer> all_layers(const LayerSizes& s, std::uint64_t seed)
   const auto state = std::make_shared<RandomState>(random_layer(s, seed, true));
   const StateDict& dict = state->dict;
   const auto linear = std::make_shared<Linear>(dict, "linear1.");
-  all.push_back({"Linear", s.d_model, s.d_ff, false, false, false, [=](In x, In, Out y, Options o) {
-                   linear->forward(x, y, {.activation = s.layer.activation, .num_threads = o.num_threads});
-                 }});
+  all.push_back(
+      {.name = "Linear", .in = s.d_model, .out = s.d_ff, .in_place = false, .forward = [=](In x, In, Out y, Options o) {
+         linear->forward(x, y, {.activation = s.layer.activation, .num_threads = o.num_threads});
+       }});
   const auto norm = std::make_shared<Normalization>(dict, "norm1.", s.layer.norm, 1e-5f);
-  all.push_back({"Normalization", s.d_model, s.d_model, true, false, false,
-                 [=](In x, In, Out y, Options o) { norm->forward(x, y, o.num_threads); }});
+  all.push_back(
+      {.name = "Normalization", .in = s.d_model, .out = s.d_model, .forward = [=](In x, In, Out y, Options o) {
+         norm->forward(x, y, o.num_threads);
+       }});
   const auto embedding = std::make_shared<Embedding>(dict, "linear1.", EmbeddingOptions{.tied = true});
-  all.push_back({"Embedding::logits", s.d_model, s.d_ff, false, false, false,
-                 [=](In x, In, Out y, Options o) { embedding->logits(x, y, o.num_threads); }});
+  all.push_back({.name = "Embedding::logits",
+                 .in = s.d_model,
+                 .out = s.d_ff,
+                 .in_place = false,
+                 .forward = [=](In x, In, Out y, Options o) { embedding->logits(x, y, o.num_threads); }});
   const auto feed_forward =
       std::make_shared<FeedForward>(dict, "", FeedForwardOptions{.activation = s.layer.activation});
-  all.push_back({"FeedForward", s.d_model, s.d_model, true, false, false,
-                 [=](In x, In, Out y, Options o) { feed_forward->forward(x, y, o.num_threads); }});
+  all.push_back({.name = "FeedForward", .in = s.d_model, .out = s.d_model, .forward = [=](In x, In, Out y, Options o) {
+                   feed_forward->forward(x, y, o.num_threads);
+                 }});
   const auto self = std::make_shared<MultiHeadAttention>(dict, "self_attn.", s.attention());
-  all.push_back({"MultiHeadAttention, self", s.d_model, s.d_model, true, true, false,
-                 [=](In x, In, Out y, Options o) { self->forward(x, y, o); }});
+  all.push_back({.name = "MultiHeadAttention, self",
+                 .in = s.d_model,
+                 .out = s.d_model,
+                 .self = true,
+                 .forward = [=](In x, In, Out y, Options o) { self->forward(x, y, o); }});
   const auto cross = std::make_shared<MultiHeadAttention>(dict, "multihead_attn.", s.attention());
-  all.push_back({"MultiHeadAttention, cross", s.d_model, s.d_model, true, false, true,
-                 [=](In x, In memory, Out y, Options o) { cross->forward(x, memory, y, o); }});
+  all.push_back({.name = "MultiHeadAttention, cross",
+                 .in = s.d_model,
+                 .out = s.d_model,
+                 .cross = true,
+                 .forward = [=](In x, In memory, Out y, Options o) { cross->forward(x, memory, y, o); }});
   const auto encoder = std::make_shared<EncoderLayer>(dict, "", s.options());
-  all.push_back({"EncoderLayer", s.d_model, s.d_model, true, true, false,
-                 [=](In x, In, Out y, Options o) { encoder->forward(x, y, o); }});
+  all.push_back({.name = "EncoderLayer",
+                 .in = s.d_model,
+                 .out = s.d_model,
+                 .self = true,
+                 .forward = [=](In x, In, Out y, Options o) { encoder->forward(x, y, o); }});
   const auto decoder = std::make_shared<DecoderLayer>(dict, "", s.options());
-  all.push_back({"DecoderLayer", s.d_model, s.d_model, true, true, true, [=](In x, In memory, Out y, Options o) {
+  all.push_back({.name = "DecoderLayer",
+                 .in = s.d_model,
+                 .out = s.d_model,
+                 .self = true,
+                 .cross = true,
+                 .forward = [=](In x, In memory, Out y, Options o) {
                    decoder->forward(x, memory, y, o, {.num_threads = o.num_threads});
                  }});
   return all;
