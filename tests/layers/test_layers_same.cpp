@@ -13,15 +13,18 @@
 namespace headlane::test {
 namespace {
 
-/// Inputs of any layer of some sizes, and what it makes of them on one thread, dense.
+struct CallSizes {
+  Index batch, length, memory_length;
+};
+
+/// Random inputs of any layer, dense, and its output on one thread.
 struct LayerCall {
-  LayerCall(const AnyLayer& layer_, const LayerSizes& s, Index batch, Index length, Index memory_length,
-            std::uint64_t seed)
+  LayerCall(const AnyLayer& layer_, const LayerSizes& s, const CallSizes& c)
       : layer(layer_),
-        x({batch, length, layer.in}),
-        memory({batch, memory_length, s.memory_width}),
-        y({batch, length, layer.out}) {
-    Random random(seed);
+        x({c.batch, c.length, layer.in}),
+        memory({c.batch, c.memory_length, s.memory_width}),
+        y({c.batch, c.length, layer.out}) {
+    Random random(2);
     fill_normal(x.view, random);
     fill_normal(memory.view, random);
     options.causal = layer.self;
@@ -43,8 +46,10 @@ template <class F>
 void for_calls(const F& f) {
   for (const LayerSizes& s : layer_sizes())
     for (const AnyLayer& layer : all_layers(s, 1))
-      for (const auto& [batch, length, memory] : {std::array<Index, 3>{3, 14, 5}, {1, 33, 40}, {5, 1, 2}})
-        f(LayerCall(layer, s, batch, length, memory, 2), s);
+      for (const CallSizes& c : {CallSizes{.batch = 3, .length = 14, .memory_length = 5},
+                                 {.batch = 1, .length = 33, .memory_length = 40},
+                                 {.batch = 5, .length = 1, .memory_length = 2}})
+        f(LayerCall(layer, s, c), s);
 }
 
 TEST_CASE("layers have the bits of separate calls") {
@@ -134,7 +139,7 @@ TEST_CASE("layers: any layout of x, memory and y, and y in place, give the same 
     // Batch elements that are columns of one matrix, or in reverse: no step leads through all rows.
     for (const bool reversed : {false, true}) {
       const Tensor<3> x({length, batch, in}), y({length, batch, call.layer.out});
-      const auto turned = [&](View<float, 3> view) {
+      const auto transposed = [&](View<float, 3> view) {
         view = view.permuted({1, 0, 2});
         if (reversed)
           view = {view.data + (batch - 1) * view.strides[0],
@@ -142,9 +147,9 @@ TEST_CASE("layers: any layout of x, memory and y, and y in place, give the same 
                   {-view.strides[0], view.strides[1], view.strides[2]}};
         return view;
       };
-      copy<3>(call.x.view, turned(x.view));
-      call.layer.forward(turned(x.view), call.memory.view, turned(y.view), call.options);
-      call.check(turned(y.view), "batch inside");
+      copy<3>(call.x.view, transposed(x.view));
+      call.layer.forward(transposed(x.view), call.memory.view, transposed(y.view), call.options);
+      call.check(transposed(y.view), "batch inside");
     }
     // One batch element for all.
     const View<const float, 3> shared = View<const float, 3>(call.x.view).select(0, 0).broadcast(0, batch);

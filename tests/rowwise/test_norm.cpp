@@ -15,7 +15,7 @@ void check_norm(const NormCase& norm, const RowsCase<Rank>& c) {
   const std::vector<float> s = t.rows(), residual = elements(t.residual.view), none;
   const std::vector<float> weight = norm.weight ? elements(t.weight.view) : none;
   const std::vector<float> bias = norm.bias ? elements(t.bias.view) : none;
-  const std::string text = text_of(norm) + ", " + text_of(c);
+  const std::string text = text_of(c) + options_of(norm);
   INFO(text);
   const auto run = [&](const View<float, Rank>& x, const View<float, Rank>& y) {
     NormCall call = t.call();

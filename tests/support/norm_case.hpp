@@ -21,10 +21,12 @@ struct NormCase {
 
 inline const char* name_of(const NormCase& norm) { return norm.centred ? "layer_norm" : "rms_norm"; }
 
-inline std::string text_of(const NormCase& norm) {
-  return std::string(name_of(norm)) + (norm.weight ? " weight" : "") + (norm.bias ? " bias" : "") +
-         (norm.residual ? " residual" : "") + (norm.sum ? " sum" : "");
+inline std::string options_of(const NormCase& norm) {
+  return std::string(norm.weight ? ", weight" : "") + (norm.bias ? ", bias" : "") +
+         (norm.residual ? ", residual" : "") + (norm.sum ? ", sum" : "");
 }
+
+inline std::string text_of(const NormCase& norm) { return name_of(norm) + options_of(norm); }
 
 /// A call of either function.
 struct NormCall {
