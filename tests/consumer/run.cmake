@@ -9,6 +9,7 @@
 #   serial        built without OpenMP, for debugging, through FetchContent
 #   libcxx        add_subdirectory, clang with libc++
 # The last four build the library again, with few kernels and little optimisation to save time.
+cmake_minimum_required(VERSION 3.22)
 set(work ${WORK}/${MODE})
 file(REMOVE_RECURSE ${work})
 separate_arguments(emulator UNIX_COMMAND "${EMULATOR}")

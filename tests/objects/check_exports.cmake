@@ -1,6 +1,7 @@
 # Fails unless the shared library LIBRARY exports what the public headers in HEADERS mark with
 # HEADLANE_API and nothing else, and unless these headers mark each function and class that has a
 # definition elsewhere.
+cmake_minimum_required(VERSION 3.22)
 file(GLOB headers ${HEADERS}/*.h ${HEADERS}/*.hpp)
 set(functions "")
 set(classes "")

@@ -2,6 +2,7 @@
 # surrounding project may have set: OPTIONS, those of a kernel (KERNEL is on) or of another file.
 # All macros that the compiler defines must be as without those flags, and with GCC all optimisers
 # that touch floating point.
+cmake_minimum_required(VERSION 3.22)
 separate_arguments(options UNIX_COMMAND "${OPTIONS}")
 set(outside -Ofast -ffast-math -funsafe-math-optimizations -ffinite-math-only -fno-signed-zeros -freciprocal-math
   -fassociative-math -ffp-contract=fast "-ffast-math -ffp-contract=fast -flto")

@@ -2,6 +2,7 @@
 # are there, and none that the run-time check does not vouch for, or that would make the scalar
 # yardstick a vector one. Estimates of 1/x and 1/sqrt(x) differ between CPUs and are for none of
 # them.
+cmake_minimum_required(VERSION 3.22)
 execute_process(COMMAND ${OBJDUMP} -d --no-show-raw-insn ${OBJECT} OUTPUT_VARIABLE code COMMAND_ERROR_IS_FATAL ANY)
 
 set(fma "\tvfn?m(add|sub)[0-9]+")  # x86: vfmadd231ps and its kin; then ps is packed, ss scalar

@@ -1,6 +1,7 @@
 # Fails unless the kernel object OBJECT gives the linker exactly one symbol of its own, its table,
 # and no weak symbol that does not name the ISA: another weak one could be the copy that the linker
 # keeps for all of them (src/kernels/README.md).
+cmake_minimum_required(VERSION 3.22)
 execute_process(COMMAND ${NM} -C -g --defined-only ${OBJECT} OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
 string(REPLACE ";" "," output "${output}")
 string(STRIP "${output}" output)
