@@ -23,14 +23,15 @@ template <class Arch>
 void pack_rows(const Source& source, float scale, float* packed) noexcept {
   const auto [data, rows, columns, row_step, column_step] = source;
   if (row_step == 1 && column_step != 1) {  // columns are contiguous
+    const Lanes<Arch> factor = Lanes<Arch>::broadcast(scale);
     for (Index r = 0; r < rows; r += lanes)
       for (Index c = 0; c < columns; c += lanes) {
         const Index height = rows - r < lanes ? rows - r : lanes, width = columns - c < lanes ? columns - c : lanes;
         alignas(64) float square[lanes * lanes];
         for (Index i = 0; i < lanes * lanes; ++i) square[i] = 0.0f;
-        transpose_16<Arch>(data + r + c * column_step, column_step, width, height, scale, square, lanes);
+        transpose_16<Arch>(data + r + c * column_step, column_step, width, height, square, lanes);
         for (Index i = 0; i < height; ++i)
-          Lanes<Arch>::load(square + i * lanes).store(packed + (r + i) * packed_row_stride + c);
+          (Lanes<Arch>::load(square + i * lanes) * factor).store(packed + (r + i) * packed_row_stride + c);
       }
     return;
   }
@@ -44,12 +45,14 @@ void pack_rows(const Source& source, float scale, float* packed) noexcept {
 /// 21 to 31 GB/s (Zen 5; 64 ahead 31, 128 ahead or only into the L2 29).
 inline constexpr Index columns_ahead = 32;
 
-/// Prefetches data[steps · step], which may lie beyond the array (anywhere, for a single column):
-/// an address that may wrap, not a pointer.
+/// Prefetches 16 elements, `step` apart, that may lie beyond their array: addresses that may wrap,
+/// not pointers.
 HEADLANE_INLINE void prefetch_beyond(const float* data, Index steps, Index step) {
-  const std::uintptr_t distance = static_cast<std::uintptr_t>(steps) * static_cast<std::uintptr_t>(step);
-  const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(data) + distance * sizeof(float);
-  __builtin_prefetch(reinterpret_cast<const void*>(address));  // NOLINT(performance-no-int-to-ptr): not dereferenced
+  const std::uintptr_t bytes = static_cast<std::uintptr_t>(step) * sizeof(float);
+  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(steps) * bytes;
+  for_each_row_address<16>(first, static_cast<Index>(bytes), [](int, std::uintptr_t address) HEADLANE_INLINE_LAMBDA {
+    __builtin_prefetch(reinterpret_cast<const void*>(address));  // NOLINT(performance-no-int-to-ptr): not dereferenced
+  });
 }
 
 /// Panels [panel][row][panel_columns]. Columns are padded with zeros to a multiple of 16; a second
@@ -65,9 +68,9 @@ void pack_panels(const Source& source, float* packed) noexcept {
       const Index count = columns - column < lanes ? columns - column : lanes;
       float* to = packed + column / width * rows * width + column % width;
       for (Index row = 0; row < rows; row += lanes) {
-        for (Index c = 0; c < lanes; ++c) prefetch_beyond(data + row, column + columns_ahead + c, column_step);
+        prefetch_beyond(data + row, column + columns_ahead, column_step);
         transpose_16<Arch>(data + row + column * column_step, column_step, count,
-                           rows - row < lanes ? rows - row : lanes, 1.0f, to + row * width, width);
+                           rows - row < lanes ? rows - row : lanes, to + row * width, width);
       }
     }
     return;

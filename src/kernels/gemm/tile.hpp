@@ -60,14 +60,6 @@ HEADLANE_INLINE void clear(Accumulators<Arch, Rows, Vectors>& acc) {
 template <class Arch>
 inline constexpr int registers_per_pass = Lanes<Arch>::width == 1 ? 8 : Lanes<Arch>::parts;
 
-/// Makes a pointer opaque to the optimiser. Otherwise GCC keeps a pointer for each row of a tile,
-/// twelve for a and twelve for c, most of them on the stack: 72 instead of 95 % of the FMA peak, as
-/// soon as the code around the loop changes a little.
-template <class T>
-HEADLANE_INLINE void make_opaque(T*& p) {
-  asm("" : "+r"(p));
-}
-
 /// The rows of a left operand, walked along k: operator[](i) reads row i, next() advances all rows.
 /// Packed rows are a constant distance apart: one pointer, and the offset of a row is an immediate.
 struct PackedRows {
@@ -185,14 +177,16 @@ constexpr int vectors_of_tile(int rows) {
   return fit < per_panel ? 1 : fit / per_panel > 4 ? 4 * per_panel : fit / per_panel * per_panel;
 }
 
-/// Calls f(first_column, Constant<vectors>) for the tiles that cover `columns` of b: as wide as a
-/// tile of Rows rows may be, then as wide as a full tile, then single vectors.
-template <class Arch, int Rows, class F>
-HEADLANE_INLINE void for_each_column_tile(Index columns, const F& f) {
-  constexpr int wide = vectors_of_tile<Arch>(Rows), usual = Tile<Arch>::vectors;
-  Index first = 0;
-  if constexpr (wide > usual)
-    for (; columns - first >= wide * lanes; first += wide * lanes) f(first, Constant<wide>{});
+/// Calls f(first_column, Constant<vectors>) for the tiles that cover `columns` of b, each as wide
+/// as the rest allows: at most what a tile of Rows rows may be, then half of it in whole panels,
+/// and so on.
+template <class Arch, int Rows, class F, int Wide = vectors_of_tile<Arch>(Rows)>
+HEADLANE_INLINE void for_each_column_tile(Index columns, const F& f, Index first = 0) {
+  constexpr int usual = Tile<Arch>::vectors, per_panel = panel_columns / lanes;
+  if constexpr (Wide > usual) {
+    for (; columns - first >= Wide * lanes; first += Wide * lanes) f(first, Constant<Wide>{});
+    return for_each_column_tile<Arch, Rows, F, Wide / 2 / per_panel * per_panel>(columns, f, first);
+  }
   for (; columns - first > (usual - 1) * lanes; first += usual * lanes) f(first, Constant<usual>{});
   if constexpr (usual > 1)
     for (; first < columns; first += lanes) f(first, Constant<1>{});

@@ -13,11 +13,10 @@ namespace {
 template <class Arch>
 HEADLANE_INLINE void copy_transposed_16(const float* from, Index from_step, Index rows, Index columns, float* to,
                                         Index to_step) {
-  if (rows >= lanes && columns >= lanes)
-    return transpose_part<Arch, true>(from, from_step, lanes, lanes, 1.0f, to, to_step);
+  if (rows >= lanes && columns >= lanes) return transpose_part<Arch, true>(from, from_step, lanes, lanes, to, to_step);
   alignas(64) float square[lanes * lanes];
   const Index width = columns < lanes ? columns : lanes;
-  transpose_part<Arch, false>(from, from_step, rows, width, 1.0f, square, lanes);
+  transpose_part<Arch, false>(from, from_step, rows, width, square, lanes);
   for (Index c = 0; c < width; ++c) Lanes<Arch>::load(square + c * lanes).store(to + c * to_step, rows);
 }
 

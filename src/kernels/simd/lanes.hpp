@@ -23,6 +23,14 @@ HEADLANE_INLINE void for_each_register(const F& f) {
   for (int i = 0; i < N; ++i) f(i);
 }
 
+/// Makes an address opaque to the optimiser. Otherwise GCC keeps a pointer for each row of a tile,
+/// twelve for a and twelve for c, most of them on the stack: 72 instead of 95 % of the FMA peak, as
+/// soon as the code around the loop changes a little.
+template <class T>
+HEADLANE_INLINE void make_opaque(T& address) {
+  asm("" : "+r"(address));
+}
+
 /// to[i] = from[i · step] for i < count (at most 16). Not inline: rare, and called in many places.
 template <class T>
 __attribute__((noinline)) void copy_strided(const T* from, Index step, Index count, T* to) {

@@ -105,19 +105,16 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
   }
 
   static HEADLANE_INLINE void transpose(Float (&rows)[16]) {
-    __m512 pair[16];  // 2 × 2 blocks, then 4 × 4 within each quarter, then the quarters
-#pragma GCC unroll 8
-    for (int i = 0; i < 16; i += 2) {
-      pair[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
-      pair[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
-    }
-    __m512 four[16];
+    __m512 four[16];  // 4 × 4 blocks within each quarter of a row, then the quarters
 #pragma GCC unroll 4
     for (int i = 0; i < 16; i += 4) {
-      four[i] = unpack_pairs<0>(pair[i], pair[i + 2]);
-      four[i + 1] = unpack_pairs<1>(pair[i], pair[i + 2]);
-      four[i + 2] = unpack_pairs<0>(pair[i + 1], pair[i + 3]);
-      four[i + 3] = unpack_pairs<1>(pair[i + 1], pair[i + 3]);
+      const __m512 low = _mm512_unpacklo_ps(rows[i], rows[i + 1]), high = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+      const __m512 next_low = _mm512_unpacklo_ps(rows[i + 2], rows[i + 3]);
+      const __m512 next_high = _mm512_unpackhi_ps(rows[i + 2], rows[i + 3]);
+      four[i] = unpack_pairs<0>(low, next_low);
+      four[i + 1] = unpack_pairs<1>(low, next_low);
+      four[i + 2] = unpack_pairs<0>(high, next_high);
+      four[i + 3] = unpack_pairs<1>(high, next_high);
     }
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {

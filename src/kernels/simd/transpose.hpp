@@ -3,28 +3,45 @@
 
 #include "kernels/simd/lanes.hpp"
 
+#include <type_traits>
+
 namespace headlane::internal::kernels {
 namespace {
 
-/// to[c, r] = scale · from[r, c] for r < rows, c < columns (both <= 16), both with inner stride 1.
-/// The rest of the 16 × 16 of `to` is zero for r >= rows and untouched for c >= columns. Whole:
-/// both are 16.
+/// Calls f(i, first + i · step) for i < Count; an address is a pointer or an integer. One in four
+/// is computed, the others are that one plus 1, 2 or 3 times the step: with an address each, most
+/// are on the stack.
+template <int Count, class Address, class F>
+HEADLANE_INLINE void for_each_row_address(Address first, Index step, const F& f) {
+  const auto distance = static_cast<std::conditional_t<std::is_pointer_v<Address>, Index, Address>>(step);
+  const auto three = 3 * distance;
+#pragma GCC unroll 4
+  for (int i = 0; i < Count; i += 4, first += 4 * distance) {
+    make_opaque(first);
+    f(i, first), f(i + 1, first + distance), f(i + 2, first + 2 * distance), f(i + 3, first + three);
+  }
+}
+
+/// to[c, r] = from[r, c] for r < rows, c < columns (both <= 16), both with inner stride 1. The rest
+/// of the 16 × 16 of `to` is zero for r >= rows and untouched for c >= columns. Whole: both are 16.
 template <class Arch, bool Whole>
-HEADLANE_INLINE void transpose_part(const float* from, Index from_step, Index rows, Index columns, float scale,
-                                    float* to, Index to_step) {
+HEADLANE_INLINE void transpose_part(const float* from, Index from_step, Index rows, Index columns, float* to,
+                                    Index to_step) {
   using R = Register<Arch>;
   using Float = typename R::Float;
   constexpr int width = R::width;
-  const Float factor(scale);
   for (Index column = 0; column < (Whole ? lanes : columns); column += width) {
     for (Index row = 0; row < lanes; row += width) {
       Float square[width];
+      if constexpr (Whole && width >= 4) {
+        for_each_row_address<width>(from + row * from_step + column, from_step,
+                                    [&](int i, const float* at) HEADLANE_INLINE_LAMBDA { square[i] = R::load(at); });
+      } else {  // a row that there is not has no address: the step may be any number
 #pragma GCC unroll 16
-      for (int i = 0; i < width; ++i) {
-        square[i] = Float(0.0f);
-        if (Whole) square[i] = R::load(from + (row + i) * from_step + column) * factor;
-        else if (row + i < rows)
-          square[i] = R::load_some(from + (row + i) * from_step + column, columns - column, 0.0f) * factor;
+        for (int i = 0; i < width; ++i) {
+          square[i] = Float(0.0f);
+          if (row + i < rows) square[i] = R::load_some(from + (row + i) * from_step + column, columns - column, 0.0f);
+        }
       }
       R::transpose(square);
 #pragma GCC unroll 16
@@ -35,10 +52,10 @@ HEADLANE_INLINE void transpose_part(const float* from, Index from_step, Index ro
 }
 
 template <class Arch>
-HEADLANE_INLINE void transpose_16(const float* from, Index from_step, Index rows, Index columns, float scale, float* to,
+HEADLANE_INLINE void transpose_16(const float* from, Index from_step, Index rows, Index columns, float* to,
                                   Index to_step) {
-  if (rows >= lanes && columns >= lanes) transpose_part<Arch, true>(from, from_step, rows, columns, scale, to, to_step);
-  else transpose_part<Arch, false>(from, from_step, rows, columns, scale, to, to_step);
+  if (rows >= lanes && columns >= lanes) transpose_part<Arch, true>(from, from_step, rows, columns, to, to_step);
+  else transpose_part<Arch, false>(from, from_step, rows, columns, to, to_step);
 }
 
 }  // namespace
