@@ -29,7 +29,7 @@ OPERATIONS = {
     "attention": Operation("Attention", "GFLOP/s", "flops", "case"),
     "attention_options": Operation("Attention with options", "GFLOP/s", "flops", "case"),
     "decode": Operation("Decoding", "GB/s", "bytes", "case"),
-    "norms": Operation("Norms and GELU", "10⁹ elements/s", "elements", "shape"),
+    "norms": Operation("Norms and activations", "10⁹ elements/s", "elements", "shape"),
     "layers": Operation("Layers", "GFLOP/s", "flops", "layer"),
     "t5": Operation("T5", "tokens/s", "tokens", "case"),
     "minilm": Operation("MiniLM", "tokens/s", "tokens", "shape"),

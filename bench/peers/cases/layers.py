@@ -1,16 +1,23 @@
-"""Norms and GELU, and layers: multi-head attention and a whole encoder layer."""
+"""Norms and activations, and layers: multi-head attention and a whole encoder layer."""
 
 from __future__ import annotations
 
 from .case import FLOAT, Case
 
 # Operations on an element; a root, an exponential or erf is one.
-OPERATIONS = {"layer_norm": 7, "rms_norm": 4, "gelu": 4}
-NAMES = {"layer_norm": "layer norm", "rms_norm": "RMS norm", "gelu": "GELU"}
+OPERATIONS = {"layer_norm": 7, "rms_norm": 4, "gelu": 4, "sigmoid": 3, "tanh": 3}
+NAMES = {
+    "layer_norm": "layer norm",
+    "rms_norm": "RMS norm",
+    "gelu": "GELU",
+    "sigmoid": "sigmoid",
+    "tanh": "tanh",
+}
+ACTIVATIONS = ("gelu", "sigmoid", "tanh")  # without weights
 
 
 def norm(kind: str, rows: int, columns: int, quick: bool = False) -> Case:
-    """kind: "layer_norm", "rms_norm" (both with weights, the first with a bias) or "gelu"."""
+    """kind: "layer_norm", "rms_norm" (both with weights, the first with a bias) or one of ACTIVATIONS."""
     size = rows * columns
     return Case(
         "norms",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from .case import FLOAT, Case
 from .layers import LAYERS
 
@@ -59,7 +61,8 @@ def attention(
     """Eight heads of 64 by default. Pairs of a query and a visible key count as work; all pairs with a
     random mask, which excludes no whole block of keys.
 
-    mask: "bool" (padding), "dense" (a random bool mask), "bits" (the same, packed), "float" (a bias per
+    mask: "bool" (padding), "ragged" (sentences of SHORTEST to q_length tokens, padded to q_length; padding
+    counts neither as queries nor as keys), "dense" (a random bool mask), "bits" (the same, packed), "float" (a bias per
     head). window: the numbers of visible keys before and after the query's own; (-1, -1) is unlimited.
     option: "softcap", "alibi" or "t5"."""
     decode = kv_length is not None
@@ -70,6 +73,9 @@ def attention(
     visible = {"bool": padded(keys)}.get(mask or "", keys)
     pairs = visible_pairs(q_length, visible, left=window[0], right=0 if causal else window[1])
     moved = FLOAT * batch * dim * (2 * heads * q_length + 2 * shape["kv_heads"] * visible)
+    if mask == "ragged":
+        lengths = ragged_lengths(batch, q_length)
+        pairs, moved = sum(lengths**2) / batch, FLOAT * heads * dim * 4 * int(sum(lengths))
     masks = {"bool": batch * keys, "dense": q_length * keys, "bits": q_length * -(-keys // 8)}
     masks["float"] = FLOAT * heads * q_length * keys
     name = f"{keys} keys" if decode else f"L={q_length}"
@@ -77,8 +83,9 @@ def attention(
     parts += ["1 head"] * (heads == 1) + [f"{heads} heads on {kv_heads}"] * bool(kv_heads)
     parts += [f"head_dim {dim}"] * (dim != 64) + ["causal"] * causal
     parts += [f"window {window[0] + 1 + window[1]}"] * (window != (-1, -1))
-    parts += [NAMES.get(word, f"{word} mask") for word in (mask, option) if word]
-    needs = {name for name in (option, mask if mask == "bits" else None) if name}
+    parts += [f"of {SHORTEST} to {q_length}"] * (mask == "ragged")
+    parts += [NAMES.get(word, f"{word} mask") for word in (mask, option) if word and word != "ragged"]
+    needs = {name for name in (option, mask if mask in ("bits", "ragged") else None) if name}
     needs |= {"gqa"} if shape["kv_heads"] != heads else set()
     needs |= {"window"} if window != (-1, -1) else set()
     return Case(
@@ -101,6 +108,14 @@ def visible_pairs(queries: int, keys: int, left: int, right: int) -> int:
         return queries * keys
     ends = (keys if right < 0 else min(keys, i + right + 1) for i in range(queries))
     return sum(max(0, end - (max(0, i - left) if left >= 0 else 0)) for i, end in enumerate(ends))
+
+
+SHORTEST = 5  # tokens of a sentence
+
+
+def ragged_lengths(batch: int, longest: int) -> np.ndarray:
+    """int64 [batch], SHORTEST to longest, the same in every run."""
+    return np.random.default_rng(3).integers(SHORTEST, longest + 1, batch)
 
 
 def padded(length: int) -> int:
@@ -148,7 +163,8 @@ ATTENTION = [
     attention(512, mask="bool"),
     attention(512, mask="float"),
     attention(128, batch=32),
-    attention(32, batch=64),
+    *(attention(length, batch=64, quick=length == 32) for length in (16, 32, 64)),
+    attention(60, batch=64, mask="ragged"),
     attention(2048, heads=1),
     attention(16384),
     options(16384, "L=16384", window=(128, 127)),

@@ -11,7 +11,8 @@ from .contender import COMPILED, INDUCTOR, PYTHON, SLOW, Contender
 PLAIN_OPS = ("gemm", "softmax", "attention")
 LAYER_OPS = ("norms", "layers")
 GROUPED = frozenset({"gqa"})
-EVERYTHING = GROUPED | {"bits", "alibi", "t5", "softcap", "window"}
+RAGGED = frozenset({"ragged"})
+EVERYTHING = GROUPED | RAGGED | {"bits", "alibi", "t5", "softcap", "window"}
 
 
 def every(programs: Path, isas: list[str]) -> list[Contender]:
@@ -69,14 +70,16 @@ def python(name: str, key: str, ops: tuple[str, ...], **more) -> Contender:
 
 def from_python() -> list[Contender]:
     return [
-        python("headlane (Python)", "headlane", PLAIN_OPS, can=GROUPED),
+        python("headlane (Python)", "headlane", PLAIN_OPS, can=GROUPED | RAGGED),
         python("headlane (Python)", "headlane-layers", LAYER_OPS),
         python("PyTorch mm", "torch", ("gemm",)),
         python("PyTorch softmax", "torch", ("softmax",)),
-        python("PyTorch SDPA", "torch", ("attention",), can=GROUPED),
-        python("PyTorch materialised", "torch-materialised", ("attention",), scores=2048**2, can=GROUPED),
-        python("ONNX Runtime", "onnxruntime", PLAIN_OPS),
-        python("OpenVINO", "openvino", PLAIN_OPS),
+        python("PyTorch SDPA", "torch", ("attention",), can=GROUPED | RAGGED),
+        python(
+            "PyTorch materialised", "torch-materialised", ("attention",), scores=2048**2, can=GROUPED | RAGGED
+        ),
+        python("ONNX Runtime", "onnxruntime", PLAIN_OPS, can=RAGGED),
+        python("OpenVINO", "openvino", PLAIN_OPS, can=RAGGED),
         python("PyTorch nn", "torch-layers", LAYER_OPS),
         python("PyTorch functions", "torch-functions", ("layers",)),
         python("PyTorch compiled", "torch-compiled", LAYER_OPS, forced=INDUCTOR, patience=600),

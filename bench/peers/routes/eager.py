@@ -31,6 +31,11 @@ class Headlane(Route):
         grouped = q.shape[1] != k.shape[1]
         return Job(lambda: sdpa(q, k, v, mask, is_causal=causal, enable_gqa=grouped, out=out), lambda _: out)
 
+    def ragged_attention(self, q, k, v, lengths, out):
+        sdpa = self.library.scaled_dot_product_attention
+        more = {"query_lengths": lengths, "key_lengths": lengths}
+        return Job(lambda: sdpa(q, k, v, out=out, **more), lambda _: out)
+
 
 class HeadlanePrepacked(Headlane):
     """linear on a PackedMatrix."""

@@ -25,6 +25,12 @@ class Route:
     attention: Callable[
         [np.ndarray, np.ndarray, np.ndarray, np.ndarray | None, bool, np.ndarray], Job
     ]  # q, k, v, mask, causal, out; the mask is a bool or a bias and broadcasts
+
+    def ragged_attention(self, q, k, v, lengths, out) -> Job:
+        """Sentences padded to the longest, lengths int64 [batch]: for most, a mask of the padding."""
+        mask = np.arange(k.shape[2]) < lengths[:, None, None, None]
+        return self.attention(q, k, v, mask, False, out)
+
     norm: Callable[
         [str, np.ndarray, np.ndarray | None, np.ndarray | None, np.ndarray], Job
     ]  # kind, x, weight, bias, out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..cases.layers import ACTIVATIONS
 from ..truth.layers import LAYER_EPS, RMS_EPS
 from .eager import Headlane as HeadlaneFunctions
 from .eager import Torch as TorchBase
@@ -15,8 +16,9 @@ ATTENTION = "self_attn."  # the prefix of the attention layer's tensors
 class Headlane(HeadlaneFunctions):
     def norm(self, kind, x, weight, bias, out):
         library = self.library
-        if kind == "gelu":
-            return Job(lambda: library.gelu(x, out=out), lambda _: out)
+        if kind in ACTIVATIONS:
+            activation = getattr(library, kind)
+            return Job(lambda: activation(x, out=out), lambda _: out)
         if kind == "rms_norm":
             return Job(lambda: library.rms_norm(x, weight, RMS_EPS, out=out), lambda _: out)
         return Job(lambda: library.layer_norm(x, weight, bias, LAYER_EPS, out=out), lambda _: out)
@@ -47,8 +49,8 @@ class Torch(TorchBase):
     def norm(self, kind, x, weight, bias, out):
         F, size = self.torch.nn.functional, x.shape[-1:]
         weight, bias = self.tensors(weight, bias)
-        if kind == "gelu":
-            return self.job(F.gelu, x)
+        if kind in ACTIVATIONS:
+            return self.job(F.gelu if kind == "gelu" else getattr(self.torch, kind), x)
         if kind == "rms_norm":
             return self.job(lambda x: F.rms_norm(x, size, weight, RMS_EPS), x)
         return self.job(lambda x: F.layer_norm(x, size, weight, bias, LAYER_EPS), x)
@@ -95,8 +97,8 @@ class TorchCompiled(TorchFunctions):
                 self.register_buffer("bias", bias)
 
             def forward(self, x):
-                if kind == "gelu":
-                    return F.gelu(x)
+                if kind in ACTIVATIONS:
+                    return F.gelu(x) if kind == "gelu" else getattr(x, kind)()
                 if kind == "rms_norm":
                     return F.rms_norm(x, size, self.weight, RMS_EPS)
                 return F.layer_norm(x, size, self.weight, self.bias, LAYER_EPS)

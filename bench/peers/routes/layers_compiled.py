@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..cases.layers import ACTIVATIONS
 from ..truth.layers import LAYER_EPS, RMS_EPS
 from . import compiled, graph_onnx, graph_openvino
 
@@ -15,8 +16,8 @@ class OnnxRuntime(compiled.OnnxRuntime):
 
     def norm(self, kind, x, weight, bias, out):
         make_node = self.onnx.helper.make_node
-        if kind == "gelu":
-            return self.job([make_node("Gelu", ["x"], ["out"])], {"x": x}, out)
+        if kind in ACTIVATIONS:
+            return self.job([make_node(kind.capitalize(), ["x"], ["out"])], {"x": x}, out)
         feeds = {"x": x, "weight": weight}
         if kind == "rms_norm":  # ONNX Runtime's own name for it
             name, eps = "SimplifiedLayerNormalization", RMS_EPS
@@ -42,6 +43,8 @@ class OpenVino(compiled.OpenVino):
         ops, parameter = self.ops, self.parameter(x)
         if kind == "gelu":
             node = ops.gelu(parameter, "ERF")
+        elif kind in ACTIVATIONS:
+            node = getattr(ops, kind)(parameter)
         elif kind == "layer_norm":
             node = graph_openvino.Graph(ops, 1, LAYER_EPS).norm(parameter, weight, bias)
         else:

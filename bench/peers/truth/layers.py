@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..cases.case import Case
-from ..cases.layers import tensors
+from ..cases.layers import ACTIVATIONS, tensors
 
 LAYER_EPS, RMS_EPS = 1e-5, 1e-6  # every contender is told
 
@@ -21,7 +21,7 @@ def inputs(case: Case, random: np.random.Generator) -> dict[str, np.ndarray]:
 
     if case.op == "norms":
         weights = {"weight": 1 + normal(s["columns"]) / 8, "bias": normal(s["columns"]) / 8}
-        return {"x": normal(s["rows"], s["columns"]), **(weights if s["kind"] != "gelu" else {})}
+        return {"x": normal(s["rows"], s["columns"]), **({} if s["kind"] in ACTIVATIONS else weights)}
     made = {"x": normal(s["batch"], s["length"], s["d_model"])}
     for name, shape in tensors(s).items():
         around = 1 if name.startswith("norm") and name.endswith("weight") else 0
@@ -40,6 +40,9 @@ def result_and_scale(case: Case, given: dict[str, np.ndarray]) -> tuple[np.ndarr
     kind = case.shape["kind"]
     if kind == "gelu":
         return gelu(wide["x"]), np.abs(wide["x"]) + 2.0**-126
+    if kind in ACTIVATIONS:
+        made = np.tanh(wide["x"]) if kind == "tanh" else 1 / (1 + np.exp(-wide["x"]))
+        return made, np.abs(made) + 2.0**-126
     if case.op == "norms":
         made = _norm(wide["x"], wide["weight"], wide["bias"] if kind == "layer_norm" else None)
         return made, np.abs(wide["weight"]) + np.abs(made)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ..cases.case import Case
-from ..cases.operations import padded
+from ..cases.operations import padded, ragged_lengths
 from . import layers
 
 EPS = 2.0**-24
@@ -18,7 +18,8 @@ BUCKETS, MAX_DISTANCE = 32, 128  # T5's, for both directions
 
 
 def inputs(case: Case, seed: int = 1) -> dict[str, np.ndarray]:
-    """Normally distributed numbers. Masks: "bool" is padding, [batch, 1, 1, keys]; "dense" excludes an eighth of
+    """Normally distributed numbers. Masks: "bool" is padding, [batch, 1, 1, keys]; "ragged" the
+    lengths, [batch]; "dense" excludes an eighth of
     the keys at random, [1, 1, queries, keys]; "bits" is the same, packed; "float" is a bias per head, [1,
     heads, queries, keys]."""
     random = np.random.default_rng(seed)
@@ -42,6 +43,8 @@ def inputs(case: Case, seed: int = 1) -> dict[str, np.ndarray]:
     made = {"q": normal(s["batch"], heads, queries, s["head_dim"]), "k": normal(*kv), "v": normal(*kv)}
     if s["mask"] == "bool":
         made["mask"] = np.broadcast_to(np.arange(keys) < padded(keys), (s["batch"], 1, 1, keys)).copy()
+    if s["mask"] == "ragged":
+        made["lengths"] = ragged_lengths(s["batch"], keys)
     if s["mask"] in ("dense", "bits"):
         made["mask"] = scattered(1, 1, queries, keys)
     if s["mask"] == "bits":
@@ -142,12 +145,16 @@ class Truth:
                     scores += given["table"][h].astype(np.float64)[t5_buckets(distance)]
                 if s["mask"] == "float":
                     scores += given["mask"][0, h, rows]
+                if s["mask"] == "ragged":
+                    scores[:, given["lengths"][b] :] = -np.inf
                 if s["mask"] == "bool":
                     scores[:, ~given["mask"][b, 0, 0]] = -np.inf
                 scores[hidden] = -np.inf
                 weights = _softmax(scores)
                 self.result[b, h] = weights @ v
                 self.scale[b, h] = weights @ np.abs(v)
+            if s["mask"] == "ragged":
+                self.scale[b, :, given["lengths"][b] :] = np.inf  # padding: anything finite
 
     def error(self, result: np.ndarray) -> float:
         """The largest error in units of eps = 2^-24 times the scale; NaN if any result is not finite, in rows that

@@ -12,7 +12,7 @@ from typing import Callable
 
 import numpy as np
 
-from ..cases.layers import tensors
+from ..cases.layers import ACTIVATIONS, tensors
 from ..routes import compiled, eager, layers, layers_compiled
 from ..routes.job import Job, Route
 
@@ -67,7 +67,9 @@ def prepare(route: Route, arguments: dict[str, str]) -> Job:
     if op == "norms":
         shape, kind = (size["rows"], size["columns"]), arguments["kind"]
         weights = (
-            {} if kind == "gelu" else {name: load(folder, name, shape[1:]) for name in ("weight", "bias")}
+            {}
+            if kind in ACTIVATIONS
+            else {name: load(folder, name, shape[1:]) for name in ("weight", "bias")}
         )
         x = load(folder, "x", shape)
         return route.norm(kind, x, weights.get("weight"), weights.get("bias"), filled(shape))
@@ -85,6 +87,9 @@ def prepare(route: Route, arguments: dict[str, str]) -> Job:
         )
     )
     mask = None
+    if arguments["mask"] == "ragged":
+        lengths = load(folder, "lengths", (batch,), np.int64)
+        return route.ragged_attention(q, k, v, lengths, filled(q.shape))
     if arguments["mask"] == "bool":
         mask = load(folder, "mask", (batch, 1, 1, keys), np.bool_)
     if arguments["mask"] == "dense":

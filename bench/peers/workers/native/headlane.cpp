@@ -72,7 +72,11 @@ headlane::AttentionOptions attention_options(const peers::Arguments& arguments, 
                                      .window_right = arguments.number("right")};
   const std::array<Index, 4> scores{arguments.number("batch"), heads, queries, keys};
   const auto file = [&](const char* name) -> const Array& { return job.arrays.emplace_back(arguments.input(name)); };
-  if (mask == "bool") options.mask = {file("mask").flags(), scores, {keys, 0, 0, 1}};   // padding: [batch, 1, 1, keys]
+  if (mask == "bool") options.mask = {file("mask").flags(), scores, {keys, 0, 0, 1}};  // padding: [batch, 1, 1, keys]
+  if (mask == "ragged") {
+    const auto* lengths = reinterpret_cast<const Index*>(file("lengths").data());
+    options.query_lengths = options.key_lengths = {lengths, {scores[0]}};
+  }
   if (mask == "dense") options.mask = {file("mask").flags(), scores, {0, 0, keys, 1}};  // [1, 1, queries, keys]
   if (mask == "float") options.bias = {file("mask").data(), scores, {0, queries * keys, keys, 1}};  // [1, heads, …]
   if (mask == "bits") {

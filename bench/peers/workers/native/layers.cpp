@@ -42,6 +42,13 @@ void set_call(Job& job, Layer made, View<const float, 3> x, View<float, 3> y) {
   job.call = [=] { layer->forward(x, y); };
 }
 
+/// none if it is a norm.
+headlane::Activation activation_named(const std::string& kind) {
+  if (kind == "gelu") return headlane::Activation::gelu;
+  if (kind == "sigmoid") return headlane::Activation::sigmoid;
+  return kind == "tanh" ? headlane::Activation::tanh : headlane::Activation::none;
+}
+
 }  // namespace
 
 Job norms(const Arguments& arguments) {
@@ -51,15 +58,16 @@ Job norms(const Arguments& arguments) {
   Job job;
   job.arrays.emplace_back(arguments.input("x"));
   const View<const float, 2> x(job.arrays[0].data(), {rows, columns});
+  const auto activation = activation_named(kind);
   View<const float, 1> weight;
   View<const float, 1> bias;
-  if (kind != "gelu") {
+  if (activation == headlane::Activation::none) {
     weight = {job.arrays.emplace_back(arguments.input("weight")).data(), {columns}};
     bias = {job.arrays.emplace_back(arguments.input("bias")).data(), {columns}};
   }
   const View<float, 2> y(job.arrays.emplace_back(rows * columns).data(), {rows, columns});
-  if (kind == "gelu") {
-    job.call = [=] { headlane::activate(x, y, headlane::Activation::gelu); };
+  if (activation != headlane::Activation::none) {
+    job.call = [=] { headlane::activate(x, y, activation); };
   } else if (kind == "rms_norm") {
     job.call = [=] { headlane::rms_norm(x, y, {.eps = rms_eps, .weight = weight}); };
   } else {

@@ -5,7 +5,7 @@
 
 namespace peers {
 
-/// kind: layer_norm, rms_norm or gelu.
+/// kind: layer_norm, rms_norm, gelu, sigmoid or tanh.
 Job norms(const Arguments& arguments);
 
 /// kind: attention (MultiHeadAttention) or encoder (EncoderLayer). Weights are packed here.
