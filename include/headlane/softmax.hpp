@@ -40,8 +40,8 @@ struct SoftmaxOptions {
 ///   mask, bias, lengths or causal it is as in attention: only the elements that are not masked
 ///   become NaN, and a row in which all elements are masked or -inf returns 0 (log: -inf).
 /// Arithmetic: s_j - max s is one fma; with a bias, s_j = fma(scale, x_j, bias_j) comes first. exp
-///   is at most 1 ULP off, and 0 below -87.68, where it is smaller than any normal number. Element
-///   j is added to partial sum j mod 16, and the partial sums fold 16 → 8 → 4 → 2 → 1. The bits are
+///   is at most 1 ULP off, and 0 below -87.3365, where it is less than any normal number. Element j
+///   is added to partial sum j mod 16, and the partial sums fold 16 → 8 → 4 → 2 → 1. The bits are
 ///   the same for every instruction set, number of threads, stride and axis. Masked elements count
 ///   as scores of -inf, so that without a bias a row without masked elements has the bits of plain
 ///   softmax.

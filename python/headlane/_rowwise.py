@@ -177,8 +177,8 @@ def gelu(
 ) -> Array:
     """x * Phi(x), elementwise, where Phi is the standard normal distribution function.
 
-    The error is at most 10 ULP. With approximate="tanh", the result is x / 2 * (1 + tanh(z / 2)) with
-    z = 2 * sqrt(2 / pi) * (x + 0.044715 * x**3), and the error at most 5 + 4 * max(-z, 0) ULP. Results
+    The error is at most 7 ULP. With approximate="tanh", the result is x / 2 * (1 + tanh(z / 2)) with
+    z = 2 * sqrt(2 / pi) * (x + 0.044715 * x**3), and the error at most 5 + 3 * max(-z, 0) ULP. Results
     below 2^-119 in magnitude may be 0 where x is far from 0.
 
     Args:

@@ -38,6 +38,10 @@ struct XsimdRegister {
   static HEADLANE_INLINE Float load(const float* p) { return Float::load_unaligned(p); }
   static HEADLANE_INLINE void store(float* p, Float x) { x.store_unaligned(p); }
   static HEADLANE_INLINE Float fma(Float x, Float y, Float z) { return xsimd::fma(x, y, z); }
+  /// z - x · y, rounded once.
+  static HEADLANE_INLINE Float fnma(Float x, Float y, Float z) { return xsimd::fnma(x, y, z); }
+  /// |x|; NaN stays NaN.
+  static HEADLANE_INLINE Float magnitude(Float x) { return as_float(as_int(x) & Int(0x7fffffff)); }
   /// a > b ? a : b, so that NaN and ±0 behave alike everywhere: xsimd's max differs between
   /// versions and machines.
   static HEADLANE_INLINE Float max(Float a, Float b) { return xsimd::select(a > b, a, b); }
@@ -93,7 +97,11 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
   /// One instruction: vmaxps is a > b ? a : b.
   static HEADLANE_INLINE Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
   static HEADLANE_INLINE Float min(Float a, Float b) { return _mm512_min_ps(a, b); }
+  /// x · 2^floor(n).
   static HEADLANE_INLINE Float scale(Float x, Float n, Int) { return _mm512_scalef_ps(x, n); }
+  static HEADLANE_INLINE Int lookup(const std::int32_t (&table)[16], Int index) {
+    return _mm512_permutexvar_epi32(index, Int::load_unaligned(table));
+  }
 
   /// Lane i + N in lane i.
   template <int N>
@@ -157,6 +165,9 @@ struct Register<xsimd::fma3<xsimd::avx2>> : XsimdRegister<xsimd::fma3<xsimd::avx
     return _mm256_blendv_ps(x, fill, _mm256_castsi256_ps(masked));
   }
 
+  static HEADLANE_INLINE Int lookup(const std::int32_t (&table)[16], Int index) {
+    return _mm256_permutevar8x32_epi32(Int::load_unaligned(table), index);
+  }
   static HEADLANE_INLINE Float max(Float a, Float b) { return _mm256_max_ps(a, b); }
   static HEADLANE_INLINE Float min(Float a, Float b) { return _mm256_min_ps(a, b); }
 
@@ -175,6 +186,15 @@ struct Register<xsimd::fma3<xsimd::avx2>> : XsimdRegister<xsimd::fma3<xsimd::avx
 #elif defined(__aarch64__) && defined(XSIMD_WITH_NEON64) && XSIMD_WITH_NEON64
 template <>
 struct Register<xsimd::neon64> : XsimdRegister<xsimd::neon64> {
+  /// The four bytes of an entry have the indices 4·index … 4·index + 3.
+  static HEADLANE_INLINE Int lookup(const std::int32_t (&table)[16], Int index) {
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(table);
+    const uint32x4_t low = vandq_u32(vreinterpretq_u32_s32(index), vdupq_n_u32(7));
+    const uint32x4_t at = vmlaq_n_u32(vdupq_n_u32(0x03020100), low, 0x04040404);
+    return vreinterpretq_s32_u8(vqtbl2q_u8({{vld1q_u8(bytes), vld1q_u8(bytes + 16)}}, vreinterpretq_u8_u32(at)));
+  }
+  /// xsimd's fnma rounds the product for this instruction set.
+  static HEADLANE_INLINE Float fnma(Float x, Float y, Float z) { return vfmsq_f32(z, x, y); }
   /// xsimd's division refines an estimate, which is not the exact rounding.
   static HEADLANE_INLINE Float divide(Float x, Float y) { return vdivq_f32(x, y); }
 
@@ -217,6 +237,8 @@ struct PlainRegister {
     return count > 0 && *flags ? x : fill;
   }
   static HEADLANE_INLINE float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+  static HEADLANE_INLINE float fnma(float x, float y, float z) { return __builtin_fmaf(-x, y, z); }
+  static HEADLANE_INLINE float magnitude(float x) { return as_float(as_int(x) & 0x7fffffffu); }
   static HEADLANE_INLINE float max(float a, float b) { return a > b ? a : b; }
   static HEADLANE_INLINE float min(float a, float b) { return a < b ? a : b; }
   static HEADLANE_INLINE float select(bool mask, float a, float b) { return mask ? a : b; }
@@ -232,6 +254,9 @@ struct PlainRegister {
     return static_cast<Int>(static_cast<std::int32_t>(x) >> bits);
   }
   static HEADLANE_INLINE float scale(float x, float, Int shifted) { return scale_in_two<PlainRegister>(x, shifted); }
+  static HEADLANE_INLINE Int lookup(const std::int32_t (&table)[16], Int index) {
+    return static_cast<Int>(table[index & 7]);
+  }
   static HEADLANE_INLINE void transpose(float (&)[1]) {}
   template <int N>
   static HEADLANE_INLINE float rotated(float x) {
