@@ -66,6 +66,8 @@ EXCEPTIONS = [
     ("models/src/bert/load.cpp", "src/core/floating_point_scope.hpp", "converts while it reads"),
     ("models/src/bert/bert.cpp", "src/core/floating_point_scope.hpp", "one state for a whole batch"),
     ("bench/native/regions.cpp", "src/core/parallel.hpp", "measures it"),
+    ("bench/native/scaling.cpp", "src/core/parallel.hpp", "simulates it"),
+    ("bench/native/scaling.cpp", "src/gemm/problem.hpp", "simulates it"),
 ]
 # Where includes of the files in a folder are looked for, besides the file's own folder.
 ROOTS = {
