@@ -14,13 +14,13 @@ class Operation:
 
     title: str
     unit: str
-    amount: str  # what one call does: "flops", "bytes", "elements" or "tokens"
+    amount: str  # what one call does: "flops", "bytes", "elements", "tokens" or "sentences"
     case: str  # what one case is called
 
     @property
     def scale(self):
         """The amount that is 1 in the unit."""
-        return 1 if self.amount == "tokens" else 1e9
+        return 1 if self.amount in ("tokens", "sentences") else 1e9
 
 
 OPERATIONS = {
@@ -33,6 +33,7 @@ OPERATIONS = {
     "layers": Operation("Layers", "GFLOP/s", "flops", "layer"),
     "t5": Operation("T5", "tokens/s", "tokens", "case"),
     "minilm": Operation("MiniLM", "tokens/s", "tokens", "shape"),
+    "sentences": Operation("MiniLM on sentences", "sentences/s", "sentences", "case"),
 }
 
 
@@ -87,6 +88,8 @@ class Row:
         what = operation(self.op).amount
         if what == "tokens":
             return self.shape["batch"] * self.shape["tokens" if "tokens" in self.shape else "length"]
+        if what == "sentences":
+            return self.shape["batch"]
         if what == "elements" and "rows" in self.shape:
             return self.shape["rows"] * self.shape["columns"]
         return (self.bytes if what == "bytes" else self.flops) or self.flops or self.bytes or 0

@@ -33,6 +33,11 @@ NOTES = {
         "same tokens."
     ),
     "minilm": "all-MiniLM-L6-v2, batch × tokens, states of the last layer.",
+    "sentences": (
+        "all-MiniLM-L6-v2, sentences of 16 tokens on average: for each the normalized mean of its states. "
+        "headlane takes them all in one call; the others take them in batches, of 32 padded to the longest "
+        "or *by length*, all of one length without padding. Only tokens count as work, padding does not."
+    ),
 }
 
 

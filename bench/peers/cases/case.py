@@ -47,4 +47,5 @@ ERROR_UNIT = {
     "layers": "eps·rms(row of y)",
     "t5": "share of tokens that differ",
     "minilm": "eps·rms(row of y)",
+    "sentences": "eps·rms(row of y)",
 }

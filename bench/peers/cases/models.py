@@ -1,8 +1,9 @@
-"""The cases of whole models: T5 generates, MiniLM encodes."""
+"""The cases of whole models: T5 generates, MiniLM encodes, also sentences of natural lengths."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from .case import FLOAT, Case
 NEW_TOKENS = 64
 INPUT_TOKENS = 16
 VOCABULARY = 32128
+WORDS = 14  # of a sentence, on average
+FIRST, LAST = 101, 102  # [CLS] and [SEP] of BERT's vocabulary
 
 
 @dataclass(frozen=True)
@@ -62,29 +65,81 @@ def t5(model: str, batch: int, quick: bool = False) -> Case:
     )
 
 
+@dataclass(frozen=True)
+class MiniLM:
+    """The sizes of all-MiniLM-L6-v2, which has 12 heads."""
+
+    layers: int = 6
+    d_model: int = 384
+    d_ff: int = 1536
+    vocabulary: int = 30522
+
+    @property
+    def weights(self) -> int:
+        return self.layers * (4 * self.d_model**2 + 2 * self.d_model * self.d_ff)
+
+    def flops(self, length: int) -> int:
+        """Of the products for one sentence."""
+        return length * (2 * self.weights + self.layers * 4 * self.d_model * length)
+
+    def shape(self, batch: int) -> dict[str, Any]:
+        return {"model": "minilm", "batch": batch, "d_model": self.d_model, "vocabulary": self.vocabulary}
+
+
 def minilm(batch: int, length: int, quick: bool = False) -> Case:
-    """all-MiniLM-L6-v2: 6 layers of 384, 12 heads, d_ff 1536. The states of the last layer."""
-    layers, d_model, d_ff, vocabulary = 6, 384, 1536, 30522
-    weights = layers * (4 * d_model**2 + 2 * d_model * d_ff)
+    """The states of the last layer."""
+    model = MiniLM()
     return Case(
         "minilm",
         f"{batch}x{length}",
-        {"model": "minilm", "batch": batch, "length": length, "d_model": d_model, "vocabulary": vocabulary},
-        batch * length * (2 * weights + layers * 4 * d_model * length),
-        FLOAT * (weights + 2 * batch * length * d_model),
+        {**model.shape(batch), "length": length},
+        batch * model.flops(length),
+        FLOAT * (model.weights + 2 * batch * length * model.d_model),
         "fma",
         quick=quick,
     )
 
 
+def sentences(batch: int, quick: bool = False) -> Case:
+    """A vector for each sentence: the mean of its states of the last layer, normalized to length 1. Padding is
+    no work."""
+    model, lengths = MiniLM(), sentence_lengths(batch)
+    all_tokens = int(lengths.sum())
+    return Case(
+        "sentences",
+        f"{batch} sentences",
+        {**model.shape(batch), "all_tokens": all_tokens, "longest": int(lengths.max())},
+        sum(model.flops(length) for length in lengths.tolist()),
+        FLOAT * (model.weights + (all_tokens + batch) * model.d_model),
+        "fma",
+        quick=quick,
+    )
+
+
+def sentence_lengths(batch: int, seed: int = 2) -> np.ndarray:
+    """int64 [batch], in tokens: a log-normal number of words, whose mean is WORDS, and the two tokens that begin
+    and end a sentence."""
+    spread = 0.6
+    words = np.random.default_rng(seed).lognormal(np.log(WORDS) - spread**2 / 2, spread, batch)
+    return np.clip(np.rint(words).astype(np.int64) + 2, 3, 128)
+
+
 T5 = [t5(model, batch, quick=model == "t5-small" and batch == 1) for model in T5_SHAPES for batch in (1, 16)]
 MINILM = [minilm(1, 16, True), minilm(1, 128, True), minilm(32, 128)]
-ALL = [*T5, *MINILM]
+SENTENCES = [sentences(64, True), sentences(1000)]
+ALL = [*T5, *MINILM, *SENTENCES]
 
 
 def token_ids(case: Case, seed: int = 1) -> np.ndarray:
-    """int64 [batch, tokens]: ordinary ones, and for T5 the end of sentence after them. No padding."""
+    """int64 [batch, tokens]: ordinary ones, and for T5 the end of sentence after them. No padding. Sentences of
+    different lengths are one behind the other, int64 [tokens of all]."""
     random = np.random.default_rng(seed)
+    if case.op == "sentences":
+        lengths = sentence_lengths(case.shape["batch"])
+        ends = np.cumsum(lengths)
+        ids = random.integers(1000, case.shape["vocabulary"], ends[-1])
+        ids[ends - lengths], ids[ends - 1] = FIRST, LAST
+        return ids
     if case.op == "minilm":
         return random.integers(1000, case.shape["vocabulary"], (case.shape["batch"], case.shape["length"]))
     ids = random.integers(3, 32000, (case.shape["batch"], case.shape["input"]))

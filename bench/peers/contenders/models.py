@@ -7,11 +7,12 @@ import sys
 from .contender import INDUCTOR, PYTHON, Contender
 
 
-def every() -> list[Contender]:
-    def one(name: str, key: str, **more) -> Contender:
-        command = (sys.executable, "-m", "peers.workers.models", key, "{threads}")
-        return Contender(name, PYTHON, (key.split("-")[0],), command, **more)
+def one(name: str, key: str, **more) -> Contender:
+    command = (sys.executable, "-m", "peers.workers.models", key, "{threads}")
+    return Contender(name, PYTHON, (key.split("-")[0],), command, **more)
 
+
+def every() -> list[Contender]:
     return [
         one("transformers", "t5-transformers"),  # the first: its tokens are what others are held against
         one("headlane", "t5-headlane"),
@@ -22,9 +23,16 @@ def every() -> list[Contender]:
         one("transformers compiled", "minilm-compiled", forced=INDUCTOR),
         one("ONNX Runtime", "minilm-onnxruntime"),
         one("OpenVINO", "minilm-openvino"),
+        one("headlane", "sentences-headlane"),
+        one("transformers", "sentences-transformers"),
+        one("transformers by length", "sentences-transformers-by-length"),
+        one("transformers compiled", "sentences-compiled", forced=INDUCTOR),
+        one("transformers compiled by length", "sentences-compiled-by-length", forced=INDUCTOR),
+        one("ONNX Runtime", "sentences-onnxruntime"),
+        one("ONNX Runtime by length", "sentences-onnxruntime-by-length"),
+        one("OpenVINO", "sentences-openvino"),
+        one("OpenVINO by length", "sentences-openvino-by-length"),
     ]
 
 
-TRUTH = Contender(
-    "truth", PYTHON, ("minilm",), (sys.executable, "-m", "peers.workers.models", "minilm-truth", "{threads}")
-)
+TRUTH = {op: one("truth", f"{op}-truth") for op in ("minilm", "sentences")}

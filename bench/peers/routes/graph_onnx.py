@@ -14,10 +14,13 @@ class Graph:
     torch.nn.TransformerEncoderLayer.
 
     unpacked: attention as a product and a MultiHeadAttention, whose kernel need not store all scores;
-    otherwise as one Attention."""
+    otherwise as one Attention.
 
-    def __init__(self, make_node, heads: int, eps: float, unpacked: bool = False) -> None:
+    mask: the name of an input, int32 [batch, length], 0 for padding."""
+
+    def __init__(self, make_node, heads: int, eps: float, unpacked: bool = False, mask: str = "") -> None:
         self.make_node, self.heads, self.eps, self.unpacked = make_node, heads, eps, unpacked
+        self.mask = mask
         self.nodes: list[Any] = []
         self.constants: dict[str, np.ndarray] = {}
 
@@ -51,6 +54,7 @@ class Graph:
             inputs, kind = [q, k, v, self.constant(bias)], "MultiHeadAttention"
         else:
             inputs, kind = [x, self.constant(weight.T), self.constant(bias)], "Attention"
+        inputs += [self.mask] if self.mask else []
         attended = self.node(kind, inputs, MICROSOFT, num_heads=self.heads)
         return self.linear(attended, weights[own + "out_proj.weight"])
 

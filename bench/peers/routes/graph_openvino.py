@@ -6,10 +6,11 @@ import numpy as np
 
 
 class Graph:
-    """Weights have the names of torch.nn.TransformerEncoderLayer."""
+    """Weights have the names of torch.nn.TransformerEncoderLayer. mask: a node that broadcasts to bool
+    [batch, heads, length, length], false for padding."""
 
-    def __init__(self, ops, heads: int, eps: float) -> None:
-        self.ops, self.heads, self.eps = ops, heads, eps
+    def __init__(self, ops, heads: int, eps: float, mask=None) -> None:
+        self.ops, self.heads, self.eps, self.mask = ops, heads, eps, mask
 
     def linear(self, x, weight: np.ndarray, bias: np.ndarray):
         ops = self.ops
@@ -30,7 +31,7 @@ class Graph:
         order = ops.constant(np.array([0, 2, 1, 3], np.int64))
         parts = ops.split(mixed, ops.constant(np.int64(2)), 3)
         q, k, v = (ops.transpose(ops.reshape(part, apart, True), order) for part in parts.outputs())
-        attended = ops.transpose(ops.scaled_dot_product_attention(q, k, v), order)
+        attended = ops.transpose(ops.scaled_dot_product_attention(q, k, v, self.mask), order)
         joined = ops.reshape(attended, together, True)
         return self.linear(joined, weights[own + "out_proj.weight"], weights[own + "out_proj.bias"])
 

@@ -151,8 +151,10 @@ class TransformersBert64(TransformersBert):
 class TransformersBertCompiled(TransformersBert):
     """torch.compile, weights frozen."""
 
+    dynamic = False  # one shape
+
     def model(self, folder: Path):
-        return self.torch.compile(super().model(folder), dynamic=False)
+        return self.torch.compile(super().model(folder), dynamic=self.dynamic)
 
 
 class OnnxRuntimeBert(compiled.OnnxRuntime):
@@ -161,36 +163,47 @@ class OnnxRuntimeBert(compiled.OnnxRuntime):
     def job(self, folder, ids):  # not the job of nodes, which it uses
         tensors = checkpoint.read(folder)
         graph = graph_onnx.Graph(self.onnx.helper.make_node, BERT_HEADS, BERT_EPS)
-        words = graph.node("Gather", [graph.constant(tensors[f"{WORDS}.weight"]), "ids"])
-        x = graph.node("Add", [words, graph.constant(positions(tensors, ids.shape[1]))])
-        x = graph.norm(x, *embedding_norm(tensors))
-        weights, count = checkpoint.bert_layers(tensors), layers_of(tensors)
-        for i in range(count):
-            x = graph.encoder_layer(x, weights, "out" if i == count - 1 else "", f"{i}.")
+        self.states(graph, tensors, graph.constant(positions(tensors, ids.shape[1])), "out")
         out = np.full((*ids.shape, tensors[f"{WORDS}.weight"].shape[1]), np.nan, np.float32)
         feeds = {"ids": ids, **graph.constants}
         return super().job(graph.nodes, feeds, out, constants=tuple(graph.constants))
 
+    def states(self, graph, tensors, places, result=""):
+        """Of the last layer, for the input "ids"; `places` are their positions()."""
+        words = graph.node("Gather", [graph.constant(tensors[f"{WORDS}.weight"]), "ids"])
+        x = graph.norm(graph.node("Add", [words, places]), *embedding_norm(tensors))
+        weights, count = checkpoint.bert_layers(tensors), layers_of(tensors)
+        for i in range(count):
+            x = graph.encoder_layer(x, weights, result if i == count - 1 else "", f"{i}.")
+        return x
+
 
 class OpenVinoBert(compiled.OpenVino):
     def job(self, folder, ids):
-        ops, tensors = self.ops, checkpoint.read(folder)
-        graph, parameter = graph_openvino.Graph(ops, BERT_HEADS, BERT_EPS), self.parameter(ids)
-        words = np.array(tensors[f"{WORDS}.weight"])
-        x = ops.gather(ops.constant(words), parameter, ops.constant(np.int64(0)))
-        x = graph.norm(ops.add(x, ops.constant(positions(tensors, ids.shape[1]))), *embedding_norm(tensors))
+        tensors, parameter = checkpoint.read(folder), self.parameter(ids)
+        graph = graph_openvino.Graph(self.ops, BERT_HEADS, BERT_EPS)
+        places = self.ops.constant(positions(tensors, ids.shape[1]))
+        x = self.states(graph, tensors, parameter, places)
+        out = np.full((*ids.shape, tensors[f"{WORDS}.weight"].shape[1]), np.nan, np.float32)
+        return super().job(x, [parameter], [ids], out)
+
+    def states(self, graph, tensors, ids, places):
+        """Of the last layer; `places` are the positions() of the ids."""
+        ops, words = self.ops, np.array(tensors[f"{WORDS}.weight"])
+        x = ops.gather(ops.constant(words), ids, ops.constant(np.int64(0)))
+        x = graph.norm(ops.add(x, places), *embedding_norm(tensors))
         weights = checkpoint.bert_layers(tensors)
         for i in range(layers_of(tensors)):
             x = graph.encoder_layer(x, weights, f"{i}.")
-        out = np.full((*ids.shape, words.shape[1]), np.nan, np.float32)
-        return super().job(x, [parameter], [ids], out)
+        return x
 
 
 WORDS = "embeddings.word_embeddings"
 
 
-def positions(tensors: dict[str, np.ndarray], length: int) -> np.ndarray:
-    """What is added to every sentence's words: the positions and the token type 0."""
+def positions(tensors: dict[str, np.ndarray], length: int | None = None) -> np.ndarray:
+    """What is added to every sentence's words: the positions, all that there are without `length`, and the token
+    type 0."""
     table = tensors["embeddings.position_embeddings.weight"][:length]
     return (tensors["embeddings.token_type_embeddings.weight"][0] + table)[None]
 

@@ -61,8 +61,14 @@ def minilm_cell(row: dict | None) -> str:
     return "-" if row is None else f"{1000 * row['seconds']:.2f} {spread(row)} {row['error']:.0f}ε"
 
 
+def sentences_cell(row: dict | None) -> str:
+    if row is None:
+        return "-"
+    return f"{digits(row['shape']['batch'] / row['seconds'])} {spread(row)} {row['error']:.0f}ε"
+
+
 def print_results(document: dict) -> None:
-    t5, minilm = lines(document, "t5"), lines(document, "minilm")
+    t5, minilm, sentences = (lines(document, op) for op in ("t5", "minilm", "sentences"))
     if t5:
         title = "T5, random weights, greedy, 64 new tokens: tokens/s; limit: reading the decoder's weights once a step"
         console.print(_table(title, t5, t5_cell, "of the limit"))
@@ -70,6 +76,12 @@ def print_results(document: dict) -> None:
     if minilm:
         title = "MiniLM (6 layers of 384), batch x length: ms, and the largest error in eps of a row's root mean square"
         console.print(_table(title, minilm, minilm_cell, "of the FMA peak"))
+    if sentences:
+        title = (
+            "MiniLM, sentences of natural lengths, a normalized vector each: sentences/s, and the largest error in eps "
+            "of a vector's root mean square"
+        )
+        console.print(_table(title, sentences, sentences_cell, "of the FMA peak"))
     if document["loading"]:
         console.print(_loading(document["loading"]))
 

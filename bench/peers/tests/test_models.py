@@ -13,6 +13,7 @@ from ..contenders import models as models_contenders
 from ..measure import models as models_measure
 from ..routes import checkpoint
 from ..routes import models as models_routes
+from ..routes import sentences as sentences_routes
 from ..routes.job import Job
 from ..table import models as models_table
 from ..workers import models as models_worker
@@ -68,7 +69,7 @@ def test_cases():
     assert len(set(labels)) == len(labels)
     assert ("t5", "t5-base, batch 16") in labels
     assert ("minilm", "32x128") in labels
-    assert {case.op for case in models_cases.ALL if case.quick} == {"t5", "minilm"}
+    assert {case.op for case in models_cases.ALL if case.quick} == {"t5", "minilm", "sentences"}
 
 
 def test_bytes_that_a_step_reads():
@@ -90,6 +91,48 @@ def test_token_ids_are_ordinary_and_end():
     assert ids[:, :-1].min() > 2
     assert np.array_equal(ids, models_cases.token_ids(case))
     assert models_cases.token_ids(models_cases.minilm(2, 5)).shape == (2, 5)
+
+
+def test_lengths_of_sentences_are_natural():
+    lengths = models_cases.sentence_lengths(1000)
+    assert np.array_equal(lengths, models_cases.sentence_lengths(1000))
+    assert np.array_equal(lengths[:64], models_cases.sentence_lengths(64))
+    assert lengths.mean() == pytest.approx(models_cases.WORDS + 2, rel=0.05)
+    assert 3 <= lengths.min() < 8
+    assert 60 < lengths.max() <= 128
+
+
+def test_work_on_sentences_is_that_on_their_tokens(monkeypatch):
+    monkeypatch.setattr(models_cases, "sentence_lengths", lambda batch: np.array([3, 5]))
+    case = models_cases.sentences(2)
+    a_token = 4 * 384 * 384 + 2 * 384 * 1536  # q, k, v and o; feed-forward
+    pairs = 2 * 384 * (3 * 3 + 5 * 5)  # scores, and their products with v
+    assert case.flops == 6 * 2 * (8 * a_token + pairs)
+    assert case.shape["all_tokens"] == 8
+    ids = models_cases.token_ids(case)
+    assert ids[[0, 2, 3, 7]].tolist() == [101, 102, 101, 102]
+    assert ids[[1, 4, 5, 6]].min() >= 1000
+
+
+@pytest.mark.parametrize(("size", "wanted"), [(2, [[2, 4], [2, 3]]), (0, [[1, 4], [2, 3], [1, 1]])])
+def test_batches(size, wanted):
+    sentences = [np.arange(1, 1 + length) for length in (3, 1, 4, 3)]
+    parts, order = sentences_routes.batches(sentences, size)
+    assert [list(part.ids.shape) for part in parts] == wanted
+    assert order.tolist() == [2, 0, 3, 1]
+    last = parts[-1]
+    if size:
+        assert last.ids.tolist() == [[1, 2, 3], [1, 0, 0]]
+        assert last.mask.tolist() == [[True] * 3, [True, False, False]]
+    else:
+        assert all(part.mask is None for part in parts)
+    sums = [row.sum() for part in parts for row in part.ids]
+    assert sentences_routes.in_order(np.array(sums), order).tolist() == [6, 1, 10, 6]
+    out = np.zeros((4, 2))
+    for part, rows in zip(parts, sentences_routes.parts_of(out, parts)):
+        assert len(rows) == len(part.ids)
+        rows += 1
+    assert (out == 1).all()
 
 
 def test_the_start_token_does_not_count():
@@ -124,6 +167,17 @@ def test_worker(tmp_path):
     assert np.fromfile(tmp_path / "output", np.int64).tolist() == [1, 2, 3, 4, 5, 6]
     assert float(made.answer("time", {"warm": "0", "calls": "2"})) > 0
     assert len(made.answer("load", asked).split()) == 1
+
+
+def test_sentences_keep_their_lengths(tmp_path, monkeypatch):
+    case = models_cases.sentences(64)
+    made = models_measure.ModelBench(models_measure.QUICK, tmp_path)
+    monkeypatch.setattr(made, "folder_of", lambda model: tmp_path / model)
+    monkeypatch.setattr(made, "_truth", lambda: None)
+    made.load(case)
+    sentences = models_worker.inputs({name: str(path) for name, path in made.inputs.items()})
+    assert [len(ids) for ids in sentences] == models_cases.sentence_lengths(64).tolist()
+    assert np.array_equal(np.concatenate(sentences), models_cases.token_ids(case))
 
 
 def test_loading_stands_beside_reading_and_packing(tmp_path):
@@ -184,7 +238,9 @@ def test_tables(capsys, monkeypatch):
     ]
     loading.append({"contender": "transformers", "threads": 1, "model": "t5-base", "seconds": 2.0})
     minilm = [row("headlane", 0.002, 30, "minilm"), row("OpenVINO", 0.003, 40, "minilm")]
-    models_table.print_results({"results": t5 + minilm, "loading": loading})
+    sentences = [row("headlane", 0.5, 30, "sentences", batch=64)]
+    sentences += [row("OpenVINO by length", 1.0, 40, "sentences", batch=64)]
+    models_table.print_results({"results": t5 + minilm + sentences, "loading": loading})
     shown = " ".join(capsys.readouterr().out.split())
     for text in (
         "64.0 ±10%",
@@ -194,6 +250,8 @@ def test_tables(capsys, monkeypatch):
         "50.0 % other",
         "all float32 contenders gave the tokens of transformers",
         "2.00 ±10% 30ε",
+        "128 ±10% 30ε",
+        "100 % 64.0 ±10% 40ε 2.00x",
         "600",
     ):
         assert text in shown
@@ -204,7 +262,7 @@ def test_tokens_are_held_against_those_of_transformers():
     names = [contender.name for contender in models_contenders.every() if "t5" in contender.ops]
     assert names[0] == "transformers"
     assert [name for name in names if name.endswith("int8")] == ["CTranslate2 int8"]
-    for contender in models_contenders.every():
+    for contender in [*models_contenders.every(), *models_contenders.TRUTH.values()]:
         assert contender.command[3] in models_worker.ROUTES
 
 

@@ -1,6 +1,6 @@
 """Runs one library on whole models: `python -m peers.workers.models KEY THREADS`. Speaks the protocol of
-operations.py, where prepare takes a folder and a file of token ids, and the command load, which times
-loading a model."""
+operations.py, where prepare takes a folder, a file of token ids and, for sentences of different lengths, a
+file of these, and the command load, which times loading a model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from time import perf_counter
 
 import numpy as np
 
-from ..routes import checkpoint, models
+from ..routes import checkpoint, models, sentences
 from . import operations
 
 ROUTES = {
@@ -24,6 +24,16 @@ ROUTES = {
     "minilm-compiled": models.TransformersBertCompiled,
     "minilm-onnxruntime": models.OnnxRuntimeBert,
     "minilm-openvino": models.OpenVinoBert,
+    "sentences-headlane": sentences.Headlane,
+    "sentences-transformers": sentences.Transformers,
+    "sentences-transformers-by-length": sentences.TransformersByLength,
+    "sentences-compiled": sentences.TransformersCompiled,
+    "sentences-compiled-by-length": sentences.TransformersCompiledByLength,
+    "sentences-truth": sentences.Transformers64,
+    "sentences-onnxruntime": sentences.OnnxRuntime,
+    "sentences-onnxruntime-by-length": sentences.OnnxRuntimeByLength,
+    "sentences-openvino": sentences.OpenVino,
+    "sentences-openvino-by-length": sentences.OpenVinoByLength,
 }
 
 
@@ -33,12 +43,19 @@ def seconds(call) -> tuple[float, object]:
     return perf_counter() - begin, made
 
 
+def inputs(arguments: dict[str, str]) -> np.ndarray | list[np.ndarray]:
+    """Token ids, int64 [batch, tokens], or [tokens] of each sentence."""
+    ids = np.fromfile(arguments["ids"], np.int64)
+    if "lengths" not in arguments:
+        return ids.reshape(int(arguments["batch"]), -1)
+    return np.split(ids, np.cumsum(np.fromfile(arguments["lengths"], np.int64))[:-1])
+
+
 class ModelWorker(operations.Worker):
     def answer(self, command: str, arguments: dict[str, str]) -> str:
         if command == "prepare":
             self.job = None
-            ids = np.fromfile(arguments["ids"], np.int64).reshape(int(arguments["batch"]), -1)
-            self.job = self.route.job(Path(arguments["folder"]), ids)
+            self.job = self.route.job(Path(arguments["folder"]), inputs(arguments))
             return ""
         if command == "load":
             return " ".join(f"{time:.9g}" for time in self.load(Path(arguments["folder"])))
