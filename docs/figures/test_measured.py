@@ -72,6 +72,18 @@ def test_headlane_is_called_as_the_fastest_other():
     assert (row.route, row.best, row.ratio, row.share) == ("Python", ("PyTorch", 4.0), 2.0, 0.4)
 
 
+def test_int8_is_not_compared_with_float32():
+    (row,) = measured.rows_of(
+        report(
+            result("headlane", 0.2, isa="avx512"),
+            result("CTranslate2", 0.4),
+            result("CTranslate2 int8", 0.1),
+        )
+    )
+    assert row.best == ("CTranslate2", 5.0)
+    assert row.speeds["CTranslate2 int8"] == 20.0
+
+
 def test_what_an_option_costs():
     rows = measured.rows_of(
         report(
