@@ -41,7 +41,7 @@ function(headlane_add_isas target)
   #            name     Arch                         flags
   headlane_isa(avx512   xsimd::avx512bw              -mavx512f -mavx512cd -mavx512dq -mavx512bw -mavx512vl -mfma
                          ${quiet_gcc_12})
-  headlane_isa(avx2     xsimd::fma3<xsimd::avx2>     -mavx2 -mfma)
+  headlane_isa(avx2     xsimd::fma3<xsimd::avx2>     -mavx2 -mfma -mf16c)
   headlane_isa(neon     xsimd::neon64)
   headlane_isa(scalar   headlane::internal::kernels::Scalar    ${HEADLANE_SCALAR_FLAGS} ${no_vectors})
   headlane_isa(portable headlane::internal::kernels::Portable  ${no_vectors})

@@ -2,6 +2,7 @@
 //   layers.hpp.
 #pragma once
 
+#include <headlane/dtype.hpp>
 #include <headlane/export.h>
 #include <headlane/packed_matrix.hpp>
 #include <headlane/state_dict.hpp>
@@ -17,6 +18,8 @@ struct EmbeddingOptions {
   bool tied = false;
   /// Maximum number of tokens in a sequence; 0: unlimited.
   Index max_length = 0;
+  /// How the table is stored; int8 has a scale for each vector.
+  DType weights = DType::float32;
 };
 
 struct EmbeddingForwardOptions {
@@ -54,10 +57,14 @@ class HEADLANE_API Embedding {
   void logits(View<const float, 3> x, View<float, 3> y, int num_threads = 0) const;
 
  private:
+  [[nodiscard]] bool is_packed() const {
+    return options_.tied || options_.weights != DType::float32;
+  }
+
   detail::Size rows_, columns_;
   EmbeddingOptions options_;
-  std::vector<float> table_;  // if not tied
-  PackedMatrix packed_;       // if tied: [embedding_dim, num_embeddings]
+  std::vector<float> table_;  // if float32 and not tied
+  PackedMatrix packed_;       // otherwise: [embedding_dim, num_embeddings]
 };
 
 }  // namespace headlane

@@ -6,6 +6,7 @@
 #include <headlane/attention_options.hpp>
 #include <headlane/attention_weights.hpp>
 #include <headlane/disjoint.hpp>
+#include <headlane/dtype.hpp>
 #include <headlane/gemm.hpp>
 #include <headlane/gemm_batch.hpp>
 #include <headlane/gemm_gated.hpp>

@@ -1,6 +1,7 @@
 // A right operand of gemm, packed once for many products: the weights of a linear layer.
 #pragma once
 
+#include <headlane/dtype.hpp>
 #include <headlane/export.h>
 #include <headlane/view.hpp>
 
@@ -35,7 +36,18 @@ class Size {
 
 }  // namespace detail
 
+struct PackOptions {
+  /// How elements are stored. bfloat16 and float16: rounded to nearest, ties to even. int8: as q ·
+  /// scale, with a scale for each column, max|column| / 127 rounded to 16 bits, and q = element /
+  /// scale rounded to an integer, both to nearest, ties to even. q · scale is exact in float.
+  DType type = DType::float32;
+  int num_threads = 0;  ///< maximum number of threads for packing; 0: num_threads() (runtime.hpp)
+};
+
 /// A copy of a matrix in the order in which gemm reads it, the same for every instruction set.
+///
+/// A product by a matrix of another type than float32 has the bits of the product by the float32
+/// matrix that unpack() returns: elements are widened exactly, and all arithmetic is that of float.
 ///
 /// It is immutable: any number of threads may use it at the same time. An object that was moved
 /// from is empty.
@@ -44,31 +56,35 @@ class HEADLANE_API PackedMatrix {
   /// An empty matrix, 0 × 0.
   PackedMatrix() = default;
 
-  /// Packs b [k, n] with at most num_threads threads (0: num_threads(), runtime.hpp).
+  /// Packs b [k, n].
   ///
   /// Shapes: any strides: weights [in, out] as they are, weights [out, in] as `w.transposed()`.
   ///   b is not needed afterwards.
-  /// Errors: std::invalid_argument as gemm, and if the copy would not fit into memory (b may be
-  ///   broadcast by strides of 0); std::bad_alloc.
-  explicit PackedMatrix(View<const float, 2> b, int num_threads = 0);
+  /// Errors: std::invalid_argument as gemm, for a type that is none, for int8 with an element that
+  ///   is not finite, and if the copy would not fit into memory (b may be broadcast by strides of
+  ///   0); std::bad_alloc.
+  explicit PackedMatrix(View<const float, 2> b, const PackOptions& options = {});
 
   [[nodiscard]] Index rows() const { return rows_; }
   [[nodiscard]] Index columns() const { return columns_; }
-  /// Memory in bytes: 4 · rows · columns, columns rounded up to a multiple of 32.
+  [[nodiscard]] DType type() const { return type_; }
+  /// Memory in bytes: size_of(type()) · rows · columns, columns rounded up to a multiple of 32;
+  /// int8 has 4 more for each of these columns.
   [[nodiscard]] std::size_t bytes() const;
-  /// Copies the matrix back to out [rows, columns], any strides. Throws std::invalid_argument for
-  /// another shape.
+  /// Copies the matrix back to out [rows, columns], any strides, widened to float. Throws
+  /// std::invalid_argument for another shape.
   void unpack(View<float, 2> out) const;
   /// For each block of 512 rows all panels of 32 columns, each row by row. Later versions may
   /// change the order.
-  [[nodiscard]] const float* data() const { return data_.get(); }
+  [[nodiscard]] const void* data() const { return data_.get(); }
 
  private:
   struct Free {
-    void operator()(float* p) const;
+    void operator()(void* p) const;
   };
   detail::Size rows_, columns_;
-  std::unique_ptr<float, Free> data_;
+  DType type_ = DType::float32;
+  std::unique_ptr<void, Free> data_;
 };
 
 }  // namespace headlane

@@ -23,6 +23,9 @@ Sequences = Union[int, Iterable[int]]
 # The argument of merge(): tuples (out, lse) or (out, max, sum).
 Parts = Sequence[tuple[Array, ...]]
 
+# How the elements of a PackedMatrix are stored.
+DType = Literal["float32", "bfloat16", "float16", "int8"]
+
 # The values of flags that decide what a function returns.
 No = Literal[False]
 Yes = Literal[True]

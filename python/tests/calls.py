@@ -176,7 +176,7 @@ CALLS = {
     "merge": (headlane.merge, {"parts": PARTS, "sinks": normal(1), **RETURNS}),
     "set_isa": (headlane.set_isa, {"name": headlane.isa()}),
     "set_num_threads": (headlane.set_num_threads, {"threads": 0}),
-    "PackedMatrix": (headlane.PackedMatrix, {"b": X[0]}),
+    "PackedMatrix": (headlane.PackedMatrix, {"b": X[0], "dtype": "float32"}),
     "KvCache": (
         headlane.KvCache,
         {"kv_heads": 1, "head_dim": 8, "value_dim": 8, "page_size": 32, "max_pages": 3},

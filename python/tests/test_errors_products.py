@@ -23,6 +23,17 @@ CASES = {
         TypeError,
         r"b .*float64.*b\.astype",
     ),
+    "packed dtype": (
+        lambda o: headlane.PackedMatrix(X, dtype="int3"),
+        ValueError,
+        "dtype is 'int3'; there are",
+    ),
+    "packed dtype type": (lambda o: headlane.PackedMatrix(X, dtype=16), TypeError, "dtype"),
+    "packed int8": (
+        lambda o: headlane.PackedMatrix(X * np.float32(np.inf), dtype="int8"),
+        ValueError,
+        "b has an element that is not finite in column 0",
+    ),
     "packed threads": (lambda o: headlane.PackedMatrix(X, num_threads=-1), ValueError, "num_threads is -1"),
     "packed misaligned": (
         lambda o: headlane.PackedMatrix(MISALIGNED),

@@ -95,11 +95,42 @@ def test_a_packed_matrix_is_a_copy():
 def test_what_a_packed_matrix_says():
     assert PACKED.shape == (40, 50)
     assert PACKED.nbytes == 4 * 40 * 64
-    assert repr(PACKED) == "PackedMatrix(shape=(40, 50), nbytes=10240)"
+    assert PACKED.dtype == "float32"
+    assert repr(PACKED) == "PackedMatrix(shape=(40, 50), dtype='float32', nbytes=10240)"
     assert headlane.PackedMatrix(W[:0]).nbytes == 0
-    for name in ("shape", "nbytes"):
+    for name in ("shape", "dtype", "nbytes"):
         with pytest.raises(AttributeError):
             setattr(PACKED, name, 0)
+
+
+def stored(w, dtype):
+    """The rules of the header, in NumPy."""
+    if dtype == "float16":
+        return w.astype(np.float16).astype(np.float32)
+    if dtype == "bfloat16":
+        bits = w.view(np.uint32)
+        return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(np.float32)
+    bits = (np.abs(w).max(0) / np.float32(127)).view(np.uint32)
+    scale = ((bits + 0x7F + (bits >> 8 & 1)) & 0xFFFFFF00).view(np.float32)
+    return np.rint(w / scale) * scale
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8"])
+def test_stored_types(dtype):
+    """Elements are rounded as stated; products have the bits of those by what they decode to."""
+    w = RNG.standard_normal((600, 70), np.float32)
+    packed = headlane.PackedMatrix(w, dtype=dtype)
+    assert (packed.dtype, packed.nbytes) == (dtype, 604 * 96 if dtype == "int8" else 2 * 600 * 96)
+    decoded = packed.decoded()
+    np.testing.assert_array_equal(decoded, stored(w, dtype))
+    for rows in (1, 5, 40):
+        x = RNG.standard_normal((rows, 600), np.float32)
+        expected = headlane.linear(x, headlane.PackedMatrix(decoded), activation="gelu")
+        assert headlane.linear(x, packed, activation="gelu").tobytes() == expected.tobytes()
+        assert (
+            headlane.gemm_gated(x, packed, packed).tobytes()
+            == headlane.gemm_gated(x, decoded, decoded).tobytes()
+        )
 
 
 @pytest.mark.filterwarnings("ignore:nanobind")

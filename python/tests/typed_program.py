@@ -72,7 +72,7 @@ def attention(x: Floats, flag: bool) -> None:
 
 
 def layers(x: Floats, state: dict[str, Floats]) -> None:
-    assert_type(headlane.PackedMatrix(x).shape, tuple[int, int])
+    assert_type(headlane.PackedMatrix(x, dtype="bfloat16").shape, tuple[int, int])
     headlane.PackedMatrix(x).unpack().sum()
     linear = headlane.Linear(state, "a.")
     assert_type(linear(x, activation="relu", residual=x), Floats)

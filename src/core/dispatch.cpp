@@ -27,7 +27,9 @@ struct Row {
 #if defined(__x86_64__)
 // The compiler's built-in also checks that the operating system saves the registers.
 [[maybe_unused]] bool has_fma() { return __builtin_cpu_supports("fma"); }
-[[maybe_unused]] bool has_avx2() { return has_fma() && __builtin_cpu_supports("avx2"); }
+[[maybe_unused]] bool has_avx2() {
+  return has_fma() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+}
 [[maybe_unused]] bool has_avx512() {
   return has_fma() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");

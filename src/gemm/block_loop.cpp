@@ -95,22 +95,42 @@ Strategy strategy_of(const Product& p) {
 
 /// One block along k of b, as the kernel reads it.
 struct RightBlock {
-  const float* data;
+  const void* data;
+  DType type;
+  const float* scales;  // of its columns, or null
   Index row_step, panel_step;
   float* keep;  // where the first rows pack it, or null
 };
 
+/// A block of panels of float.
+RightBlock packed_right(const float* panels, Index k) {
+  return {panels, DType::float32, nullptr, panel_columns, panel_columns * k, nullptr};
+}
+
 RightBlock right_of(const Product& p, const DepthBlock& depth, Strategy strategy, const KernelTable& kernel) {
-  const Index n = p.c.shape[1], panel_step = panel_columns * depth.k;
-  if (strategy == Strategy::packed) return {p.packed.panels(depth.first, depth.k), panel_columns, panel_step, nullptr};
-  float* panels =
-      strategy == Strategy::direct ? nullptr : scratch(Purpose::panels, round_up(n, panel_columns) * depth.k);
+  const Index n = p.c.shape[1];
+  const auto panels = [&] { return scratch(Purpose::panels, round_up(n, panel_columns) * depth.k); };
+  if (strategy == Strategy::packed) {
+    const bool widens = p.packed.type != DType::float32 && p.c.shape[0] > kernel.tile_rows;
+    return {.data = p.packed.panels(depth.first, depth.k),
+            .type = p.packed.type,
+            .scales = offset_by(p.packed.scales, p.packed.column),
+            .row_step = panel_columns,
+            .panel_step = panel_columns * depth.k,
+            .keep = widens ? panels() : nullptr};
+  }
   if (strategy == Strategy::packed_first) {
-    kernel.pack_panels(source(p.b, depth.first, depth.k, 0, n), panels);
-    return {panels, panel_columns, panel_step, nullptr};
+    float* packed = panels();
+    kernel.pack_panels(source(p.b, depth.first, depth.k, 0, n), packed);
+    return packed_right(packed, depth.k);
   }
   const Index row_step = p.a.shape[1] > 1 ? p.b.strides[0] : 0;  // a single row may have any stride
-  return {p.b.data + depth.first * row_step, row_step, panel_columns, panels};
+  return {.data = p.b.data + depth.first * row_step,
+          .type = DType::float32,
+          .scales = nullptr,
+          .row_step = row_step,
+          .panel_step = panel_columns,
+          .keep = strategy == Strategy::direct ? nullptr : panels()};
 }
 
 /// The epilogue of the elements of c from (row, column) on.
@@ -174,7 +194,9 @@ void multiply_rows(const Product& p, const KernelTable& kernel, const DepthBlock
                 .k = depth.k,
                 .a = a,
                 .a_row_step = a_row_step,
-                .b = right.data + column / panel_columns * right.panel_step,
+                .b = elements_from(right.data, right.type, column / panel_columns * right.panel_step),
+                .b_type = right.type,
+                .b_scales = offset_by(right.scales, column),
                 .b_row_step = right.row_step,
                 .b_panel_step = right.panel_step,
                 .keep = offset_by(right.keep, column * depth.k),
@@ -227,7 +249,7 @@ void compute(const Product& p, const KernelTable& kernel) {
     RightBlock right = right_of(p, depth, strategy, kernel);
     for (Index row = 0; row < m; row += rows) {
       multiply_rows(p, kernel, depth, right, row, std::min(rows, m - row));
-      if (right.keep != nullptr) right = {right.keep, panel_columns, panel_columns * depth.k, nullptr};
+      if (right.keep != nullptr) right = packed_right(right.keep, depth.k);
     }
   });
 }

@@ -18,15 +18,19 @@ void check_epilogue(const Operand& c, const Operand& bias, Activation activation
 Product product_of(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
                    const View<float, 2>& c, const GemmOptions& options);
 
-/// The shape of a packed operand, for checks and messages.
-inline View<const float, 2> shape_of(const PackedMatrix& b) { return {b.data(), {b.rows(), b.columns()}}; }
+/// The shape of a packed operand, for checks and messages. Its data may be of another type.
+inline View<const float, 2> shape_of(const PackedMatrix& b) {
+  return {static_cast<const float*>(b.data()), {b.rows(), b.columns()}};
+}
 
 /// True if product_of transposes: cᵀ = bᵀ·aᵀ, the same sums of products. Vectors run along rows of
 /// c, whose elements then are contiguous.
 bool is_transposed(const View<float, 2>& c, const PackedMatrix* packed, const GemmOptions& options);
 
 inline PackedColumns packed_columns(const PackedMatrix& b) {
-  return {b.data(), round_up(b.columns(), kernels::panel_columns), 0};
+  const Index width = round_up(b.columns(), kernels::panel_columns);
+  const void* scales = has_scales(b.type()) ? elements_from(b.data(), b.type(), b.rows() * width) : nullptr;
+  return {b.data(), b.type(), static_cast<const float*>(scales), width, 0};
 }
 
 /// c = a · columns first … first + n - 1 of b, where c has n columns, with the options of gemm. The

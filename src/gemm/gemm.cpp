@@ -36,7 +36,7 @@ void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, 
 
 void multiply(const View<const float, 2>& a, const PackedMatrix& b, Index first, const View<float, 2>& c,
               const GemmOptions& options) {
-  Batch batch{.first = product_of(a, {b.data(), {b.rows(), c.shape[1]}}, &b, c, options)};
+  Batch batch{.first = product_of(a, {shape_of(b).data, {b.rows(), c.shape[1]}}, &b, c, options)};
   batch.first.packed.column = first;
   run(batch, options.num_threads);
 }

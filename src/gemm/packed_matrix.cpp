@@ -2,13 +2,13 @@
 #include <headlane/packed_matrix.hpp>
 
 #include "core/call_scope.hpp"
-#include "core/check.hpp"
 #include "core/dispatch.hpp"
 #include "core/parallel.hpp"
-#include "core/round.hpp"
-#include "kernels/table.hpp"
+#include "gemm/check.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdlib>
 #include <limits>
 #include <new>
@@ -33,40 +33,72 @@ Index packed_size(const Operand& b) {
   return is_empty(b) ? 0 : size;
 }
 
+/// The memory of a matrix: elements, and scales if it has any.
+Index bytes_of(Index rows, Index columns, DType type) {
+  const Index width = round_up(columns, panel_columns);
+  const Index scales = has_scales(type) ? width * static_cast<Index>(sizeof(float)) : 0;
+  return rows * width * size_of(type) + scales;
+}
+
 /// Columns that one task packs.
 constexpr Index columns_of_task = 128;
 
+/// Columns column … column + columns - 1 of rows first … first + rows - 1.
+kernels::Source part_of(const View<const float, 2>& b, Index first, Index rows, Index column, Index columns) {
+  return {b.data + first * b.strides[0] + column * b.strides[1], rows, columns, b.strides[0], b.strides[1]};
+}
+
+/// The scales of all columns. Throws std::invalid_argument for one that is not finite.
+void set_scales(const Operand& of_b, const View<const float, 2>& b, int threads, float* scales) {
+  const Index columns = b.shape[1];
+  parallel_for(ceil_div(columns, columns_of_task), threads, [&](Index task) {
+    const Index column = task * columns_of_task;
+    find_scales(part_of(b, 0, b.shape[0], column, std::min(columns_of_task, columns - column)), scales + column);
+  });
+  const float* found = std::find_if_not(scales, scales + columns, [](float x) { return std::isfinite(x); });
+  of_b.require(found == scales + columns, " has an element that is not finite in column ", found - scales,
+               "; int8 has none");
+  std::fill(scales + columns, scales + round_up(columns, panel_columns), 0.0f);
+}
+
 }  // namespace
 
-PackedMatrix::PackedMatrix(View<const float, 2> b, int num_threads) {
+PackedMatrix::PackedMatrix(View<const float, 2> b, const PackOptions& options) {
   const CallScope scope;
   constexpr Caller caller("PackedMatrix");
   const Operand of_b = caller.operand("b", b);
   check_operand(of_b);
   const Index size = packed_size(of_b);
-  check_threads(caller, num_threads);
+  caller.require(options.type <= DType::int8, "type is ", static_cast<Index>(options.type),
+                 ", which is none of float32 … int8");
+  check_threads(caller, options.num_threads);
   const kernels::KernelTable& kernel = active();
   rows_ = b.shape[0];
   columns_ = b.shape[1];
+  type_ = options.type;
   if (size == 0) return;
-  constexpr std::size_t line = 64;
-  data_.reset(static_cast<float*>(std::aligned_alloc(line, static_cast<std::size_t>(size) * sizeof(float))));
+  constexpr Index line = 64;
+  data_.reset(std::aligned_alloc(line, static_cast<std::size_t>(round_up(bytes_of(rows_, columns_, type_), line))));
   if (!data_) throw std::bad_alloc();
 
   const Index width = round_up(columns_, panel_columns), tasks = ceil_div(columns_, columns_of_task);
-  const int threads = useful_threads(0, static_cast<double>(rows_) * static_cast<double>(columns_), num_threads);
+  const int threads =
+      useful_threads(0, static_cast<double>(rows_) * static_cast<double>(columns_), options.num_threads);
+  auto* elements = static_cast<std::byte*>(data_.get());
+  auto* scales = has_scales(type_) ? reinterpret_cast<float*>(elements + size * size_of(type_)) : nullptr;
+  if (scales != nullptr) set_scales(of_b, b, threads, scales);
   parallel_for(tasks, threads, [&](Index task) {
     const Index column = task * columns_of_task, columns = std::min(columns_of_task, columns_ - column);
     for (Index first = 0; first < rows_; first += block_size) {
       const Index k = std::min(block_size, rows_ - first);
-      const float* from = b.data + first * b.strides[0] + column * b.strides[1];
-      kernel.pack_panels({from, k, columns, b.strides[0], b.strides[1]}, data_.get() + first * width + column * k);
+      pack_stored(part_of(b, first, k, column, columns), type_, offset_by(scales, column),
+                  elements + (first * width + column * k) * size_of(type_), kernel);
     }
   });
 }
 
 std::size_t PackedMatrix::bytes() const {
-  return data_ == nullptr ? 0 : static_cast<std::size_t>(rows_ * round_up(columns_, panel_columns)) * sizeof(float);
+  return data_ == nullptr ? 0 : static_cast<std::size_t>(bytes_of(rows_, columns_, type_));
 }
 
 void PackedMatrix::unpack(View<float, 2> out) const {
@@ -74,14 +106,19 @@ void PackedMatrix::unpack(View<float, 2> out) const {
   check_output(to);
   to.require(out.shape[0] == rows_ && out.shape[1] == columns_, " is ", to, ", the matrix is ", rows_, " x ", columns_);
   if (data_ == nullptr) return;
+  const CallScope scope;  // its rounding
+  const float* scales = packed_columns(*this).scales;
   const Index width = round_up(columns_, panel_columns);
   for (Index i = 0; i < rows_; ++i) {
     const Index first = i / block_size * block_size, k = std::min(block_size, rows_ - first);
-    const float* row = data_.get() + first * width + (i - first) * panel_columns;
-    for (Index j = 0; j < columns_; ++j) out(i, j) = row[j / panel_columns * panel_columns * k + j % panel_columns];
+    const Index row = first * width + (i - first) * panel_columns;
+    for (Index j = 0; j < columns_; ++j) {
+      const float x = widened(data_.get(), type_, row + j / panel_columns * panel_columns * k + j % panel_columns);
+      out(i, j) = scales == nullptr ? x : x * scales[j];
+    }
   }
 }
 
-void PackedMatrix::Free::operator()(float* p) const { std::free(p); }
+void PackedMatrix::Free::operator()(void* p) const { std::free(p); }
 
 }  // namespace headlane

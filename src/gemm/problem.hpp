@@ -2,10 +2,12 @@
 // partition.cpp.
 #pragma once
 
+#include "gemm/stored.hpp"
 #include "kernels/table.hpp"
 
 #include <headlane/gemm.hpp>
 
+#include <cstddef>
 #include <span>
 
 namespace headlane::internal {
@@ -13,14 +15,18 @@ namespace headlane::internal {
 /// Columns of a PackedMatrix, which holds all panels of its first 512 rows, then those of the next
 /// 512, and so on.
 struct PackedColumns {
-  const float* data = nullptr;  // null: not packed
-  Index width = 0;              // of the whole matrix, a multiple of panel_columns
-  Index column = 0;             // the first one, a multiple of panel_columns
+  const void* data = nullptr;  // null: not packed
+  DType type = DType::float32;
+  const float* scales = nullptr;  // of each column of the whole matrix; null: none
+  Index width = 0;                // of the whole matrix, a multiple of panel_columns
+  Index column = 0;               // the first one, a multiple of panel_columns
 
   explicit operator bool() const { return data != nullptr; }
 
   /// Panels of the block that begins at row `first` and has k rows.
-  [[nodiscard]] const float* panels(Index first, Index k) const { return data + first * width + column * k; }
+  [[nodiscard]] const void* panels(Index first, Index k) const {
+    return elements_from(data, type, first * width + column * k);
+  }
 };
 
 /// c = epilogue(alpha · a · b + beta · c). The arguments are checked and c is not empty.

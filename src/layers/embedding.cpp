@@ -11,6 +11,7 @@
 #include "layers/state_dict_writer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 
 namespace headlane {
@@ -20,14 +21,25 @@ using namespace internal;
 namespace {
 
 /// Calls f(first, count, data, step) for each block of a column of a packed matrix: its elements
-/// first … first + count-1, `step` apart.
+/// first … first + count-1, `step` apart, widened if they are not float.
 template <class F>
 void for_column_blocks(const PackedMatrix& packed, Index column, const F& f) {
   using kernels::block_size, kernels::panel_columns;
-  const Index width = round_up(packed.columns(), panel_columns), panel = column / panel_columns * panel_columns;
+  const PackedColumns all = packed_columns(packed);
+  const Index panel = column / panel_columns * panel_columns;
   for (Index first = 0; first < packed.rows(); first += block_size) {
     const Index count = std::min(block_size, packed.rows() - first);
-    f(first, count, packed.data() + first * width + panel * count + column % panel_columns, panel_columns);
+    const Index at = first * all.width + panel * count + column % panel_columns;
+    if (all.type == DType::float32) {
+      f(first, count, static_cast<const float*>(all.data) + at, panel_columns);
+      continue;
+    }
+    std::array<float, static_cast<std::size_t>(block_size)> values;
+    for (Index i = 0; i < count; ++i) {
+      const float x = widened(all.data, all.type, at + i * panel_columns);
+      values[static_cast<std::size_t>(i)] = all.scales == nullptr ? x : x * all.scales[column];
+    }
+    f(first, count, values.data(), Index{1});
   }
 }
 
@@ -48,8 +60,8 @@ Embedding::Embedding(const StateDict& state, std::string_view prefix, const Embe
   const View<const float, 2> table = tensors.matrix("weight", any_size, any_size);
   rows_ = table.shape[0];
   columns_ = table.shape[1];
-  if (options.tied) {
-    packed_ = PackedMatrix(table.transposed());
+  if (is_packed()) {
+    packed_ = PackedMatrix(table.transposed(), {.type = options.weights});
     return;
   }
   if (columns_ == 0) return;
@@ -60,7 +72,7 @@ Embedding::Embedding(const StateDict& state, std::string_view prefix, const Embe
 
 OwnedStateDict Embedding::state_dict(std::string_view prefix) const {
   StateDictWriter tensors(prefix);
-  if (options_.tied) tensors.add("weight", packed_);
+  if (is_packed()) tensors.add("weight", packed_);
   else tensors.add(OwnedStateDict{{tensors.name("weight"), {{rows_, columns_}, table_}}});
   return tensors.take();
 }
@@ -88,7 +100,7 @@ void Embedding::forward(View<const Index, 2> ids, View<float, 3> y, const Embedd
     for (Index i = 0; i < length; ++i) {
       float* const to = columns_ == 0 ? nullptr : &y(b, i, 0);
       const Index id = ids(b, i), step = y.strides[2];
-      if (!options_.tied) {
+      if (!is_packed()) {
         write(table_.data() + id * columns_, 1, columns_, to, step, options);
         continue;
       }

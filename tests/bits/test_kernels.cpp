@@ -101,6 +101,8 @@ void check_gemm_block(const BlockCase& s) {
                        .a = packed_rows,
                        .a_row_step = packed_row_stride,
                        .b = packed_panels,
+                       .b_type = DType::float32,
+                       .b_scales = nullptr,
                        .b_row_step = panel_columns,
                        .b_panel_step = panels.panel_step(),
                        .keep = nullptr,

@@ -45,8 +45,11 @@ TEST_CASE("gemm: illegal calls") {
                                            {at, {huge, huge}}})
     calls.push_back({"PackedMatrix", [=] { static_cast<void>(PackedMatrix(view)); }, {"PackedMatrix", "b"}});
   calls.push_back({"PackedMatrix, num_threads",
-                   [=] { static_cast<void>(PackedMatrix(vb, -1)); },
+                   [=] { static_cast<void>(PackedMatrix(vb, {.num_threads = -1})); },
                    {"PackedMatrix", "num_threads", "-1"}});
+  calls.push_back({"PackedMatrix, type",
+                   [=] { static_cast<void>(PackedMatrix(vb, {.type = static_cast<DType>(9)})); },
+                   {"PackedMatrix", "type", "9"}});
   GemmOptions no_activation;
   no_activation.activation = static_cast<Activation>(9);
   calls.push_back({"gemm, activation", [=, &c] { gemm(va, vb, c.view, no_activation); }, {"gemm", "activation", "9"}});

@@ -55,7 +55,7 @@ TEST_CASE("gemm: a packed operand gives the bits of the plain one") {
     options.alpha = random.pick(factors);
     options.beta = random.pick(factors);
     options.num_threads = static_cast<int>(random.integer(0, 3));
-    const PackedMatrix b(packed.b.view, static_cast<int>(random.integer(0, 3)));
+    const PackedMatrix b(packed.b.view, {.num_threads = static_cast<int>(random.integer(0, 3))});
     CHECK(b.rows() == k);
     CHECK(b.columns() == n);
     gemm(plain.a.view, plain.b.view, plain.c.view, options);
@@ -206,7 +206,7 @@ TEST_CASE("PackedMatrix: moves, empty ones, size") {
   const Inputs t(3, 40, 7);
   PackedMatrix b(t.b.view);
   CHECK(b.bytes() == 7 * 64 * sizeof(float));
-  const float* data = b.data();
+  const auto* data = static_cast<const float*>(b.data());
   PackedMatrix moved = std::move(b);
   CHECK(moved.data() == data);
   CHECK(moved.columns() == 40);

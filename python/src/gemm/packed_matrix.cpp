@@ -2,6 +2,7 @@
 #include <headlane/packed_matrix.hpp>
 
 #include "core/define.hpp"
+#include "core/dtype.hpp"
 #include "core/functions.hpp"
 #include "gemm/products.hpp"
 
@@ -10,13 +11,13 @@
 namespace headlane::python {
 namespace {
 
-PackedMatrix pack(nb::handle b, nb::handle num_threads) {
+PackedMatrix pack(nb::handle b, nb::handle dtype, nb::handle num_threads) {
   constexpr Call call("PackedMatrix");
   const Array matrix(call, "b", b, Element::float32);
   require_matrix(matrix);
-  const int threads = call.threads(num_threads);
+  const PackOptions options{.type = dtype_named(call, "dtype", dtype), .num_threads = call.threads(num_threads)};
   PackedMatrix packed;
-  call.compute([&] { packed = PackedMatrix(view_of<const float, 2>(matrix), threads); });
+  call.compute([&] { packed = PackedMatrix(view_of<const float, 2>(matrix), options); });
   return packed;
 }
 
@@ -33,11 +34,14 @@ void add_packed_matrix(nb::module_& module) {
   nb::class_<PackedMatrix> matrix(module, "PackedMatrix");
   define(
       matrix, "__init__",
-      [](PackedMatrix* self, nb::handle b, nb::handle num_threads) { new (self) PackedMatrix(pack(b, num_threads)); },
-      "b", "num_threads");
+      [](PackedMatrix* self, nb::handle b, nb::handle dtype, nb::handle num_threads) {
+        new (self) PackedMatrix(pack(b, dtype, num_threads));
+      },
+      "b", "dtype", "num_threads");
   define(matrix, "unpack", &unpacked);
   matrix.def_prop_ro("rows", &PackedMatrix::rows)
       .def_prop_ro("columns", &PackedMatrix::columns)
+      .def_prop_ro("dtype", [](const PackedMatrix& self) { return nb::str(name_of(self.type())); })
       .def_prop_ro("nbytes", &PackedMatrix::bytes);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <headlane/activation_kind.hpp>
+#include <headlane/dtype.hpp>
 #include <headlane/index.hpp>
 
 namespace headlane::internal::kernels {
@@ -30,10 +31,12 @@ struct GemmBlock {
   Index m, n, k;
   const float* a;  ///< column stride 1
   Index a_row_step;
-  const float* b;  ///< panels of panel_columns columns: element [p, j] of a panel at p·b_row_step + j
+  const void* b;          ///< panels of panel_columns columns: element [p, j] of a panel at p·b_row_step + j
+  DType b_type;           ///< if not float32, rows end with zeros up to a multiple of 16
+  const float* b_scales;  ///< int8: of the columns, with zeros up to a multiple of 16
   Index b_row_step;
   Index b_panel_step;  ///< panel stride
-  float* keep;         ///< where to store b as packed panels, m >= 24; or null
+  float* keep;         ///< where to store b as packed panels of float, m >= 24 or another type; or null
   float* c;            ///< column stride 1
   Index c_row_step;
   float alpha, beta;             ///< beta 0: c is not read

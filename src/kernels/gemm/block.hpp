@@ -131,13 +131,16 @@ HEADLANE_INLINE void store_sums(const Accumulators<Arch, Rows, Vectors>& acc, fl
     for (int j = 0; j < Vectors; ++j) acc[i][j].store(sums + (i * Vectors + j) * lanes);
 }
 
-/// A tile of c. Partial: the last columns of c, which end within its last vector.
-template <class Arch, int Rows, int Vectors, bool Partial, Visit visit>
+/// A tile of c. T: the type in which b is stored. Partial: the last columns of c, which end within
+/// its last vector.
+template <class Arch, class T, int Rows, int Vectors, bool Partial, Visit visit>
 HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) {
   using V = Lanes<Arch>;
   const Index panel = column / panel_columns, within = column % panel_columns, columns = block.n - column;
-  Panels b{block.b + panel * block.b_panel_step + within, block.b_row_step, block.b_panel_step};
+  PanelsOf<T> b{static_cast<const T*>(block.b) + panel * block.b_panel_step + within, block.b_row_step,
+                block.b_panel_step};
   float* keep = visit == Visit::keep ? block.keep + panel * panel_columns * block.k + within : nullptr;
+  if constexpr (std::is_integral_v<T>) b.scales = block.b_scales + column;
   const float *a = block.a + row * block.a_row_step, *ahead = rows_to_prefetch(block, row, column);
   float* c = block.c + row * block.c_row_step + column;
   if (block.beta != 0.0f) prefetch_tile<Rows, Vectors>(c, block.c_row_step);
@@ -165,15 +168,24 @@ HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) 
 
 /// Not inline: it runs once for each row of tiles, and the loop over the others keeps its
 /// registers.
-template <class Arch, int Rows, int Vectors, Visit visit>
+template <class Arch, class T, int Rows, int Vectors, Visit visit>
 __attribute__((noinline)) void last_tile(const GemmBlock& block, Index row, Index column) {
-  gemm_tile<Arch, Rows, Vectors, true, visit>(block, row, column);
+  gemm_tile<Arch, T, Rows, Vectors, true, visit>(block, row, column);
 }
 
-template <class Arch, int Rows, int Vectors, Visit visit = Visit::again>
+template <class Arch, class T, int Rows, int Vectors, Visit visit = Visit::again>
 HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) {
-  if (block.n - column >= Vectors * lanes) gemm_tile<Arch, Rows, Vectors, false, visit>(block, row, column);
-  else last_tile<Arch, Rows, Vectors, visit>(block, row, column);
+  if (block.n - column >= Vectors * lanes) gemm_tile<Arch, T, Rows, Vectors, false, visit>(block, row, column);
+  else last_tile<Arch, T, Rows, Vectors, visit>(block, row, column);
+}
+
+/// A row of tiles: `rows` rows, at most those of a tile.
+template <class Arch, class T>
+HEADLANE_INLINE void gemm_few_rows(const GemmBlock& block, Index row, Index rows) {
+  with_rows<Tile<Arch>::rows>(rows, [&](auto height) {
+    for_each_column_tile<Arch, height.value>(
+        block.n, [&](Index column, auto width) { gemm_tile<Arch, T, height.value, width.value>(block, row, column); });
+  });
 }
 
 /// Rows from `first` on, in strips.
@@ -182,43 +194,50 @@ HEADLANE_INLINE void gemm_strips(const GemmBlock& block, Index first) {
   constexpr int vectors = Tile<Arch>::vectors;
   for_each_part(block.m - first, strip_rows, [&](Index at, Index rows) {
     const Index strip = first + at;
-    if (rows <= Tile<Arch>::rows) {
-      with_rows<Tile<Arch>::rows>(rows, [&](auto height) {
-        for_each_column_tile<Arch, height.value>(block.n, [&](Index column, auto width) {
-          gemm_tile<Arch, height.value, width.value>(block, strip, column);
-        });
+    if (rows <= Tile<Arch>::rows) return gemm_few_rows<Arch, float>(block, strip, rows);
+    for (Index column = 0; column < block.n; column += vectors * lanes)
+      for_each_row_tile<Arch>(rows, [&](Index row, auto height) {
+        gemm_tile<Arch, float, height.value, vectors>(block, strip + row, column);
       });
-    } else {
-      for (Index column = 0; column < block.n; column += vectors * lanes)
-        for_each_row_tile<Arch>(
-            rows, [&](Index row, auto height) { gemm_tile<Arch, height.value, vectors>(block, strip + row, column); });
-    }
   });
 }
 
 /// The first rows, as many as a tile has. Not inline, as last_tile.
-template <class Arch, Visit visit>
+template <class Arch, class T, Visit visit>
 __attribute__((noinline)) void gemm_first_rows(const GemmBlock& block) {
   constexpr int rows = Tile<Arch>::rows;
   for_each_column_tile<Arch, rows>(
-      block.n, [&](Index column, auto width) { gemm_tile<Arch, rows, width.value, visit>(block, 0, column); });
+      block.n, [&](Index column, auto width) { gemm_tile<Arch, T, rows, width.value, visit>(block, 0, column); });
+}
+
+/// The first rows store b in panels: two stores for 24 fmas. The others read those.
+template <class Arch, class T>
+HEADLANE_INLINE void gemm_keep(const GemmBlock& block) {
+  gemm_first_rows<Arch, T, Visit::keep>(block);
+  GemmBlock rest = block;
+  rest.b = block.keep;
+  rest.b_row_step = panel_columns;
+  rest.b_panel_step = panel_columns * block.k;
+  gemm_strips<Arch>(rest, Tile<Arch>::rows);
+}
+
+/// T is not float: the rows of one tile widen b as they read it; of more rows, the first ones store
+/// it as panels of float.
+template <class Arch, class T>
+__attribute__((noinline)) void gemm_stored(const GemmBlock& block) {
+  if (block.m <= Tile<Arch>::rows) return gemm_few_rows<Arch, T>(block, 0, block.m);
+  gemm_keep<Arch, T>(block);
 }
 
 template <class Arch>
 void gemm_block(const GemmBlock& block) noexcept {
+  if (block.b_type == DType::bfloat16) return gemm_stored<Arch, bfloat16>(block);
+  if (block.b_type == DType::float16) return gemm_stored<Arch, float16>(block);
+  if (block.b_type == DType::int8) return gemm_stored<Arch, std::int8_t>(block);
   if (block.m < 2 * strip_rows) return gemm_strips<Arch>(block, 0);
-  // The first rows wait for b unless it is prefetched. Where it is not yet packed, they store it in
-  // panels: two stores for 24 fmas.
-  GemmBlock rest = block;
-  if (block.keep != nullptr) {
-    gemm_first_rows<Arch, Visit::keep>(block);
-    rest.b = block.keep;
-    rest.b_row_step = panel_columns;
-    rest.b_panel_step = panel_columns * block.k;
-  } else {
-    gemm_first_rows<Arch, Visit::first>(block);
-  }
-  gemm_strips<Arch>(rest, Tile<Arch>::rows);
+  if (block.keep != nullptr) return gemm_keep<Arch, float>(block);
+  gemm_first_rows<Arch, float, Visit::first>(block);  // they wait for b unless it is prefetched
+  gemm_strips<Arch>(block, Tile<Arch>::rows);
 }
 
 }  // namespace

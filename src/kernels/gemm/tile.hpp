@@ -4,6 +4,8 @@
 
 #include "kernels/simd/lanes.hpp"
 
+#include <type_traits>
+
 namespace headlane::internal::kernels {
 namespace {
 
@@ -31,10 +33,13 @@ struct Tile<Portable> {
   static constexpr int rows = 1, vectors = 1;
 };
 
-/// A right operand: element [p, j] of panel i is data[i · panel_step + p · row_step + j].
-struct Panels {
-  const float* data;
+/// A right operand: element [p, j] of panel i is data[i · panel_step + p · row_step + j]. T: how
+/// elements are stored; they are widened as they are loaded.
+template <class T>
+struct PanelsOf {
+  const T* data;
   Index row_step, panel_step;
+  const float* scales = nullptr;  ///< of the tile's columns, if T is an integer
 
   /// Offset of vector j of a row. A tile begins at a panel boundary, unless it is one vector wide.
   [[nodiscard]] HEADLANE_INLINE Index offset(int j) const {
@@ -42,6 +47,7 @@ struct Panels {
     return (j / per_panel) * panel_step + (j % per_panel) * lanes;
   }
 };
+using Panels = PanelsOf<float>;
 
 template <class Arch, int Rows, int Vectors>
 using Accumulators = Lanes<Arch>[Rows][Vectors];
@@ -99,9 +105,10 @@ enum class Visit {
 };
 
 /// acc[i][j] = fma(a[i, p], b[p, j], acc[i][j]) for p = 0 … k-1. Partial: only `count` elements of
-/// the last vector of b are read, the others count as 0.
-template <class Arch, int Rows, int Vectors, Visit visit = Visit::again, bool Partial = false, class Left>
-HEADLANE_INLINE void multiply(Index k, const Left& a, const Panels& b, Accumulators<Arch, Rows, Vectors>& acc,
+/// the last vector of b are read, the others count as 0; but of stored types, the whole vector is
+/// read, which has zeros there.
+template <class Arch, int Rows, int Vectors, Visit visit = Visit::again, bool Partial = false, class Left, class T>
+HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<T>& b, Accumulators<Arch, Rows, Vectors>& acc,
                               float* keep = nullptr, Index count = lanes) {
   using R = Register<Arch>;
   using Float = typename R::Float;
@@ -109,7 +116,7 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const Panels& b, Accumulat
 #pragma GCC unroll 2
   for (int first = 0; first < Lanes<Arch>::parts; first += pass) {
     Left left = a;
-    const float* right = b.data + first * R::width;
+    const T* right = b.data + first * R::width;
     float* kept = visit == Visit::keep ? keep + first * R::width : nullptr;
     for (Index rest = k; rest > 0; --rest, left.next(), right += b.row_step) {
       Float row[Vectors][pass];
@@ -117,9 +124,15 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const Panels& b, Accumulat
       for (int j = 0; j < Vectors; ++j)
 #pragma GCC unroll 8
         for (int part = 0; part < pass; ++part) {
-          const float* at = right + b.offset(j) + part * R::width;
-          const bool whole = !Partial || j < Vectors - 1;
-          row[j][part] = whole ? R::load(at) : R::load_some(at, count - (first + part) * R::width, 0.0f);
+          const T* at = right + b.offset(j) + part * R::width;
+          if constexpr (std::is_integral_v<T>) {
+            row[j][part] = R::load(at) * R::load(b.scales + j * lanes + (first + part) * R::width);
+          } else if constexpr (!std::is_same_v<T, float>) {
+            row[j][part] = R::load(at);
+          } else {
+            const bool whole = !Partial || j < Vectors - 1;
+            row[j][part] = whole ? R::load(at) : R::load_some(at, count - (first + part) * R::width, 0.0f);
+          }
           if constexpr (visit == Visit::keep) R::store(kept + j * lanes + part * R::width, row[j][part]);
         }
       if constexpr (visit == Visit::keep) kept += panel_columns;

@@ -1,33 +1,15 @@
 // Register<Arch>: one hardware register of floats, and the few operations that xsimd lacks or
 // leaves unspecified. Lanes<Arch> consists of as many of them as hold 16 floats. A plain register
-// holds one float.
+// holds one float (plain_register.hpp).
 #pragma once
 
-#include "kernels/args/sizes.hpp"
+#include "kernels/simd/plain_register.hpp"
 
 #include <xsimd/xsimd.hpp>
-
-#include <cstdint>
-
-#define HEADLANE_INLINE __attribute__((always_inline)) inline
-#define HEADLANE_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace headlane::internal::kernels {
 namespace {
 
-/// One float a register, no vector instructions: `Scalar` has an fma instruction, `Portable` need
-/// not have.
-struct Scalar {};
-struct Portable {};
-
-/// x · 2^n, rounded once: one exact product and one rounded one, since 2^n itself may not be a
-/// normal number. `shifted` is n + 2^23 · 1.5 as a float's bits: n in the low ones. -150 <= n <=
-/// 128.
-template <class R>
-HEADLANE_INLINE typename R::Float scale_in_two(typename R::Float x, typename R::Int shifted) {
-  const auto n = shifted - 0x4b400000, half = R::shift_right(n, 1);
-  return x * R::as_float((half + 127) << 23) * R::as_float((n - half + 127) << 23);
-}
 /// Operations that all xsimd registers share.
 template <class Arch>
 struct XsimdRegister {
@@ -94,6 +76,15 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
     return _mm512_mask_mov_ps(fill, _mm_test_epi8_mask(bytes, bytes), x);
   }
 
+  using XsimdRegister::load;
+  static HEADLANE_INLINE Float load(const bfloat16* p) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half(p)), 16));
+  }
+  static HEADLANE_INLINE Float load(const float16* p) { return _mm512_cvtph_ps(half(p)); }
+  static HEADLANE_INLINE Float load(const std::int8_t* p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  }
+
   /// One instruction: vmaxps is a > b ? a : b.
   static HEADLANE_INLINE Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
   static HEADLANE_INLINE Float min(Float a, Float b) { return _mm512_min_ps(a, b); }
@@ -138,6 +129,10 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
   }
 
  private:
+  template <class T>
+  static HEADLANE_INLINE __m256i half(const T* p) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  }
   static HEADLANE_INLINE __mmask16 first(Index count) {
     return count >= 16 ? __mmask16(0xffff) : count <= 0 ? __mmask16(0) : static_cast<__mmask16>((1u << count) - 1u);
   }
@@ -165,6 +160,15 @@ struct Register<xsimd::fma3<xsimd::avx2>> : XsimdRegister<xsimd::fma3<xsimd::avx
     return _mm256_blendv_ps(x, fill, _mm256_castsi256_ps(masked));
   }
 
+  using XsimdRegister::load;
+  static HEADLANE_INLINE Float load(const bfloat16* p) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half(p)), 16));
+  }
+  static HEADLANE_INLINE Float load(const float16* p) { return _mm256_cvtph_ps(half(p)); }
+  static HEADLANE_INLINE Float load(const std::int8_t* p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+  }
+
   static HEADLANE_INLINE Int lookup(const std::int32_t (&table)[16], Int index) {
     return _mm256_permutevar8x32_epi32(Int::load_unaligned(table), index);
   }
@@ -179,6 +183,10 @@ struct Register<xsimd::fma3<xsimd::avx2>> : XsimdRegister<xsimd::fma3<xsimd::avx
   }
 
  private:
+  template <class T>
+  static HEADLANE_INLINE __m128i half(const T* p) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  }
   static HEADLANE_INLINE __m256i first(Index count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
@@ -186,6 +194,19 @@ struct Register<xsimd::fma3<xsimd::avx2>> : XsimdRegister<xsimd::fma3<xsimd::avx
 #elif defined(__aarch64__) && defined(XSIMD_WITH_NEON64) && XSIMD_WITH_NEON64
 template <>
 struct Register<xsimd::neon64> : XsimdRegister<xsimd::neon64> {
+  using XsimdRegister::load;
+  static HEADLANE_INLINE Float load(const bfloat16* p) {
+    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(reinterpret_cast<const std::uint16_t*>(p)), 16));
+  }
+  static HEADLANE_INLINE Float load(const float16* p) {
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(reinterpret_cast<const std::uint16_t*>(p))));
+  }
+  static HEADLANE_INLINE Float load(const std::int8_t* p) {
+    std::uint32_t four;
+    __builtin_memcpy(&four, p, sizeof(four));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four))))));
+  }
+
   /// The four bytes of an entry have the indices 4·index … 4·index + 3.
   static HEADLANE_INLINE Int lookup(const std::int32_t (&table)[16], Int index) {
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(table);
@@ -220,49 +241,6 @@ struct Register<xsimd::neon64> : XsimdRegister<xsimd::neon64> {
   }
 };
 #endif
-
-/// Registers of one float.
-struct PlainRegister {
-  using Float = float;
-  using Int = std::uint32_t;  // wraps, as the registers do
-  static constexpr int width = 1;
-
-  static HEADLANE_INLINE float load(const float* p) { return *p; }
-  static HEADLANE_INLINE float load_some(const float* p, Index count, float fill) { return count > 0 ? *p : fill; }
-  static HEADLANE_INLINE void store(float* p, float x) { *p = x; }
-  static HEADLANE_INLINE void store_some(float* p, float x, Index count) {
-    if (count > 0) *p = x;
-  }
-  static HEADLANE_INLINE float select_flags(const bool* flags, Index count, float x, float fill) {
-    return count > 0 && *flags ? x : fill;
-  }
-  static HEADLANE_INLINE float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
-  static HEADLANE_INLINE float fnma(float x, float y, float z) { return __builtin_fmaf(-x, y, z); }
-  static HEADLANE_INLINE float magnitude(float x) { return as_float(as_int(x) & 0x7fffffffu); }
-  static HEADLANE_INLINE float max(float a, float b) { return a > b ? a : b; }
-  static HEADLANE_INLINE float min(float a, float b) { return a < b ? a : b; }
-  static HEADLANE_INLINE float select(bool mask, float a, float b) { return mask ? a : b; }
-  static HEADLANE_INLINE float select_bits(unsigned bits, float x, float fill) { return (bits & 1) != 0 ? x : fill; }
-  static HEADLANE_INLINE Int load_int(const std::uint32_t* p) { return *p; }
-  static HEADLANE_INLINE void store_int(std::uint32_t* p, Int x) { *p = x; }
-  static HEADLANE_INLINE float select_negative(Int bits, float a, float b) { return bits >> 31 != 0 ? a : b; }
-  static HEADLANE_INLINE float divide(float x, float y) { return x / y; }
-  static HEADLANE_INLINE Int as_int(float x) { return __builtin_bit_cast(Int, x); }
-  static HEADLANE_INLINE float as_float(Int x) { return __builtin_bit_cast(float, x); }
-  static HEADLANE_INLINE float to_float(Int x) { return static_cast<float>(static_cast<std::int32_t>(x)); }
-  static HEADLANE_INLINE Int shift_right(Int x, int bits) {
-    return static_cast<Int>(static_cast<std::int32_t>(x) >> bits);
-  }
-  static HEADLANE_INLINE float scale(float x, float, Int shifted) { return scale_in_two<PlainRegister>(x, shifted); }
-  static HEADLANE_INLINE Int lookup(const std::int32_t (&table)[16], Int index) {
-    return static_cast<Int>(table[index & 7]);
-  }
-  static HEADLANE_INLINE void transpose(float (&)[1]) {}
-  template <int N>
-  static HEADLANE_INLINE float rotated(float x) {
-    return x;
-  }
-};
 
 template <>
 struct Register<Scalar> : PlainRegister {};
