@@ -3,6 +3,7 @@
 #pragma once
 
 #include <headlane/activation_kind.hpp>
+#include <headlane/dtype.hpp>
 #include <headlane/export.h>
 #include <headlane/linear.hpp>
 #include <headlane/state_dict.hpp>
@@ -15,6 +16,7 @@ namespace headlane {
 struct FeedForwardOptions {
   /// BERT: gelu; T5: relu; T5 1.1: gelu_tanh; Llama: silu.
   Activation activation = Activation::relu;
+  DType weights = DType::float32;  ///< how the weights are stored (PackedMatrix)
 };
 
 /// The feed-forward block of a transformer layer:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <headlane/activation_kind.hpp>
+#include <headlane/dtype.hpp>
 #include <headlane/export.h>
 #include <headlane/packed_matrix.hpp>
 #include <headlane/state_dict.hpp>
@@ -24,7 +25,9 @@ struct LinearOptions {
 class HEADLANE_API Linear {
  public:
   Linear() = default;
-  explicit Linear(const StateDict& state, std::string_view prefix = {});
+  /// weights: how the weight is stored (PackedMatrix).
+  explicit Linear(const StateDict& state, std::string_view prefix = {},
+                  DType weights = DType::float32);
 
   [[nodiscard]] Index in_features() const { return weight_.rows(); }
   [[nodiscard]] Index out_features() const { return weight_.columns(); }

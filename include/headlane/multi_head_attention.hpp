@@ -3,6 +3,7 @@
 #pragma once
 
 #include <headlane/attention.hpp>
+#include <headlane/dtype.hpp>
 #include <headlane/export.h>
 #include <headlane/kv_cache.hpp>
 #include <headlane/linear.hpp>
@@ -21,6 +22,7 @@ struct MultiHeadAttentionOptions {
   Index heads = 0;                            ///< required (torch: num_heads)
   Index kv_heads = 0;                         ///< a divisor of heads; 0: heads
   std::optional<float> scale = std::nullopt;  ///< of the scores; default 1 / sqrt(head_dim) (T5: 1)
+  DType weights = DType::float32;             ///< how the weights are stored (PackedMatrix)
 };
 
 struct ProjectMemoryOptions {

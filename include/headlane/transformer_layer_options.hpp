@@ -2,6 +2,7 @@
 #pragma once
 
 #include <headlane/activation_kind.hpp>
+#include <headlane/dtype.hpp>
 #include <headlane/multi_head_attention.hpp>
 #include <headlane/normalization.hpp>
 
@@ -15,6 +16,8 @@ struct TransformerLayerOptions {
   /// f(x)), as in Vaswani et al. 2017 and BERT.
   bool norm_first = false;
   float eps = 1e-5f;  ///< of the norms
+  /// How the weights of the feed-forward block are stored; those of attention: attention.weights.
+  DType weights = DType::float32;
 };
 
 }  // namespace headlane

@@ -97,8 +97,13 @@ TEST_CASE("--version and --help") {
   CHECK(help.code == 0);
   for (const char* option :
        {"--task", "--prefix", "--beams", "--max-length", "--min-length", "--length-penalty", "--early-stopping",
-        "--no-repeat-ngram", "--batch", "--max-input", "--threads", "--quiet", "--version", "4096"})
+        "--no-repeat-ngram", "--batch", "--max-input", "--threads", "--weights", "--quiet", "--version", "4096"})
     check_says(help.out, {option});
+}
+
+TEST_CASE("--weights") {
+  for (const char* type : {"float32", "bfloat16", "float16", "int8"}) CHECK(run({"--weights", type, cat}).out == chat);
+  check_refused({"--weights", "int3", cat}, {"--weights", "int3"});
 }
 
 TEST_CASE("Numbers at and beyond their limits") {

@@ -8,6 +8,7 @@
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -67,6 +68,12 @@ void declare(CLI::App& app, Arguments& arguments) {
                  "the length")
       ->check(CLI::Range(Index{1}, Index{1} << 30))
       ->capture_default_str();
+  app.add_option("--weights", arguments.translator.weights, "How weights are stored: the smaller, the faster")
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, headlane::DType>{{"float32", headlane::DType::float32},
+                                                                         {"bfloat16", headlane::DType::bfloat16},
+                                                                         {"float16", headlane::DType::float16},
+                                                                         {"int8", headlane::DType::int8}}));
   app.add_option("--threads", arguments.threads, "Number of threads; 0: one per processor")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _core
 from ._immutable import itself
-from ._types import Array, State
+from ._types import Array, DType, State
 
 
 def restored(layer: type, state: State, options: dict[str, Any]) -> Any:
@@ -28,12 +28,14 @@ class Linear(_core.Linear):
             reads prefix + "weight" [out_features, in_features] and, if present, prefix + "bias". It
             keeps a packed copy; the arrays are not needed afterwards.
         prefix: The beginning of the names.
+        weights: How the weights are stored: "float32", "bfloat16", "float16" or "int8" (PackedMatrix).
     """
 
-    __slots__ = ()
+    __slots__ = ("_options",)
 
-    def __init__(self, state: State, prefix: str = "") -> None:
-        _core.Linear.__init__(self, state, prefix)
+    def __init__(self, state: State, prefix: str = "", *, weights: DType = "float32") -> None:
+        _core.Linear.__init__(self, state, prefix, weights)
+        self._options = {"weights": weights}
 
     def forward(
         self,
@@ -66,7 +68,7 @@ class Linear(_core.Linear):
         return _core.Linear.state_dict(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return restored, (Linear, self.state_dict(), {})
+        return restored, (Linear, self.state_dict(), self._options)
 
 
 class Embedding(_core.Embedding):
@@ -77,15 +79,22 @@ class Embedding(_core.Embedding):
         prefix: The beginning of the name.
         tied: The weight is also that of the output layer, for logits(). It is stored once.
         max_length: The maximum length of a sequence; None: unbounded.
+        weights: As for Linear; "int8" has a scale for each vector.
     """
 
     __slots__ = ("_options",)
 
     def __init__(
-        self, state: State, prefix: str = "", *, tied: bool = False, max_length: int | None = None
+        self,
+        state: State,
+        prefix: str = "",
+        *,
+        tied: bool = False,
+        max_length: int | None = None,
+        weights: DType = "float32",
     ) -> None:
-        _core.Embedding.__init__(self, state, prefix, tied, max_length)
-        self._options = {"tied": tied, "max_length": max_length}
+        _core.Embedding.__init__(self, state, prefix, tied, max_length, weights)
+        self._options = {"tied": tied, "max_length": max_length, "weights": weights}
 
     def forward(
         self, ids: Any, *, scale: float = 1.0, add: bool = False, truncate: bool = False, out: Any = None
@@ -140,13 +149,21 @@ class FeedForward(_core.FeedForward):
             optional.
         prefix: The beginning of the names.
         activation: "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf" or None.
+        weights: As for Linear.
     """
 
     __slots__ = ("_options",)
 
-    def __init__(self, state: State, prefix: str = "", *, activation: str | None = "relu") -> None:
-        _core.FeedForward.__init__(self, state, prefix, activation)
-        self._options = {"activation": activation}
+    def __init__(
+        self,
+        state: State,
+        prefix: str = "",
+        *,
+        activation: str | None = "relu",
+        weights: DType = "float32",
+    ) -> None:
+        _core.FeedForward.__init__(self, state, prefix, activation, weights)
+        self._options = {"activation": activation, "weights": weights}
 
     def forward(self, x: Array, *, out: Array | None = None, num_threads: int | None = None) -> Array:
         """Computes the layer.

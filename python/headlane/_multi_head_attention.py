@@ -10,7 +10,7 @@ from . import _core
 from ._immutable import itself
 from ._kv_cache import KvCache
 from ._layers import restored
-from ._types import Array, ScoreOptions, Sequences, State, Unpack
+from ._types import Array, DType, ScoreOptions, Sequences, State, Unpack
 
 
 class MultiHeadAttention(_core.MultiHeadAttention):
@@ -27,6 +27,7 @@ class MultiHeadAttention(_core.MultiHeadAttention):
         num_heads: The number of query heads.
         num_kv_heads: The number of heads of keys and values, a divisor of num_heads; num_heads if None.
         scale: Factor of the scores; 1 / sqrt(head_dim) if None.
+        weights: As for Linear.
     """
 
     __slots__ = ("_options",)
@@ -39,9 +40,15 @@ class MultiHeadAttention(_core.MultiHeadAttention):
         num_heads: int,
         num_kv_heads: int | None = None,
         scale: float | None = None,
+        weights: DType = "float32",
     ) -> None:
-        _core.MultiHeadAttention.__init__(self, state, prefix, num_heads, num_kv_heads, scale)
-        self._options = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "scale": scale}
+        self._options = {
+            "num_heads": num_heads,
+            "num_kv_heads": num_kv_heads,
+            "scale": scale,
+            "weights": weights,
+        }
+        _core.MultiHeadAttention.__init__(self, state, prefix, **self._options)
 
     def forward(
         self,

@@ -10,7 +10,7 @@ from . import _core
 from ._immutable import itself
 from ._kv_cache import KvCache
 from ._layers import restored
-from ._types import Array, MaskedScoreOptions, ScoreOptions, Sequences, State, Unpack
+from ._types import Array, DType, MaskedScoreOptions, ScoreOptions, Sequences, State, Unpack
 
 
 class EncoderLayer(_core.EncoderLayer):
@@ -30,6 +30,7 @@ class EncoderLayer(_core.EncoderLayer):
         norm: "layer" or "rms".
         norm_first: x + f(norm(x)) instead of norm(x + f(x)).
         layer_norm_eps: eps of the norms.
+        weights: How all weight matrices are stored, as for Linear.
     """
 
     __slots__ = ("_options",)
@@ -46,6 +47,7 @@ class EncoderLayer(_core.EncoderLayer):
         norm: str = "layer",
         norm_first: bool = False,
         layer_norm_eps: float = 1e-5,
+        weights: DType = "float32",
     ) -> None:
         self._options = {
             "num_heads": num_heads,
@@ -55,6 +57,7 @@ class EncoderLayer(_core.EncoderLayer):
             "norm": norm,
             "norm_first": norm_first,
             "layer_norm_eps": layer_norm_eps,
+            "weights": weights,
         }
         _core.EncoderLayer.__init__(self, state, prefix, **self._options)
 
@@ -116,6 +119,7 @@ class DecoderLayer(_core.DecoderLayer):
         norm: str = "layer",
         norm_first: bool = False,
         layer_norm_eps: float = 1e-5,
+        weights: DType = "float32",
     ) -> None:
         self._options = {
             "num_heads": num_heads,
@@ -125,6 +129,7 @@ class DecoderLayer(_core.DecoderLayer):
             "norm": norm,
             "norm_first": norm_first,
             "layer_norm_eps": layer_norm_eps,
+            "weights": weights,
         }
         _core.DecoderLayer.__init__(self, state, prefix, **self._options)
 

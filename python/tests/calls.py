@@ -83,6 +83,7 @@ OF_LAYER = {
     "norm": "layer",
     "norm_first": True,
     "layer_norm_eps": 1e-5,
+    "weights": "bfloat16",
 }
 MEMORY = {"memory": X, "sequences": [0, 1], "key_lengths": [4, 4], "num_threads": 1}
 
@@ -186,22 +187,35 @@ CALLS = {
     "KvCache.truncate": (lambda **o: cache().truncate(**o), {"sequence": 0, "length": 2}),
     "KvCache.remove": (lambda **o: cache().remove(**o), {"sequence": 0}),
     "KvCache.length": (lambda **o: cache().length(**o), {"sequence": 0}),
-    "Linear": (headlane.Linear, {"state": WEIGHT, "prefix": ""}),
+    "Linear": (headlane.Linear, {"state": WEIGHT, "prefix": "", "weights": "float32"}),
     "Linear.forward": (
         lambda **o: headlane.Linear(WEIGHT).forward(**o),
         {"x": X, "activation": "relu", "residual": X},
     ),
-    "Embedding": (headlane.Embedding, {"state": WEIGHT, "prefix": "", "tied": True, "max_length": 5}),
+    "Embedding": (
+        headlane.Embedding,
+        {"state": WEIGHT, "prefix": "", "tied": True, "max_length": 5, "weights": "float32"},
+    ),
     "Embedding.forward": (
         lambda **o: embedding().forward(**o),
         {"ids": [[1, 2]], "scale": 2.0, "add": False, "truncate": True},
     ),
     "Embedding.logits": (lambda **o: embedding().logits(**o), {"x": X}),
-    "FeedForward": (headlane.FeedForward, {"state": FEED_FORWARD, "prefix": "", "activation": "gelu"}),
+    "FeedForward": (
+        headlane.FeedForward,
+        {"state": FEED_FORWARD, "prefix": "", "activation": "gelu", "weights": "float32"},
+    ),
     "FeedForward.forward": (lambda **o: headlane.FeedForward(FEED_FORWARD).forward(**o), {"x": X}),
     "MultiHeadAttention": (
         headlane.MultiHeadAttention,
-        {"state": ATTENTION, "prefix": "", "num_heads": 2, "num_kv_heads": 2, "scale": 0.5},
+        {
+            "state": ATTENTION,
+            "prefix": "",
+            "num_heads": 2,
+            "num_kv_heads": 2,
+            "scale": 0.5,
+            "weights": "int8",
+        },
     ),
     "MultiHeadAttention.forward": (
         lambda **o: attention().forward(**o),

@@ -82,6 +82,17 @@ def test_minilm(minilm, encoder, report):
     report(f"all-MiniLM-L6-v2: {100 * same:.2f} % of 10,000 ranks the same as in float64")
 
 
+@pytest.mark.parametrize(("weights", "least"), [("float16", 0.99999), ("bfloat16", 0.999), ("int8", 0.998)])
+def test_stored_weights(minilm, encoder, report, weights, least):
+    sentences = [f"{subject} {ending}" for subject in SUBJECTS for ending in ENDINGS]
+    other = models.SentenceEncoder(minilm, weights=weights)
+    assert other.bert.weights == weights
+    cosine = (other.encode(sentences).astype(np.float64) * encoder.encode(sentences)).sum(1)
+    report(f"all-MiniLM-L6-v2 in {weights}: cosines to float32 of at least {cosine.min():.6f}")
+    assert cosine.min() >= least
+    np.testing.assert_array_equal(other.encode(sentences[7]), other.encode(sentences)[7])
+
+
 def test_texts(encoder):
     texts = [f"{SUBJECTS[i]} {ENDINGS[i]}" for i in range(10)]
     expected = encoder.encode(texts)

@@ -73,6 +73,15 @@ def test_folders(kind, tmp_path):
             kind(name)
 
 
+def test_weights():
+    with pytest.raises(
+        ValueError, match="T5: weights is 'int3'; there are float32, bfloat16, float16 and int8"
+    ):
+        models.T5(calls.LITTLE, weights="int3")
+    with pytest.raises(TypeError, match="Bert: weights is 8; wanted: a str"):
+        models.Bert(calls.LITTLE, weights=8)
+
+
 def test_names_of_any_bytes(folder, tmp_path):
     """Files may have names that are no UTF-8."""
     name = os.fsencode(tmp_path) + b"/\xff\xfe"

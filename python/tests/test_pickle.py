@@ -30,6 +30,14 @@ def test_packed_matrices(shape):
         assert headlane.gemm(a, other).tobytes() == headlane.gemm(a, matrix).tobytes()
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8"])
+def test_packed_matrices_keep_their_type(dtype):
+    matrix = headlane.PackedMatrix(RNG.standard_normal((7, 33), np.float32), dtype=dtype)
+    for other in copies(matrix):
+        assert other.dtype == dtype
+        assert other.unpack().tobytes() == matrix.unpack().tobytes()
+
+
 def normal(*shape):
     return RNG.standard_normal(shape, np.float32)
 
@@ -126,6 +134,18 @@ def test_layers(name):
         assert run(other).tobytes() == expected
 
 
+@pytest.mark.parametrize("weights", ["bfloat16", "float16", "int8"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_keep_the_type_of_their_weights(name, weights):
+    kind, state, options, run = LAYERS[name]
+    layer = kind(state, **options, weights=weights)
+    expected = run(layer).tobytes()
+    assert expected != run(kind(state, **options)).tobytes()
+    assert expected == run(kind(layer.state_dict(), **options)).tobytes()  # in float32
+    for other in copies(layer):
+        assert run(other).tobytes() == expected
+
+
 def test_projections_of_one_width_come_as_one():
     q, k, v = (normal(8, 8) for _ in range(3))
     state = {"q_proj_weight": q, "k_proj_weight": k, "v_proj_weight": v, "out_proj.weight": normal(8, 8)}
@@ -208,6 +228,12 @@ def test_t5_and_its_translator():
     t5 = pickle.loads(pickle.dumps(made.t5))
     assert t5.generate(ids, max_length=12) == expected[0]
     assert copies(t5.config) == [t5.config] * len(copies(t5.config))
+
+
+def test_models_keep_the_type_of_their_weights():
+    for other in copies(models().T5(calls.LITTLE, weights="bfloat16")):
+        assert other.weights == "bfloat16"
+        assert other.folder == str(calls.LITTLE)
 
 
 def test_the_path_is_absolute(monkeypatch):

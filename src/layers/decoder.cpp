@@ -29,7 +29,7 @@ DecoderLayer::DecoderLayer(const StateDict& state, std::string_view prefix, cons
     : norm_first_(options.norm_first),
       self_attn_(state, joined(prefix, "self_attn."), options.attention),
       multihead_attn_(state, joined(prefix, "multihead_attn."), options.attention),
-      feed_forward_(state, prefix, {.activation = options.activation}),
+      feed_forward_(state, prefix, {.activation = options.activation, .weights = options.weights}),
       norm1_(state, joined(prefix, "norm1."), options.norm, options.eps),
       norm2_(state, joined(prefix, "norm2."), options.norm, options.eps),
       norm3_(state, joined(prefix, "norm3."), options.norm, options.eps) {

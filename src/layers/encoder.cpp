@@ -12,7 +12,7 @@ using namespace internal;
 EncoderLayer::EncoderLayer(const StateDict& state, std::string_view prefix, const TransformerLayerOptions& options)
     : norm_first_(options.norm_first),
       self_attn_(state, joined(prefix, "self_attn."), options.attention),
-      feed_forward_(state, prefix, {.activation = options.activation}),
+      feed_forward_(state, prefix, {.activation = options.activation, .weights = options.weights}),
       norm1_(state, joined(prefix, "norm1."), options.norm, options.eps),
       norm2_(state, joined(prefix, "norm2."), options.norm, options.eps) {
   check_widths("EncoderLayer", feed_forward_.d_model(), self_attn_, norm1_, norm2_);

@@ -32,11 +32,11 @@ FeedForward::FeedForward(const StateDict& state, std::string_view prefix, const 
   const StateDictReader tensors("FeedForward", state, prefix);
   require(options.activation <= Activation::erf, tensors.layer(), ": activation is ",
           static_cast<Index>(options.activation), ", which is none of none … erf");
-  linear1_ = tensors.linear("linear1", any_size, any_size);
+  linear1_ = tensors.linear("linear1", any_size, any_size, options.weights);
   const Index d_ff = linear1_.out_features(), d_model = linear1_.in_features();
   gated_ = tensors.has("linear_gate.weight");
-  if (gated_) linear_gate_ = tensors.linear("linear_gate", d_ff, d_model);
-  linear2_ = tensors.linear("linear2", d_model, d_ff);
+  if (gated_) linear_gate_ = tensors.linear("linear_gate", d_ff, d_model, options.weights);
+  linear2_ = tensors.linear("linear2", d_model, d_ff, options.weights);
 }
 
 OwnedStateDict FeedForward::state_dict(std::string_view prefix) const {

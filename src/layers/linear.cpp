@@ -11,9 +11,9 @@ namespace headlane {
 
 using namespace internal;
 
-Linear::Linear(const StateDict& state, std::string_view prefix) {
+Linear::Linear(const StateDict& state, std::string_view prefix, DType weights) {
   const StateDictReader tensors("Linear", state, prefix);
-  weight_ = PackedMatrix(tensors.matrix("weight", any_size, any_size).transposed());
+  weight_ = PackedMatrix(tensors.matrix("weight", any_size, any_size).transposed(), {.type = weights});
   bias_ = tensors.optional_vector("bias", out_features());
 }
 

@@ -35,8 +35,8 @@ class Stack {
     for (Index i = 0; i < weight.shape[0]; ++i)
       for (Index j = 0; j < width_; ++j) elements_[static_cast<std::size_t>((first + i) * width_ + j)] = weight(i, j);
   }
-  [[nodiscard]] PackedMatrix packed() const {
-    return PackedMatrix(View<const float, 2>(elements_.data(), {rows_, width_}).transposed());
+  [[nodiscard]] PackedMatrix packed(DType type) const {
+    return PackedMatrix(View<const float, 2>(elements_.data(), {rows_, width_}).transposed(), {.type = type});
   }
 
  private:
@@ -102,11 +102,11 @@ MultiHeadAttention::MultiHeadAttention(const StateDict& state, std::string_view 
   Stack of_x(q.shape[1]), of_memory(kv_dim_);
   Stack& keys = apart ? of_memory : of_x;
   of_x.add(q), keys.add(k), keys.add(v);
-  in_proj_ = of_x.packed();
-  if (apart) memory_proj_ = of_memory.packed();
+  in_proj_ = of_x.packed(options.weights);
+  if (apart) memory_proj_ = of_memory.packed(options.weights);
   in_bias_ = by_columns(tensors.optional_vector("in_proj_bias", q.shape[0] + k.shape[0] + v.shape[0]),
                         projection_columns(heads_, kv_heads_, head_dim_));
-  out_proj_ = Linear(state, tensors.name("out_proj."));
+  out_proj_ = Linear(state, tensors.name("out_proj."), options.weights);
   require(out_proj_.in_features() == heads_ * head_dim_, tensors.layer(), ": ", tensors.name("out_proj.weight"),
           " has ", out_proj_.in_features(), " columns, the heads have ", heads_ * head_dim_, " elements");
 }

@@ -125,7 +125,7 @@ class Renamed {
   StateDict state_;
 };
 
-EncoderLayer layer_of(const Checkpoint& checkpoint, const BertConfig& config, Index number) {
+EncoderLayer layer_of(const Checkpoint& checkpoint, const BertConfig& config, DType weights, Index number) {
   const std::string from = std::string("encoder.layer.").append(std::to_string(number)).append(".");
   const Index d = config.hidden_size, inner = config.intermediate_size;
   Renamed tensors(checkpoint);
@@ -139,15 +139,16 @@ EncoderLayer layer_of(const Checkpoint& checkpoint, const BertConfig& config, In
   tensors.add_norm("norm2", from + "output.LayerNorm", d);
   return {tensors.state(),
           "",
-          {.attention = {.heads = config.num_attention_heads},
+          {.attention = {.heads = config.num_attention_heads, .weights = weights},
            .activation = config.hidden_act,
            .norm_first = false,
-           .eps = config.layer_norm_eps}};
+           .eps = config.layer_norm_eps,
+           .weights = weights}};
 }
 
 }  // namespace
 
-Bert::Bert(const path& folder) {
+Bert::Bert(const path& folder, const ModelOptions& options) {
   const headlane::internal::FloatingPointScope scope;
   SentenceFolder sentences = sentence_folder(folder);
   folder_ = sentences.transformer;
@@ -159,11 +160,13 @@ Bert::Bert(const path& folder) {
   tensors.add("types.weight", "embeddings.token_type_embeddings.weight", {config_.type_vocab_size, d});
   tensors.add("positions.weight", "embeddings.position_embeddings.weight", {config_.max_position_embeddings, d});
   tensors.add_norm("norm", "embeddings.LayerNorm", d);
-  words_ = Embedding(tensors.state(), "words.");
-  types_ = Embedding(tensors.state(), "types.");
-  positions_ = Embedding(tensors.state(), "positions.");
+  const EmbeddingOptions stored{.weights = options.weights};
+  words_ = Embedding(tensors.state(), "words.", stored);
+  types_ = Embedding(tensors.state(), "types.", stored);
+  positions_ = Embedding(tensors.state(), "positions.", stored);
   norm_ = Normalization(tensors.state(), "norm.", NormKind::layer, config_.layer_norm_eps);
-  for (Index i = 0; i < config_.num_hidden_layers; ++i) layers_.push_back(layer_of(checkpoint, config_, i));
+  for (Index i = 0; i < config_.num_hidden_layers; ++i)
+    layers_.push_back(layer_of(checkpoint, config_, options.weights, i));
   workspaces_ = make_workspaces();
 }
 

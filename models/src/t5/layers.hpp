@@ -10,10 +10,12 @@
 
 namespace headlane::models::internal {
 
-/// Builds layers under the tensor names of torch.nn. Refers to both arguments.
+/// Builds layers under the tensor names of torch.nn, their weights stored as `weights`. Refers to
+/// the other arguments.
 class T5Layers {
  public:
-  T5Layers(const Checkpoint& checkpoint, const T5Config& config) : checkpoint_(checkpoint), config_(config) {}
+  T5Layers(const Checkpoint& checkpoint, const T5Config& config, DType weights)
+      : checkpoint_(checkpoint), config_(config), weights_(weights) {}
 
   [[nodiscard]] EncoderLayer encoder(Index i) const;
   [[nodiscard]] DecoderLayer decoder(Index i) const;
@@ -34,6 +36,7 @@ class T5Layers {
 
   const Checkpoint& checkpoint_;
   const T5Config& config_;
+  DType weights_;
 };
 
 }  // namespace headlane::models::internal

@@ -34,7 +34,7 @@ RelativeBias T5Bias::relative_bias() const {
   return {View<const float, 2>(table_.data(), {buckets_, heads_}).transposed(), max_distance_, bidirectional_};
 }
 
-T5Model::T5Model(const Checkpoint& checkpoint, const T5Config& config) {
+T5Model::T5Model(const Checkpoint& checkpoint, const T5Config& config, DType weights) {
   Tensor shared;
   const char* source = nullptr;
   for (const char* name : embedding_names) {
@@ -48,14 +48,14 @@ T5Model::T5Model(const Checkpoint& checkpoint, const T5Config& config) {
       // tie_word_embeddings says.
       if (std::string_view(name) != "lm_head.weight")
         throw CheckpointError(std::string(name) + " differs from " + source + ": one embedding is supported");
-      head_ = Linear({{"weight", tensor.view()}});
+      head_ = Linear({{"weight", tensor.view()}}, {}, weights);
     }
   }
   if (source == nullptr) shared = checkpoint.load(embedding_names[0], {config.vocab_size, config.d_model});  // throws
-  embedding_ = Embedding({{"weight", shared.view()}}, {}, {.tied = !head_.has_value()});
+  embedding_ = Embedding({{"weight", shared.view()}}, {}, {.tied = !head_.has_value(), .weights = weights});
   shared = {};
 
-  const T5Layers layers(checkpoint, config);
+  const T5Layers layers(checkpoint, config, weights);
   for (Index i = 0; i < config.num_layers; ++i) encoder_.push_back(layers.encoder(i));
   for (Index i = 0; i < config.num_decoder_layers; ++i) decoder_.push_back(layers.decoder(i));
   encoder_norm_ = layers.norm("encoder.final_layer_norm.weight");

@@ -52,7 +52,9 @@ struct Translator::Implementation {
   std::optional<std::set<std::string, std::less<>>> words;
 
   Implementation(const std::filesystem::path& folder, const TranslatorOptions& options)
-      : model(folder), task(chosen_task(model.config(), options)), words(read_words(folder / "words.txt")) {
+      : model(folder, {.weights = options.weights}),
+        task(chosen_task(model.config(), options)),
+        words(read_words(folder / "words.txt")) {
     const std::filesystem::path file = folder / "spiece.model";
     if (!std::filesystem::exists(file)) fail(file, "is missing");
     const auto status = pieces.Load(file.string());

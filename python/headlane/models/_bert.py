@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import _core
 from .._immutable import itself
+from .._types import DType
 from ._text import checked_count, checked_text, checked_texts, folder_path, text_package
 from ._tokenizer import tokenizer_of
 
@@ -47,23 +48,31 @@ class Bert:
         folder: A folder with config.json, of model_type "bert", and weights in safetensors. The files of
             sentence-transformers, if present, set the defaults of pooling, normalization and the maximum
             length.
+        weights: How weights are stored: "float32", "bfloat16", "float16" or "int8", as in PackedMatrix.
+            Sums are computed in float32 all the same.
 
     Raises:
         CheckpointError: The folder cannot be read as a model. The message names the file, the key or
             tensor, and the reason.
     """
 
-    __slots__ = ("_bert", "_config", "_given")
+    __slots__ = ("_bert", "_config", "_given", "_weights")
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, weights: DType = "float32") -> None:
         self._given = folder_path("Bert", folder)
-        self._bert = _core.Bert(os.fsencode(self._given))
+        self._bert = _core.Bert(os.fsencode(self._given), weights)
+        self._weights = weights
         self._config = BertConfig(**self._bert.config)
 
     @property
     def config(self) -> BertConfig:
         """Sizes, and the defaults of embed()."""
         return self._config
+
+    @property
+    def weights(self) -> DType:
+        """How weights are stored."""
+        return self._weights
 
     def embedding_size(self, pooling: str | None = None) -> int:
         """The length of an embedding: hidden_size for each pooling, at most truncate_dim if that is set.
@@ -142,12 +151,20 @@ class Bert:
     __copy__ = __deepcopy__ = itself
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Bert, (self._given,)
+        return _bert, (self._given, self._weights)
 
     def __repr__(self) -> str:
         c = self._config
         sizes = f"{c.num_hidden_layers} layers, {c.num_attention_heads} heads, hidden_size {c.hidden_size}"
         return f"Bert({self.folder!r}: {sizes})"
+
+
+def _bert(folder: str, weights: DType) -> Bert:
+    return Bert(folder, weights=weights)
+
+
+def _sentence_encoder(folder: str, weights: DType) -> SentenceEncoder:
+    return SentenceEncoder(folder, weights=weights)
 
 
 class SentenceEncoder:
@@ -159,15 +176,16 @@ class SentenceEncoder:
 
     Args:
         folder: As for Bert, with tokenizer.json.
+        weights: As for Bert.
     """
 
     __slots__ = ("_tokenizer", "bert")
 
     bert: Bert  # the model, for token ids
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, weights: DType = "float32") -> None:
         text_package("tokenizers", "SentenceEncoder")
-        self.bert = Bert(folder)
+        self.bert = Bert(folder, weights=weights)
         self._tokenizer = tokenizer_of(Path(self.bert.folder), self.bert.config)
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
@@ -261,7 +279,7 @@ class SentenceEncoder:
         return len(ids) - bool(ids and ids[-1] in special)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SentenceEncoder, self.bert.__reduce__()[1]
+        return _sentence_encoder, self.bert.__reduce__()[1]
 
     def __repr__(self) -> str:
         return f"SentenceEncoder({self.bert!r})"

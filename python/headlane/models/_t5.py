@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import _core
 from .._immutable import itself
-from .._types import GenerateOptions, Unpack
+from .._types import DType, GenerateOptions, Unpack
 from ._text import checked_count, checked_text, checked_texts, folder_path, text_package
 
 
@@ -42,17 +42,20 @@ class T5:
     Args:
         folder: A folder with config.json, of model_type "t5" or "mt5", weights in safetensors, and
             generation_config.json if present.
+        weights: How weights are stored: "float32", "bfloat16", "float16" or "int8", as in PackedMatrix.
+            Sums are computed in float32 all the same.
 
     Raises:
         CheckpointError: The folder cannot be read as a model. The message names the file, the key or
             tensor, and the reason.
     """
 
-    __slots__ = ("_config", "_folder", "_t5")
+    __slots__ = ("_config", "_folder", "_t5", "_weights")
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, weights: DType = "float32") -> None:
         self._folder = folder_path("T5", folder)
-        self._t5 = _core.T5(os.fsencode(self._folder))
+        self._t5 = _core.T5(os.fsencode(self._folder), weights)
+        self._weights = weights
         self._config = T5Config(**self._t5.config)
 
     @property
@@ -64,6 +67,11 @@ class T5:
     def folder(self) -> str:
         """The given folder."""
         return self._folder
+
+    @property
+    def weights(self) -> DType:
+        """How weights are stored."""
+        return self._weights
 
     def defaults(self, task: str | None = None) -> dict[str, Any]:
         """The folder's default options of generate().
@@ -131,15 +139,19 @@ class T5:
     __copy__ = __deepcopy__ = itself
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return T5, (self._folder,)
+        return _t5, (self._folder, self._weights)
 
     def __repr__(self) -> str:
         c = self._config
         return f"T5({c.num_layers} + {c.num_decoder_layers} layers, {c.num_heads} heads, d_model {c.d_model})"
 
 
-def _translator(folder: str, task: str | None, prefix: str) -> Translator:
-    return Translator(folder, task=task, prefix=prefix)
+def _t5(folder: str, weights: DType) -> T5:
+    return T5(folder, weights=weights)
+
+
+def _translator(folder: str, task: str | None, prefix: str, weights: DType) -> Translator:
+    return Translator(folder, task=task, prefix=prefix, weights=weights)
 
 
 class Translator:
@@ -153,6 +165,7 @@ class Translator:
             that is a translation.
         prefix: Put before each text, instead of the task's prefix. If there are several tasks and none is
             named, the options are then those of the folder.
+        weights: As for T5.
     """
 
     __slots__ = ("_tokenizer", "prefix", "t5", "task")
@@ -160,7 +173,12 @@ class Translator:
     t5: T5  # the model, for token ids
 
     def __init__(
-        self, folder: str | os.PathLike[str], *, task: str | None = None, prefix: str | None = None
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        task: str | None = None,
+        prefix: str | None = None,
+        weights: DType = "float32",
     ) -> None:
         sentencepiece = text_package("sentencepiece", "Translator")
         folder = folder_path("Translator", folder)
@@ -170,7 +188,7 @@ class Translator:
         file = Path(folder) / "spiece.model"
         if not file.is_file():
             raise FileNotFoundError(f"{file} is missing; T5 takes token ids, from any tokenizer")
-        self.t5 = T5(folder)
+        self.t5 = T5(folder, weights=weights)
         self._tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(file))
         tasks = self.t5.config.tasks
         if task is None:
@@ -269,7 +287,7 @@ class Translator:
         return self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _translator, (self.t5.folder, self.task, self.prefix)
+        return _translator, (self.t5.folder, self.task, self.prefix, self.t5.weights)
 
     def __repr__(self) -> str:
         return f"Translator({self.t5!r}, prefix={self.prefix!r})"

@@ -2,7 +2,10 @@
 #pragma once
 
 #include "core/define.hpp"
+#include "core/dtype.hpp"
 #include "core/result.hpp"
+
+#include <headlane/models/model_options.hpp>
 
 #include <chrono>
 #include <filesystem>
@@ -43,11 +46,13 @@ nb::class_<Model> define_model(nb::module_& module, const char* name) {
   nb::class_<Model> model(module, name, nb::is_final());
   model.def(
       "__init__",
-      [name](Model* self, const nb::bytes& folder) {
+      [name](Model* self, const nb::bytes& folder, nb::handle weights) {
         const std::filesystem::path path = std::string(folder.c_str(), folder.size());
-        Call(name).compute([&] { new (self) Model(path); });
+        const Call call(name);
+        const models::ModelOptions options{.weights = dtype_named(call, "weights", weights)};
+        call.compute([&] { new (self) Model(path, options); });
       },
-      nb::arg("folder"));
+      nb::arg("folder"), nb::arg("weights"));
   return model;
 }
 

@@ -5,6 +5,7 @@
 #include <headlane/export.h>
 #include <headlane/layers.hpp>
 #include <headlane/models/checkpoint_error.hpp>
+#include <headlane/models/model_options.hpp>
 #include <headlane/view.hpp>
 
 #include <array>
@@ -112,7 +113,7 @@ class HEADLANE_API Bert {
   /// are applied as sentence-transformers applies them; an unknown setting is an error.
   /// Errors: CheckpointError, which names the file, the key or tensor and the reason;
   ///   std::bad_alloc.
-  explicit Bert(const std::filesystem::path& folder);
+  explicit Bert(const std::filesystem::path& folder, const ModelOptions& options = {});
 
   [[nodiscard]] const BertConfig& config() const { return config_; }
   /// The folder of config.json and the tokenizer: the one given, or one within it that modules.json

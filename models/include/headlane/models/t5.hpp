@@ -6,6 +6,7 @@
 #include <headlane/index.hpp>
 #include <headlane/models/checkpoint_error.hpp>
 #include <headlane/models/generate.hpp>
+#include <headlane/models/model_options.hpp>
 
 #include <filesystem>
 #include <functional>
@@ -58,7 +59,7 @@ class HEADLANE_API T5 {
  public:
   /// Reads config.json, generation_config.json if it exists, and the weights. The files are not
   /// needed afterwards.
-  explicit T5(const std::filesystem::path& folder);
+  explicit T5(const std::filesystem::path& folder, const ModelOptions& options = {});
   ~T5();
   T5(T5&&) noexcept;
   T5& operator=(T5&&) noexcept;
