@@ -36,12 +36,12 @@ struct Machine {
   double flops, bandwidth, region;  // of a core, per second; seconds of a region of two threads
 };
 
-/// What a call takes: the seconds of each task on one core; those of all the useful work; the bytes
-/// of its operands, and those that its tasks read and write if none finds in a cache what another
-/// one has read.
+/// A call of the library, divided for a number of threads.
 struct Call {
-  std::vector<double> tasks;
-  double work = 0, bytes = 0, bytes_apart = 0;
+  std::vector<double> tasks;  // seconds of each on one core
+  double work = 0;            // seconds on one core, without what tasks do in addition
+  double bytes = 0;           // of the operands
+  double bytes_apart = 0;     // that tasks read and write if they share nothing through a cache
   int threads = 1;
 };
 
@@ -59,20 +59,20 @@ double schedule(const std::vector<double>& tasks, int cores) {
   return end;
 }
 
-/// A task of a product computes its region, with some rows and panels more for the operands that it
-/// reads and packs although others do so too: the estimate that Partition itself minimises.
+/// A task of a product takes as long as Partition estimates.
 Call gemm(Index m, Index n, Index k, int cores, const Machine& machine) {
-  constexpr double panel = headlane::internal::kernels::panel_columns, extra_rows = 6, extra_panels = 0.5;
+  using headlane::internal::Partition;
+  constexpr double panel = headlane::internal::kernels::panel_columns;
   const headlane::internal::Work work = headlane::internal::work_of(m, n, k);
   Call call;
   call.work = work.operations / machine.flops;
   call.bytes = work.elements * sizeof(float);
   call.threads = headlane::internal::useful_threads(work.operations, work.elements, cores);
-  const headlane::internal::Partition partition(m, n, k, 1, 1, call.threads);
+  const Partition partition(m, n, k, 1, 1, call.threads);
   for (Index i = 0; i < partition.count(); ++i) {
     const headlane::internal::Region region = partition.region(i);
-    const double panels = std::ceil(static_cast<double>(region.columns) / panel) + extra_panels;
-    const double rows = static_cast<double>(region.rows) + extra_rows;
+    const double panels = std::ceil(static_cast<double>(region.columns) / panel) + Partition::extra_panels;
+    const double rows = static_cast<double>(region.rows) + Partition::extra_rows;
     call.tasks.push_back(2 * rows * panels * panel * static_cast<double>(k) / machine.flops);
     call.bytes_apart += headlane::internal::work_of(region.rows, region.columns, k).elements * sizeof(float);
   }

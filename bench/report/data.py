@@ -25,6 +25,7 @@ class Operation:
 
 OPERATIONS = {
     "gemm": Operation("GEMM", "GFLOP/s", "flops", "shape"),
+    "lowbit": Operation("Products by weights of fewer bits", "GFLOP/s", "flops", "shape"),
     "softmax": Operation("Softmax", "10⁹ elements/s", "elements", "shape"),
     "attention": Operation("Attention", "GFLOP/s", "flops", "case"),
     "attention_options": Operation("Attention with options", "GFLOP/s", "flops", "case"),
@@ -210,7 +211,7 @@ class Report:
         for case in dict.fromkeys(row.case for row in rows):
             here = [row for row in rows if row.case == case]
             ours = sorted(
-                (row for row in here if row.headlane and not row.prepacked),
+                (row for row in here if row.headlane and not (row.prepacked or row.rounded)),
                 key=lambda row: row.contender != "headlane",
             )
             peers = [row for row in here if not (row.headlane or row.prepacked or row.rounded)]

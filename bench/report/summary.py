@@ -51,7 +51,7 @@ class Line:
 
 def own_rows(report, op, threads):
     """headlane's rows, from C++ where it was measured so."""
-    rows = [row for row in report.select(op, threads) if row.headlane and not row.prepacked]
+    rows = [row for row in report.select(op, threads) if row.headlane and not (row.prepacked or row.rounded)]
     names = sorted({row.contender for row in rows}, key=lambda name: name != "headlane")
     return [row for row in rows if row.contender == names[0]] if rows else []
 

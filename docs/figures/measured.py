@@ -170,11 +170,14 @@ def run_of(report: Report) -> Run:
 
 
 def rows_of(report: Report) -> list[Row]:
-    """headlane with the widest instruction set, called as the fastest peer is."""
+    """headlane with the widest instruction set, called as the fastest peer is. Products of 8-bit integers are
+    cases of their own."""
     groups: dict[tuple, list] = {}
     for op in ops_of(report):
         for result in report.select(op):
-            variant = result.contender.removeprefix(OURS).strip() if result.headlane else ""
+            variant = INT8.strip() if result.rounded else ""
+            if result.headlane:
+                variant = result.contender.removeprefix(OURS).strip()
             plain = variant in ("", "(Python)") or result.prepacked
             case = result.case if plain else f"{result.case}, {variant}"
             groups.setdefault((op, case, result.threads, result.prepacked), []).append(result)
@@ -222,9 +225,14 @@ def _row(key: tuple, results: list) -> Row | None:
     if ours is None:
         return None
     speeds = {OURS: _digits(ours.speed)}
-    speeds |= {peer.contender.removesuffix(PACKED): _digits(peer.speed) for peer in peers}
+    speeds |= {_name(peer.contender): _digits(peer.speed) for peer in peers}
     limit = _digits(ours.speed_in(ours.limit)) if ours.limit else None
     return Row(op, case, threads, speeds, ours.route or "", prepacked, limit)
+
+
+def _name(contender: str) -> str:
+    """Without what the case says."""
+    return contender.removesuffix(PACKED).removesuffix(INT8)
 
 
 def _digits(value: float) -> float:

@@ -15,6 +15,13 @@ NOTES = {
         "m × n × k, C = A · B. *Packed* weights were brought into the library's own layout before the "
         "timing, for all contenders."
     ),
+    "lowbit": (
+        "m × n × k, A in float32. *w8*: weights of 8 bits with a scale for each column; *w4*: of 4 bits, with one "
+        "for each 32 rows; *w8a8*: of 8 bits, and A rounded to 8 bits in each call. headlane's products by "
+        "bfloat16 are those of float32 by the widened weights; PyTorch and OpenVINO round A to bfloat16 as well, "
+        "which CPUs with AVX512-BF16 multiply twice as fast. The limit of more than one row is the FMA peak of "
+        "float32, of which products of integers reach several times as much."
+    ),
     "softmax": "Rows × columns, along the rows. The mask takes out an eighth of the elements.",
     "attention": (
         "8 heads of 64 unless stated, L queries and L keys. Only visible pairs of query and key count as "
@@ -30,7 +37,7 @@ NOTES = {
     ),
     "t5": (
         "Greedy generation of 64 tokens from 16, random weights, float32. Everybody must generate the "
-        "same tokens, but CTranslate2 with int8, which does not and is not compared with."
+        "same tokens. Those with weights and activations in int8 differ; int8 is not compared with float32."
     ),
     "minilm": "all-MiniLM-L6-v2, batch × tokens, states of the last layer.",
     "sentences": (

@@ -73,15 +73,17 @@ def test_headlane_is_called_as_the_fastest_other():
 
 
 def test_int8_is_not_compared_with_float32():
-    (row,) = measured.rows_of(
+    floats, integers = measured.rows_of(
         report(
             result("headlane", 0.2, isa="avx512"),
+            result("headlane int8", 0.05, isa="avx512"),
             result("CTranslate2", 0.4),
             result("CTranslate2 int8", 0.1),
         )
     )
-    assert row.best == ("CTranslate2", 5.0)
-    assert row.speeds["CTranslate2 int8"] == 20.0
+    assert floats.speeds == {"headlane": 10.0, "CTranslate2": 5.0}
+    assert integers.speeds == {"headlane": 40.0, "CTranslate2": 20.0}
+    assert integers.case == f"{floats.case}, int8"
 
 
 def test_what_an_option_costs():

@@ -10,7 +10,7 @@ FLOAT = 4  # bytes
 
 @dataclass(frozen=True)
 class Case:
-    op: str  # "gemm", "softmax", "norms", "layers", or one of ATTENTION_OPS ("decode": one query row)
+    op: str  # "gemm", "lowbit", "softmax", "norms", "layers", or one of ATTENTION_OPS ("decode": one query row)
     label: str
     shape: dict[str, Any]
     flops: float  # useful floating-point operations of one call
@@ -31,6 +31,8 @@ class Case:
         s = self.shape
         return {
             "gemm": lambda: 8 + 8 * s["k"] ** 0.5,
+            # 8, 8, 4 and 8 bits of a weight, and as many of an activation
+            "lowbit": lambda: {"bfloat16": 2**17, "w8": 2**17, "w4": 2**21, "w8a8": 2**18}[s["mode"]],
             "softmax": lambda: 64,
             "attention": lambda: 8 + 8 * (s["head_dim"] + s["kv_length"]) ** 0.5,
             "norms": lambda: 64,
@@ -41,6 +43,7 @@ class Case:
 ATTENTION_OPS = ("attention", "attention_options", "decode", "memory")
 ERROR_UNIT = {
     "gemm": "eps·Σ|a||b|",
+    "lowbit": "eps·Σ|a||b|",
     "softmax": "eps·(y + 2^-126)",
     **dict.fromkeys(ATTENTION_OPS, "eps·Σ p|v|"),
     "norms": "eps·(|w| + |y|), GELU: eps·|x|",

@@ -17,6 +17,20 @@ def gemm(m: int, n: int, k: int, quick: bool = False) -> Case:
     )
 
 
+BITS = {"bfloat16": 16, "w8": 8, "w4": 4.5, "w8a8": 8}  # of a weight, with its part of a scale
+
+
+def lowbit(m: int, n: int, k: int, mode: str, quick: bool = False) -> Case:
+    """A product by weights of fewer bits (routes/lowbit.py). With one row the limit is reading them; with more
+    the FMA peak of float32, which products of integers exceed."""
+    shape = {"m": m, "n": n, "k": k, "mode": mode}
+    stored = int(BITS[mode] * n * k / 8)
+    kind = ("read", stored) if m == 1 else ("fma", 0)
+    moved = FLOAT * (m * k + m * n) + stored
+    label, needs = f"{m}x{n}x{k} {mode}", frozenset({mode})
+    return Case("lowbit", label, shape, 2 * m * n * k, moved, *kind, quick=quick, needs=needs)
+
+
 def softmax(rows: int, columns: int, quick: bool = False, *, mask: bool = False) -> Case:
     """Five operations per element: maximum, difference, exponential, sum, quotient. The mask excludes an
     eighth of the elements, at random places."""
@@ -184,4 +198,9 @@ ATTENTION = [
     attention(1, 1024, batch=8),
 ]
 MEMORY = [attention(65536, causal=True, op="memory")]  # not among ALL: no speed is measured
-ALL = {"gemm": GEMM, "softmax": SOFTMAX, "attention": ATTENTION, "layers": LAYERS}
+LOWBIT = [
+    lowbit(*shape, mode, quick=shape == (2048, 512, 512))
+    for shape in ((1, 32768, 512), (16, 2048, 512), (2048, 512, 512), (512, 2048, 512))
+    for mode in BITS
+]
+ALL = {"gemm": GEMM, "lowbit": LOWBIT, "softmax": SOFTMAX, "attention": ATTENTION, "layers": LAYERS}

@@ -38,6 +38,11 @@ class Contender:
     def title(self) -> str:
         return f"{self.name} {self.isa}" if self.isa else self.name
 
+    @property
+    def rounded(self) -> bool:
+        """With weights of 8 bits, and other results: compared apart."""
+        return self.name.endswith("int8")
+
     def takes(self, case: Case, threads: int) -> bool:
         pairs = case.shape.get("q_length", 0) * case.shape.get("kv_length", 0)
         if not {case.op, case.worker_op} & set(self.ops) or pairs > self.scores or not case.needs <= self.can:

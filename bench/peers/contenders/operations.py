@@ -11,13 +11,14 @@ from .contender import COMPILED, INDUCTOR, PYTHON, SLOW, Contender
 PLAIN_OPS = ("gemm", "softmax", "attention")
 LAYER_OPS = ("norms", "layers")
 GROUPED = frozenset({"gqa"})
+LOW = frozenset({"bfloat16", "w8", "w4", "w8a8"})
 RAGGED = frozenset({"ragged"})
 EVERYTHING = GROUPED | RAGGED | {"bits", "alibi", "t5", "softcap", "window"}
 
 
 def every(programs: Path, isas: list[str]) -> list[Contender]:
     """All contenders. `programs`: the folder of the compiled workers; `isas`: headlane's, fastest first."""
-    return [*own(programs, isas), *blas(programs, isas), *from_python(), *prepacked(programs)]
+    return [*own(programs, isas), *blas(programs, isas), *from_python(), *prepacked(programs), *lowbit(isas)]
 
 
 def own(programs: Path, isas: list[str]) -> list[Contender]:
@@ -98,4 +99,15 @@ def prepacked(programs: Path) -> list[Contender]:
         python("oneDNN prepacked", "torch-prepacked", ("gemm",), prepacked=True),
         python("ONNX Runtime prepacked", "onnxruntime-prepacked", ("gemm",), prepacked=True),
         python("OpenVINO prepacked", "openvino-prepacked", ("gemm",), prepacked=True),
+    ]
+
+
+def lowbit(isas: list[str]) -> list[Contender]:
+    """Products by weights of fewer bits; headlane also with AVX2."""
+    own = [isa for isa in ("", "avx2") if isa in ("", *isas[1:])]
+    return [
+        *(python("headlane (Python)", "headlane-lowbit", ("lowbit",), isa=isa, can=LOW) for isa in own),
+        python("PyTorch", "torch-lowbit", ("lowbit",), can=LOW),
+        python("ONNX Runtime", "onnxruntime-lowbit", ("lowbit",), can=LOW - {"bfloat16"}),
+        python("OpenVINO", "openvino-lowbit", ("lowbit",), can=LOW),
     ]

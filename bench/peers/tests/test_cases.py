@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from ..cases import operations as cases
 from ..contenders import operations as contenders
 from ..measure import operations as measure
+from ..routes import lowbit
 
 EVERY_CASE = [case for op in cases.ALL.values() for case in op]
 
@@ -14,7 +17,16 @@ EVERY_CASE = [case for op in cases.ALL.values() for case in op]
 def test_labels_are_unique_and_each_operation_has_quick_cases():
     assert len({(case.op, case.label) for case in EVERY_CASE}) == len(EVERY_CASE)
     quick = {case.op for case in EVERY_CASE if case.quick}
-    assert quick == {"gemm", "softmax", "attention", "attention_options", "decode", "norms", "layers"}
+    assert quick == {
+        "gemm",
+        "lowbit",
+        "softmax",
+        "attention",
+        "attention_options",
+        "decode",
+        "norms",
+        "layers",
+    }
 
 
 def test_labels_say_what_it_is():
@@ -51,6 +63,27 @@ def test_work_of_a_call():
     assert cases.attention(4, kv_heads=2).bytes == 4 * 64 * 4 * (2 * 8 + 2 * 2)
     decode = cases.attention(1, 4096)
     assert (decode.op, decode.limit, decode.limit_bytes) == ("decode", "read", 2 * 8 * 4096 * 64 * 4)
+
+
+def test_work_of_a_product_by_fewer_bits():
+    one, many = cases.lowbit(1, 64, 32, "w4"), cases.lowbit(2, 64, 32, "w8a8")
+    assert (one.limit, one.limit_bytes) == ("read", 64 * 18)  # 16 bytes of numbers and 2 of a scale
+    assert (many.limit, many.flops) == ("fma", 2 * 2 * 64 * 32)
+    assert many.bytes == 4 * 2 * (32 + 64) + 64 * 32
+    runtime = next(c for c in contenders.lowbit(["avx512"]) if c.name == "ONNX Runtime")
+    assert runtime.takes(one, 1)
+    assert not runtime.takes(cases.lowbit(1, 64, 32, "bfloat16"), 1)
+
+
+def test_weights_are_rounded_to_the_bits_that_they_have():
+    b = np.random.default_rng(1).standard_normal((64, 5), np.float32)
+    for largest, group in ((127, 0), (7, lowbit.GROUP)):
+        q, scales = lowbit.quantised(b, largest, group)
+        assert abs(q).max() == largest
+        np.testing.assert_allclose((q * scales).reshape(5, 64).T, b, atol=abs(b).max() / largest / 2 * 1.001)
+    packed = lowbit.nibbles(q)
+    low, high = (packed << 4).view(np.int8) >> 4, packed.view(np.int8) >> 4
+    np.testing.assert_array_equal(np.stack([low, high], -1).reshape(q.shape), q)
 
 
 def test_slow_builds_are_spared_the_large_cases():

@@ -212,6 +212,18 @@ def test_error_of_states_is_that_of_the_worst_row(tmp_path):
     assert not bench(case, tmp_path, exact).error(off) <= models_measure.TOLERANCE
 
 
+def test_vectors_from_rounded_weights_have_a_cosine(tmp_path):
+    case = models_cases.minilm(1, 2)
+    exact = np.ones((1, 2 * 384))
+    made = bench(case, tmp_path, exact)
+    off = 3 * exact
+    assert made.cosine(off) == pytest.approx(1)
+    off[0, 384:576] = 0  # half of the second row
+    assert made.cosine(off) == pytest.approx(0.5**0.5)
+    off[0, 0] = np.nan
+    assert not made.cosine(off) >= models_measure.LEAST_COSINE
+
+
 def row(contender: str, seconds: float, error: float = 0, op: str = "t5", **shape) -> dict:
     shape = {"batch": 1, "tokens": 64, **shape}
     times = {"seconds": seconds, "low": 0.9 * seconds, "high": 1.1 * seconds, "limit": {"seconds": 0.5}}
@@ -229,15 +241,19 @@ def test_tables(capsys, monkeypatch):
         row("transformers", 3),
         row("CTranslate2", 1.5),
         row("CTranslate2 int8", 0.8, 0.5),
+        row("headlane weights int8", 0.7, 0.25),
+        row("headlane int8", 0.4, 0.75),
     ]
     line = models_table.Line(t5)
     assert line.ratio() == 1.5
-    assert line.ratio(rounded=True) == 0.8
+    assert line.ratio(rounded=True) == 2.0
+    assert models_table.Line(t5[:4]).ratio(rounded=True) is None
     loading = [
         {"contender": "headlane", "threads": 1, "model": "t5-base", "seconds": 0.6, "read": 0.1, "pack": 0.3}
     ]
     loading.append({"contender": "transformers", "threads": 1, "model": "t5-base", "seconds": 2.0})
     minilm = [row("headlane", 0.002, 30, "minilm"), row("OpenVINO", 0.003, 40, "minilm")]
+    minilm.append({**row("headlane int8", 0.001, 9e5, "minilm"), "cosine": 0.99})
     sentences = [row("headlane", 0.5, 30, "sentences", batch=64)]
     sentences += [row("OpenVINO by length", 1.0, 40, "sentences", batch=64)]
     models_table.print_results({"results": t5 + minilm + sentences, "loading": loading})
@@ -246,10 +262,12 @@ def test_tables(capsys, monkeypatch):
         "64.0 ±10%",
         "50 %",
         "1.50x",
-        "0.80x",
+        "2.00x",
+        "75.0 % other",
         "50.0 % other",
         "all float32 contenders gave the tokens of transformers",
         "2.00 ±10% 30ε",
+        "1.00 ±10% cos 0.9900",
         "128 ±10% 30ε",
         "100 % 64.0 ±10% 40ε 2.00x",
         "600",
@@ -261,7 +279,11 @@ def test_tables(capsys, monkeypatch):
 def test_tokens_are_held_against_those_of_transformers():
     names = [contender.name for contender in models_contenders.every() if "t5" in contender.ops]
     assert names[0] == "transformers"
-    assert [name for name in names if name.endswith("int8")] == ["CTranslate2 int8"]
+    assert [name for name in names if name.endswith("int8")] == [
+        "headlane weights int8",
+        "headlane int8",
+        "CTranslate2 int8",
+    ]
     for contender in [*models_contenders.every(), *models_contenders.TRUTH.values()]:
         assert contender.command[3] in models_worker.ROUTES
 

@@ -103,5 +103,5 @@ def test_rows_have_the_fields_of_the_schema(worker, tmp_path):
     assert (made["low"], made["seconds"], made["high"], made["samples"]) == (2, 3, 4, 5)
     assert made["limit"] == {"kind": "read", "seconds": 0.2}
     fields = """op case shape threads contender isa seconds low high samples calls_per_sample flops bytes
-        limit error error_unit base"""
+        limit error error_unit cosine base"""
     assert set(json.loads(json.dumps(made))) == set(fields.split())

@@ -31,7 +31,7 @@ def inputs(case: Case, seed: int = 1) -> dict[str, np.ndarray]:
     def scattered(*shape: int) -> np.ndarray:
         return random.integers(8, size=shape, dtype=np.uint8) != 0
 
-    if case.op == "gemm":
+    if case.op in ("gemm", "lowbit"):
         return {"a": normal(s["m"], s["k"]), "b": normal(s["k"], s["n"])}
     if case.op in ("norms", "layers"):
         return layers.inputs(case, random)
@@ -65,7 +65,7 @@ def write(arrays: dict[str, np.ndarray], folder: Path) -> None:
 
 def output_shape(case: Case) -> tuple[int, ...]:
     s = case.shape
-    if case.op == "gemm":
+    if case.op in ("gemm", "lowbit"):
         return s["m"], s["n"]
     if case.op == "softmax":
         return s["rows"], s["columns"]
@@ -98,14 +98,14 @@ class Truth:
     """The float64 result, and per element what its error is measured in: Σ|a||b|, y + 2^-126, Σ p|v|, and so on."""
 
     def __init__(self, case: Case, given: dict[str, np.ndarray]) -> None:
-        small = case.op in ("gemm", "softmax")
+        small = case.op in ("gemm", "lowbit", "softmax")
         wide = {
             name: given[name].astype(np.float64)
             for name in given
             if small and given[name].dtype == np.float32
         }
         self.rows: np.ndarray | None = None  # of attention: the queries that were computed
-        if case.op == "gemm":
+        if case.op in ("gemm", "lowbit"):
             self.result = wide["a"] @ wide["b"]
             self.scale = np.abs(wide["a"]) @ np.abs(wide["b"])
         elif case.op == "softmax":

@@ -5,6 +5,7 @@ file of these, and the command load, which times loading a model."""
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -15,16 +16,22 @@ from . import operations
 
 ROUTES = {
     "t5-headlane": models.HeadlaneT5,
+    "t5-headlane-weights-int8": partial(models.HeadlaneT5, **models.WEIGHTS_INT8),
+    "t5-headlane-int8": partial(models.HeadlaneT5, **models.INT8),
     "t5-ctranslate2": models.CTranslate2,
     "t5-ctranslate2-int8": models.CTranslate2Int8,
     "t5-transformers": models.TransformersT5,
     "minilm-headlane": models.HeadlaneBert,
+    "minilm-headlane-weights-int8": partial(models.HeadlaneBert, **models.WEIGHTS_INT8),
+    "minilm-headlane-int8": partial(models.HeadlaneBert, **models.INT8),
     "minilm-transformers": models.TransformersBert,
     "minilm-truth": models.TransformersBert64,
     "minilm-compiled": models.TransformersBertCompiled,
     "minilm-onnxruntime": models.OnnxRuntimeBert,
     "minilm-openvino": models.OpenVinoBert,
     "sentences-headlane": sentences.Headlane,
+    "sentences-headlane-weights-int8": partial(sentences.Headlane, **models.WEIGHTS_INT8),
+    "sentences-headlane-int8": partial(sentences.Headlane, **models.INT8),
     "sentences-transformers": sentences.Transformers,
     "sentences-transformers-by-length": sentences.TransformersByLength,
     "sentences-compiled": sentences.TransformersCompiled,

@@ -13,7 +13,7 @@ from typing import Callable
 import numpy as np
 
 from ..cases.layers import ACTIVATIONS, tensors
-from ..routes import compiled, eager, layers, layers_compiled
+from ..routes import compiled, eager, layers, layers_compiled, lowbit
 from ..routes.job import Job, Route
 
 PR_SET_PDEATHSIG = 1
@@ -35,6 +35,10 @@ ROUTES: dict[str, type[Route]] = {
     "onnxruntime-layers": layers_compiled.OnnxRuntime,
     "onnxruntime-mha": layers_compiled.OnnxRuntimeMha,
     "openvino-layers": layers_compiled.OpenVino,
+    "headlane-lowbit": lowbit.Headlane,
+    "torch-lowbit": lowbit.Torch,
+    "onnxruntime-lowbit": lowbit.OnnxRuntime,
+    "openvino-lowbit": lowbit.OpenVino,
 }
 
 
@@ -56,10 +60,11 @@ def prepare(route: Route, arguments: dict[str, str]) -> Job:
     """Reads the inputs, makes an output full of NaN and hands both to the contender."""
     folder, op = arguments["folder"], arguments["op"]
     size = {key: int(value) for key, value in arguments.items() if value.isdigit()}
-    if op == "gemm":
+    if op in ("gemm", "lowbit"):
         a = load(folder, "a", (size["m"], size["k"]))
         b = load(folder, "b", (size["k"], size["n"]))
-        return route.gemm(a, b, filled((size["m"], size["n"])))
+        out = filled((size["m"], size["n"]))
+        return route.gemm(a, b, out) if op == "gemm" else route.lowbit(arguments["mode"], a, b, out)
     if op == "softmax":
         shape = (size["rows"], size["columns"])
         mask = load(folder, "mask", shape, np.bool_) if size["mask"] else None
