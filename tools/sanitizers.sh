@@ -20,7 +20,7 @@ do_asan() {
 threaded='^(threads|bits|planted_race'
 threaded+='|attention|attention_cache|attention_options|attention_variable_length|attention_weights'
 threaded+='|attention_workspace|merge|kv_cache'
-threaded+='|gemm|gemm_batch|gemm_gated|gemm_packed|gemm_stored|cblas|cblas_errors'
+threaded+='|gemm|gemm_batch|gemm_gated|gemm_int8|gemm_packed|gemm_stored|cblas|cblas_errors'
 threaded+='|activation|norm|softmax|softmax_masked'
 threaded+='|rotary|sinusoidal|embedding|layers|layers_cache|layers_same|layers_threads|bert|t5|t5_search)([.]|$)'
 

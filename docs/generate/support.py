@@ -100,6 +100,9 @@ OTHERS = {
     "gemm with a PackedMatrix, bias, activation": lambda: headlane.linear(
         X, headlane.PackedMatrix(W), W[0], "gelu"
     ),
+    "gemm with activations in int8": lambda: headlane.linear(
+        X, headlane.PackedMatrix(W, dtype="int8"), activations="int8"
+    ),
     "gemm_batch": lambda: headlane.matmul(random_batch, W),
     "gemm_gated": lambda: headlane.gemm_gated(X, W, W[:, ::-1]),
     "softmax": lambda: headlane.softmax(X, mask=X < 0.5, bias=X),
@@ -165,7 +168,9 @@ TYPES = """
 | Data | Types |
 |---|---|
 | Inputs and outputs of all functions | float32 |
+| Weights in memory (`PackedMatrix`, layers, models) | float32, bfloat16, float16, int8 with a scale for each column |
 | Sums and products | float32, fused multiply-add; means and lengths of sentence embeddings: float64 |
+| Sums with activations in int8 | integers, exact |
 | Masks | bool, or packed bits (uint8) |
 | Lengths, starts, positions, token ids | `headlane::Index` (`std::ptrdiff_t`); in Python any integers |
 | Weights in checkpoints (safetensors) | float32, float16, bfloat16; converted to float32 exactly |

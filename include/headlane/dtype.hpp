@@ -6,10 +6,18 @@
 namespace headlane {
 
 /// How the elements of a PackedMatrix are stored. int8: an integer of -127 … 127, times the scale
-/// of its column.
-enum class DType : unsigned char { float32, bfloat16, float16, int8 };
+/// of its column. int8_group32, int4_group32: integers of 8 or 4 bits, times a scale of float16 for
+/// each 32 rows of a column.
+enum class DType : unsigned char { float32, bfloat16, float16, int8, int8_group32, int4_group32 };
 
-/// The bytes of one element.
+/// "float32" …
+constexpr const char* name_of(DType type) {
+  constexpr const char* names[] = {"float32", "bfloat16",     "float16",
+                                   "int8",    "int8_group32", "int4_group32"};
+  return names[static_cast<unsigned char>(type)];
+}
+
+/// The bytes of one element of a type without groups.
 constexpr int size_of(DType type) {
   return type == DType::float32 ? 4 : type == DType::int8 ? 1 : 2;
 }
@@ -30,7 +38,7 @@ struct bfloat16 {
     bits = static_cast<std::uint16_t>(
         (is_nan ? word | 0x400000u : word + 0x7fffu + (word >> 16 & 1u)) >> 16);
   }
-  /// Exact.
+  /// Exact; the payload of a NaN is kept.
   [[gnu::always_inline]] constexpr explicit operator float() const {
     return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
   }
@@ -46,7 +54,7 @@ struct float16 {
   /// Rounds to nearest, ties to even, to denormal numbers too. NaN stays NaN and becomes quiet;
   /// 65520 and more in magnitude becomes inf.
   constexpr explicit float16(float x);
-  /// Exact, but for NaN, which becomes quiet.
+  /// Exact; the payload of a NaN is kept.
   [[gnu::always_inline]] constexpr explicit operator float() const;
 };
 
@@ -71,17 +79,20 @@ constexpr float16::float16(float x) {
   bits = static_cast<std::uint16_t>((word >> 16 & 0x8000u) | result);
 }
 
+// Masks instead of conditions, so that compilers vectorize a loop of it. No operand or result of
+// the subtraction is denormal, since the thread may flush those to 0.
 constexpr float16::operator float() const {
+  constexpr std::int32_t rebias = (127 - 15) << 23, least_normal = 1 << 23, infinite = 31 << 23;
+  const std::int32_t magnitude = (bits & 0x7fff) << 13;
+  const std::int32_t is_small = (magnitude - least_normal) >> 31,
+                     is_finite = (magnitude - infinite) >> 31;
+  const std::int32_t normal = magnitude + rebias + (rebias & ~is_finite);
+  // 2^-14 · 1.m - 2^-14 = 2^-14 · 0.m, whose sign is cleared: rounding downward, 0 has one
+  const float difference = __builtin_bit_cast(float, magnitude + rebias + least_normal) - 0x1p-14f;
+  const std::int32_t small = __builtin_bit_cast(std::int32_t, difference) & 0x7fffffff;
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
-  const std::uint32_t exponent = bits >> 10 & 0x1fu, fraction = bits & 0x3ffu;
-  std::uint32_t word = (exponent + 112u) << 23 | fraction << 13;
-  if (exponent == 31) {
-    word = 0x7f800000u | fraction << 13 | (fraction != 0 ? 0x400000u : 0u);
-  } else if (exponent == 0) {  // fraction · 2^-24
-    const auto zeros = static_cast<std::uint32_t>(__builtin_clz(fraction | 1u));
-    word = fraction == 0 ? 0 : (134u - zeros) << 23 | (fraction << (zeros - 8) & 0x7fffffu);
-  }
-  return __builtin_bit_cast(float, sign | word);
+  return __builtin_bit_cast(
+      float, sign | static_cast<std::uint32_t>((small & is_small) | (normal & ~is_small)));
 }
 
 }  // namespace headlane

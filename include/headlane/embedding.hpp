@@ -20,6 +20,8 @@ struct EmbeddingOptions {
   Index max_length = 0;
   /// How the table is stored; int8 has a scale for each vector.
   DType weights = DType::float32;
+  /// Of logits(), as Linear; if not tied, float32.
+  DType activations = DType::float32;
 };
 
 struct EmbeddingForwardOptions {

@@ -16,7 +16,8 @@ namespace headlane {
 struct FeedForwardOptions {
   /// BERT: gelu; T5: relu; T5 1.1: gelu_tanh; Llama: silu.
   Activation activation = Activation::relu;
-  DType weights = DType::float32;  ///< how the weights are stored (PackedMatrix)
+  DType weights = DType::float32;      ///< how the weights are stored (PackedMatrix)
+  DType activations = DType::float32;  ///< as Linear
 };
 
 /// The feed-forward block of a transformer layer:

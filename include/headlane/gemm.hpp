@@ -17,6 +17,9 @@ struct GemmOptions {
   Activation activation = Activation::none;
   /// If data is not null: [m, n], any strides; added last.
   View<const float, 2> residual = {};
+  /// int8: rows of a are quantised for the product, which then is one of integers; b is a
+  /// PackedMatrix of int8.
+  DType activations = DType::float32;
   int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
 
@@ -45,9 +48,22 @@ struct GemmOptions {
 ///     |c - exact| <= G · (|alpha| Σ|a||b| + |beta| |c|)
 ///     G = gamma(max(1, min(k, 128) + min(ceil(k / 128), 4) + ceil(k / 512)))
 ///     gamma(i) = i·u / (1 - i·u), u = 2^-24
+/// Arithmetic with activations = int8, where b[p, j] = q_b[p, j] · scale_b[j] (packed_matrix.hpp):
+///     largest = max |a[i, p]| of the row
+///     q_a[p] = rint(a[i, p] · (127 / largest))      to nearest, ties to even
+///     sum = Σ q_a[p] · q_b[p, j]                    exact, in 32 bits
+///     product = (float(sum) · (largest / 127)) · scale_b[j]
+///     c = activation(fma(alpha, product, beta · c) + bias) + residual
+///   each operation rounded once. A row with an element that is not finite counts as NaN, one whose
+///   largest is below 2^-100 as zeros. A row of c depends on that row of a alone.
+/// Error with activations = int8: before bias, activation and residual,
+///     |c - exact| <= |alpha| (largest / 254 · 1.0001 · Σ|b| + gamma(4) |product|)
+///                    + u (|beta c| + |c|)
+///   where exact is that of gemm over the unpacked b.
 /// Memory: scratch is kept per thread; a call allocates nothing once warm.
 /// Errors: std::invalid_argument, before anything is written, for shapes that do not match,
-///   negative sizes, null data, an overlapping c, sizes that overflow; std::bad_alloc.
+///   negative sizes, null data, an overlapping c, sizes that overflow; for activations = int8 if b
+///   is not a PackedMatrix of int8 or has more than 132000 rows; std::bad_alloc.
 /// Source: the error bound is that of Higham 2002, section 3.1.
 HEADLANE_API void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c,
                        const GemmOptions& options = {});

@@ -1,6 +1,7 @@
 // The keys and values of growing sequences, stored in the order in which attention reads them.
 #pragma once
 
+#include <headlane/dtype.hpp>
 #include <headlane/export.h>
 #include <headlane/view.hpp>
 
@@ -22,6 +23,11 @@ struct KvCacheOptions {
   Index page_size = 128;
   /// Maximum number of pages held at a time; 0: unbounded.
   Index max_pages = 0;
+  /// How keys and values are stored. bfloat16 and float16: rounded to nearest, ties to even. int8:
+  /// each key and each value, of each kv head, as q · scale with a scale of its own, max|x| / 127
+  /// rounded to 16 bits (0 if that is less than 2^-126), and q = x / scale rounded to an integer,
+  /// both to nearest, ties to even. q · scale is exact in float. Other types are refused.
+  DType type = DType::float32;
 };
 
 /// The keys and values that the queries of one attention layer attend to, for any number of
@@ -29,12 +35,17 @@ struct KvCacheOptions {
 /// appended to (PagedAttention; Kwon et al. 2023).
 ///
 /// attention() over a cache (attention.hpp) is bit-identical to attention() over the same keys and
-/// values in plain tensors. A sequence is identified by the number that add() or fork() returned;
-/// remove() makes the number free for another sequence.
+/// values in plain tensors; of another type than float32, over those that read() returns: elements
+/// are widened exactly, and all arithmetic is that of float. How a token is stored depends on
+/// nothing but the token: not on its neighbours, nor on how tokens are divided among calls of
+/// append(). What read() returned is stored without a change if it is appended to a cache of the
+/// same type. A sequence is identified by the number that add() or fork() returned; remove() makes
+/// the number free for another sequence.
 ///
 /// Threads: const member functions and attention() may run concurrently; all other functions need
 ///   exclusive access.
-/// Errors: std::invalid_argument for sizes that do not match and for sequences that do not exist;
+/// Errors: std::invalid_argument for sizes that do not match, for a type that is none, for
+///   sequences that do not exist, and if the type is int8 for a number that is not finite;
 ///   std::length_error if max_pages would be exceeded; std::bad_alloc. The cache is then unchanged.
 ///   A cache that was moved from can be destroyed and assigned to; anything else throws
 ///   std::invalid_argument.
@@ -60,9 +71,9 @@ class HEADLANE_API KvCache {
   /// lengths[s] tokens of sequence s are appended; the others are padding and are not read.
   void append(std::span<const Index> sequences, View<const float, 4> k, View<const float, 4> v,
               View<const Index, 1> lengths = {});
-  /// Copies keys and values of a sequence, as append() received them, from key `first` on:
-  /// k.shape[1] of them, to k [kv_heads, tokens, head_dim] and v [kv_heads, tokens, value_dim], any
-  /// strides.
+  /// Copies keys and values of a sequence, as append() received them or as they were rounded, from
+  /// key `first` on: k.shape[1] of them, to k [kv_heads, tokens, head_dim] and
+  /// v [kv_heads, tokens, value_dim], any strides.
   void read(Index sequence, Index first, View<float, 3> k, View<float, 3> v) const;
   /// Keeps the first `length` keys of a sequence.
   void truncate(Index sequence, Index length);
@@ -88,10 +99,11 @@ class HEADLANE_API KvCache {
   [[nodiscard]] Index value_dim() const;
   [[nodiscard]] Index page_size() const;
   [[nodiscard]] Index max_pages() const;
+  [[nodiscard]] DType type() const;
   /// Pages that sequences hold; a shared page counts once.
   [[nodiscard]] Index pages_in_use() const;
-  /// Bytes of one page: 4 · kv_heads · page_size · (head_dim + value_dim rounded up to a multiple
-  /// of 32).
+  /// Bytes of one page: size_of(type()) · kv_heads · page_size · (head_dim + value_dim rounded up
+  /// to a multiple of 32); int8 has 8 · kv_heads · page_size more for the scales.
   [[nodiscard]] std::size_t page_bytes() const;
   /// Bytes of all pages, including free ones that are kept for later.
   [[nodiscard]] std::size_t bytes() const;

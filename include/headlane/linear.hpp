@@ -25,14 +25,16 @@ struct LinearOptions {
 class HEADLANE_API Linear {
  public:
   Linear() = default;
-  /// weights: how the weight is stored (PackedMatrix).
+  /// weights: how the weight is stored (PackedMatrix). activations: int8 quantises the rows of x
+  /// (GemmOptions), for weights of int8.
   explicit Linear(const StateDict& state, std::string_view prefix = {},
-                  DType weights = DType::float32);
+                  DType weights = DType::float32, DType activations = DType::float32);
 
   [[nodiscard]] Index in_features() const { return weight_.rows(); }
   [[nodiscard]] Index out_features() const { return weight_.columns(); }
   /// The transposed weight, [in_features, out_features].
   [[nodiscard]] const PackedMatrix& weight() const { return weight_; }
+  [[nodiscard]] DType activations() const { return activations_; }
   /// [out_features]; null data if there is none. Valid as long as the layer.
   [[nodiscard]] View<const float, 1> bias() const;
   [[nodiscard]] OwnedStateDict state_dict(std::string_view prefix = {}) const;
@@ -45,6 +47,7 @@ class HEADLANE_API Linear {
 
  private:
   PackedMatrix weight_;
+  DType activations_ = DType::float32;
   std::vector<float> bias_;
 };
 

@@ -23,6 +23,7 @@ struct MultiHeadAttentionOptions {
   Index kv_heads = 0;                         ///< a divisor of heads; 0: heads
   std::optional<float> scale = std::nullopt;  ///< of the scores; default 1 / sqrt(head_dim) (T5: 1)
   DType weights = DType::float32;             ///< how the weights are stored (PackedMatrix)
+  DType activations = DType::float32;         ///< of the projections, as Linear
 };
 
 struct ProjectMemoryOptions {

@@ -16,8 +16,9 @@ struct TransformerLayerOptions {
   /// f(x)), as in Vaswani et al. 2017 and BERT.
   bool norm_first = false;
   float eps = 1e-5f;  ///< of the norms
-  /// How the weights of the feed-forward block are stored; those of attention: attention.weights.
-  DType weights = DType::float32;
+  /// How all weights of the layer are stored, and the activations of all its products (Linear);
+  /// they replace those of `attention`.
+  DType weights = DType::float32, activations = DType::float32;
 };
 
 }  // namespace headlane

@@ -4,9 +4,9 @@
 #include "files.hpp"
 #include "support/data.hpp"
 
+#include <headlane/dtype.hpp>
 #include <headlane/index.hpp>
 
-#include <bit>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -37,13 +37,7 @@ struct T5Case {
 inline std::string elements_of(const std::vector<float>& values, const std::string& dtype) {
   if (dtype == "F32") return bytes_of(values);
   std::vector<std::uint16_t> halves;
-  for (const float value : values) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    const std::uint32_t exponent = (bits >> 23) & 0xffu;
-    const std::uint32_t half =
-        exponent == 0 ? 0 : ((bits >> 16) & 0x8000u) | ((exponent - 112) << 10) | ((bits >> 13) & 0x3ffu);
-    halves.push_back(static_cast<std::uint16_t>(dtype == "BF16" ? bits >> 16 : half));
-  }
+  for (const float x : values) halves.push_back(dtype == "BF16" ? bfloat16(x).bits : float16(x).bits);
   return bytes_of(halves);
 }
 

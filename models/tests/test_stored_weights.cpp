@@ -39,6 +39,11 @@ TEST_CASE("T5: stored weights") {
     const double error = distance(logits(DType::int8), expected);
     CHECK(error > 0);
     CHECK(error < 0.1);
+    const T5 integers(folder.path(), {.weights = DType::int8, .activations = DType::int8});
+    const std::vector<float> rounded = integers.logits(input, output);
+    CHECK(distance(rounded, expected) > error);
+    CHECK(distance(rounded, expected) < 0.2);
+    CHECK_THROWS_AS(T5(folder.path(), {.activations = DType::int8}), std::invalid_argument);
   }
 }
 
@@ -49,8 +54,14 @@ TEST_CASE("Bert: stored weights") {
   const Sentences ids = given.sentences({1, 7, 36, 2, 17}, 7);
   const std::vector<float> expected = embedded(*loaded.bert, ids);
   const Index d = given.d;
-  for (const auto& [type, limit] : {std::pair(DType::float16, 2e-3), {DType::bfloat16, 2e-2}, {DType::int8, 4e-2}}) {
-    const Bert bert(loaded.folder.path(), {.weights = type});
+  struct Stored {
+    DType weights, activations;
+    double limit;
+  };
+  constexpr DType f32 = DType::float32, int8 = DType::int8;
+  for (const auto& [type, activations, limit] :
+       {Stored{DType::float16, f32, 2e-3}, {DType::bfloat16, f32, 2e-2}, {int8, f32, 4e-2}, {int8, int8, 6e-2}}) {
+    const Bert bert(loaded.folder.path(), {.weights = type, .activations = activations});
     const std::vector<float> rows = embedded(bert, ids);
     CHECK(distance(rows, expected) > 0);
     CHECK_MESSAGE(distance(rows, expected) < limit, static_cast<int>(type));

@@ -95,7 +95,7 @@ TEST_CASE("token by token, forked and reordered: the bits of all positions at on
     const Folder folder;
     write_t5(folder, c);
     const T5 t5(folder.path());
-    const T5Model model(Checkpoint(folder.path()), t5.config(), DType::float32);
+    const T5Model model(Checkpoint(folder.path()), t5.config(), ModelOptions{});
     const auto inputs = t5_inputs();
     std::vector<Index> starts{0}, ids;
     for (const auto& input : inputs) {

@@ -95,15 +95,18 @@ TEST_CASE("--version and --help") {
   CHECK(version.out == std::string(headlane::version()) + "\n");
   const Outcome help = run({"--help"});
   CHECK(help.code == 0);
-  for (const char* option :
-       {"--task", "--prefix", "--beams", "--max-length", "--min-length", "--length-penalty", "--early-stopping",
-        "--no-repeat-ngram", "--batch", "--max-input", "--threads", "--weights", "--quiet", "--version", "4096"})
+  for (const char* option : {"--task", "--prefix", "--beams", "--max-length", "--min-length", "--length-penalty",
+                             "--early-stopping", "--no-repeat-ngram", "--batch", "--max-input", "--threads",
+                             "--weights", "--activations", "--quiet", "--version", "4096"})
     check_says(help.out, {option});
 }
 
 TEST_CASE("--weights") {
-  for (const char* type : {"float32", "bfloat16", "float16", "int8"}) CHECK(run({"--weights", type, cat}).out == chat);
+  for (const char* type : {"float32", "bfloat16", "float16", "int8", "int8_group32"})
+    CHECK(run({"--weights", type, cat}).out == chat);
   check_refused({"--weights", "int3", cat}, {"--weights", "int3"});
+  CHECK(run({"--weights", "int8", "--activations", "int8", cat}).out == chat);
+  check_refused({"--weights", "int8", "--activations", "bfloat16", cat}, {"--activations", "bfloat16"});
 }
 
 TEST_CASE("Numbers at and beyond their limits") {

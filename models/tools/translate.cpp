@@ -38,6 +38,13 @@ struct Arguments {
   bool quiet = false;
 };
 
+/// Types by their names.
+std::map<std::string, headlane::DType> dtypes(std::initializer_list<headlane::DType> types) {
+  std::map<std::string, headlane::DType> result;
+  for (const headlane::DType type : types) result.emplace(headlane::name_of(type), type);
+  return result;
+}
+
 void declare(CLI::App& app, Arguments& arguments) {
   constexpr Index max_tokens = 1'000'000;
   app.set_version_flag("--version", std::string(headlane::version()), "Print the version and exit");
@@ -69,11 +76,12 @@ void declare(CLI::App& app, Arguments& arguments) {
       ->check(CLI::Range(Index{1}, Index{1} << 30))
       ->capture_default_str();
   app.add_option("--weights", arguments.translator.weights, "How weights are stored: the smaller, the faster")
-      ->transform(
-          CLI::CheckedTransformer(std::map<std::string, headlane::DType>{{"float32", headlane::DType::float32},
-                                                                         {"bfloat16", headlane::DType::bfloat16},
-                                                                         {"float16", headlane::DType::float16},
-                                                                         {"int8", headlane::DType::int8}}));
+      ->transform(CLI::CheckedTransformer(
+          dtypes({headlane::DType::float32, headlane::DType::bfloat16, headlane::DType::float16, headlane::DType::int8,
+                  headlane::DType::int8_group32, headlane::DType::int4_group32})));
+  app.add_option("--activations", arguments.translator.activations,
+                 "int8 rounds them, too, which is the fastest; for weights of int8")
+      ->transform(CLI::CheckedTransformer(dtypes({headlane::DType::float32, headlane::DType::int8})));
   app.add_option("--threads", arguments.threads, "Number of threads; 0: one per processor")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

@@ -49,7 +49,7 @@ from ._rowwise import (
     softmax,
     tanh,
 )
-from ._runtime import available_isas, isa, num_threads, set_isa, set_num_threads
+from ._runtime import available_isas, isa, isa_extension, num_threads, set_isa, set_num_threads
 from ._transformer_layers import DecoderLayer, EncoderLayer
 
 __version__: str = _core.version()
@@ -74,6 +74,7 @@ __all__ = [
     "gemm",
     "gemm_gated",
     "isa",
+    "isa_extension",
     "layer_norm",
     "linear",
     "log_softmax",

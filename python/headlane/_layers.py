@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _core
 from ._immutable import itself
-from ._types import Array, DType, State
+from ._types import ActivationDType, Array, DType, State
 
 
 def restored(layer: type, state: State, options: dict[str, Any]) -> Any:
@@ -28,14 +28,22 @@ class Linear(_core.Linear):
             reads prefix + "weight" [out_features, in_features] and, if present, prefix + "bias". It
             keeps a packed copy; the arrays are not needed afterwards.
         prefix: The beginning of the names.
-        weights: How the weights are stored: "float32", "bfloat16", "float16" or "int8" (PackedMatrix).
+        weights: How the weights are stored: the dtype of a PackedMatrix.
+        activations: "int8": products are those of integers, as in linear(), with weights of "int8".
     """
 
     __slots__ = ("_options",)
 
-    def __init__(self, state: State, prefix: str = "", *, weights: DType = "float32") -> None:
-        _core.Linear.__init__(self, state, prefix, weights)
-        self._options = {"weights": weights}
+    def __init__(
+        self,
+        state: State,
+        prefix: str = "",
+        *,
+        weights: DType = "float32",
+        activations: ActivationDType = "float32",
+    ) -> None:
+        _core.Linear.__init__(self, state, prefix, weights, activations)
+        self._options = {"weights": weights, "activations": activations}
 
     def forward(
         self,
@@ -80,6 +88,7 @@ class Embedding(_core.Embedding):
         tied: The weight is also that of the output layer, for logits(). It is stored once.
         max_length: The maximum length of a sequence; None: unbounded.
         weights: As for Linear; "int8" has a scale for each vector.
+        activations: Of logits(), as for Linear.
     """
 
     __slots__ = ("_options",)
@@ -92,9 +101,15 @@ class Embedding(_core.Embedding):
         tied: bool = False,
         max_length: int | None = None,
         weights: DType = "float32",
+        activations: ActivationDType = "float32",
     ) -> None:
-        _core.Embedding.__init__(self, state, prefix, tied, max_length, weights)
-        self._options = {"tied": tied, "max_length": max_length, "weights": weights}
+        self._options = {
+            "tied": tied,
+            "max_length": max_length,
+            "weights": weights,
+            "activations": activations,
+        }
+        _core.Embedding.__init__(self, state, prefix, **self._options)
 
     def forward(
         self, ids: Any, *, scale: float = 1.0, add: bool = False, truncate: bool = False, out: Any = None
@@ -150,6 +165,7 @@ class FeedForward(_core.FeedForward):
         prefix: The beginning of the names.
         activation: "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf" or None.
         weights: As for Linear.
+        activations: As for Linear.
     """
 
     __slots__ = ("_options",)
@@ -161,9 +177,10 @@ class FeedForward(_core.FeedForward):
         *,
         activation: str | None = "relu",
         weights: DType = "float32",
+        activations: ActivationDType = "float32",
     ) -> None:
-        _core.FeedForward.__init__(self, state, prefix, activation, weights)
-        self._options = {"activation": activation, "weights": weights}
+        _core.FeedForward.__init__(self, state, prefix, activation, weights, activations)
+        self._options = {"activation": activation, "weights": weights, "activations": activations}
 
     def forward(self, x: Array, *, out: Array | None = None, num_threads: int | None = None) -> Array:
         """Computes the layer.

@@ -10,7 +10,7 @@ from . import _core
 from ._immutable import itself
 from ._kv_cache import KvCache
 from ._layers import restored
-from ._types import Array, DType, ScoreOptions, Sequences, State, Unpack
+from ._types import ActivationDType, Array, DType, ScoreOptions, Sequences, State, Unpack
 
 
 class MultiHeadAttention(_core.MultiHeadAttention):
@@ -28,6 +28,7 @@ class MultiHeadAttention(_core.MultiHeadAttention):
         num_kv_heads: The number of heads of keys and values, a divisor of num_heads; num_heads if None.
         scale: Factor of the scores; 1 / sqrt(head_dim) if None.
         weights: As for Linear.
+        activations: Of the projections, as for Linear.
     """
 
     __slots__ = ("_options",)
@@ -41,12 +42,14 @@ class MultiHeadAttention(_core.MultiHeadAttention):
         num_kv_heads: int | None = None,
         scale: float | None = None,
         weights: DType = "float32",
+        activations: ActivationDType = "float32",
     ) -> None:
         self._options = {
             "num_heads": num_heads,
             "num_kv_heads": num_kv_heads,
             "scale": scale,
             "weights": weights,
+            "activations": activations,
         }
         _core.MultiHeadAttention.__init__(self, state, prefix, **self._options)
 

@@ -19,15 +19,18 @@ class PackedMatrix(_core.PackedMatrix):
     PackedMatrix(weight.T).
 
     With dtype "bfloat16" or "float16" it takes half the memory, with "int8" a quarter: then each column
-    has a scale, max(abs(column)) / 127, rounded to 16 bits. Elements are rounded to nearest; results are
-    bit-identical to those with the float32 matrix that decoded() returns.
+    has a scale, max(abs(column)) / 127, rounded to 16 bits. "int8_group32" and "int4_group32" have a scale
+    of float16 for each 32 rows of a column, as Q8_0 and Q4_0 of GGUF: 34 and 18 bytes for 32 elements.
+    Elements are rounded to nearest; results are bit-identical to those with the float32 matrix that
+    decoded() returns, unless activations are "int8".
 
     It is immutable: any number of threads may use it, and a copy of it is itself. It is pickled as the
     matrix.
 
     Args:
         b: A float32 matrix with any strides; not needed afterwards.
-        dtype: How elements are stored: "float32", "bfloat16", "float16" or "int8".
+        dtype: How elements are stored: "float32", "bfloat16", "float16", "int8", "int8_group32" or
+            "int4_group32".
         num_threads: Maximum number of threads for packing; num_threads() if None or 0.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _core
-from ._types import Array
+from ._types import ActivationDType, Array
 
 
 def gemm(
@@ -18,6 +18,7 @@ def gemm(
     bias: Any = None,
     activation: str | None = None,
     residual: Any = None,
+    activations: ActivationDType = "float32",
     num_threads: int | None = None,
 ) -> Array:
     """activation(alpha * a @ b + beta * out + bias) + residual for matrices a and b.
@@ -32,15 +33,23 @@ def gemm(
         bias: [n], added to each row.
         activation: As in linear.
         residual: [m, n], added last.
+        activations: As in linear.
         num_threads: Maximum number of threads; num_threads() if None or 0.
 
     Returns:
         [m, n].
     """
-    return _core.gemm(a, b, out, alpha, beta, bias, activation, residual, num_threads)
+    return _core.gemm(a, b, out, alpha, beta, bias, activation, residual, activations, num_threads)
 
 
-def matmul(a: Array, b: Any, out: Array | None = None, *, num_threads: int | None = None) -> Array:
+def matmul(
+    a: Array,
+    b: Any,
+    out: Array | None = None,
+    *,
+    activations: ActivationDType = "float32",
+    num_threads: int | None = None,
+) -> Array:
     """a @ b by the rules of numpy.matmul.
 
     Batch axes broadcast; a vector is a row on the left and a column on the right. The products of a
@@ -50,12 +59,13 @@ def matmul(a: Array, b: Any, out: Array | None = None, *, num_threads: int | Non
         a: [..., m, k] or [k].
         b: [..., k, n] or [k], or a PackedMatrix [k, n].
         out: Where to write the result; must not overlap any argument.
+        activations: As in linear.
         num_threads: Maximum number of threads; num_threads() if None or 0.
 
     Returns:
         [..., m, n]. For two vectors an array without axes, not a scalar.
     """
-    return _core.matmul(a, b, out, num_threads)
+    return _core.matmul(a, b, out, activations, num_threads)
 
 
 def linear(
@@ -66,6 +76,7 @@ def linear(
     residual: Any = None,
     out: Array | None = None,
     *,
+    activations: ActivationDType = "float32",
     num_threads: int | None = None,
 ) -> Array:
     """activation(x @ packed + bias) + residual, with the bits of separate calls.
@@ -80,12 +91,15 @@ def linear(
         activation: "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf" or None.
         residual: [..., n], added last.
         out: Where to write the result; must not overlap any argument.
+        activations: With "int8", and a PackedMatrix of "int8", the product is one of integers: each row
+            of x is rounded to 8 bits by a scale of its own, max(abs(row)) / 127. The result of a row
+            depends on that row alone; one with an element that is not finite is NaN.
         num_threads: Maximum number of threads; num_threads() if None or 0.
 
     Returns:
         [..., n].
     """
-    return _core.linear(x, packed, bias, activation, residual, out, num_threads)
+    return _core.linear(x, packed, bias, activation, residual, out, activations, num_threads)
 
 
 def gemm_gated(
@@ -96,6 +110,7 @@ def gemm_gated(
     gate_bias: Any = None,
     up_bias: Any = None,
     activation: str | None = "silu",
+    activations: ActivationDType = "float32",
     out: Array | None = None,
     num_threads: int | None = None,
 ) -> Array:
@@ -111,10 +126,11 @@ def gemm_gated(
         up_bias: [n].
         activation: Of the gate: "silu" is SwiGLU, "gelu" GEGLU, "relu" ReGLU, "sigmoid" GLU. For others
             see linear.
+        activations: As in linear, for both products.
         out: Where to write the result; must not overlap any argument.
         num_threads: Maximum number of threads; num_threads() if None or 0.
 
     Returns:
         [..., n].
     """
-    return _core.gemm_gated(a, gate, up, gate_bias, up_bias, activation, out, num_threads)
+    return _core.gemm_gated(a, gate, up, gate_bias, up_bias, activation, activations, out, num_threads)

@@ -10,6 +10,15 @@ def isa() -> str:
     return _core.isa()
 
 
+def isa_extension() -> str:
+    """The extension of isa() that this CPU has, for products of 8-bit integers: "vnni", "dotprod" or "".
+
+    It changes no bit. The environment variable HEADLANE_EXTENSIONS=none turns it off, if it is set when
+    the library is first used or set_isa() is called.
+    """
+    return _core.isa_extension()
+
+
 def available_isas() -> list[str]:
     """The instruction sets that are built in and supported by this CPU, fastest first."""
     return _core.available_isas()

@@ -10,7 +10,16 @@ from . import _core
 from ._immutable import itself
 from ._kv_cache import KvCache
 from ._layers import restored
-from ._types import Array, DType, MaskedScoreOptions, ScoreOptions, Sequences, State, Unpack
+from ._types import (
+    ActivationDType,
+    Array,
+    DType,
+    MaskedScoreOptions,
+    ScoreOptions,
+    Sequences,
+    State,
+    Unpack,
+)
 
 
 class EncoderLayer(_core.EncoderLayer):
@@ -31,6 +40,7 @@ class EncoderLayer(_core.EncoderLayer):
         norm_first: x + f(norm(x)) instead of norm(x + f(x)).
         layer_norm_eps: eps of the norms.
         weights: How all weight matrices are stored, as for Linear.
+        activations: Of all products by weights, as for Linear.
     """
 
     __slots__ = ("_options",)
@@ -48,6 +58,7 @@ class EncoderLayer(_core.EncoderLayer):
         norm_first: bool = False,
         layer_norm_eps: float = 1e-5,
         weights: DType = "float32",
+        activations: ActivationDType = "float32",
     ) -> None:
         self._options = {
             "num_heads": num_heads,
@@ -58,6 +69,7 @@ class EncoderLayer(_core.EncoderLayer):
             "norm_first": norm_first,
             "layer_norm_eps": layer_norm_eps,
             "weights": weights,
+            "activations": activations,
         }
         _core.EncoderLayer.__init__(self, state, prefix, **self._options)
 
@@ -120,6 +132,7 @@ class DecoderLayer(_core.DecoderLayer):
         norm_first: bool = False,
         layer_norm_eps: float = 1e-5,
         weights: DType = "float32",
+        activations: ActivationDType = "float32",
     ) -> None:
         self._options = {
             "num_heads": num_heads,
@@ -130,6 +143,7 @@ class DecoderLayer(_core.DecoderLayer):
             "norm_first": norm_first,
             "layer_norm_eps": layer_norm_eps,
             "weights": weights,
+            "activations": activations,
         }
         _core.DecoderLayer.__init__(self, state, prefix, **self._options)
 

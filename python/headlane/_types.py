@@ -23,8 +23,11 @@ Sequences = Union[int, Iterable[int]]
 # The argument of merge(): tuples (out, lse) or (out, max, sum).
 Parts = Sequence[tuple[Array, ...]]
 
-# How the elements of a PackedMatrix are stored.
-DType = Literal["float32", "bfloat16", "float16", "int8"]
+# How the elements of a PackedMatrix and a KvCache are stored.
+DType = Literal["float32", "bfloat16", "float16", "int8", "int8_group32", "int4_group32"]
+CacheDType = Literal["float32", "bfloat16", "float16", "int8"]
+# The type of activations in products: float32, or rounded to 8 bits row by row.
+ActivationDType = Literal["float32", "int8"]
 
 # The values of flags that decide what a function returns.
 No = Literal[False]
@@ -96,7 +99,9 @@ class GenerateOptions(TypedDict, total=False):
 
 
 __all__ = [
+    "ActivationDType",
     "Array",
+    "CacheDType",
     "CallOptions",
     "GenerateOptions",
     "InnerCallOptions",

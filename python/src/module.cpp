@@ -33,11 +33,12 @@ NB_MODULE(_core, module) {
   def("softmax", &python::softmax_over, "log", "x", "axis", "scale", "mask", "bias", "lengths", "causal",
       "causal_offset", "out", "num_threads");
   def("norm", &python::norm_over, "centred", "x", "weight", "bias", "eps", "residual", "sum", "out", "num_threads");
-  def("gemm", &python::gemm_of, "a", "b", "out", "alpha", "beta", "bias", "activation", "residual", "num_threads");
-  def("matmul", &python::matmul, "a", "b", "out", "num_threads");
-  def("linear", &python::linear, "x", "packed", "bias", "activation", "residual", "out", "num_threads");
-  def("gemm_gated", &python::gemm_gated_of, "a", "gate", "up", "gate_bias", "up_bias", "activation", "out",
+  def("gemm", &python::gemm_of, "a", "b", "out", "alpha", "beta", "bias", "activation", "residual", "activations",
       "num_threads");
+  def("matmul", &python::matmul, "a", "b", "out", "activations", "num_threads");
+  def("linear", &python::linear, "x", "packed", "bias", "activation", "residual", "out", "activations", "num_threads");
+  def("gemm_gated", &python::gemm_gated_of, "a", "gate", "up", "gate_bias", "up_bias", "activation", "activations",
+      "out", "num_threads");
   def("activate", &python::activate_by, "function", "activation", "x", "out", "num_threads");
   def("sinusoidal_encoding", &python::sinusoidal_encoding_of, "length", "d_model", "offset", "base", "doubled",
       "interleaved", "out", "num_threads");
@@ -58,6 +59,7 @@ NB_MODULE(_core, module) {
   module.def("version", &version);
   module.def("available_isas", &available_isas);
   module.def("isa", &isa);
+  module.def("isa_extension", &isa_extension);
   def("set_isa", [](nb::handle name) { set_isa(python::Call("set_isa").text("name", name)); }, "name");
   module.def("num_threads", &num_threads);
   def(

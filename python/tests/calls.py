@@ -84,6 +84,7 @@ OF_LAYER = {
     "norm_first": True,
     "layer_norm_eps": 1e-5,
     "weights": "bfloat16",
+    "activations": "float32",
 }
 MEMORY = {"memory": X, "sequences": [0, 1], "key_lengths": [4, 4], "num_threads": 1}
 
@@ -109,17 +110,19 @@ CALLS = {
             "bias": normal(4),
             "activation": "relu",
             "residual": normal(4, 4),
+            "activations": "float32",
         },
     ),
-    "matmul": (headlane.matmul, {"a": X, "b": X.swapaxes(1, 2)}),
+    "matmul": (headlane.matmul, {"a": X, "b": X.swapaxes(1, 2), "activations": "float32"}),
     "linear": (
         headlane.linear,
         {
             "x": X,
-            "packed": normal(8, 5),
+            "packed": headlane.PackedMatrix(normal(8, 5), dtype="int8"),
             "bias": normal(5),
             "activation": "silu",
             "residual": normal(2, 4, 5),
+            "activations": "int8",
         },
     ),
     "gemm_gated": (
@@ -131,6 +134,7 @@ CALLS = {
             "gate_bias": normal(5),
             "up_bias": normal(5),
             "activation": "silu",
+            "activations": "float32",
         },
     ),
     **{name: (getattr(headlane, name), ACTIVATION) for name in ("relu", "silu", "sigmoid", "tanh", "erf")},
@@ -180,21 +184,31 @@ CALLS = {
     "PackedMatrix": (headlane.PackedMatrix, {"b": X[0], "dtype": "float32"}),
     "KvCache": (
         headlane.KvCache,
-        {"kv_heads": 1, "head_dim": 8, "value_dim": 8, "page_size": 32, "max_pages": 3},
+        {"kv_heads": 1, "head_dim": 8, "value_dim": 8, "page_size": 32, "max_pages": 3, "dtype": "int8"},
     ),
     "KvCache.fork": (lambda **o: cache().fork(**o), {"sequence": 0, "length": 2}),
     "KvCache.append": (lambda **o: cache().append(**o), {"sequence": [0, 1], "k": Q, "v": Q}),
     "KvCache.truncate": (lambda **o: cache().truncate(**o), {"sequence": 0, "length": 2}),
     "KvCache.remove": (lambda **o: cache().remove(**o), {"sequence": 0}),
     "KvCache.length": (lambda **o: cache().length(**o), {"sequence": 0}),
-    "Linear": (headlane.Linear, {"state": WEIGHT, "prefix": "", "weights": "float32"}),
+    "Linear": (
+        headlane.Linear,
+        {"state": WEIGHT, "prefix": "", "weights": "float32", "activations": "float32"},
+    ),
     "Linear.forward": (
         lambda **o: headlane.Linear(WEIGHT).forward(**o),
         {"x": X, "activation": "relu", "residual": X},
     ),
     "Embedding": (
         headlane.Embedding,
-        {"state": WEIGHT, "prefix": "", "tied": True, "max_length": 5, "weights": "float32"},
+        {
+            "state": WEIGHT,
+            "prefix": "",
+            "tied": True,
+            "max_length": 5,
+            "weights": "float32",
+            "activations": "float32",
+        },
     ),
     "Embedding.forward": (
         lambda **o: embedding().forward(**o),
@@ -203,7 +217,13 @@ CALLS = {
     "Embedding.logits": (lambda **o: embedding().logits(**o), {"x": X}),
     "FeedForward": (
         headlane.FeedForward,
-        {"state": FEED_FORWARD, "prefix": "", "activation": "gelu", "weights": "float32"},
+        {
+            "state": FEED_FORWARD,
+            "prefix": "",
+            "activation": "gelu",
+            "weights": "float32",
+            "activations": "float32",
+        },
     ),
     "FeedForward.forward": (lambda **o: headlane.FeedForward(FEED_FORWARD).forward(**o), {"x": X}),
     "MultiHeadAttention": (
@@ -215,6 +235,7 @@ CALLS = {
             "num_kv_heads": 2,
             "scale": 0.5,
             "weights": "int8",
+            "activations": "int8",
         },
     ),
     "MultiHeadAttention.forward": (
@@ -249,7 +270,7 @@ def two_heads():
 
 
 # Functions without a parameter, and those whose only ones are objects of ours.
-WITHOUT_PARAMETERS = {"isa", "available_isas", "num_threads", "AttentionPlan"}
+WITHOUT_PARAMETERS = {"isa", "isa_extension", "available_isas", "num_threads", "AttentionPlan"}
 
 
 def public_callables():

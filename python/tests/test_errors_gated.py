@@ -77,6 +77,13 @@ CASES = {
         ValueError,
         "gemm_gated: activation is 'swiglu'; there are relu",
     ),
+    "gated activations": (
+        lambda o: headlane.gemm_gated(
+            X[:, :4], headlane.PackedMatrix(X, dtype="int8"), PACKED, out=o, activations="int8"
+        ),
+        ValueError,
+        "gemm_gated: up is a PackedMatrix of float32; with activations int8 it must be a PackedMatrix of int8",
+    ),
     "gated threads": (
         lambda o: headlane.gemm_gated(X[:, :4], X, X, out=o, num_threads=-1),
         ValueError,

@@ -98,6 +98,45 @@ CASES = {
         ValueError,
         "gemm: activation is 'none'; there are relu",
     ),
+    "activations": (
+        lambda o: headlane.linear(X[:, :4], PACKED, out=o, activations="bfloat16"),
+        ValueError,
+        "linear: activations is 'bfloat16'; there are float32 and int8",
+    ),
+    "activations, matrix of float32": (
+        lambda o: headlane.linear(X[:, :4], PACKED, out=o, activations="int8"),
+        ValueError,
+        "linear: packed is a PackedMatrix of float32; with activations int8 it must be a PackedMatrix of int8",
+    ),
+    "activations, matrix of bfloat16": (
+        lambda o: headlane.gemm(X[:, :4], headlane.PackedMatrix(X, dtype="bfloat16"), o, activations="int8"),
+        ValueError,
+        "gemm: b is a PackedMatrix of bfloat16; with activations int8 it must be",
+    ),
+    "activations, packed matmul": (
+        lambda o: headlane.matmul(X[:0, :4], PACKED, activations="int8"),
+        ValueError,
+        "matmul: b is a PackedMatrix of float32; with activations int8",
+    ),
+    "activations, not packed": (
+        lambda o: headlane.linear(X[:, :4], X, out=o, activations="int8"),
+        ValueError,
+        "linear: packed is not packed; with activations int8 it must be a PackedMatrix of int8",
+    ),
+    "activations, plain matmul": (
+        lambda o: headlane.matmul(X[:, :4], X, o, activations="int8"),
+        ValueError,
+        "matmul: b is not packed; with activations int8",
+    ),
+    "activations, rows": (
+        lambda o: headlane.linear(
+            np.zeros((1, 132001), np.float32),
+            headlane.PackedMatrix(np.zeros((132001, 1), np.float32), dtype="int8"),
+            activations="int8",
+        ),
+        ValueError,
+        "linear: .*132001 rows, with activations int8 at most 132000",
+    ),
     "linear threads": (
         lambda o: headlane.linear(X[:, :4], X, out=o, num_threads=-1),
         ValueError,

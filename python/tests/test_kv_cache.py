@@ -43,8 +43,11 @@ def test_sequences():
 def test_properties():
     cache = headlane.KvCache(3, 64)
     assert (cache.kv_heads, cache.head_dim, cache.value_dim, cache.page_size) == (3, 64, 64, 128)
-    assert (cache.pages_in_use, cache.nbytes) == (0, 0)
-    assert repr(cache) == "KvCache(kv_heads=3, head_dim=64, value_dim=64, page_size=128, pages_in_use=0)"
+    assert (cache.pages_in_use, cache.nbytes, cache.dtype) == (0, 0, "float32")
+    expected = (
+        "KvCache(kv_heads=3, head_dim=64, value_dim=64, page_size=128, dtype='float32', pages_in_use=0)"
+    )
+    assert repr(cache) == expected
     assert headlane.KvCache.__module__ == "headlane"
 
 
@@ -76,6 +79,16 @@ CASES = {
     "value_dim": (lambda c: headlane.KvCache(1, 8, 0), ValueError, "^KvCache: value_dim is 0"),
     "page_size": (lambda c: headlane.KvCache(1, 8, page_size=33), ValueError, "^KvCache: page_size is 33"),
     "max_pages": (lambda c: headlane.KvCache(1, 8, max_pages=-1), ValueError, "^KvCache: max_pages is -1"),
+    "dtype": (
+        lambda c: headlane.KvCache(1, 8, dtype="int4_group32"),
+        ValueError,
+        "^KvCache: dtype is 'int4_group32'; there are float32, bfloat16, float16 and int8$",
+    ),
+    "dtype, class": (
+        lambda c: headlane.KvCache(1, 8, dtype=np.int8),
+        TypeError,
+        "^KvCache: dtype is .*wanted: a str",
+    ),
     "removed": (lambda c: c.append(1, K, V), ValueError, r"^KvCache\.append: sequence 1 "),
     "negative": (lambda c: c.append([-1], K[None], V[None]), ValueError, r"^KvCache\.append: sequence -1 "),
     "huge": (
@@ -136,6 +149,54 @@ def test_errors(name):
         call(cache)
     assert (cache.length(0), cache.length(2), cache.pages_in_use) == (3, 0, 1)
     assert sys.getrefcount(K) == references
+
+
+def half_bits(x):
+    """float32 rounded to bfloat16, to nearest, ties to even."""
+    word = x.view(np.uint32).astype(np.uint64)
+    return ((word + 0x7FFF + (word >> 16 & 1)) >> 16 << 16).astype(np.uint32).view(np.float32)
+
+
+def int8(x):
+    """Each row as q * scale."""
+    word = (np.abs(x).max(-1, keepdims=True) / np.float32(127)).view(np.uint32)
+    scale = (word + 0x7F + (word >> 8 & 1) & 0xFFFFFF00).astype(np.uint32).view(np.float32)
+    return np.rint(x / scale) * scale
+
+
+ROUNDED = {
+    "float32": lambda x: x,
+    "bfloat16": half_bits,
+    "float16": lambda x: x.astype(np.float16).astype(np.float32),
+    "int8": int8,
+}
+
+
+@pytest.mark.parametrize("dtype", ROUNDED)
+def test_types(dtype):
+    k, v, q = tokens(2, 3, 50, 8), tokens(2, 3, 50, 5), tokens(2, 6, 4, 8)
+    cache, plain = headlane.KvCache(3, 8, 5, dtype=dtype), headlane.KvCache(3, 8, 5)
+    assert cache.dtype == dtype
+    for other, *kv in ((cache, k, v), (plain, ROUNDED[dtype](k), ROUNDED[dtype](v))):
+        other.append([other.add(), other.add()], *kv)
+    for queries in (q, q[:, :, :1]):
+        y, expected = (headlane.attention_over_cache(queries, one, [1, 0]) for one in (cache, plain))
+        assert y.tobytes() == expected.tobytes()
+    size = {"float32": 4, "int8": 1}.get(dtype, 2)
+    assert cache.page_nbytes == 3 * 128 * (size * (8 + 32) + (8 if dtype == "int8" else 0))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_int8_refuses_what_is_not_finite(bad):
+    cache = headlane.KvCache(2, 8, 5, dtype="int8")
+    a, b = cache.add(), cache.add()
+    k, v = tokens(2, 2, 3, 8), tokens(2, 2, 3, 5)
+    v[1, 0, 2, 4] = bad
+    with pytest.raises(ValueError, match=r"^KvCache\.append: v\[1, 0, 2, 4\] is not finite"):
+        cache.append([a, b], k, v)
+    with pytest.raises(ValueError, match=r"^KvCache\.append: v\[0, 2, 4\] is not finite"):
+        cache.append(a, k[1], v[1])
+    assert (cache.length(a), cache.length(b), cache.nbytes) == (0, 0, 0)
 
 
 def test_torch():

@@ -3,6 +3,7 @@
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import gguf
 import headlane
 import layouts
 import numpy as np
@@ -110,17 +111,30 @@ def stored(w, dtype):
     if dtype == "bfloat16":
         bits = w.view(np.uint32)
         return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(np.float32)
+    if dtype.endswith("group32"):
+        kind = gguf.GGMLQuantizationType.Q8_0 if dtype == "int8_group32" else gguf.GGMLQuantizationType.Q4_0
+        rows = np.concatenate([w, np.zeros((-len(w) % 32, w.shape[1]), np.float32)]).T.copy()
+        return gguf.dequantize(gguf.quantize(rows, kind), kind).T[: len(w)]
     bits = (np.abs(w).max(0) / np.float32(127)).view(np.uint32)
     scale = ((bits + 0x7F + (bits >> 8 & 1)) & 0xFFFFFF00).view(np.float32)
     return np.rint(w / scale) * scale
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8"])
-def test_stored_types(dtype):
+@pytest.mark.parametrize(
+    ("dtype", "bytes_of_column"),
+    [
+        ("bfloat16", 1200),
+        ("float16", 1200),
+        ("int8", 604),
+        ("int8_group32", 19 * 34),
+        ("int4_group32", 19 * 18),
+    ],
+)
+def test_stored_types(dtype, bytes_of_column):
     """Elements are rounded as stated; products have the bits of those by what they decode to."""
     w = RNG.standard_normal((600, 70), np.float32)
     packed = headlane.PackedMatrix(w, dtype=dtype)
-    assert (packed.dtype, packed.nbytes) == (dtype, 604 * 96 if dtype == "int8" else 2 * 600 * 96)
+    assert (packed.dtype, packed.nbytes) == (dtype, bytes_of_column * 96)
     decoded = packed.decoded()
     np.testing.assert_array_equal(decoded, stored(w, dtype))
     for rows in (1, 5, 40):

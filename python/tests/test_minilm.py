@@ -82,13 +82,22 @@ def test_minilm(minilm, encoder, report):
     report(f"all-MiniLM-L6-v2: {100 * same:.2f} % of 10,000 ranks the same as in float64")
 
 
-@pytest.mark.parametrize(("weights", "least"), [("float16", 0.99999), ("bfloat16", 0.999), ("int8", 0.998)])
-def test_stored_weights(minilm, encoder, report, weights, least):
+@pytest.mark.parametrize(
+    ("weights", "activations", "least"),
+    [
+        ("float16", "float32", 0.99999),
+        ("bfloat16", "float32", 0.999),
+        ("int8", "float32", 0.998),
+        ("int8", "int8", 0.99),
+    ],
+)
+def test_stored_weights(minilm, encoder, report, weights, activations, least):
     sentences = [f"{subject} {ending}" for subject in SUBJECTS for ending in ENDINGS]
-    other = models.SentenceEncoder(minilm, weights=weights)
-    assert other.bert.weights == weights
+    other = models.SentenceEncoder(minilm, weights=weights, activations=activations)
+    assert (other.bert.weights, other.bert.activations) == (weights, activations)
     cosine = (other.encode(sentences).astype(np.float64) * encoder.encode(sentences)).sum(1)
-    report(f"all-MiniLM-L6-v2 in {weights}: cosines to float32 of at least {cosine.min():.6f}")
+    types = f"{weights}, activations {activations}"
+    report(f"all-MiniLM-L6-v2, weights {types}: cosines to float32 of at least {cosine.min():.6f}")
     assert cosine.min() >= least
     np.testing.assert_array_equal(other.encode(sentences[7]), other.encode(sentences)[7])
 

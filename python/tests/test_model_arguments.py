@@ -74,12 +74,29 @@ def test_folders(kind, tmp_path):
 
 
 def test_weights():
-    with pytest.raises(
-        ValueError, match="T5: weights is 'int3'; there are float32, bfloat16, float16 and int8"
-    ):
+    types = "float32, bfloat16, float16, int8, int8_group32 and int4_group32"
+    with pytest.raises(ValueError, match=f"T5: weights is 'int3'; there are {types}"):
         models.T5(calls.LITTLE, weights="int3")
     with pytest.raises(TypeError, match="Bert: weights is 8; wanted: a str"):
         models.Bert(calls.LITTLE, weights=8)
+
+
+def test_activations(folder):
+    for kind, path in ((models.T5, calls.LITTLE), (models.Bert, folder)):
+        name = kind.__name__
+        with pytest.raises(
+            ValueError, match=f"{name}: activations is 'bfloat16'; there are float32 and int8"
+        ):
+            kind(path, weights="int8", activations="bfloat16")
+        with pytest.raises(TypeError, match=f"{name}: activations is 8; wanted: a str"):
+            kind(path, activations=8)
+        for weights in ("float32", "bfloat16"):
+            with pytest.raises(
+                ValueError, match=f"^{name}: .* is a PackedMatrix of {weights}; with activations"
+            ):
+                kind(path, weights=weights, activations="int8")
+        assert kind(path).activations == "float32"
+        assert kind(path, weights="int8", activations="int8").activations == "int8"
 
 
 def test_names_of_any_bytes(folder, tmp_path):

@@ -1,6 +1,7 @@
 """Pickles and copies: matrices, layers and caches as their numbers, models as their folder."""
 
 import copy
+import importlib.util
 import multiprocessing
 import pickle
 
@@ -30,7 +31,7 @@ def test_packed_matrices(shape):
         assert headlane.gemm(a, other).tobytes() == headlane.gemm(a, matrix).tobytes()
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "int8_group32", "int4_group32"])
 def test_packed_matrices_keep_their_type(dtype):
     matrix = headlane.PackedMatrix(RNG.standard_normal((7, 33), np.float32), dtype=dtype)
     for other in copies(matrix):
@@ -134,7 +135,7 @@ def test_layers(name):
         assert run(other).tobytes() == expected
 
 
-@pytest.mark.parametrize("weights", ["bfloat16", "float16", "int8"])
+@pytest.mark.parametrize("weights", ["bfloat16", "float16", "int8", "int8_group32", "int4_group32"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_keep_the_type_of_their_weights(name, weights):
     kind, state, options, run = LAYERS[name]
@@ -146,6 +147,16 @@ def test_layers_keep_the_type_of_their_weights(name, weights):
         assert run(other).tobytes() == expected
 
 
+@pytest.mark.parametrize("name", [name for name in LAYERS if name != "Embedding"])  # which has no product
+def test_layers_keep_the_type_of_their_activations(name):
+    kind, state, options, run = LAYERS[name]
+    layer = kind(state, **options, weights="int8", activations="int8")
+    expected = run(layer).tobytes()
+    assert expected != run(kind(state, **options, weights="int8")).tobytes()
+    for other in copies(layer):
+        assert run(other).tobytes() == expected
+
+
 def test_projections_of_one_width_come_as_one():
     q, k, v = (normal(8, 8) for _ in range(3))
     state = {"q_proj_weight": q, "k_proj_weight": k, "v_proj_weight": v, "out_proj.weight": normal(8, 8)}
@@ -153,9 +164,9 @@ def test_projections_of_one_width_come_as_one():
     np.testing.assert_array_equal(layer.state_dict()["in_proj_weight"], np.concatenate([q, k, v]))
 
 
-def grown(page_size=32, max_pages=0):
+def grown(page_size=32, max_pages=0, dtype="float32"):
     """A cache with a history: shared pages, free numbers, truncated and empty sequences."""
-    cache = headlane.KvCache(2, 5, 7, page_size=page_size, max_pages=max_pages)
+    cache = headlane.KvCache(2, 5, 7, page_size=page_size, max_pages=max_pages, dtype=dtype)
 
     def append(sequence, tokens):
         cache.append(sequence, normal(2, tokens, 5), normal(2, tokens, 7))
@@ -182,9 +193,10 @@ def contents(cache, numbers):
     return [headlane.attention_over_cache(q, cache, [n]).tobytes() for n in numbers]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int8"])
 @pytest.mark.parametrize("page_size", [32, 128])
-def test_caches(page_size):
-    cache, numbers = grown(page_size)
+def test_caches(page_size, dtype):
+    cache, numbers = grown(page_size, dtype=dtype)
     lengths, expected = [cache.length(n) for n in numbers], contents(cache, numbers)
     for other in (*copies(cache), copy.copy(cache), copy.deepcopy(cache)):
         assert repr(other) == repr(cache)  # the sizes, and the pages in use
@@ -230,10 +242,17 @@ def test_t5_and_its_translator():
     assert copies(t5.config) == [t5.config] * len(copies(t5.config))
 
 
-def test_models_keep_the_type_of_their_weights():
-    for other in copies(models().T5(calls.LITTLE, weights="bfloat16")):
-        assert other.weights == "bfloat16"
+@pytest.mark.parametrize(("weights", "activations"), [("bfloat16", "float32"), ("int8", "int8")])
+def test_models_keep_the_types_of_weights_and_activations(weights, activations):
+    t5 = models().T5(calls.LITTLE, weights=weights, activations=activations)
+    states = t5.encode([3, 4, 5, 1]).tobytes()
+    for other in copies(t5):
+        assert (other.weights, other.activations) == (weights, activations)
         assert other.folder == str(calls.LITTLE)
+        assert other.encode([3, 4, 5, 1]).tobytes() == states
+    if importlib.util.find_spec("sentencepiece"):
+        for other in copies(models().Translator(calls.LITTLE, weights=weights, activations=activations)):
+            assert (other.t5.weights, other.t5.activations) == (weights, activations)
 
 
 def test_the_path_is_absolute(monkeypatch):

@@ -16,6 +16,7 @@ RNG = np.random.default_rng(0)
 Q, K, V = (RNG.standard_normal((2, 4, 200, 32), np.float32) for _ in range(3))
 A, B = RNG.standard_normal((150, 700), np.float32), RNG.standard_normal((700, 130), np.float32)
 PACKED = headlane.PackedMatrix(B)
+OF_INT8 = headlane.PackedMatrix(B, dtype="int8")
 MASK = RNG.random((200, 200)) < 0.5
 
 CALLS = {
@@ -24,6 +25,7 @@ CALLS = {
     "log_softmax": lambda **o: headlane.log_softmax(Q, 1, **o),
     "gemm": lambda **o: headlane.gemm(A, B, **o),
     "linear": lambda **o: headlane.linear(A, PACKED, B[0], "gelu", A[:, :130], **o),
+    "linear, int8": lambda **o: headlane.linear(A, OF_INT8, activations="int8", **o),
     "silu": lambda **o: headlane.silu(Q, **o),
     "packing": lambda **o: headlane.gemm(A, headlane.PackedMatrix(B, **o)),
     "gemm_gated": lambda **o: headlane.gemm_gated(A, PACKED, PACKED, gate_bias=B[0], **o),

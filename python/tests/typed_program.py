@@ -4,7 +4,7 @@ not run itself.
 
 from __future__ import annotations
 
-from typing import Any, Union
+from typing import Any, Literal, Union
 
 import headlane
 import numpy as np
@@ -24,6 +24,7 @@ def functions(x: Floats, out: Floats, flag: bool) -> None:
     assert_type(headlane.gemm(x, x, alpha=2.0, activation="relu"), Floats)
     assert_type(headlane.matmul(x, headlane.PackedMatrix(x)), Floats)
     assert_type(headlane.linear(x, x, x[0], "gelu", x, out), Floats)
+    assert_type(headlane.linear(x, headlane.PackedMatrix(x, dtype="int8"), activations="int8"), Floats)
     assert_type(headlane.gemm_gated(x, x, x, up_bias=x[0], activation=None), Floats)
     for activation in (headlane.relu, headlane.silu, headlane.sigmoid, headlane.tanh, headlane.erf):
         assert_type(activation(x, out=out), Floats)
@@ -34,6 +35,7 @@ def functions(x: Floats, out: Floats, flag: bool) -> None:
     headlane.alibi_slopes(8).sum()
     assert_type(headlane.t5_bucket(3), int)
     assert_type(headlane.isa(), str)
+    assert_type(headlane.isa_extension(), str)
     assert_type(headlane.available_isas(), list[str])
     assert_type(headlane.num_threads(), int)
     headlane.set_isa("avx2")
@@ -50,7 +52,7 @@ def attention(x: Floats, flag: bool) -> None:
     assert_type(sdpa(x, x, x, return_lse=True), tuple[Floats, Floats])
     assert_type(sdpa(x, x, x, return_sum=True), tuple[Floats, Floats, Floats])
     assert_type(sdpa(x, x, x, return_lse=flag), Union[Floats, tuple[Floats, ...]])
-    cache = headlane.KvCache(2, 8, page_size=32)
+    cache = headlane.KvCache(2, 8, page_size=32, dtype="int8")
     numbers = [cache.add(), cache.fork(0, 3)]
     cache.append(numbers, x, x)
     cache.truncate(0, 1)
@@ -74,7 +76,7 @@ def attention(x: Floats, flag: bool) -> None:
 def layers(x: Floats, state: dict[str, Floats]) -> None:
     assert_type(headlane.PackedMatrix(x, dtype="bfloat16").shape, tuple[int, int])
     headlane.PackedMatrix(x).unpack().sum()
-    linear = headlane.Linear(state, "a.")
+    linear = headlane.Linear(state, "a.", weights="int8", activations="int8")
     assert_type(linear(x, activation="relu", residual=x), Floats)
     assert_type(linear.forward(x, out=x), Floats)
     assert_type(linear.in_features, int)
@@ -96,7 +98,8 @@ def layers(x: Floats, state: dict[str, Floats]) -> None:
 
 
 def with_models(folder: str) -> None:
-    t5 = T5(folder)
+    t5 = T5(folder, weights="int8", activations="int8")
+    assert_type(t5.activations, Literal["float32", "int8"])
     assert_type(t5.config, T5Config)
     assert_type(t5.generate([[1, 2]], num_beams=4, early_stopping="never", max_new_tokens=8), list[list[int]])
     t5.encode([1]).sum()
@@ -118,6 +121,7 @@ def wrong(x: Floats, state: dict[str, Floats], t5: T5) -> None:
     headlane.softmax(x, axis=1.5)  # type: ignore
     headlane.softmax(x, causal="yes")  # type: ignore
     headlane.gemm(x, x, activation=3)  # type: ignore
+    headlane.linear(x, x, activations="bfloat16")  # type: ignore
     headlane.scaled_dot_product_attention(x, x, x, softcap="1")  # type: ignore
     headlane.scaled_dot_product_attention(x, x, x, soft_cap=1.0)  # type: ignore
     headlane.scaled_dot_product_attention(x, x, x, return_lse=True).sum()  # type: ignore

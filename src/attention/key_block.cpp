@@ -1,6 +1,7 @@
 #include "attention/key_block.hpp"
 
 #include "attention/kv_pages.hpp"
+#include "core/round.hpp"
 
 namespace headlane::internal {
 namespace {
@@ -44,34 +45,134 @@ void find_packed(const AttentionProblem& p, const KeyBlocks& blocks, const Query
                  .v_panel_step = in_place ? panel_columns : panel_columns * keys};
 }
 
-void find_in_place(const AttentionProblem& p, const QueryRows& rows, Index block, float* transposed,
-                   BlockOfKeys& found) {
+namespace {
+
+/// Sets the keys that a thread reads when it has read page i of a block, whose first key is `key`:
+/// those 512 keys later, or the first ones of the next kv head; if there are none, the same ones.
+void set_next(const AttentionProblem& p, const QueryRows& rows, Index key, Index i, BlockOfKeys& found) {
+  const KvPages& cache = *p.keys.cache;
+  const Index heads = cache.kv_heads, later = rows.element.number * heads + rows.kv_head + p.threads;
+  Index number = rows.element.number, head = rows.kv_head;
+  key += block_size;
+  if (key >= rows.element.keys) {
+    if (later >= total_kv_heads(p)) return;
+    number = later / heads;
+    head = later % heads;
+    key %= block_size;
+  }
+  const Index sequence = p.keys.sequences[static_cast<std::size_t>(number)], size = cache.page_size;
+  if (key >= cache.length(sequence)) return;
+  const HeadOfPage next = cache.head(sequence, head, key / size);
+  found.next[i] = next.keys() + next.key_at(key % size) * size_of(cache.type);
+  if (has_token_scales(cache.type)) found.next_scales[i] = next.key_scales() + key % size;
+}
+
+/// Finds a block in the pages of a cache.
+void find_in_cache(const AttentionProblem& p, const QueryRows& rows, Index block, BlockOfKeys& found) {
+  const KvPages& cache = *p.keys.cache;
+  const Index sequence = p.keys.sequences[static_cast<std::size_t>(rows.element.number)];
+  const Index size = cache.page_size, page = std::min(size, block_size), first = block * block_size,
+              end = std::min(first + block_size, rows.element.keys);
+  const Index value_width = round_up(cache.value_dim, panel_columns);
+  const bool scaled = has_token_scales(cache.type), is_float = cache.type == DType::float32;
+  Index k_columns = 0;
+  for (Index key = first; key < end; key += page) {
+    const Index within = key % size, i = (key - first) / page;  // in a page longer than a block
+    const HeadOfPage head = cache.head(sequence, rows.kv_head, key / size);
+    k_columns = head.key_columns();
+    found.k[i] = head.keys() + head.key_at(within) * size_of(cache.type);
+    found.v[i] = head.values() + head.value_at(within, 0) * size_of(cache.type);
+    found.k_scales[i] = scaled ? head.key_scales() + within : nullptr;
+    found.v_scales[i] = scaled ? head.value_scales() + within : nullptr;
+    if (is_float) continue;
+    found.next[i] = found.k[i];
+    found.next_scales[i] = found.k_scales[i];
+    set_next(p, rows, key, i, found);
+  }
+  found.block = {.page = page,
+                 .k = found.k,
+                 .k_row_step = 0,
+                 .transposed = nullptr,
+                 .v = found.v,
+                 .v_row_step = is_float ? panel_columns : value_width,
+                 .v_panel_step = is_float ? panel_columns * size : panel_columns,
+                 .type = cache.type,
+                 .k_columns = k_columns,
+                 .k_scales = found.k_scales,
+                 .v_scales = found.v_scales,
+                 .next = found.next,
+                 .next_scales = found.next_scales};
+}
+
+/// Replaces a block of `keys` keys by a copy in float: one page.
+void widen(const AttentionProblem& p, Index keys, float* to, BlockOfKeys& found) {
+  const kernels::KeyBlock& block = found.block;
+  const Index head_dim = p.keys.k.shape[3], value_dim = p.keys.v.shape[3], size = size_of(block.type);
+  const Index longest = round_up(keys, panel_columns), width = block.k_columns;
+  float* const values = to + longest * head_dim;
+  for (Index key = 0; key < keys; key += panel_columns) {
+    const Index page = key / block.page, within = key % block.page;
+    const Index at = within / width * width * head_dim + within % width;
+    const float* const scales = found.k_scales[page];
+    p.kernel.widen_rows({.data = static_cast<const std::byte*>(found.k[page]) + at * size,
+                         .type = block.type,
+                         .rows = head_dim,
+                         .row_step = width,
+                         .column_scales = scales == nullptr ? nullptr : scales + within,
+                         .row_scales = nullptr,
+                         .to = to + key * head_dim});
+  }
+  for (Index column = 0; column < value_dim; column += panel_columns)
+    for (Index first = 0; first < keys; first += block.page) {
+      const Index page = first / block.page;
+      p.kernel.widen_rows({.data = static_cast<const std::byte*>(found.v[page]) + column * size,
+                           .type = block.type,
+                           .rows = std::min(block.page, keys - first),
+                           .row_step = block.v_row_step,
+                           .column_scales = nullptr,
+                           .row_scales = found.v_scales[page],
+                           .to = values + column * longest + first * panel_columns});
+    }
+  found.k[0] = to;
+  found.v[0] = values;
+  found.block = {.page = block_size,
+                 .k = found.k,
+                 .k_row_step = 0,
+                 .transposed = nullptr,
+                 .v = found.v,
+                 .v_row_step = panel_columns,
+                 .v_panel_step = panel_columns * longest};
+}
+
+/// Whether tasks of so many rows widen whole blocks of a cache before the kernel reads them.
+bool widens_blocks(const AttentionProblem& p, Index rows) {
+  return p.keys.cache != nullptr && p.keys.cache->type != DType::float32 && rows > kernels::max_widening_rows;
+}
+
+}  // namespace
+
+void find_in_place(const AttentionProblem& p, const QueryRows& rows, Index block, float* unpacked, BlockOfKeys& found) {
   const Index first = block * block_size;
+  if (p.keys.cache != nullptr) {
+    find_in_cache(p, rows, block, found);
+    if (widens_blocks(p, rows.count)) widen(p, std::min(block_size, rows.element.keys - first), unpacked, found);
+    return;
+  }
+  found.k[0] = row_at(p.keys.k, rows.element, rows.kv_head, first);
+  found.v[0] = row_at(p.keys.v, rows.element, rows.kv_head, first);
   found.block = {.page = block_size,
                  .k = found.k,
                  .k_row_step = p.keys.k.strides[2],
-                 .transposed = transposed,
+                 .transposed = unpacked,
                  .v = found.v,
                  .v_row_step = p.keys.v.strides[2],
                  .v_panel_step = panel_columns};
-  if (p.keys.cache == nullptr) {
-    found.k[0] = row_at(p.keys.k, rows.element, rows.kv_head, first);
-    found.v[0] = row_at(p.keys.v, rows.element, rows.kv_head, first);
-    return;
-  }
-  const KvPages& cache = *p.keys.cache;
-  const Index sequence = p.keys.sequences[static_cast<std::size_t>(rows.element.number)];
-  const Index size = cache.page_size, page = std::min(size, block_size),
-              end = std::min(first + block_size, rows.element.keys);
-  for (Index key = first; key < end; key += page) {
-    const Index within = key % size, i = (key - first) / page;  // in a page longer than a block
-    found.k[i] = cache.keys(sequence, rows.kv_head, key / size) + within * cache.head_dim;
-    found.v[i] = cache.values(sequence, rows.kv_head, key / size) + within * panel_columns;
-  }
-  found.block.page = page;
-  found.block.k_row_step = 0;
-  found.block.v_row_step = panel_columns;
-  found.block.v_panel_step = panel_columns * size;
+}
+
+Index unpacked_floats(const AttentionProblem& p, Index rows) {
+  const Index head_dim = p.keys.k.shape[3], value_width = round_up(p.keys.v.shape[3], panel_columns);
+  if (p.keys.cache == nullptr) return kernels::transposed_keys * head_dim;
+  return widens_blocks(p, rows) ? packed_blocks(p.keys.k.shape[2], head_dim, value_width).block_floats() : 0;
 }
 
 }  // namespace headlane::internal

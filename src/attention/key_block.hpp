@@ -23,15 +23,19 @@ void pack_block(const AttentionProblem& p, const KeyBlocks& blocks, const Elemen
 /// A block of keys for the kernel, and storage for the pointers in it.
 struct BlockOfKeys {
   static constexpr Index max_pages = kernels::block_size / kernels::panel_columns;
-  const float *k[max_pages], *v[max_pages];
+  const void *k[max_pages], *v[max_pages], *next[max_pages];
+  const float *k_scales[max_pages], *v_scales[max_pages], *next_scales[max_pages];
   kernels::KeyBlock block;
 };
 
 /// A block whose keys are packed; its values are, unless they are read in place.
 void find_packed(const AttentionProblem& p, const KeyBlocks& blocks, const QueryRows& rows, Index block,
                  const PackedBlock& packed, BlockOfKeys& found);
-/// A block that is read in place; `transposed` is scratch memory for keys in rows.
-void find_in_place(const AttentionProblem& p, const QueryRows& rows, Index block, float* transposed,
-                   BlockOfKeys& found);
+/// A block that is read in place; `unpacked` is scratch memory for keys in rows, or for a block
+/// that is widened.
+void find_in_place(const AttentionProblem& p, const QueryRows& rows, Index block, float* unpacked, BlockOfKeys& found);
+
+/// Floats of that memory for tasks of so many rows.
+Index unpacked_floats(const AttentionProblem& p, Index rows);
 
 }  // namespace headlane::internal

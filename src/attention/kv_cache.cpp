@@ -9,7 +9,11 @@
 
 #include <headlane/limits.hpp>
 
+#include <array>
+#include <bit>
+#include <cstdint>
 #include <limits>
+#include <span>
 
 namespace headlane {
 
@@ -31,12 +35,14 @@ KvPages checked(KvPages pages) {
       size == 32 || size == 64 || size == 128 || size == 256 || (size > 0 && size % kernels::block_size == 0),
       "page_size is ", size, ", it may be 32, 64, 128, 256 or a multiple of ", kernels::block_size);
   caller.require(pages.max_pages >= 0, "max_pages is ", pages.max_pages, ", the minimum is 0");
-  constexpr Index max_floats = std::numeric_limits<Index>::max() / static_cast<Index>(sizeof(float)) / 2;
-  Index floats = 0;
-  const bool fits = !__builtin_mul_overflow(size, pages.head_dim + pages.value_width(), &floats) &&
-                    !__builtin_mul_overflow(floats, pages.kv_heads, &floats) && floats <= max_floats;
+  caller.require(pages.type <= DType::int8, "type is ", static_cast<Index>(pages.type),
+                 ", which is none of float32 … int8");
+  constexpr Index max_bytes = std::numeric_limits<Index>::max() / 8 * 4;  // of floats: max_bytes / 4
+  Index bytes = HeadOfPage::bytes_of_token(pages.type, pages.head_dim, pages.value_dim);
+  const bool fits = !__builtin_mul_overflow(bytes, size, &bytes) &&
+                    !__builtin_mul_overflow(bytes, pages.kv_heads, &bytes) && bytes <= max_bytes;
   caller.require(fits, "a page of page_size ", size, " and kv_heads ", pages.kv_heads,
-                 " does not fit into memory: at most ", max_floats, " elements can be addressed");
+                 " does not fit into memory: at most ", max_bytes, " bytes can be addressed");
   return pages;
 }
 
@@ -75,9 +81,38 @@ Index needed_pages(KvPages& pages, Index sequence, Index tokens) {
 
 constexpr Caller append_caller("KvCache::append");
 
-/// Appends; the arguments are checked, except that no sequence is named twice.
-void append_to(KvPages& pages, std::span<const Index> sequences, const View<const float, 4>& k,
-               const View<const float, 4>& v, const View<const Index, 1>& lengths) {
+/// Throws: the number of x [sequences, kv_heads, tokens, columns] at this position is not finite.
+/// Of a single sequence, the caller's x lacks the first axis.
+[[noreturn]] void refuse(const Operand& x, const std::array<Index, 4>& position) {
+  const std::span<const Index> all(position);
+  fail(append_caller.function(), ": ", x.name, all.last(static_cast<std::size_t>(x.rank)),
+       " is not finite; int8 has no such number");
+}
+
+/// Checks what will be appended: no number that the type does not have. Padding is not read.
+void check_numbers(const KvPages& pages, const Operand& of_x, const View<const float, 4>& x,
+                   const View<const Index, 1>& lengths) {
+  if (pages.type != DType::int8) return;
+  const auto is_infinite = [](float number) {  // or NaN
+    return (std::bit_cast<std::uint32_t>(number) & 0x7f800000u) == 0x7f800000u;
+  };
+  for (Index s = 0; s < x.shape[0]; ++s)
+    for (Index head = 0; head < x.shape[1]; ++head)
+      for (Index token = 0; token < (!lengths ? x.shape[2] : lengths(s)); ++token) {
+        const float* row = x.data + s * x.strides[0] + head * x.strides[1] + token * x.strides[2];
+        bool refused = false;
+        for (Index column = 0; column < x.shape[3]; ++column) refused |= is_infinite(row[column * x.strides[3]]);
+        if (!refused) continue;
+        Index column = 0;
+        while (!is_infinite(row[column * x.strides[3]])) ++column;
+        refuse(of_x, {s, head, token, column});
+      }
+}
+
+/// Appends; the arguments are checked, except that no sequence is named twice, and that the type
+/// has all numbers: there may be so many of them that no memory holds them.
+void append_to(KvPages& pages, std::span<const Index> sequences, const Operand& of_k, const View<const float, 4>& k,
+               const Operand& of_v, const View<const float, 4>& v, const View<const Index, 1>& lengths) {
   const CallScope scope;
   const kernels::KernelTable& kernel = active();
   const auto tokens_of = [&](std::size_t i) { return !lengths ? k.shape[2] : lengths(static_cast<Index>(i)); };
@@ -94,7 +129,16 @@ void append_to(KvPages& pages, std::span<const Index> sequences, const View<cons
     fail<std::length_error>(append_caller.function(), ": ", in_use, " pages are in use and ", count,
                             " more are needed, max_pages is ", pages.max_pages);
   for (std::size_t i = 0; i < sequences.size(); ++i) pages.reserve_table(sequences[i], tokens_of(i));
+  float* const memory = pages.type == DType::float32 ? nullptr : scratch(Purpose::rows, pages.scratch_floats());
+  const std::size_t before = pages.pages.size();
   pages.reserve_pages(count);
+  try {
+    check_numbers(pages, of_k, k, lengths);
+    check_numbers(pages, of_v, v, lengths);
+  } catch (...) {
+    pages.drop_pages(before);
+    throw;
+  }
 
   // Nothing fails from here on.
   for (std::size_t i = 0; i < sequences.size(); ++i) {
@@ -102,7 +146,7 @@ void append_to(KvPages& pages, std::span<const Index> sequences, const View<cons
     if (tokens == 0) continue;
     pages.grow(sequences[i], tokens);
     pages.write(kernel, sequences[i], first, k.select(0, batch).slice(1, 0, tokens),
-                v.select(0, batch).slice(1, 0, tokens));
+                v.select(0, batch).slice(1, 0, tokens), memory);
     pages.at(sequences[i]).length = first + tokens;
   }
 }
@@ -110,8 +154,8 @@ void append_to(KvPages& pages, std::span<const Index> sequences, const View<cons
 }  // namespace
 
 KvCache::KvCache(Index kv_heads, Index head_dim, Index value_dim, const KvCacheOptions& options)
-    : pages_(
-          std::make_unique<KvPages>(checked({kv_heads, head_dim, value_dim, options.page_size, options.max_pages}))) {}
+    : pages_(std::make_unique<KvPages>(
+          checked({kv_heads, head_dim, value_dim, options.page_size, options.max_pages, options.type}))) {}
 KvCache::~KvCache() = default;
 KvCache::KvCache(KvCache&&) noexcept = default;
 KvCache& KvCache::operator=(KvCache&&) noexcept = default;
@@ -137,8 +181,9 @@ Index KvCache::fork(Index sequence, Index length) {
 void KvCache::append(Index sequence, View<const float, 3> k, View<const float, 3> v) {
   KvPages& p = pages(append_caller.function());
   check_sequence(p, append_caller, sequence);
-  check_pair(p, append_caller.operand("k", k), append_caller.operand("v", v));
-  append_to(p, {&sequence, 1}, k.broadcast(0, 1), v.broadcast(0, 1), {});
+  const Operand of_k = append_caller.operand("k", k), of_v = append_caller.operand("v", v);
+  check_pair(p, of_k, of_v);
+  append_to(p, {&sequence, 1}, of_k, k.broadcast(0, 1), of_v, v.broadcast(0, 1), {});
 }
 
 void KvCache::append(std::span<const Index> sequences, View<const float, 4> k, View<const float, 4> v,
@@ -152,7 +197,7 @@ void KvCache::append(std::span<const Index> sequences, View<const float, 4> k, V
               static_cast<Index>(sequences.size()));
   check_token_lengths(append_caller, "lengths", lengths, static_cast<Index>(sequences.size()), "k", k.shape[2],
                       "tokens");
-  append_to(p, sequences, k, v, lengths);
+  append_to(p, sequences, of_k, k, of_v, v, lengths);
 }
 
 void KvCache::read(Index sequence, Index first, View<float, 3> k, View<float, 3> v) const {
@@ -217,6 +262,7 @@ std::vector<Index> KvCache::page_table(Index sequence) const {
 
 bool KvCache::has(Index sequence) const { return pages("KvCache::has").has(sequence); }
 Index KvCache::max_pages() const { return pages("KvCache::max_pages").max_pages; }
+DType KvCache::type() const { return pages("KvCache::type").type; }
 Index KvCache::kv_heads() const { return pages("KvCache::kv_heads").kv_heads; }
 Index KvCache::head_dim() const { return pages("KvCache::head_dim").head_dim; }
 Index KvCache::value_dim() const { return pages("KvCache::value_dim").value_dim; }

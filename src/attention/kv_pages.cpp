@@ -1,4 +1,4 @@
-// Pages of a KvCache: allocation, sharing, and the layout in which keys and values are stored.
+// Pages of a KvCache: allocation, and sharing.
 #include "attention/kv_pages.hpp"
 
 #include <algorithm>
@@ -8,38 +8,10 @@
 namespace headlane::internal {
 namespace {
 
-using kernels::lanes;
-using kernels::panel_columns;
-
-/// Stores k as the keys first … first + k.shape[0] - 1 of a page. The kernel transposes groups of
-/// 16 keys in registers and pads the last group with zeros. It would overwrite keys before `first`,
-/// so the columns up to the next group are stored one by one.
-void write_keys(const kernels::KernelTable& kernel, Index first, const View<const float, 2>& k, float* keys) noexcept {
-  const Index dim = k.shape[1], end = first + k.shape[0];
-  for (Index key = first; key < end;) {
-    const Index column = key % panel_columns;
-    const float* from = k.data + (key - first) * k.strides[0];
-    float* to = keys + (key - column) * dim + column;
-    const Index group = column % lanes == 0 ? panel_columns - column : lanes - column % lanes;
-    const Index count = std::min(group, end - key);
-    if (column % lanes == 0) {
-      kernel.pack_panels({from, dim, count, k.strides[1], k.strides[0]}, to);
-    } else {
-      for (Index d = 0; d < dim; ++d)
-        for (Index i = 0; i < count; ++i) to[d * panel_columns + i] = from[i * k.strides[0] + d * k.strides[1]];
-    }
-    key += count;
-  }
-}
-
-/// Stores v as the values from `first` on: they are rows of their panels and need no transposing.
-void write_values(const kernels::KernelTable& kernel, Index first, const View<const float, 2>& v, Index page_size,
-                  float* values) noexcept {
-  for (Index column = 0; column < v.shape[1]; column += panel_columns) {
-    const Index columns = std::min(panel_columns, v.shape[1] - column);
-    kernel.pack_panels({v.data + column * v.strides[1], v.shape[0], columns, v.strides[0], v.strides[1]},
-                       values + column * page_size + first * panel_columns);
-  }
+/// Tokens first … first + count-1 of a head.
+template <class T>
+View<T, 2> tokens_of(const View<T, 3>& x, Index head, Index first, Index count) {
+  return {x.data + head * x.strides[0] + first * x.strides[1], {count, x.shape[2]}, {x.strides[1], x.strides[2]}};
 }
 
 }  // namespace
@@ -50,12 +22,8 @@ bool KvPages::has(Index sequence) const {
 
 Index KvPages::length(Index sequence) const { return at(sequence).length; }
 
-const float* KvPages::keys(Index sequence, Index head, Index page) const {
-  return at(sequence).pages[static_cast<std::size_t>(page)]->data + head * head_floats();
-}
-
-const float* KvPages::values(Index sequence, Index head, Index page) const {
-  return keys(sequence, head, page) + page_size * head_dim;
+HeadOfPage KvPages::head(Index sequence, Index head, Index page) const {
+  return head_of(*at(sequence).pages[static_cast<std::size_t>(page)], head);
 }
 
 Index KvPages::add(Index source, Index length) {
@@ -87,9 +55,13 @@ void KvPages::reserve_pages(Index count) {
   try {
     while (free_pages < count) make_page();
   } catch (...) {
-    for (; pages.size() > before; pages.pop_back()) static_cast<void>(take_page());  // the last one made
+    drop_pages(before);
     throw;
   }
+}
+
+void KvPages::drop_pages(std::size_t kept) noexcept {
+  for (; pages.size() > kept; pages.pop_back()) static_cast<void>(take_page());  // the last one made
 }
 
 void KvPages::make_page() {
@@ -100,7 +72,7 @@ void KvPages::make_page() {
   const std::size_t past = reinterpret_cast<std::uintptr_t>(memory.get()) % line;
   Page& page = pages.emplace_back();
   page.number = static_cast<Index>(pages.size()) - 1;
-  page.data = reinterpret_cast<float*>(static_cast<char*>(memory.get()) + (line - past) % line);
+  page.data = static_cast<std::byte*>(memory.get()) + (line - past) % line;
   page.memory = std::move(memory);
   page.next_free = free_page;
   free_page = &page;
@@ -128,15 +100,7 @@ void KvPages::grow(Index sequence, Index tokens) noexcept {
   if (used > 0 && growing.pages.back()->holders > 1) {
     Page* const shared = growing.pages.back();
     Page* const own = take_page();
-    for (Index head = 0; head < kv_heads; ++head) {
-      const float* from = shared->data + head * head_floats();
-      float* to = own->data + head * head_floats();
-      std::copy_n(from, round_up(used, panel_columns) * head_dim, to);
-      for (Index column = 0; column < value_width(); column += panel_columns) {
-        const Index offset = page_size * (head_dim + column);
-        std::copy_n(from + offset, used * panel_columns, to + offset);
-      }
-    }
+    for (Index head = 0; head < kv_heads; ++head) head_of(*own, head).copy(head_of(*shared, head), used);
     growing.pages.back() = own;
     release(shared);
   }
@@ -145,33 +109,26 @@ void KvPages::grow(Index sequence, Index tokens) noexcept {
 }
 
 void KvPages::write(const kernels::KernelTable& kernel, Index sequence, Index first, const View<const float, 3>& k,
-                    const View<const float, 3>& v) noexcept {
+                    const View<const float, 3>& v, float* scratch) const noexcept {
   const Index tokens = k.shape[1];
   for (Index done = 0; done < tokens;) {
     const Index key = first + done, at_key = key % page_size, count = std::min(page_size - at_key, tokens - done);
-    float* page = at(sequence).pages[static_cast<std::size_t>(key / page_size)]->data;
-    for (Index head = 0; head < kv_heads; ++head, page += head_floats()) {
-      const View<const float, 2> head_k(k.data + head * k.strides[0] + done * k.strides[1], {count, head_dim},
-                                        {k.strides[1], k.strides[2]});
-      const View<const float, 2> head_v(v.data + head * v.strides[0] + done * v.strides[1], {count, value_dim},
-                                        {v.strides[1], v.strides[2]});
-      write_keys(kernel, at_key, head_k, page);
-      write_values(kernel, at_key, head_v, page_size, page + page_size * head_dim);
-    }
+    for (Index number = 0; number < kv_heads; ++number)
+      head(sequence, number, key / page_size)
+          .write(kernel, at_key, tokens_of(k, number, done, count), tokens_of(v, number, done, count), scratch);
     done += count;
   }
 }
 
 void KvPages::read(Index sequence, Index first, const View<float, 3>& k, const View<float, 3>& v) const noexcept {
-  for (Index head = 0; head < kv_heads; ++head)
-    for (Index i = 0; i < k.shape[1]; ++i) {
-      const Index page = (first + i) / page_size, at_key = (first + i) % page_size, column = at_key % panel_columns;
-      const float* from = keys(sequence, head, page) + (at_key - column) * head_dim + column;
-      for (Index d = 0; d < head_dim; ++d) k(head, i, d) = from[d * panel_columns];
-      from = values(sequence, head, page) + at_key * panel_columns;
-      for (Index d = 0; d < value_dim; ++d)
-        v(head, i, d) = from[d / panel_columns * panel_columns * page_size + d % panel_columns];
-    }
+  const Index tokens = k.shape[1];
+  for (Index done = 0; done < tokens;) {
+    const Index key = first + done, at_key = key % page_size, count = std::min(page_size - at_key, tokens - done);
+    for (Index number = 0; number < kv_heads; ++number)
+      head(sequence, number, key / page_size)
+          .read(at_key, tokens_of(k, number, done, count), tokens_of(v, number, done, count));
+    done += count;
+  }
 }
 
 void KvPages::truncate(Index sequence, Index length) noexcept {

@@ -1,6 +1,7 @@
 // The memory of a KvCache: pages, and the tables of pages of its sequences.
 #pragma once
 
+#include "attention/kv_tokens.hpp"
 #include "core/check.hpp"
 #include "core/round.hpp"
 #include "kernels/table.hpp"
@@ -16,10 +17,8 @@ namespace headlane::internal {
 
 /// The pages of a KvCache, and the tables of pages of its sequences.
 ///
-/// A page has for each kv head the keys [page_size / 32][head_dim][32], as panels of the right
-/// operand of q·kᵀ, then the values [value_width / 32][page_size][32], as panels of the right
-/// operand of P·V. The columns value_dim … value_width are zeros. Anything else after the last key
-/// of a sequence is left over from earlier use: pages are not cleared when they are used again.
+/// A page has a HeadOfPage for each kv head. What is there after the last key of a sequence is left
+/// over from earlier use: pages are not cleared when they are used again.
 struct KvPages {
   struct Page {
     struct Free {
@@ -27,7 +26,7 @@ struct KvPages {
     };
     std::unique_ptr<void, Free> memory;
     Index number = 0;           // among all pages
-    float* data = nullptr;      // in that memory, aligned to a cache line
+    std::byte* data = nullptr;  // in that memory, aligned to a cache line
     Page* next_free = nullptr;  // if it is free
     Index holders = 0;          // sequences that hold it; 0: it is free
     Index call = 0;             // the last append() that looked at it,
@@ -44,6 +43,7 @@ struct KvPages {
   static const KvPages& of(const KvCache& cache, Caller caller);
 
   Index kv_heads, head_dim, value_dim, page_size, max_pages;
+  DType type = DType::float32;
   std::deque<Page> pages{};  // all of them; they do not move
   Page* free_page = nullptr;
   Index free_pages = 0;
@@ -53,15 +53,13 @@ struct KvPages {
 
   [[nodiscard]] bool has(Index sequence) const;
   [[nodiscard]] Index length(Index sequence) const;
-  /// The keys (values) of a kv head in page `page` of an existing sequence.
-  [[nodiscard]] const float* keys(Index sequence, Index head, Index page) const;
-  [[nodiscard]] const float* values(Index sequence, Index head, Index page) const;
+  /// A kv head in page `page` of an existing sequence.
+  [[nodiscard]] HeadOfPage head(Index sequence, Index head, Index page) const;
 
-  [[nodiscard]] Index value_width() const { return round_up(value_dim, kernels::panel_columns); }
-  [[nodiscard]] Index head_floats() const { return page_size * (head_dim + value_width()); }
-  [[nodiscard]] std::size_t page_bytes() const {
-    return static_cast<std::size_t>(kv_heads * head_floats()) * sizeof(float);
-  }
+  [[nodiscard]] Index head_bytes() const { return page_size * HeadOfPage::bytes_of_token(type, head_dim, value_dim); }
+  [[nodiscard]] std::size_t page_bytes() const { return static_cast<std::size_t>(kv_heads * head_bytes()); }
+  /// Floats of scratch memory for write().
+  [[nodiscard]] Index scratch_floats() const { return HeadOfPage::scratch_floats(type, head_dim, value_dim); }
   [[nodiscard]] Index pages_in_use() const { return static_cast<Index>(pages.size()) - free_pages; }
   [[nodiscard]] Index pages_of(Index keys) const { return ceil_div(keys, page_size); }
 
@@ -76,19 +74,24 @@ struct KvPages {
   void reserve_table(Index sequence, Index tokens);
   /// Makes pages until `count` are free.
   void reserve_pages(Index count);
+  /// Keeps the first `kept` of all pages: the others were made last, and have not been taken.
+  void drop_pages(std::size_t kept) noexcept;
   /// Takes reserved pages for `tokens` more keys; a shared last page is replaced by a copy.
   void grow(Index sequence, Index tokens) noexcept;
   /// Stores k [kv_heads, tokens, head_dim] and v [kv_heads, tokens, value_dim] as the keys and
   /// values from `first` on of a sequence that has the pages.
   void write(const kernels::KernelTable& kernel, Index sequence, Index first, const View<const float, 3>& k,
-             const View<const float, 3>& v) noexcept;
+             const View<const float, 3>& v, float* scratch) const noexcept;
   /// Keeps the first keys, and releases the pages after them.
   void truncate(Index sequence, Index length) noexcept;
   void remove(Index sequence) noexcept;
-  /// Copies keys and values from `first` on as write() received them.
+  /// Copies keys and values from `first` on, widened.
   void read(Index sequence, Index first, const View<float, 3>& k, const View<float, 3>& v) const noexcept;
 
  private:
+  [[nodiscard]] HeadOfPage head_of(const Page& page, Index head) const {
+    return {type, page_size, head_dim, value_dim, page.data + head * head_bytes()};
+  }
   void make_page();
   Page* take_page() noexcept;
   void release(Page* page) noexcept;

@@ -1,5 +1,6 @@
 #include "attention/memory.hpp"
 
+#include "attention/key_block.hpp"
 #include "attention/visible_keys.hpp"
 
 #include <cstdint>
@@ -34,8 +35,7 @@ AttentionMemory::AttentionMemory(const AttentionProblem& p, const TaskPlan& plan
 ThreadBuffers AttentionMemory::carve(Arena& arena) const {
   ThreadBuffers buffers = carve_row_buffers(arena, p_, plan_.rows_per_task, plan_.rows_are_heads);
   buffers.state = arena.take(plan_.state_floats());
-  if (plan_.strategy == Strategy::in_place && p_.keys.cache == nullptr)
-    buffers.transposed = arena.take(kernels::transposed_keys * p_.q.shape[3]);
+  if (plan_.strategy == Strategy::in_place) buffers.unpacked = arena.take(unpacked_floats(p_, plan_.rows_per_task));
   // One pass over the keys packs one block at a time; several passes keep all blocks.
   if (plan_.strategy == Strategy::by_head)
     buffers.packed = arena.take(plan_.parts == 1 ? plan_.blocks.block_floats() : plan_.blocks.floats());

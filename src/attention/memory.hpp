@@ -48,13 +48,13 @@ auto carved_from_scratch(Purpose purpose, const Carve& carve) {
 
 /// Per-thread scratch buffers.
 struct ThreadBuffers {
-  float* q;           // packed query rows
-  float* scores;      // of a tile
-  float* per_row;     // [2, max_rows]: slopes and sinks
-  float* distances;   // relative biases by distance
-  float* state;       // running result of the rows
-  float* transposed;  // keys that are read in rows
-  float* packed;      // blocks of keys and values
+  float* q;          // packed query rows
+  float* scores;     // of a tile
+  float* per_row;    // [2, max_rows]: slopes and sinks
+  float* distances;  // relative biases by distance
+  float* state;      // running result of the rows
+  float* unpacked;   // keys that are read in rows, or a widened block of a cache
+  float* packed;     // blocks of keys and values
 };
 
 /// The first four, for tasks of `rows` rows; the others are null.

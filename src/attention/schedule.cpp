@@ -132,7 +132,7 @@ void run_in_place_by_keys(const TaskContext& context, const AttentionMemory& mem
     if (rows.count == 0) return;
     kernels::AttentionBlock block = begin_rows(p, rows, buffers);
     block.is_first = true;
-    const auto find = [&](Index i, BlockOfKeys& found) { find_in_place(p, rows, i, buffers.transposed, found); };
+    const auto find = [&](Index i, BlockOfKeys& found) { find_in_place(p, rows, i, buffers.unpacked, found); };
     for (Index i = key_part * blocks / key_parts; i < (key_part + 1) * blocks / key_parts; ++i) {
       block.state = partial_result(row_task, i);
       if (!attend_block(context, rows, buffers, i, find, block)) clear(block.state, rows.count);
@@ -158,7 +158,7 @@ void run_in_place(const TaskContext& context, const AttentionMemory& memory) {
     const ThreadBuffers buffers = memory.of_thread(thread);
     run_part(context, buffers, task / parts, parts - 1 - task % parts, {},
              [&](const QueryRows& rows, Index block, BlockOfKeys& found) {
-               find_in_place(p, rows, block, buffers.transposed, found);
+               find_in_place(p, rows, block, buffers.unpacked, found);
              });
   });
 }

@@ -1,5 +1,6 @@
-// The choice of the instruction set. A row for each one, fastest first: its table, and the CPU
-// features that it requires, no fewer than the flags in cmake/isa.cmake.
+// The choice of the instruction set. A row for each one, fastest first: its tables, the CPU
+// features that it requires, no fewer than the flags in cmake/isa.cmake, and the extension of the
+// second table.
 #include "core/dispatch.hpp"
 
 #include "core/check.hpp"
@@ -8,9 +9,15 @@
 #include <atomic>
 #include <cstdlib>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
 namespace headlane::internal {
 namespace kernels {
-extern const KernelTable table_avx512, table_avx2, table_neon, table_scalar, table_portable;
+extern const KernelTable table_avx512[2], table_avx2[2], table_neon[2], table_scalar[2], table_portable[2];
 }
 
 namespace {
@@ -18,11 +25,13 @@ namespace {
 using kernels::KernelTable;
 
 struct Row {
-  const KernelTable* table;
+  const KernelTable* tables;
   bool (*runs_here)();
+  bool (*is_extended)();
 };
 
 [[maybe_unused]] bool always() { return true; }
+[[maybe_unused]] bool never() { return false; }
 
 #if defined(__x86_64__)
 // The compiler's built-in also checks that the operating system saves the registers.
@@ -35,25 +44,33 @@ struct Row {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 }
 [[maybe_unused]] constexpr auto has_scalar = has_fma;
+[[maybe_unused]] bool has_avx512_vnni() { return __builtin_cpu_supports("avx512vnni"); }
+[[maybe_unused]] bool has_avx_vnni() {
+  unsigned a = 0, b = 0, c = 0, d = 0;  // GCC 12 has no name for it
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & 1u << 4) != 0;
+}
+#elif defined(__aarch64__) && defined(__linux__)
+[[maybe_unused]] constexpr auto has_scalar = always;
+[[maybe_unused]] bool has_dotprod() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
 #else
 [[maybe_unused]] constexpr auto has_scalar = always;
 #endif
 
 constexpr Row rows[] = {
 #ifdef HEADLANE_HAS_avx512
-    {&kernels::table_avx512, has_avx512},
+    {kernels::table_avx512, has_avx512, has_avx512_vnni},
 #endif
 #ifdef HEADLANE_HAS_avx2
-    {&kernels::table_avx2, has_avx2},
+    {kernels::table_avx2, has_avx2, has_avx_vnni},
 #endif
 #ifdef HEADLANE_HAS_neon
-    {&kernels::table_neon, always},
+    {kernels::table_neon, always, has_dotprod},
 #endif
 #ifdef HEADLANE_HAS_scalar
-    {&kernels::table_scalar, has_scalar},
+    {kernels::table_scalar, has_scalar, never},
 #endif
 #ifdef HEADLANE_HAS_portable
-    {&kernels::table_portable, always},
+    {kernels::table_portable, always, never},
 #endif
 };
 
@@ -83,9 +100,11 @@ const KernelTable* first_choice() {
 }  // namespace
 
 std::vector<const KernelTable*> available_tables() {
+  const char* asked = std::getenv("HEADLANE_EXTENSIONS");
+  const bool extensions = asked == nullptr || std::string_view(asked) != "none";
   std::vector<const KernelTable*> tables;
   for (const Row& row : rows)
-    if (row.runs_here()) tables.push_back(row.table);
+    if (row.runs_here()) tables.push_back(row.tables + (extensions && row.is_extended() ? 1 : 0));
   return tables;
 }
 

@@ -48,6 +48,8 @@ std::vector<std::string_view> available_isas() {
 
 std::string_view isa() { return active().name; }
 
+std::string_view isa_extension() { return active().extension; }
+
 void set_isa(std::string_view name) { activate(name); }
 
 int max_threads() noexcept {

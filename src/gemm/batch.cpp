@@ -38,6 +38,7 @@ void check_batch(const View<const float, 3>& a, const View<const float, 3>& b, c
   const View<const float, 2> packed_shape = packed != nullptr ? shape_of(*packed) : View<const float, 2>{};
   const Operand of_b = packed != nullptr ? caller.operand("b", packed_shape) : caller.operand("b", b);
   check_product(of_a, of_b, packed != nullptr, of_c);
+  check_activations(of_b, packed, options.activations);
   check_same(of_c, 0, "products", of_a, 0, "products");
   if (packed == nullptr) check_same(of_c, 0, "products", of_b, 0, "products");
   const Operand bias = caller.operand("bias", options.bias), residual = caller.operand("residual", options.residual);
@@ -50,7 +51,10 @@ void check_batch(const View<const float, 3>& a, const View<const float, 3>& b, c
 /// The products of a batch that is checked and not empty.
 Batch batch_of(const View<const float, 3>& a, const View<const float, 3>& b, const PackedMatrix* packed,
                const View<float, 3>& c, const GemmBatchOptions& options) {
-  GemmOptions each{.alpha = options.alpha, .beta = options.beta, .activation = options.activation};
+  GemmOptions each{.alpha = options.alpha,
+                   .beta = options.beta,
+                   .activation = options.activation,
+                   .activations = options.activations};
   if (options.bias) each.bias = options.bias.select(0, 0);
   const View<const float, 2> first_b = b.select(0, 0);
   const bool one_b = b.shape[0] == 1 || b.strides[0] == 0;
@@ -99,7 +103,9 @@ struct Operands {
 
   void check(const GemmProblem& p) const {
     const View<const float, 2> shape = p.packed != nullptr ? shape_of(*p.packed) : View<const float, 2>{};
-    check_product(a, p.packed != nullptr ? caller.operand("b", shape) : b, p.packed != nullptr, c);
+    const Operand of_b = p.packed != nullptr ? caller.operand("b", shape) : b;
+    check_product(a, of_b, p.packed != nullptr, c);
+    check_activations(of_b, p.packed, p.options.activations);
     check_epilogue(c, bias, p.options.activation, residual);
   }
 

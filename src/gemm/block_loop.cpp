@@ -1,11 +1,11 @@
-// A task of GEMM: packs operands that the kernel cannot read in place, and runs the kernel block by
+// A task of GEMM: packs rows that the kernel cannot read in place, and runs the kernel block by
 // block.
 #include "core/round.hpp"
 #include "core/scratch.hpp"
-#include "gemm/problem.hpp"
+#include "gemm/quantised_rows.hpp"
+#include "gemm/right_operand.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include <unistd.h>
 
@@ -32,11 +32,6 @@ Index columns_in_l2(Index k) {
 constexpr Index max_rows_in_place = 480;
 /// The same for packed rows: 96 × 528 floats, 198 KiB, stay in the L2 beside the columns.
 constexpr Index max_rows_packed = 96;
-/// With up to so many rows, b is read in place and never packed.
-constexpr Index max_rows_of_direct_b = 32;
-/// Nor is b packed if it spans fewer floats, 128 KiB: it comes from the L2 either way.
-constexpr Index max_floats_of_direct_b = 32768;
-
 /// One block along k: rows first … first + k - 1 of b.
 struct DepthBlock {
   Index first, k;
@@ -49,12 +44,6 @@ template <class F>
 void for_each_depth_block(Index k, float beta, const F& f) {
   for (Index first = 0; first < k; first += block_size)
     f(DepthBlock{first, std::min(block_size, k - first), first == 0 ? beta : 1.0f, first + block_size >= k});
-}
-
-/// Some rows and columns of an operand, for packing.
-kernels::Source source(const View<const float, 2>& view, Index row, Index rows, Index column, Index columns) {
-  return {view.data + row * view.strides[0] + column * view.strides[1], rows, columns, view.strides[0],
-          view.strides[1]};
 }
 
 /// The associativity of the L1.
@@ -74,63 +63,6 @@ bool reads_rows(const View<const float, 2>& a) {
   constexpr Index page = 1024;  // floats
   if (a.shape[1] == 1) return true;
   return a.strides[1] == 1 && (a.strides[0] % page != 0 || std::min(a.shape[0], kernels::strip_rows) <= l1_ways());
-}
-
-/// How the kernel reads b.
-enum class Strategy {
-  packed,       // it is packed already
-  direct,       // in place
-  packed_once,  // in place by the first rows, which pack it for all others
-  packed_first  // packed before the first rows, since elements of its rows are not contiguous
-};
-
-Strategy strategy_of(const Product& p) {
-  if (p.packed) return Strategy::packed;
-  const Index rows = p.c.shape[0], columns = p.c.shape[1], k = p.a.shape[1];
-  if (p.b.strides[1] != 1 && columns > 1) return Strategy::packed_first;
-  // A single row may have any stride, even one without an absolute value.
-  const bool near = k == 1 || (k - 1) * std::abs(p.b.strides[0]) < max_floats_of_direct_b;
-  return rows <= max_rows_of_direct_b || near ? Strategy::direct : Strategy::packed_once;
-}
-
-/// One block along k of b, as the kernel reads it.
-struct RightBlock {
-  const void* data;
-  DType type;
-  const float* scales;  // of its columns, or null
-  Index row_step, panel_step;
-  float* keep;  // where the first rows pack it, or null
-};
-
-/// A block of panels of float.
-RightBlock packed_right(const float* panels, Index k) {
-  return {panels, DType::float32, nullptr, panel_columns, panel_columns * k, nullptr};
-}
-
-RightBlock right_of(const Product& p, const DepthBlock& depth, Strategy strategy, const KernelTable& kernel) {
-  const Index n = p.c.shape[1];
-  const auto panels = [&] { return scratch(Purpose::panels, round_up(n, panel_columns) * depth.k); };
-  if (strategy == Strategy::packed) {
-    const bool widens = p.packed.type != DType::float32 && p.c.shape[0] > kernel.tile_rows;
-    return {.data = p.packed.panels(depth.first, depth.k),
-            .type = p.packed.type,
-            .scales = offset_by(p.packed.scales, p.packed.column),
-            .row_step = panel_columns,
-            .panel_step = panel_columns * depth.k,
-            .keep = widens ? panels() : nullptr};
-  }
-  if (strategy == Strategy::packed_first) {
-    float* packed = panels();
-    kernel.pack_panels(source(p.b, depth.first, depth.k, 0, n), packed);
-    return packed_right(packed, depth.k);
-  }
-  const Index row_step = p.a.shape[1] > 1 ? p.b.strides[0] : 0;  // a single row may have any stride
-  return {.data = p.b.data + depth.first * row_step,
-          .type = DType::float32,
-          .scales = nullptr,
-          .row_step = row_step,
-          .panel_step = panel_columns,
-          .keep = strategy == Strategy::direct ? nullptr : panels()};
 }
 
 /// The epilogue of the elements of c from (row, column) on.
@@ -153,7 +85,9 @@ bool writes_rows(const View<float, 2>& c) { return c.strides[1] == 1 || c.shape[
 /// Runs one block of the kernel on c from (row, column) on, by way of a copy if need be. With k = 0
 /// only the epilogue.
 void block_on_c(const Product& p, const KernelTable& kernel, GemmBlock block, bool last, Index row, Index column) {
-  const auto run = block.k > 0 ? kernel.gemm_block : kernel.gemm_epilogue;
+  const auto run = block.k == 0                 ? kernel.gemm_epilogue
+                   : block.quantised != nullptr ? kernel.gemm_int8
+                                                : kernel.gemm_block;
   kernels::GemmEpilogue epilogue;
   if (last && has_effect(p.epilogue)) {
     epilogue = epilogue_from(p.epilogue, row, column);
@@ -175,6 +109,20 @@ void block_on_c(const Product& p, const KernelTable& kernel, GemmBlock block, bo
     for (Index j = 0; j < block.n; ++j) c[i * row_step + j * column_step] = block.c[i * block.n + j];
 }
 
+/// Some rows times at most `width` columns of b from `column` on; a, k and beta are not set.
+GemmBlock block_of(const Product& p, const RightBlock& right, Index rows, Index column, Index width) {
+  GemmBlock block{};
+  block.m = rows;
+  block.n = std::min(width, p.c.shape[1] - column);
+  block.b = bytes_from(right.data, column / panel_columns * right.panel_step * kernels::unit_of(right.type).item_bytes);
+  block.b_type = right.type;
+  block.b_scales = offset_by(right.scales, column);
+  block.b_row_step = right.row_step;
+  block.b_panel_step = right.panel_step;
+  block.alpha = p.alpha;
+  return block;
+}
+
 /// Multiplies some rows by one block of b.
 void multiply_rows(const Product& p, const KernelTable& kernel, const DepthBlock& depth, const RightBlock& right,
                    Index row, Index rows) {
@@ -187,25 +135,37 @@ void multiply_rows(const Product& p, const KernelTable& kernel, const DepthBlock
     a_row_step = packed_row_stride;
   }
   const Index at_once = std::min(p.c.shape[1], columns_in_l2(depth.k));
-  for (Index column = 0; column < p.c.shape[1]; column += at_once)
-    block_on_c(p, kernel,
-               {.m = rows,
-                .n = std::min(at_once, p.c.shape[1] - column),
-                .k = depth.k,
-                .a = a,
-                .a_row_step = a_row_step,
-                .b = elements_from(right.data, right.type, column / panel_columns * right.panel_step),
-                .b_type = right.type,
-                .b_scales = offset_by(right.scales, column),
-                .b_row_step = right.row_step,
-                .b_panel_step = right.panel_step,
-                .keep = offset_by(right.keep, column * depth.k),
-                .c = nullptr,
-                .c_row_step = 0,
-                .alpha = p.alpha,
-                .beta = depth.beta,
-                .epilogue = nullptr},
-               depth.last, row, column);
+  for (Index column = 0; column < p.c.shape[1]; column += at_once) {
+    GemmBlock block = block_of(p, right, rows, column, at_once);
+    block.k = depth.k;
+    block.a = a;
+    block.a_row_step = a_row_step;
+    block.keep = offset_by(right.keep, column * depth.k);
+    block.beta = depth.beta;
+    block_on_c(p, kernel, block, depth.last, row, column);
+  }
+}
+
+/// Bytes of rows, and of columns, that stay in the L2 in a product of integers.
+constexpr Index bytes_in_l2 = 262144;
+
+/// A product of integers.
+void compute_int8(const Product& p, const KernelTable& kernel) {
+  const Index m = p.c.shape[0], n = p.c.shape[1], k = p.a.shape[1];
+  const Index height = std::min(m, std::max(kernels::strip_rows, bytes_in_l2 / quantised_row_bytes(k, kernel)));
+  const Index width = std::min(n, std::max<Index>(1, bytes_in_l2 / k / panel_columns) * panel_columns);
+  const RightBlock right = right_of(p, 0, k, kernel);
+  for (Index row = 0; row < m; row += height) {
+    const Index rows = std::min(height, m - row);
+    const kernels::QuantisedRows quantised = quantise(p.a, row, rows, kernel);
+    for (Index column = 0; column < n; column += width) {
+      GemmBlock block = block_of(p, right, rows, column, width);
+      block.k = k;
+      block.quantised = &quantised;
+      block.beta = p.beta;
+      block_on_c(p, kernel, block, true, row, column);
+    }
+  }
 }
 
 /// k = 0 or alpha = 0: c = beta · c, and the epilogue.
@@ -242,11 +202,11 @@ Product restricted(const Product& p, const Region& region) {
 void compute(const Product& p, const KernelTable& kernel) {
   const Index m = p.c.shape[0], k = p.a.shape[1];
   if (k == 0 || p.alpha == 0.0f) return compute_without_product(p, kernel);
-  const Strategy strategy = strategy_of(p);
+  if (p.activations == DType::int8) return compute_int8(p, kernel);
   const Index limit = reads_rows(p.a) && writes_rows(p.c) ? max_rows_in_place : max_rows_packed;
   const Index rows = m <= limit ? m : ceil_div(m, ceil_div(m, limit));
   for_each_depth_block(k, p.beta, [&](const DepthBlock& depth) {
-    RightBlock right = right_of(p, depth, strategy, kernel);
+    RightBlock right = right_of(p, depth.first, depth.k, kernel);
     for (Index row = 0; row < m; row += rows) {
       multiply_rows(p, kernel, depth, right, row, std::min(rows, m - row));
       if (right.keep != nullptr) right = packed_right(right.keep, depth.k);

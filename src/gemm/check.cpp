@@ -34,6 +34,18 @@ void check_epilogue(const Operand& c, const Operand& bias, Activation activation
   }
 }
 
+void check_activations(const Operand& b, const PackedMatrix* packed, DType activations) {
+  constexpr Index max_rows = 132000;  // 127 · 127 · 132000 < 2^31
+  b.caller.require(activations == DType::float32 || activations == DType::int8, "activations is ",
+                   static_cast<Index>(activations), ", it may be float32 or int8");
+  if (activations == DType::float32) return;
+  b.require(packed != nullptr && packed->type() == DType::int8, " is ",
+            packed != nullptr ? "a PackedMatrix of " : "not packed",
+            packed != nullptr ? name_of(packed->type()) : std::string_view(),
+            "; with activations int8 it must be a PackedMatrix of int8");
+  b.require(packed->rows() <= max_rows, " has ", packed->rows(), " rows, with activations int8 at most ", max_rows);
+}
+
 bool is_transposed(const View<float, 2>& c, const PackedMatrix* packed, const GemmOptions& options) {
   if (packed != nullptr || options.bias) return false;  // both refer to columns
   return c.strides[1] != 1 && c.strides[0] == 1;
@@ -49,6 +61,7 @@ Product product_of(const View<const float, 2>& a, const View<const float, 2>& b,
             .c = c,
             .alpha = options.alpha,
             .beta = options.beta,
+            .activations = options.activations,
             .epilogue = {.bias = bias.data,
                          .bias_step = bias.strides[0],
                          .activation = options.activation,

@@ -14,6 +14,9 @@ void check_product(const Operand& a, const Operand& b, bool packed, const Operan
 /// Checks the epilogue of c. Null data: not given.
 void check_epilogue(const Operand& c, const Operand& bias, Activation activation, const Operand& residual);
 
+/// Checks that b is what products with these activations need.
+void check_activations(const Operand& b, const PackedMatrix* packed, DType activations);
+
 /// The product that a call describes.
 Product product_of(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
                    const View<float, 2>& c, const GemmOptions& options);
@@ -29,8 +32,9 @@ bool is_transposed(const View<float, 2>& c, const PackedMatrix* packed, const Ge
 
 inline PackedColumns packed_columns(const PackedMatrix& b) {
   const Index width = round_up(b.columns(), kernels::panel_columns);
-  const void* scales = has_scales(b.type()) ? elements_from(b.data(), b.type(), b.rows() * width) : nullptr;
-  return {b.data(), b.type(), static_cast<const float*>(scales), width, 0};
+  const void* scales =
+      has_scales(b.type()) ? bytes_from(b.data(), bytes_of_panels(b.rows(), width, b.type())) : nullptr;
+  return {b.data(), b.type(), b.rows(), static_cast<const float*>(scales), width, 0};
 }
 
 /// c = a · columns first … first + n - 1 of b, where c has n columns, with the options of gemm. The

@@ -58,7 +58,9 @@ void gated_checked(const View<const float, 2>& a, const Branch& gate, const Bran
   const View<const float, 2> no_view;
   const Operand no_residual = caller.operand("residual", no_view);
   for (const Branch* w : {&gate, &up}) {
-    check_product(of_a, caller.operand(w->name, w->weights), w->packed != nullptr, of_c);
+    const Operand of_w = caller.operand(w->name, w->weights);
+    check_product(of_a, of_w, w->packed != nullptr, of_c);
+    check_activations(of_w, w->packed, options.activations);
     check_epilogue(of_c, caller.operand(w->bias_name, w->bias), options.activation, no_residual);
   }
   check_threads(caller, options.num_threads);
@@ -72,6 +74,7 @@ void gated_checked(const View<const float, 2>& a, const Branch& gate, const Bran
               .c = c,
               .alpha = 1,
               .beta = 0,
+              .activations = options.activations,
               .epilogue = {}};
     if (w.packed != nullptr) p.packed = packed_columns(*w.packed);
     p.epilogue.bias = w.bias.data;

@@ -25,7 +25,9 @@ void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, 
                   const View<float, 2>& c, const GemmOptions& options) {
   constexpr Caller caller("gemm");
   const Operand of_c = caller.operand("c", c);
-  check_product(caller.operand("a", a), caller.operand("b", b), packed != nullptr, of_c);
+  const Operand of_b = caller.operand("b", b);
+  check_product(caller.operand("a", a), of_b, packed != nullptr, of_c);
+  check_activations(of_b, packed, options.activations);
   check_epilogue(of_c, caller.operand("bias", options.bias), options.activation,
                  caller.operand("residual", options.residual));
   check_threads(caller, options.num_threads);

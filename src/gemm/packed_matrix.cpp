@@ -7,6 +7,7 @@
 #include "gemm/check.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
@@ -37,23 +38,18 @@ Index packed_size(const Operand& b) {
 Index bytes_of(Index rows, Index columns, DType type) {
   const Index width = round_up(columns, panel_columns);
   const Index scales = has_scales(type) ? width * static_cast<Index>(sizeof(float)) : 0;
-  return rows * width * size_of(type) + scales;
+  return bytes_of_panels(rows, width, type) + scales;
 }
 
 /// Columns that one task packs.
 constexpr Index columns_of_task = 128;
-
-/// Columns column … column + columns - 1 of rows first … first + rows - 1.
-kernels::Source part_of(const View<const float, 2>& b, Index first, Index rows, Index column, Index columns) {
-  return {b.data + first * b.strides[0] + column * b.strides[1], rows, columns, b.strides[0], b.strides[1]};
-}
 
 /// The scales of all columns. Throws std::invalid_argument for one that is not finite.
 void set_scales(const Operand& of_b, const View<const float, 2>& b, int threads, float* scales) {
   const Index columns = b.shape[1];
   parallel_for(ceil_div(columns, columns_of_task), threads, [&](Index task) {
     const Index column = task * columns_of_task;
-    find_scales(part_of(b, 0, b.shape[0], column, std::min(columns_of_task, columns - column)), scales + column);
+    find_scales(source(b, 0, b.shape[0], column, std::min(columns_of_task, columns - column)), scales + column);
   });
   const float* found = std::find_if_not(scales, scales + columns, [](float x) { return std::isfinite(x); });
   of_b.require(found == scales + columns, " has an element that is not finite in column ", found - scales,
@@ -69,8 +65,8 @@ PackedMatrix::PackedMatrix(View<const float, 2> b, const PackOptions& options) {
   const Operand of_b = caller.operand("b", b);
   check_operand(of_b);
   const Index size = packed_size(of_b);
-  caller.require(options.type <= DType::int8, "type is ", static_cast<Index>(options.type),
-                 ", which is none of float32 … int8");
+  caller.require(options.type <= DType::int4_group32, "type is ", static_cast<Index>(options.type),
+                 ", which is none of float32 … int4_group32");
   check_threads(caller, options.num_threads);
   const kernels::KernelTable& kernel = active();
   rows_ = b.shape[0];
@@ -81,20 +77,21 @@ PackedMatrix::PackedMatrix(View<const float, 2> b, const PackOptions& options) {
   data_.reset(std::aligned_alloc(line, static_cast<std::size_t>(round_up(bytes_of(rows_, columns_, type_), line))));
   if (!data_) throw std::bad_alloc();
 
-  const Index width = round_up(columns_, panel_columns), tasks = ceil_div(columns_, columns_of_task);
   const int threads =
       useful_threads(0, static_cast<double>(rows_) * static_cast<double>(columns_), options.num_threads);
-  auto* elements = static_cast<std::byte*>(data_.get());
-  auto* scales = has_scales(type_) ? reinterpret_cast<float*>(elements + size * size_of(type_)) : nullptr;
+  PackedColumns to = packed_columns(*this);
+  auto* scales = const_cast<float*>(to.scales);  // of this matrix, which is not const
   if (scales != nullptr) set_scales(of_b, b, threads, scales);
-  parallel_for(tasks, threads, [&](Index task) {
+  std::atomic<bool> fits = true;
+  parallel_for(ceil_div(columns_, columns_of_task), threads, [&](Index task) {
     const Index column = task * columns_of_task, columns = std::min(columns_of_task, columns_ - column);
-    for (Index first = 0; first < rows_; first += block_size) {
-      const Index k = std::min(block_size, rows_ - first);
-      pack_stored(part_of(b, first, k, column, columns), type_, offset_by(scales, column),
-                  elements + (first * width + column * k) * size_of(type_), kernel);
-    }
+    for (Index first = 0; first < rows_; first += block_size)
+      if (!pack_stored(source(b, first, std::min(block_size, rows_ - first), column, columns), type_,
+                       offset_by(scales, column), static_cast<std::byte*>(data_.get()) + to.offset(first, column),
+                       to.panel_items(first), kernel))
+        fits = false;
   });
+  of_b.require(fits, " has an element that is not finite, or too large for a scale of float16");
 }
 
 std::size_t PackedMatrix::bytes() const {
@@ -107,16 +104,8 @@ void PackedMatrix::unpack(View<float, 2> out) const {
   to.require(out.shape[0] == rows_ && out.shape[1] == columns_, " is ", to, ", the matrix is ", rows_, " x ", columns_);
   if (data_ == nullptr) return;
   const CallScope scope;  // its rounding
-  const float* scales = packed_columns(*this).scales;
-  const Index width = round_up(columns_, panel_columns);
-  for (Index i = 0; i < rows_; ++i) {
-    const Index first = i / block_size * block_size, k = std::min(block_size, rows_ - first);
-    const Index row = first * width + (i - first) * panel_columns;
-    for (Index j = 0; j < columns_; ++j) {
-      const float x = widened(data_.get(), type_, row + j / panel_columns * panel_columns * k + j % panel_columns);
-      out(i, j) = scales == nullptr ? x : x * scales[j];
-    }
-  }
+  const PackedColumns all = packed_columns(*this);
+  for (Index j = 0; j < columns_; ++j) for_column(all, j, [&](Index i, float x) { out(i, j) = x; });
 }
 
 void PackedMatrix::Free::operator()(void* p) const { std::free(p); }

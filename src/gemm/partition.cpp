@@ -71,7 +71,6 @@ Partition::Partition(Index m, Index n, Index k, Index alike, double share, int t
   column_parts_ = ceil_div(n, max_columns);
   if (threads == 1) return;
   constexpr Index max_rounds = 4;
-  constexpr double extra_rows = 6, extra_panels = 0.5;
   const double overhead = 1024.0 / static_cast<double>(k + 1);
   // How far a core of a shared machine may fall behind, in tasks: fewer and longer tasks wait
   // longer for the last one.

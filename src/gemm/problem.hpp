@@ -2,32 +2,71 @@
 // partition.cpp.
 #pragma once
 
+#include "core/round.hpp"
 #include "gemm/stored.hpp"
 #include "kernels/table.hpp"
 
 #include <headlane/gemm.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 
 namespace headlane::internal {
 
 /// Columns of a PackedMatrix, which holds all panels of its first 512 rows, then those of the next
-/// 512, and so on.
+/// 512, and so on; int8 has one block of all rows, since a tile of gemm_int8 goes through them all.
 struct PackedColumns {
   const void* data = nullptr;  // null: not packed
   DType type = DType::float32;
+  Index rows = 0;
   const float* scales = nullptr;  // of each column of the whole matrix; null: none
   Index width = 0;                // of the whole matrix, a multiple of panel_columns
   Index column = 0;               // the first one, a multiple of panel_columns
 
   explicit operator bool() const { return data != nullptr; }
 
-  /// Panels of the block that begins at row `first` and has k rows.
-  [[nodiscard]] const void* panels(Index first, Index k) const {
-    return elements_from(data, type, first * width + column * k);
+  /// Rows of a block.
+  [[nodiscard]] Index block_rows() const { return type == DType::int8 ? rows : kernels::block_size; }
+  /// Items of a panel in the block that contains row `first`.
+  [[nodiscard]] Index panel_items(Index first) const {
+    const Index rest = rows - first / block_rows() * block_rows();
+    return kernels::unit_of(type).items_of(std::min(rest, block_rows()));
   }
+  /// Where the unit that begins with a row begins, in bytes, in the panel that begins at a column.
+  [[nodiscard]] Index offset(Index row, Index panel) const {
+    const kernels::PanelUnit unit = kernels::unit_of(type);
+    const Index block = row / block_rows() * block_rows();
+    const Index items = unit.items_of(block) * (width / kernels::panel_columns) +
+                        panel / kernels::panel_columns * panel_items(row) + unit.items_of(row - block);
+    return items * unit.item_bytes;
+  }
+  /// Its address, for these columns.
+  [[nodiscard]] const void* panels(Index row) const { return bytes_from(data, offset(row, column)); }
 };
+
+/// Calls f(row, x) for each element of a column, as float.
+template <class F>
+void for_column(const PackedColumns& packed, Index column, const F& f) {
+  using kernels::block_size;
+  const kernels::PanelUnit unit = kernels::unit_of(packed.type);
+  const Index within = column % kernels::panel_columns;
+  for (Index first = 0; first < packed.rows; first += block_size) {
+    const void* at = bytes_from(packed.data, packed.offset(first, column - within));
+    const Index end = std::min(packed.rows, first + block_size);
+    for (Index row = first; row < end; row += unit.rows, at = bytes_from(at, unit.bytes()))
+      for (Index i = 0; i < std::min(unit.rows, end - row); ++i) {
+        const float x = widened(at, packed.type, i, within);
+        f(row + i, packed.scales == nullptr ? x : x * packed.scales[column]);
+      }
+  }
+}
+
+/// Some rows and columns of an operand, for packing.
+inline kernels::Source source(const View<const float, 2>& view, Index row, Index rows, Index column, Index columns) {
+  return {view.data + row * view.strides[0] + column * view.strides[1], rows, columns, view.strides[0],
+          view.strides[1]};
+}
 
 /// c = epilogue(alpha · a · b + beta · c). The arguments are checked and c is not empty.
 struct Product {
@@ -35,6 +74,7 @@ struct Product {
   PackedColumns packed;
   View<float, 2> c;
   float alpha, beta;
+  DType activations;
   kernels::GemmEpilogue epilogue;
 };
 
@@ -67,6 +107,9 @@ struct Region {
 /// A partition of m × n elements of c into the regions of tasks.
 class Partition {
  public:
+  /// Estimated overhead of a task, for operands that it reads and packs although others do so too.
+  static constexpr double extra_rows = 6, extra_panels = 0.5;
+
   /// For each of `alike` products m × n × k that are together `share` of all the work of `threads`.
   Partition(Index m, Index n, Index k, Index alike, double share, int threads);
   [[nodiscard]] Index count() const { return row_parts_ * column_parts_; }

@@ -1,33 +1,61 @@
 // How the elements of a PackedMatrix are stored: conversion from float and back.
 #pragma once
 
+#include "core/round.hpp"
 #include "kernels/table.hpp"
 
 #include <headlane/dtype.hpp>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace headlane::internal {
 
-/// The address of element i of an array of this type.
-inline const void* elements_from(const void* data, DType type, Index i) {
-  return static_cast<const std::byte*>(data) + i * size_of(type);
-}
+inline const void* bytes_from(const void* data, Index bytes) { return static_cast<const std::byte*>(data) + bytes; }
 
 /// True if each column has a scale, a float. They follow the elements, as many as there are columns
 /// in whole panels.
 constexpr bool has_scales(DType type) { return type == DType::int8; }
 
+/// The memory of `width` columns, a multiple of panel_columns, without scales that follow them.
+constexpr Index bytes_of_panels(Index rows, Index width, DType type) {
+  const kernels::PanelUnit unit = kernels::unit_of(type);
+  return width / kernels::panel_columns * unit.items_of(rows) * unit.item_bytes;
+}
+
 /// scales[j] = max |column j| / 127, rounded to 16 bits: 127 · scale is then exact, and so are all
 /// elements, and packing what was unpacked gives the same numbers. NaN or inf if an element is.
 void find_scales(const kernels::Source& source, float* scales);
 
-/// Packs at most block_size rows as elements of `type`, as pack_panels() does; `to` is where they
-/// begin, `scales` are those of the columns.
-void pack_stored(const kernels::Source& source, DType type, const float* scales, void* to,
+/// Packs at most block_size rows as `type`, in panels that are panel_items apart; `to` is where the
+/// first row begins, `scales` are those of the columns. False if the scale of a group is beyond
+/// float16, or NaN.
+bool pack_stored(const kernels::Source& source, DType type, const float* scales, void* to, Index panel_items,
                  const kernels::KernelTable& kernel);
 
-/// Element i of an array of this type, without its scale.
-float widened(const void* data, DType type, Index i);
+/// Row `row` of a unit in a column, without the scale of the column.
+inline float widened(const void* unit, DType type, Index row, Index column) {
+  switch (type) {
+    case DType::float32:
+      return static_cast<const float*>(unit)[column];
+    case DType::bfloat16:
+      return static_cast<float>(static_cast<const kernels::BfloatPair*>(unit)[column].row[row]);
+    case DType::float16:
+      return static_cast<float>(static_cast<const float16*>(unit)[column]);
+    case DType::int8:
+      return static_cast<float>(static_cast<const kernels::Int8Quad*>(unit)[column].row[row]);
+    case DType::int8_group32: {
+      const auto& group = *static_cast<const kernels::Int8Group*>(unit);
+      const kernels::Int8Quad& quad = group.numbers[row / 4][column];
+      return static_cast<float>(quad.row[row % 4]) * static_cast<float>(group.scales[column]);
+    }
+    case DType::int4_group32: {
+      const auto& group = *static_cast<const kernels::Int4Group*>(unit);
+      const std::uint32_t bits = group.numbers[row / 8][column].bits << (28 - 4 * (row % 8));
+      return static_cast<float>(static_cast<std::int32_t>(bits) >> 28) * static_cast<float>(group.scales[column]);
+    }
+  }
+  return 0.0f;
+}
 
 }  // namespace headlane::internal

@@ -4,6 +4,7 @@
 #include "kernels/attention/block.hpp"
 #include "kernels/attention/weights.hpp"
 #include "kernels/gemm/block.hpp"
+#include "kernels/gemm/int8.hpp"
 #include "kernels/gemm/pack.hpp"
 #include "kernels/position/rotary.hpp"
 #include "kernels/position/sin_cos.hpp"
@@ -35,17 +36,17 @@ void log_each(const float* x, float* y, Index n) noexcept {
   each(x, y, n, [](const Lanes<Arch>& v) { return log(v); });
 }
 
-}  // namespace
-
-static_assert(Tile<Arch>::rows <= max_tile_rows);
-
-extern const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA);
-const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA){
+template <bool Extended>
+constexpr KernelTable table{
     .name = HEADLANE_TEXT(HEADLANE_ISA),
+    .extension = Extended ? IntegerUnit<Arch, true>::name : "",
     .tile_rows = Tile<Arch>::rows,
     .pack_rows = pack_rows<Arch>,
     .pack_panels = pack_panels<Arch>,
     .gemm_block = gemm_block<Arch>,
+    .quantise_rows = quantise_rows<Arch, Extended>,
+    .gemm_int8 = gemm_int8<Arch, Extended>,
+    .pairs = IntegerUnit<Arch, Extended>::in_pairs,
     .gemm_epilogue = gemm_epilogue<Arch>,
     .softmax_rows = softmax_rows<Arch>,
     .softmax_masked = softmax_masked<Arch>,
@@ -54,6 +55,7 @@ const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA){
     .attention_block = attention_block<Arch>,
     .attention_merge = attention_merge<Arch>,
     .attention_finish = attention_finish<Arch>,
+    .widen_rows = widen_rows<Arch>,
     .attention_weights = attention_weights<Arch>,
     .activate = activate<Arch>,
     .sin_cos_rows = sin_cos_rows<Arch>,
@@ -62,5 +64,12 @@ const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA){
     .exp = exp_each,
     .log = log_each,
 };
+
+}  // namespace
+
+static_assert(Tile<Arch>::rows <= max_tile_rows);
+
+extern const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA)[2];
+const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA)[2] = {table<false>, table<true>};
 
 }  // namespace headlane::internal::kernels

@@ -14,9 +14,12 @@
 
 namespace headlane::internal::kernels {
 
+/// Two for each instruction set: with the extension of products of 8-bit integers, which not every
+/// CPU has (simd/integer_unit.hpp), and without. They differ in quantise_rows and gemm_int8.
 struct KernelTable {
   const char* name;
-  Index tile_rows;  ///< MR: rows of a register tile
+  const char* extension;  ///< "" without
+  Index tile_rows;        ///< MR: rows of a register tile
 
   /// Copies rows × columns (<= block_size) to rows packed_row_stride apart, times scale.
   void (*pack_rows)(const Source& source, float scale, float* packed) noexcept;
@@ -24,6 +27,11 @@ struct KernelTable {
   /// of 16 columns.
   void (*pack_panels)(const Source& source, float* packed) noexcept;
   void (*gemm_block)(const GemmBlock& block) noexcept;
+  /// For each row: q = rint(x · (127 / max|x|)), scale = max|x| / 127. A row whose max|x| is below
+  /// least_largest is zeros, one with an element that is not finite zeros with the scale NaN.
+  void (*quantise_rows)(const Source& source, const QuantisedRows& to) noexcept;
+  void (*gemm_int8)(const GemmBlock& block) noexcept;
+  bool pairs;  ///< of 16-bit integers: rows that are quantised take two bytes for each element
   /// Applies block.epilogue to block.c, without a product.
   void (*gemm_epilogue)(const GemmBlock& block) noexcept;
   void (*softmax_rows)(const SoftmaxRows& rows) noexcept;
@@ -37,6 +45,8 @@ struct KernelTable {
   /// out = state.out / state.sum, lse = state.max + log(state.sum); 0 and -inf for a row without
   /// visible keys.
   void (*attention_finish)(const AttentionState& state, const AttentionOutput& output) noexcept;
+  /// Widens rows that a cache stores in another type than float32.
+  void (*widen_rows)(const StoredRows& rows) noexcept;
   void (*attention_weights)(const AttentionBlock& block, const AttentionWeights& weights) noexcept;
   /// y[i] = activation(x[i]); y may be x.
   void (*activate)(Activation activation, const float* x, float* y, Index n) noexcept;

@@ -27,7 +27,7 @@ void project(const MultiHeadAttention& layer, const View<const float, 3>& memory
   const ProjectionColumns c = projection_columns(layer);
   const bool apart = layer.kv_dim() != x_width(layer);
   const PackedMatrix& weight = apart ? layer.memory_proj() : layer.in_proj();
-  GemmOptions options{.num_threads = num_threads};
+  GemmOptions options{.activations = layer.out_proj().activations(), .num_threads = num_threads};
   if (const auto bias = layer.in_proj_bias(); bias) options.bias = bias.slice(0, c.k, c.end);
   for_each_matrix(memory, kv, {}, [&](const auto& from, const auto& to, const auto&) {
     multiply(from, weight, apart ? 0 : c.k, to, options);
@@ -73,7 +73,7 @@ void attend(Caller caller, const MultiHeadAttention& layer, const View<const flo
 
   const Index width = source.from_x() ? c.end : c.q_width;
   const View<float, 3> wide = scratch_rows(Purpose::wide, batch, length, width);
-  GemmOptions in{.num_threads = options.num_threads};
+  GemmOptions in{.activations = layer.out_proj().activations(), .num_threads = options.num_threads};
   if (const auto bias = layer.in_proj_bias(); bias) in.bias = bias.slice(0, 0, width);
   for_each_matrix(x, wide, {},
                   [&](const auto& from, const auto& to, const auto&) { multiply(from, layer.in_proj(), 0, to, in); });
@@ -106,7 +106,10 @@ void attend(Caller caller, const MultiHeadAttention& layer, const View<const flo
   if (options.query_starts) clear_padding(heads, options.query_starts);
   for_each_matrix(heads, y, residual, [&](const auto& from, const auto& to, const auto& add) {
     multiply(from, layer.out_proj().weight(), 0, to,
-             {.bias = layer.out_proj().bias(), .residual = add, .num_threads = options.num_threads});
+             {.bias = layer.out_proj().bias(),
+              .residual = add,
+              .activations = layer.out_proj().activations(),
+              .num_threads = options.num_threads});
   });
 }
 

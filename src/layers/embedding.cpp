@@ -2,16 +2,13 @@
 #include <headlane/embedding.hpp>
 
 #include "core/call_scope.hpp"
-#include "core/round.hpp"
 #include "gemm/check.hpp"
-#include "kernels/args/sizes.hpp"
 #include "layers/forward_check.hpp"
 #include "layers/rows.hpp"
 #include "layers/state_dict_reader.hpp"
 #include "layers/state_dict_writer.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 
 namespace headlane {
@@ -20,36 +17,7 @@ using namespace internal;
 
 namespace {
 
-/// Calls f(first, count, data, step) for each block of a column of a packed matrix: its elements
-/// first … first + count-1, `step` apart, widened if they are not float.
-template <class F>
-void for_column_blocks(const PackedMatrix& packed, Index column, const F& f) {
-  using kernels::block_size, kernels::panel_columns;
-  const PackedColumns all = packed_columns(packed);
-  const Index panel = column / panel_columns * panel_columns;
-  for (Index first = 0; first < packed.rows(); first += block_size) {
-    const Index count = std::min(block_size, packed.rows() - first);
-    const Index at = first * all.width + panel * count + column % panel_columns;
-    if (all.type == DType::float32) {
-      f(first, count, static_cast<const float*>(all.data) + at, panel_columns);
-      continue;
-    }
-    std::array<float, static_cast<std::size_t>(block_size)> values;
-    for (Index i = 0; i < count; ++i) {
-      const float x = widened(all.data, all.type, at + i * panel_columns);
-      values[static_cast<std::size_t>(i)] = all.scales == nullptr ? x : x * all.scales[column];
-    }
-    f(first, count, values.data(), Index{1});
-  }
-}
-
-void write(const float* from, Index from_step, Index count, float* to, Index to_step,
-           const EmbeddingForwardOptions& o) {
-  for (Index i = 0; i < count; ++i) {
-    float& y = to[i * to_step];
-    y = o.add ? y + from[i * from_step] * o.scale : from[i * from_step] * o.scale;
-  }
-}
+void write(float x, float& y, const EmbeddingForwardOptions& o) { y = o.add ? y + x * o.scale : x * o.scale; }
 
 }  // namespace
 
@@ -57,11 +25,14 @@ Embedding::Embedding(const StateDict& state, std::string_view prefix, const Embe
     : options_(options) {
   const StateDictReader tensors("Embedding", state, prefix);
   require(options.max_length >= 0, "Embedding: max_length is ", options.max_length, ", the minimum is 0");
+  require(options.tied || options.activations == DType::float32,
+          "Embedding: activations are those of logits(), and the embedding is not tied");
   const View<const float, 2> table = tensors.matrix("weight", any_size, any_size);
   rows_ = table.shape[0];
   columns_ = table.shape[1];
   if (is_packed()) {
     packed_ = PackedMatrix(table.transposed(), {.type = options.weights});
+    check_activations(Caller(tensors.layer()).operand("weight", shape_of(packed_)), &packed_, options.activations);
     return;
   }
   if (columns_ == 0) return;
@@ -96,17 +67,16 @@ void Embedding::forward(View<const Index, 2> ids, View<float, 3> y, const Embedd
     for (Index i = 0; i < length; ++i)
       caller.require(ids(b, i) >= 0 && ids(b, i) < rows_, "ids[", b, ", ", i, "] is ", ids(b, i),
                      ", num_embeddings is ", rows_);
+  const PackedColumns packed = packed_columns(packed_);
   for (Index b = 0; b < ids.shape[0]; ++b)
     for (Index i = 0; i < length; ++i) {
-      float* const to = columns_ == 0 ? nullptr : &y(b, i, 0);
-      const Index id = ids(b, i), step = y.strides[2];
-      if (!is_packed()) {
-        write(table_.data() + id * columns_, 1, columns_, to, step, options);
-        continue;
+      const Index id = ids(b, i);
+      if (is_packed()) {
+        for_column(packed, id, [&](Index j, float x) { write(x, y(b, i, j), options); });
+      } else {
+        const float* const row = table_.data() + id * columns_;
+        for (Index j = 0; j < columns_; ++j) write(row[j], y(b, i, j), options);
       }
-      for_column_blocks(packed_, id, [&](Index first, Index count, const float* from, Index from_step) {
-        write(from, from_step, count, to + first * step, step, options);
-      });
     }
 }
 
@@ -116,7 +86,7 @@ void Embedding::logits(View<const float, 3> x, View<float, 3> y, int num_threads
   caller.require(options_.tied, "the embedding was not made with EmbeddingOptions::tied");
   check_forward(caller, x, columns_, y, rows_, false, num_threads);
   for_each_matrix(x, y, {}, [&](const auto& from, const auto& to, const auto&) {
-    multiply(from, packed_, 0, to, {.num_threads = num_threads});
+    multiply(from, packed_, 0, to, {.activations = options_.activations, .num_threads = num_threads});
   });
 }
 

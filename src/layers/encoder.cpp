@@ -11,8 +11,8 @@ using namespace internal;
 
 EncoderLayer::EncoderLayer(const StateDict& state, std::string_view prefix, const TransformerLayerOptions& options)
     : norm_first_(options.norm_first),
-      self_attn_(state, joined(prefix, "self_attn."), options.attention),
-      feed_forward_(state, prefix, {.activation = options.activation, .weights = options.weights}),
+      self_attn_(state, joined(prefix, "self_attn."), attention_options(options)),
+      feed_forward_(state, prefix, feed_forward_options(options)),
       norm1_(state, joined(prefix, "norm1."), options.norm, options.eps),
       norm2_(state, joined(prefix, "norm2."), options.norm, options.eps) {
   check_widths("EncoderLayer", feed_forward_.d_model(), self_attn_, norm1_, norm2_);

@@ -32,11 +32,11 @@ FeedForward::FeedForward(const StateDict& state, std::string_view prefix, const 
   const StateDictReader tensors("FeedForward", state, prefix);
   require(options.activation <= Activation::erf, tensors.layer(), ": activation is ",
           static_cast<Index>(options.activation), ", which is none of none … erf");
-  linear1_ = tensors.linear("linear1", any_size, any_size, options.weights);
+  linear1_ = tensors.linear("linear1", any_size, any_size, options.weights, options.activations);
   const Index d_ff = linear1_.out_features(), d_model = linear1_.in_features();
   gated_ = tensors.has("linear_gate.weight");
-  if (gated_) linear_gate_ = tensors.linear("linear_gate", d_ff, d_model, options.weights);
-  linear2_ = tensors.linear("linear2", d_model, d_ff, options.weights);
+  if (gated_) linear_gate_ = tensors.linear("linear_gate", d_ff, d_model, options.weights, options.activations);
+  linear2_ = tensors.linear("linear2", d_model, d_ff, options.weights, options.activations);
 }
 
 OwnedStateDict FeedForward::state_dict(std::string_view prefix) const {
@@ -68,12 +68,19 @@ void internal::feed_forward(const FeedForward& layer, const View<const float, 3>
                    {.activation = layer.activation(),
                     .gate_bias = gate.bias(),
                     .up_bias = linear1.bias(),
+                    .activations = linear1.activations(),
                     .num_threads = num_threads});
       else
         multiply(rows, linear1.weight(), 0, hidden,
-                 {.bias = linear1.bias(), .activation = layer.activation(), .num_threads = num_threads});
+                 {.bias = linear1.bias(),
+                  .activation = layer.activation(),
+                  .activations = linear1.activations(),
+                  .num_threads = num_threads});
       multiply(hidden, linear2.weight(), 0, to.slice(0, row, end),
-               {.bias = linear2.bias(), .residual = add ? add.slice(0, row, end) : add, .num_threads = num_threads});
+               {.bias = linear2.bias(),
+                .residual = add ? add.slice(0, row, end) : add,
+                .activations = linear2.activations(),
+                .num_threads = num_threads});
     }
   });
 }

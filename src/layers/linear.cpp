@@ -11,9 +11,11 @@ namespace headlane {
 
 using namespace internal;
 
-Linear::Linear(const StateDict& state, std::string_view prefix, DType weights) {
+Linear::Linear(const StateDict& state, std::string_view prefix, DType weights, DType activations)
+    : activations_(activations) {
   const StateDictReader tensors("Linear", state, prefix);
   weight_ = PackedMatrix(tensors.matrix("weight", any_size, any_size).transposed(), {.type = weights});
+  check_activations(Caller(tensors.layer()).operand("weight", shape_of(weight_)), &weight_, activations);
   bias_ = tensors.optional_vector("bias", out_features());
 }
 
@@ -35,7 +37,11 @@ void Linear::forward(View<const float, 3> x, View<float, 3> y, const LinearOptio
   if (options.residual) check_same(residual, 0, "batch elements", of_y, 0, "batch elements");
   for_each_matrix(x, y, options.residual, [&](const auto& from, const auto& to, const auto& add) {
     multiply(from, weight_, 0, to,
-             {.bias = bias(), .activation = options.activation, .residual = add, .num_threads = options.num_threads});
+             {.bias = bias(),
+              .activation = options.activation,
+              .residual = add,
+              .activations = activations_,
+              .num_threads = options.num_threads});
   });
 }
 

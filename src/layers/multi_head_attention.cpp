@@ -2,6 +2,7 @@
 #include "core/call_scope.hpp"
 #include "core/check.hpp"
 #include "core/round.hpp"
+#include "gemm/check.hpp"
 #include "kernels/args/sizes.hpp"
 #include "layers/attention_layer.hpp"
 #include "layers/rows.hpp"
@@ -104,9 +105,13 @@ MultiHeadAttention::MultiHeadAttention(const StateDict& state, std::string_view 
   of_x.add(q), keys.add(k), keys.add(v);
   in_proj_ = of_x.packed(options.weights);
   if (apart) memory_proj_ = of_memory.packed(options.weights);
+  for (const PackedMatrix* weight : {&in_proj_, &memory_proj_})
+    if (weight == &in_proj_ || apart)
+      check_activations(Caller(tensors.layer()).operand("in_proj_weight", shape_of(*weight)), weight,
+                        options.activations);
   in_bias_ = by_columns(tensors.optional_vector("in_proj_bias", q.shape[0] + k.shape[0] + v.shape[0]),
                         projection_columns(heads_, kv_heads_, head_dim_));
-  out_proj_ = Linear(state, tensors.name("out_proj."), options.weights);
+  out_proj_ = Linear(state, tensors.name("out_proj."), options.weights, options.activations);
   require(out_proj_.in_features() == heads_ * head_dim_, tensors.layer(), ": ", tensors.name("out_proj.weight"),
           " has ", out_proj_.in_features(), " columns, the heads have ", heads_ * head_dim_, " elements");
 }

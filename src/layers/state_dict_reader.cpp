@@ -50,11 +50,11 @@ std::vector<float> StateDictReader::optional_vector(std::string_view name, Index
   return has(name) ? vector(name, size) : std::vector<float>{};
 }
 
-Linear StateDictReader::linear(const std::string& name, Index out, Index in, DType weights) const {
+Linear StateDictReader::linear(const std::string& name, Index out, Index in, DType weights, DType activations) const {
   const View<const float, 2> weight = matrix(name + ".weight", out, in);
   StateDict tensors{{"weight", weight}};
   if (has(name + ".bias")) tensors["bias"] = tensor<1>(name + ".bias", {weight.shape[0]});
-  return Linear(tensors, {}, weights);
+  return Linear(tensors, {}, weights, activations);
 }
 
 }  // namespace headlane::internal

@@ -32,7 +32,7 @@ class StateDictReader {
   /// Empty if there is no such tensor.
   [[nodiscard]] std::vector<float> optional_vector(std::string_view name, Index size) const;
   /// The tensors name.weight [out, in] and, if there is one, name.bias [out].
-  [[nodiscard]] Linear linear(const std::string& name, Index out, Index in, DType weights) const;
+  [[nodiscard]] Linear linear(const std::string& name, Index out, Index in, DType weights, DType activations) const;
 
  private:
   template <int Rank>

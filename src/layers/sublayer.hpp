@@ -6,7 +6,9 @@
 #include "layers/attention_layer.hpp"
 #include "layers/rows.hpp"
 
+#include <headlane/feed_forward.hpp>
 #include <headlane/normalization.hpp>
+#include <headlane/transformer_layer_options.hpp>
 #include <headlane/view.hpp>
 
 namespace headlane::internal {
@@ -24,6 +26,18 @@ void sublayer(const Normalization& norm, bool norm_first, const View<const float
     f(x, normed, x);
     norm.forward(normed, y, num_threads);
   }
+}
+
+/// The options of a layer's attention.
+inline MultiHeadAttentionOptions attention_options(const TransformerLayerOptions& options) {
+  MultiHeadAttentionOptions result = options.attention;
+  result.weights = options.weights;
+  result.activations = options.activations;
+  return result;
+}
+
+inline FeedForwardOptions feed_forward_options(const TransformerLayerOptions& options) {
+  return {.activation = options.activation, .weights = options.weights, .activations = options.activations};
 }
 
 /// The parts of a layer agree on d_model.

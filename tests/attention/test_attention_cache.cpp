@@ -1,4 +1,5 @@
-// attention over a KvCache is bit-identical to attention over the same keys and values in tensors.
+// attention over a KvCache of any type is bit-identical to attention over the keys and values that
+// it reads.
 #include "support/cache_case.hpp"
 
 namespace headlane::test {
@@ -38,16 +39,18 @@ TEST_CASE("attention over a cache: sequences of many lengths in one call, each p
                                                         .q_length = q_length,
                                                         .head_dim = d.head_dim,
                                                         .value_dim = d.value_dim});
-      const CacheCase c(s, many_lengths, page, i, layouts()[i % layouts().size()]);
-      for (const bool causal : {false, true}) {
-        AttentionOptions options;
-        options.causal = causal;
-        options.num_threads = static_cast<int>(i % 4);
-        c.compare(options, bits);
+      for (const DType type : types_of_case(i)) {
+        const CacheCase c(s, many_lengths, page, i, layouts()[i % layouts().size()], type);
+        for (const bool causal : {false, true}) {
+          AttentionOptions options;
+          options.causal = causal;
+          options.num_threads = static_cast<int>(i % 4);
+          c.compare(options, bits);
+        }
       }
     }
   }
-  bits.finish("cache, many lengths", slow_isa() ? 60 : 120);
+  bits.finish("cache, many lengths", slow_isa() ? 60 : 480);
 }
 
 TEST_CASE("attention over a cache: prefill") {
@@ -65,23 +68,25 @@ TEST_CASE("attention over a cache: prefill") {
                                                    .q_length = q_length,
                                                    .head_dim = d.head_dim,
                                                    .value_dim = d.value_dim});
-      const CacheCase c(s, lengths, page, i);
-      for (const int threads : {1, 3}) {
-        AttentionOptions options;
-        options.causal = true;
-        options.num_threads = threads;
-        if (threads == 3) options.window_left = 600;
-        c.compare(options, bits);
+      for (const DType type : types_of_case(i)) {
+        const CacheCase c(s, lengths, page, i, {}, type);
+        for (const int threads : {1, 3}) {
+          AttentionOptions options;
+          options.causal = true;
+          options.num_threads = threads;
+          if (threads == 3) options.window_left = 600;
+          c.compare(options, bits);
+        }
       }
     }
   }
-  bits.finish("cache, prefill", slow_isa() ? 50 : 100);
+  bits.finish("cache, prefill", slow_isa() ? 50 : 400);
 }
 
 TEST_CASE("attention over a cache: all options") {
   BitComparison bits;
   Random random(3);
-  const int cases = slow_isa() ? 80 : 700;
+  const int cases = slow_isa() ? 80 : 350;
   for (int i = 0; i < cases; ++i) {
     std::vector<Index> lengths;
     for (Index n = random.integer(1, 4); n > 0; --n)
@@ -96,10 +101,12 @@ TEST_CASE("attention over a cache: all options") {
                                                  .value_dim = value_dim});
     RandomOptions given(s);
     const AttentionOptions options = given.draw(random, {.one_in = 3, .key_lengths = lengths});
-    CacheCase(s, lengths, random.pick(page_sizes()), static_cast<std::uint64_t>(i), random.pick(layouts()))
-        .compare(options, bits, i % 4 == 0);
+    const Index page = random.pick(page_sizes());
+    const Layout& layout = random.pick(layouts());
+    for (const DType type : types_of_case(static_cast<std::size_t>(i)))
+      CacheCase(s, lengths, page, static_cast<std::uint64_t>(i), layout, type).compare(options, bits, i % 5 == 0);
   }
-  bits.finish("cache, all options", 2 * cases);
+  bits.finish("cache, all options", (slow_isa() ? 2 : 8) * cases);
 }
 
 // Few heads on many threads are divided along keys; the plan confirms that the test covers this.
@@ -107,6 +114,7 @@ TEST_CASE("attention over a cache: numbers of threads, and tasks that divide the
   BitComparison bits;
   Random random(4);
   Index shared = 0;
+  std::size_t type = 0;
   for (const Index page : page_sizes()) {
     for (const Heads& h : {Heads{.q_heads = 1, .kv_heads = 1},
                            {.q_heads = 2, .kv_heads = 2},
@@ -118,7 +126,7 @@ TEST_CASE("attention over a cache: numbers of threads, and tasks that divide the
         const AttentionSizes s = sizes_for(
             lengths,
             {.q_heads = h.q_heads, .kv_heads = h.kv_heads, .q_length = q_length, .head_dim = 64, .value_dim = 80});
-        const CacheCase c(s, lengths, page, 11);
+        const CacheCase c(s, lengths, page, 11, {}, cache_types[type++ % cache_types.size()]);
         RandomOptions given(s);
         AttentionOptions options = given.draw(random, {.one_in = 4, .key_lengths = lengths});
         for (const int threads : {1, 2, 3, 5, 8}) {
@@ -140,7 +148,7 @@ TEST_CASE("attention over a cache: any order of sequences, also repeated ones") 
   BitComparison bits;
   const AttentionSizes s =
       sizes_for(many_lengths, {.q_heads = 4, .kv_heads = 2, .q_length = 2, .head_dim = 33, .value_dim = 48});
-  const CacheCase c(s, many_lengths, 64, 5);
+  const CacheCase c(s, many_lengths, 64, 5, {}, DType::int8);
   c.compare(causal(0), bits);
   const std::vector<std::size_t> order{9, 2, 2, 0, 7, 2, 1, 1};
   const auto n = static_cast<Index>(order.size());

@@ -8,14 +8,22 @@
 namespace headlane::test {
 namespace {
 
-// Causal attention over all tokens at once, and the same inputs.
+// Causal attention over all tokens at once, over keys and values as a cache of this type stores
+// them if all are appended at once.
 struct Whole {
-  explicit Whole(const AttentionSizes& s, std::uint64_t seed) : t(s, seed) { t.run(causal(0)); }
+  explicit Whole(const AttentionSizes& s, std::uint64_t seed, DType type = DType::float32)
+      : t(s, seed), given(s, seed) {
+    KvCache cache(s.kv_heads, s.head_dim, s.value_dim, {.type = type});
+    const Index sequence = cache.add();
+    cache.append(sequence, k(0, s.kv_length), v(0, s.kv_length));
+    cache.read(sequence, 0, t.k.view.select(0, 0), t.v.view.select(0, 0));
+    t.run(causal(0));
+  }
   [[nodiscard]] View<const float, 3> k(Index begin, Index end) const {
-    return t.k.view.select(0, 0).slice(1, begin, end);
+    return given.k.view.select(0, 0).slice(1, begin, end);
   }
   [[nodiscard]] View<const float, 3> v(Index begin, Index end) const {
-    return t.v.view.select(0, 0).slice(1, begin, end);
+    return given.v.view.select(0, 0).slice(1, begin, end);
   }
   // Queries begin … end-1 over a sequence that ends with key end-1.
   void compare(const KvCache& cache, Index sequence, Index begin, Index end, BitComparison& bits,
@@ -31,21 +39,28 @@ struct Whole {
     bits.add(out.view, rows(t.out.view), text);
     bits.add(lse.view, rows(t.lse.view), "lse, " + text);
   }
-  AttentionTensors t;
+  AttentionTensors t, given;
 };
 
 TEST_CASE("cache: chunked prefill and decoding give the rows of the whole prefill") {
   BitComparison bits;
   Random random(1);
   const Index length = slow_isa() ? 600 : 1100;
-  const Whole whole(
-      {.q_heads = 4, .kv_heads = 2, .q_length = length, .kv_length = length, .head_dim = 33, .value_dim = 48}, 6),
-      narrow({.q_heads = 8, .kv_heads = 1, .q_length = length, .kv_length = length, .head_dim = 16, .value_dim = 20},
-             7);
-  for (const Whole* w : {&whole, &narrow}) {
+  const AttentionSizes wide{
+      .q_heads = 4, .kv_heads = 2, .q_length = length, .kv_length = length, .head_dim = 33, .value_dim = 48},
+      narrow{.q_heads = 8, .kv_heads = 1, .q_length = length, .kv_length = length, .head_dim = 16, .value_dim = 20};
+  std::vector<Whole> all;
+  std::vector<DType> types;
+  for (const AttentionSizes& s : {wide, narrow})
+    for (const DType type : types_of_case(types.size())) {
+      all.emplace_back(s, 6 + types.size(), type);
+      types.push_back(type);
+    }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Whole* w = &all[i];
     const Index head_dim = w->t.q.view.size(3), value_dim = w->t.v.view.size(3), kv_heads = w->t.k.view.size(1);
     for (const Index page : page_sizes()) {
-      KvCache cache(kv_heads, head_dim, value_dim, {.page_size = page});
+      KvCache cache(kv_heads, head_dim, value_dim, {.page_size = page, .type = types[i]});
       for (const Index largest : {1, 40, 300}) {  // 1: token by token
         const Index sequence = cache.add(), end_of_all = largest == 1 ? length / 2 + 20 : length;
         for (Index begin = 0; begin < end_of_all;) {
@@ -58,16 +73,16 @@ TEST_CASE("cache: chunked prefill and decoding give the rows of the whole prefil
       }
     }
   }
-  bits.finish("cache, chunks", 5000);
+  bits.finish("cache, chunks", slow_isa() ? 5000 : 20000);
 }
 
 TEST_CASE("cache: forked sequences, and truncated ones that grow again") {
   BitComparison bits;
   Random random(2);
   constexpr Index length = 1100;
-  const Whole a({.q_heads = 4, .kv_heads = 2, .q_length = length, .kv_length = length, .head_dim = 16, .value_dim = 33},
-                8),
-      b({.q_heads = 4, .kv_heads = 2, .q_length = length, .kv_length = length, .head_dim = 16, .value_dim = 33}, 9);
+  const AttentionSizes s{
+      .q_heads = 4, .kv_heads = 2, .q_length = length, .kv_length = length, .head_dim = 16, .value_dim = 33};
+  Whole a(s, 8), b(s, 9);
   // The last two queries over a sequence with `cut` keys of a, followed by keys of b.
   const auto compare = [&](const KvCache& cache, Index sequence, Index cut, const std::string& what) {
     const Index keys = cache.length(sequence);
@@ -85,8 +100,12 @@ TEST_CASE("cache: forked sequences, and truncated ones that grow again") {
              what + ", page " + std::to_string(cache.page_size()) + ", cut " + std::to_string(cut) + ", keys " +
                  std::to_string(keys));
   };
+  std::size_t number = 0;
   for (const Index page : page_sizes()) {
-    KvCache cache(2, 16, 33, {.page_size = page});
+    const DType type = cache_types[number++ % cache_types.size()];
+    KvCache cache(2, 16, 33, {.page_size = page, .type = type});
+    a = Whole(s, 8, type);
+    b = Whole(s, 9, type);
     for (int i = 0; i < (slow_isa() ? 10 : 40); ++i) {
       const Index parent = cache.add(), grown = random.integer(1, 700), cut = random.integer(0, grown);
       append_pieces(cache, parent, a.k(0, length), a.v(0, length), 0, grown, random);
@@ -124,7 +143,8 @@ TEST_CASE("cache: truncated keys have no influence") {
                              .kv_length = length,
                              .head_dim = 20,
                              .value_dim = value_dim};
-      CacheCase c(s, {0}, page, static_cast<std::uint64_t>(i));
+      const DType type = cache_types[static_cast<std::size_t>(i) % 3];  // int8 takes no such numbers
+      CacheCase c(s, {0}, page, static_cast<std::uint64_t>(i), {}, type);
       Tensor<3> bad_k({2, length + more, 20}), bad_v({2, length + more, value_dim});
       for (const View<float, 3>& view : {bad_k.view, bad_v.view})
         for_each(view, [&](float& x) { x = random.pick(std::vector<float>{nan, infinity, -infinity, signalling}); });
@@ -135,6 +155,7 @@ TEST_CASE("cache: truncated keys have no influence") {
       c.cache.truncate(sequence, kept);
       append_pieces(c.cache, sequence, c.k(0), c.v(0), kept, length, random);
       c.lengths = {length};
+      c.take_stored();
       RandomOptions given(s);
       c.compare(given.draw(random, {.one_in = 4, .key_lengths = c.lengths}), bits);
       bool finite = true;

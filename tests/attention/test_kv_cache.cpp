@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <headlane/headlane.hpp>
 
+#include <array>
 #include <numeric>
 
 namespace headlane::test {
@@ -109,28 +110,34 @@ void step(Pair& pair, Random& random) {
 TEST_CASE("KvCache: thousands of random operations") {
   Random random(1);
   Index operations = 0;
-  for (const Index page_size : {32, 64, 128, 256, 512, 1024}) {
+  const std::array types{DType::float32, DType::bfloat16, DType::float16, DType::int8};
+  std::size_t case_number = 0;
+  for (const Index page_size : {32, 64, 128, 256, 512, 1024, 32, 64, 128, 256}) {
     for (const auto& [heads, dim, value_dim] : std::vector<std::array<Index, 3>>{
              {2, 1, 5}, {1, 5, 1}, {3, 33, 64}, {2, 64, 80}, {1, 80, 33}, {1, 512, 512}}) {
-      Pair pair(heads, dim, value_dim, {.page_size = page_size});
+      const std::size_t type = (case_number / 6 + case_number % 6) % types.size();  // every pair of dims and type
+      ++case_number;
+      Pair pair(heads, dim, value_dim, {.page_size = page_size, .type = types[type]});
       const Index steps = page_size > 256 ? 60 : 250;
       for (Index i = 0; i < steps; ++i, ++operations) {
         step(pair, random);
         if (i % 25 == 0 || i + 1 == steps)
-          REQUIRE_MESSAGE(pair.different() == 0, "page_size ", page_size, ", dims ", dim, " and ", value_dim, ", step ",
-                          i);
+          REQUIRE_MESSAGE(pair.different() == 0, "type ", type, ", page_size ", page_size, ", dims ", dim, " and ",
+                          value_dim, ", step ", i);
       }
       for (const Index number : pair.names()) pair.remove(number);
       CHECK(pair.cache.pages_in_use() == 0);
     }
   }
-  CHECK(operations > 5000);
+  CHECK(operations > 10000);
 }
 
 TEST_CASE("KvCache: every first key and number of keys around 16 and 32, every layout") {
+  std::size_t i = 0;
+  const std::array types{DType::float32, DType::int8, DType::float32, DType::bfloat16, DType::float16};
   for (const Layout& layout : layouts()) {
     for (const bool tokens_first : {false, true}) {
-      Pair pair(2, 20, 35, {.page_size = 64});
+      Pair pair(2, 20, 35, {.page_size = 64, .type = types[i++ % types.size()]});
       for (Index first = 0; first < 34; ++first)
         for (const Index count : {1, 2, 15, 16, 17, 31, 32, 33, 70}) {
           const Index number = pair.add();
@@ -152,8 +159,11 @@ TEST_CASE("KvCache: broadcast k and v, special values, no access outside of them
     for (Index i = 0; i < 50; ++i)
       for (Index d = 0; d < 9; ++d) {
         const std::uint32_t wanted = bits_of(row[static_cast<std::size_t>(d)]);
-        if (d < 7) CHECK(bits_of(KvPages::of(cache, "test").keys(number, head, i / 32)[d * 32 + i % 32]) == wanted);
-        CHECK(bits_of(KvPages::of(cache, "test").values(number, head, i / 32)[i % 32 * 32 + d]) == wanted);
+        const HeadOfPage page = KvPages::of(cache, "test").head(number, head, i / 32);
+        const auto *keys = reinterpret_cast<const float*>(page.keys()),
+                   *values = reinterpret_cast<const float*>(page.values());
+        if (d < 7) CHECK(bits_of(keys[d * 32 + i % 32]) == wanted);
+        CHECK(bits_of(values[i % 32 * 32 + d]) == wanted);
       }
   GuardedBuffer k(3 * 19 * 7), v(3 * 19 * 9);
   for (const Place place : {Place::start, Place::end})
@@ -211,7 +221,7 @@ TEST_CASE("KvCache: forks are independent; pages are shared until one of them is
   pair.append(a, 80);  // 3 pages, the last one half full
   const Index b = pair.fork(a), c = pair.fork(a, 40), d = pair.fork(a, 64), e = pair.fork(a, 0);
   CHECK(pair.cache.pages_in_use() == 3);
-  CHECK(KvPages::of(pair.cache, "test").keys(a, 1, 1) == KvPages::of(pair.cache, "test").keys(c, 1, 1));
+  CHECK(KvPages::of(pair.cache, "test").head(a, 1, 1).memory == KvPages::of(pair.cache, "test").head(c, 1, 1).memory);
   CHECK(pair.cache.length(e) == 0);
   pair.append(std::vector<Index>{a, b}, 1);  // one of them keeps the page
   CHECK(pair.cache.pages_in_use() == 4);
@@ -230,7 +240,7 @@ TEST_CASE("KvCache: forks are independent; pages are shared until one of them is
   CHECK(pair.different() == 0);
   CHECK(pair.cache.bytes() == 6 * pair.cache.page_bytes());
   CHECK(pair.cache.page_bytes() == 4 * 2 * 32 * (8 + 32));
-  CHECK(reinterpret_cast<std::uintptr_t>(KvPages::of(pair.cache, "test").values(c, 1, 1)) % 64 == 0);
+  CHECK(reinterpret_cast<std::uintptr_t>(KvPages::of(pair.cache, "test").head(c, 1, 1).values()) % 64 == 0);
 }
 
 TEST_CASE("KvCache: max_pages is kept, and an append that needs more changes nothing") {

@@ -194,10 +194,13 @@ TEST_CASE("KvCache: calls that fail without memory change nothing") {
   });
   // A table of pages that does not fit into memory.
   const float zero = 0;
+  KvCache stored(1, 4, 4, {.page_size = 32, .type = DType::int8});
+  (void)stored.add();
   for (const int bits : {57, 50})
-    CHECK_THROWS_AS(
-        cache.append(a, {&zero, {1, Index{1} << bits, 4}, {0, 0, 0}}, {&zero, {1, Index{1} << bits, 4}, {0, 0, 0}}),
-        std::bad_alloc);
+    for (KvCache* one : {&cache, &stored})
+      CHECK_THROWS_AS(
+          one->append(0, {&zero, {1, Index{1} << bits, 4}, {0, 0, 0}}, {&zero, {1, Index{1} << bits, 4}, {0, 0, 0}}),
+          std::bad_alloc);
   CHECK(differences(cache, model) == 0);
 }
 
@@ -232,7 +235,8 @@ TEST_CASE("KvCache: an append that needs several pages fails without memory and 
 /// Number of resident memory pages in the first page of a sequence.
 Index resident_pages(const KvCache& cache, Index sequence) {
   constexpr std::size_t page = 4096;
-  const auto address = reinterpret_cast<std::uintptr_t>(KvPages::of(cache, "test").keys(sequence, 0, 0)) / page * page;
+  const auto address =
+      reinterpret_cast<std::uintptr_t>(KvPages::of(cache, "test").head(sequence, 0, 0).memory) / page * page;
   std::vector<unsigned char> resident(cache.page_bytes() / page);
   REQUIRE(mincore(reinterpret_cast<void*>(address), resident.size() * page, resident.data()) == 0);
   return std::count_if(resident.begin(), resident.end(), [](unsigned char state) { return (state & 1) != 0; });

@@ -33,6 +33,15 @@ inline std::uint64_t gemm_hash(Index m, Index n, Index k, const GemmOptions& opt
   return hash.value();
 }
 
+inline std::uint64_t stored_hash(Index m, Index n, Index k, DType type, DType activations = DType::float32) {
+  Random random(7);
+  const Tensor<2> a = random_tensor<2>({m, k}, random), b = random_tensor<2>({k, n}, random), c({m, n});
+  gemm(a.view, PackedMatrix(b.view, {.type = type}), c.view, {.activations = activations});
+  Hash hash;
+  hash.add(c.view);
+  return hash.value();
+}
+
 inline std::uint64_t softmax_hash(Index rows, Index n, const SoftmaxOptions& options, bool special = false) {
   Random random(8);
   const Tensor<2> x({rows, n}), y({rows, n});
@@ -96,6 +105,22 @@ inline std::uint64_t relative_hash(const AttentionSizes& sizes, AttentionOptions
     options.causal_offsets = {offsets.data(), {2}};
   }
   return attention_hash(sizes, options);
+}
+
+// Over a cache of two sequences, of kv_length and kv_length - 60 keys: nine queries each, then one.
+inline std::uint64_t cache_hash(AttentionSizes sizes, DType type) {
+  sizes.batch = 2;
+  sizes.q_length = 9;
+  const AttentionTensors t(sizes, 9);
+  KvCache cache(sizes.kv_heads, sizes.head_dim, sizes.value_dim, {.page_size = 64, .type = type});
+  const std::vector<Index> sequences{cache.add(), cache.add()}, lengths{sizes.kv_length, sizes.kv_length - 60};
+  cache.append(sequences, t.k.view, t.v.view, {lengths.data(), {2}});
+  Hash hash;
+  for (const Index queries : {9, 1}) {
+    attention(t.q.view.slice(2, 0, queries), cache, sequences, t.out.view.slice(2, 0, queries), causal(0));
+    hash.add(t.out.view);
+  }
+  return hash.value();
 }
 
 // About 300,000 floats spread over all bit patterns.
@@ -170,6 +195,16 @@ inline std::vector<HashCase> gemm_and_softmax_cases() {
       {"gemm 50 70 513", [] { return gemm_hash(50, 70, 513, {.alpha = 1.3f, .beta = -1.0f}); }},
       {"gemm 33 129 1100", [] { return gemm_hash(33, 129, 1100, {}); }},
       {"gemm 33 129 1100 transposed", [=] { return gemm_hash(33, 129, 1100, {}, transposed); }},
+      {"gemm bfloat16 33 129 1100", [] { return stored_hash(33, 129, 1100, DType::bfloat16); }},
+      {"gemm float16 5 129 515", [] { return stored_hash(5, 129, 515, DType::float16); }},
+      {"gemm int8 5 129 515", [] { return stored_hash(5, 129, 515, DType::int8); }},
+      {"gemm int8 33 129 1102", [] { return stored_hash(33, 129, 1102, DType::int8); }},
+      {"gemm int8_group32 5 129 515", [] { return stored_hash(5, 129, 515, DType::int8_group32); }},
+      {"gemm int8_group32 33 129 1102", [] { return stored_hash(33, 129, 1102, DType::int8_group32); }},
+      {"gemm int4_group32 5 129 515", [] { return stored_hash(5, 129, 515, DType::int4_group32); }},
+      {"gemm int4_group32 33 129 1102", [] { return stored_hash(33, 129, 1102, DType::int4_group32); }},
+      {"gemm int8 x int8 5 129 515", [] { return stored_hash(5, 129, 515, DType::int8, DType::int8); }},
+      {"gemm int8 x int8 33 129 1102", [] { return stored_hash(33, 129, 1102, DType::int8, DType::int8); }},
       {"gemm 19 21 0", [] { return gemm_hash(19, 21, 0, {.alpha = 1.0f, .beta = 0.7f}); }},
       {"softmax 5 1", [] { return softmax_hash(5, 1, {}); }},
       {"softmax 7 37", [] { return softmax_hash(7, 37, {}); }},
@@ -220,6 +255,10 @@ inline std::vector<HashCase> attention_option_cases() {
       {"attention mask and bias causal", [=] { return masked_hash(blocks, causal(571), 4); }},
       {"attention relative bias", [=] { return relative_hash(grouped, {}, false); }},
       {"attention variable-length", [=] { return relative_hash(sequences, causal(0), true); }},
+      {"attention over a cache", [=] { return cache_hash(grouped, DType::float32); }},
+      {"attention over a cache bfloat16", [=] { return cache_hash(grouped, DType::bfloat16); }},
+      {"attention over a cache float16", [=] { return cache_hash(grouped, DType::float16); }},
+      {"attention over a cache int8", [=] { return cache_hash(grouped, DType::int8); }},
   };
 }
 

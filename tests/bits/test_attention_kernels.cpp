@@ -29,7 +29,7 @@ struct StripCall {
       std::vector<Index> ends(static_cast<std::size_t>(s.rows), count);
       for (std::size_t i = 0; i < s.visible.size(); ++i) ends[i] = std::clamp<Index>(s.visible[i] - first, 0, count);
       const std::vector<Index> begins(static_cast<std::size_t>(s.rows), 0);
-      const float *const k_page = keys.memory.view.data, *const v_page = values.memory.view.data;
+      const void *const k_page = keys.memory.view.data, *const v_page = values.memory.view.data;
       AttentionBlock block{};
       block.rows = s.rows;
       block.head_dim = s.head_dim;

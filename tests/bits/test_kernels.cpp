@@ -105,6 +105,7 @@ void check_gemm_block(const BlockCase& s) {
                        .b_scales = nullptr,
                        .b_row_step = panel_columns,
                        .b_panel_step = panels.panel_step(),
+                       .quantised = nullptr,
                        .keep = nullptr,
                        .c = c.view.data,
                        .c_row_step = c.view.stride(0),

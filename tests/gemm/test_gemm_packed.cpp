@@ -1,5 +1,6 @@
 // gemm with a packed operand and with epilogues: bit-identical to the plain call and to separate
 // calls.
+#include "support/gemm_case.hpp"
 #include "support/scope.hpp"
 #include "support/tolerance.hpp"
 
@@ -14,17 +15,6 @@ namespace {
 constexpr Activation every_activation[] = {Activation::none,      Activation::relu, Activation::gelu,
                                            Activation::gelu_tanh, Activation::silu, Activation::sigmoid,
                                            Activation::tanh,      Activation::erf};
-
-struct Inputs {
-  Tensor<2> a, b, c, residual;
-  Tensor<1> bias;
-  Inputs(Index m, Index n, Index k, const Layout& layout = {})
-      : a({m, k}, layout), b({k, n}, layout), c({m, n}, layout), residual({m, n}, layout), bias({n}, layout) {
-    Random random(static_cast<std::uint64_t>(m * 10007 + n * 101 + k));
-    for (const auto* t : {&a, &b, &c, &residual}) fill_normal(t->view, random);
-    fill_normal(bias.view, random);
-  }
-};
 
 // The same by separate calls and loops.
 void finish_apart(const View<float, 2>& c, const GemmOptions& options) {
@@ -49,7 +39,7 @@ TEST_CASE("gemm: a packed operand gives the bits of the plain one") {
     const Index m = random.integer(0, 70), n = random.integer(0, 150),
                 k = i % 10 == 0 ? random.integer(500, 1100) : random.integer(0, 70);
     const Layout& layout = random.pick(layouts());
-    const Inputs plain(m, n, k, layout), packed(m, n, k, layout);
+    const GemmInputs plain(m, n, k, layout), packed(m, n, k, layout);
     const std::vector<float> factors{0, 1, -1, 0.7f, 1.3f};
     GemmOptions options;
     options.alpha = random.pick(factors);
@@ -75,7 +65,7 @@ TEST_CASE("gemm: a packed operand gives the bits of the plain one, larger produc
            {33, 300, 130}, {100, 1100, 130}, {500, 300, 130}, {1000, 300, 130}, {33, 1100, 600}, {500, 1100, 600}}) {
     if (slow_isa() && m * n * k > 20000000) continue;
     for (const Layout& layout : {layouts()[0], layouts()[1]}) {
-      const Inputs plain(m, n, k, layout), packed(m, n, k, layout);
+      const GemmInputs plain(m, n, k, layout), packed(m, n, k, layout);
       const PackedMatrix b(packed.b.view);
       const GemmOptions options{.alpha = 0.7f,
                                 .bias = plain.bias.view,
@@ -106,7 +96,7 @@ TEST_CASE("gemm: bias, activation and residual give the bits of separate calls")
     const Index m = random.integer(1, 40), n = random.integer(1, 90),
                 k = i % 20 == 0 ? random.integer(500, 1100) : random.integer(0, 40);
     const Layout& layout = random.pick(layouts());
-    const Inputs together(m, n, k, layout), apart(m, n, k, layout);
+    const GemmInputs together(m, n, k, layout), apart(m, n, k, layout);
     GemmOptions options;
     options.alpha = random.pick(std::vector<float>{0, 1, 0.7f});
     options.beta = random.pick(std::vector<float>{0, 0, 1, -0.5f});
@@ -134,7 +124,7 @@ TEST_CASE("gemm: what follows whole blocks along k, and no product at all") {
     for (const auto& [m, n] : std::vector<std::array<Index, 2>>{{1, 33}, {17, 300}, {40, 520}}) {
       for (const float alpha : {0.0f, 0.7f}) {
         for (const Layout& layout : {layouts()[0], layouts()[1], layouts()[2]}) {
-          const Inputs together(m, n, k, layout), apart(m, n, k, layout);
+          const GemmInputs together(m, n, k, layout), apart(m, n, k, layout);
           GemmOptions options{.alpha = alpha, .beta = 1.3f};
           gemm(apart.a.view, apart.b.view, apart.c.view, options);
           options.bias = together.bias.view;
@@ -155,7 +145,7 @@ TEST_CASE("gemm: every activation at the end, at sizes around a tile") {
   for (const Activation activation : every_activation) {
     for (const Index m : {1, 5, 6, 7, 12, 13, 25}) {
       for (const Index n : {1, 15, 16, 17, 31, 32, 33, 48, 63, 65}) {
-        const Inputs together(m, n, 9), apart(m, n, 9);
+        const GemmInputs together(m, n, 9), apart(m, n, 9);
         GemmOptions options;
         gemm(apart.a.view, apart.b.view, apart.c.view, options);
         options.bias = together.bias.view;
@@ -171,7 +161,7 @@ TEST_CASE("gemm: every activation at the end, at sizes around a tile") {
 TEST_CASE("gemm: one packed operand in every instruction set, whichever packed it") {
   for (const auto packer : available_isas()) {
     for (const Index n : {1, 16, 33, 100}) {
-      const Inputs plain(19, n, 700);
+      const GemmInputs plain(19, n, 700);
       gemm(plain.a.view, plain.b.view, plain.c.view);
       const IsaScope packing(packer);
       const PackedMatrix b(plain.b.view);
@@ -187,7 +177,7 @@ TEST_CASE("gemm: one packed operand in every instruction set, whichever packed i
 }
 
 TEST_CASE("gemm: several threads of the caller use one packed operand at once") {
-  const Inputs t(64, 96, 600);
+  const GemmInputs t(64, 96, 600);
   gemm(t.a.view, t.b.view, t.c.view);
   const PackedMatrix b(t.b.view);
   std::vector<Tensor<2>> results;
@@ -203,7 +193,7 @@ TEST_CASE("gemm: several threads of the caller use one packed operand at once") 
 }
 
 TEST_CASE("PackedMatrix: moves, empty ones, size") {
-  const Inputs t(3, 40, 7);
+  const GemmInputs t(3, 40, 7);
   PackedMatrix b(t.b.view);
   CHECK(b.bytes() == 7 * 64 * sizeof(float));
   const auto* data = static_cast<const float*>(b.data());
@@ -243,7 +233,7 @@ TEST_CASE("PackedMatrix: unpack gives back the matrix, in any strides") {
 }
 
 TEST_CASE("gemm: NaN in an unread c, and what a bias, residual or row with NaN reaches") {
-  const Inputs t(20, 50, 30);
+  const GemmInputs t(20, 50, 30);
   for_each(t.c.view, [](float& x) { x = nan; });
   t.bias.view(7) = nan;
   t.residual.view(3, 9) = nan;

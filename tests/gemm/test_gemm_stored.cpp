@@ -1,5 +1,6 @@
-// PackedMatrix of bfloat16, float16 and int8: products have the bits of those by the float32 matrix
+// PackedMatrix of other types than float32: products have the bits of those by the float32 matrix
 // that it unpacks to.
+#include "support/gemm_case.hpp"
 #include "support/scope.hpp"
 #include "support/tolerance.hpp"
 
@@ -14,7 +15,31 @@
 namespace headlane::test {
 namespace {
 
-constexpr DType stored_types[] = {DType::bfloat16, DType::float16, DType::int8};
+constexpr DType stored_types[] = {DType::bfloat16, DType::float16, DType::int8, DType::int8_group32,
+                                  DType::int4_group32};
+
+bool is_grouped(DType type) { return type == DType::int8_group32 || type == DType::int4_group32; }
+
+/// The memory of a matrix of k rows and n columns.
+Index bytes_of(Index k, Index n, DType type) {
+  const Index columns = (n + 31) / 32 * 32;
+  const auto whole = [&](Index rows) { return (k + rows - 1) / rows * rows; };
+  switch (type) {
+    case DType::float32:
+      return columns * 4 * k;
+    case DType::bfloat16:
+      return columns * 2 * whole(2);
+    case DType::float16:
+      return columns * 2 * k;
+    case DType::int8:
+      return k == 0 ? 0 : columns * (whole(4) + 4);
+    case DType::int8_group32:
+      return columns * whole(32) / 32 * 34;
+    case DType::int4_group32:
+      return columns * whole(32) / 32 * 18;
+  }
+  return -1;
+}
 
 /// The matrix that a packed one unpacks to, packed as float32.
 PackedMatrix decoded(const PackedMatrix& packed) {
@@ -25,17 +50,6 @@ PackedMatrix decoded(const PackedMatrix& packed) {
 
 struct Sizes {
   Index m, n, k;
-};
-
-struct Inputs {
-  Tensor<2> a, b, c, residual;
-  Tensor<1> bias;
-  Inputs(const Sizes& s, std::uint64_t seed, const Layout& layout = {})
-      : a({s.m, s.k}, layout), b({s.k, s.n}, layout), c({s.m, s.n}, layout), residual({s.m, s.n}, layout), bias({s.n}) {
-    Random random(seed);
-    for (const auto* t : {&a, &b, &c, &residual}) fill_normal(t->view, random);
-    fill_normal(bias.view, random);
-  }
 };
 
 /// Elements that differ; two NaN are the same.
@@ -50,12 +64,10 @@ Index different(const View<float, 2>& x, const View<float, 2>& y) {
 
 /// Multiplies by b stored as `type` and by what it unpacks to.
 void check_product(const Sizes& s, std::uint64_t seed, DType type, const GemmOptions& options, const Layout& layout) {
-  const Inputs stored(s, seed, layout), plain(s, seed, layout);
+  const GemmInputs stored(s.m, s.n, s.k, layout, seed), plain(s.m, s.n, s.k, layout, seed);
   const PackedMatrix b(stored.b.view, {.type = type, .num_threads = options.num_threads});
   CHECK(b.type() == type);
-  const Index columns = (s.n + 31) / 32 * 32;
-  const Index bytes = s.k == 0 ? 0 : columns * (type == DType::int8 ? s.k + 4 : 2 * s.k);
-  CHECK(b.bytes() == static_cast<std::size_t>(bytes));
+  CHECK(b.bytes() == static_cast<std::size_t>(bytes_of(s.k, s.n, type)));
   GemmOptions o = options;
   if (seed % 2 == 0) o.bias = stored.bias.view;
   if (seed % 3 == 0) o.residual = stored.residual.view;
@@ -77,7 +89,7 @@ TEST_CASE("gemm: stored types give the bits of the matrix that they unpack to") 
                               .beta = random.pick(std::vector<float>{0, 0, 1, 1.3f}),
                               .activation = random.pick(std::vector{Activation::none, Activation::gelu}),
                               .num_threads = static_cast<int>(random.integer(0, 3))};
-    check_product(s, i, stored_types[i / 2 % 3], options, random.pick(layouts()));
+    check_product(s, i, stored_types[i / 2 % std::size(stored_types)], options, random.pick(layouts()));
   }
 }
 
@@ -102,10 +114,11 @@ TEST_CASE("gemm: stored types, special values") {
   for (const DType type : stored_types)
     for (const Index m : {1, 5, 30}) {
       const Sizes s{.m = m, .n = 70, .k = 40};
-      const Inputs stored(s, 1), plain(s, 1);
+      const GemmInputs stored(s.m, s.n, s.k), plain(s.m, s.n, s.k);
       for (Index j = 0; j < s.n; ++j) {
         const float x = random.pick(values);
-        stored.b.view(random.integer(0, s.k - 1), j) = type == DType::int8 && !std::isfinite(x) ? 0.0f : x;
+        const bool stores = is_grouped(type) ? std::abs(x) < 1e5f : type != DType::int8 || std::isfinite(x);
+        stored.b.view(random.integer(0, s.k - 1), j) = stores ? x : 0.0f;
       }
       const PackedMatrix b(stored.b.view, {.type = type});
       gemm(stored.a.view, b, stored.c.view);
@@ -118,7 +131,7 @@ TEST_CASE("gemm_gated, gemm_batch: stored types") {
   for (const DType type : stored_types)
     for (const Index m : {1, 9, 40}) {
       const Sizes s{.m = m, .n = 70, .k = 90};
-      const Inputs one(s, 1), two(s, 2), both(s, 3);
+      const GemmInputs one(m, s.n, s.k, {}, 1), two(m, s.n, s.k, {}, 2), both(m, s.n, s.k, {}, 3);
       const PackedMatrix gate(one.b.view, {.type = type}), up(two.b.view, {.type = type});
       gemm_gated(one.a.view, gate, up, one.c.view, {.activation = Activation::silu});
       gemm_gated(one.a.view, decoded(gate), decoded(up), two.c.view, {.activation = Activation::silu});
@@ -196,6 +209,59 @@ TEST_CASE("PackedMatrix: int8 is the nearest multiple of the column's scale") {
     moved += p[1] != 4 && p[1] != 5 && back.view(p[0], p[1]) != again.view(p[0], p[1]);
   });
   CHECK(moved == 0);
+}
+
+/// The elements of a group as GGUF's rules give them, in NumPy's order of operations.
+void expect_group(const float* x, Index rows, DType type, float* out) {
+  float largest = 0;
+  for (Index i = 0; i < rows; ++i)
+    if (std::abs(x[i]) > std::abs(largest)) largest = x[i];
+  const bool bytes = type == DType::int8_group32;
+  const float scale = bytes ? std::abs(largest) / 127.0f : largest / -8.0f;
+  const float stored = static_cast<float>(float16(scale)), inverse = stored == 0.0f ? 0.0f : 1.0f / scale;
+  for (Index i = 0; i < rows; ++i) {
+    const double q = bytes ? std::round(double{x[i] * inverse})
+                           : std::min(15.0, std::trunc(double{x[i]} * double{inverse} + 8.5)) - 8;
+    out[i] = static_cast<float>(q) * stored;
+  }
+}
+
+TEST_CASE("PackedMatrix: groups of 32 rows are Q8_0 and Q4_0 of GGUF") {
+  Random random(9);
+  const Index k = 1000, n = 70;  // the last group has 8 rows
+  const Tensor<2> b = random_tensor<2>({n, k}, random), back({k, n});
+  for (Index p = 0; p < k; ++p) {
+    b.view(3, p) = 0.0f;
+    b.view(4, p) *= p < 500 ? 0x1p-18f : 0x1p-26f;  // denormal scales, and such that are 0
+    b.view(5, p) = p % 2 == 0 ? 2.5f : -2.5f;
+    b.view(6, p) *= 1000.0f;
+    b.view(7, p) = static_cast<float>(p % 32) - 15.5f;  // ties
+  }
+  for (const DType type : {DType::int8_group32, DType::int4_group32})
+    for (const int threads : {1, 3}) {
+      PackedMatrix(b.view.transposed(), {.type = type, .num_threads = threads}).unpack(back.view);
+      Index wrong = 0;
+      for (Index j = 0; j < n; ++j)
+        for (Index p = 0; p < k; p += 32) {
+          float expected[32];
+          const Index rows = std::min<Index>(32, k - p);
+          expect_group(&b.view(j, p), rows, type, expected);
+          for (Index i = 0; i < rows; ++i) wrong += back.view(p + i, j) != expected[i];
+        }
+      CHECK_MESSAGE(wrong == 0, name_of(type));
+    }
+}
+
+TEST_CASE("PackedMatrix: groups refuse what is not finite, or beyond their scale") {
+  for (const DType type : {DType::int8_group32, DType::int4_group32})
+    for (const float x : {infinity, -infinity, nan, 1e7f}) {
+      Random random(8);
+      const Tensor<2> b = random_tensor<2>({50, 200}, random);
+      b.view(40, 150) = x;
+      CHECK_THROWS_WITH_AS(PackedMatrix(b.view, {.type = type}),
+                           "PackedMatrix: b has an element that is not finite, or too large for a scale of float16",
+                           std::invalid_argument);
+    }
 }
 
 TEST_CASE("PackedMatrix: int8 refuses what is not finite") {

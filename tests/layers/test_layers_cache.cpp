@@ -10,7 +10,8 @@ namespace {
 
 /// A decoder layer, its inputs, and caches; sequences are not in the order of the batch.
 struct Decoding {
-  explicit Decoding(const LayerSizes& sizes, std::uint64_t seed = 1, Index length_ = 37, Index page = 32)
+  explicit Decoding(const LayerSizes& sizes, std::uint64_t seed = 1, Index length_ = 37, Index page = 32,
+                    DType type = DType::float32)
       : s(sizes),
         length(length_),
         state(random_layer(s, seed, true)),
@@ -18,8 +19,8 @@ struct Decoding {
         x({3, length, s.d_model}),
         memory({3, 21, s.memory_width}),
         y(x.view.shape),
-        cache(s.kv_heads, s.head_dim, s.head_dim, {.page_size = page}),
-        projected(s.kv_heads, s.head_dim, s.head_dim, {.page_size = page}) {
+        cache(s.kv_heads, s.head_dim, s.head_dim, {.page_size = page, .type = type}),
+        projected(s.kv_heads, s.head_dim, s.head_dim, {.page_size = page, .type = type}) {
     Random random(seed + 1);
     fill_normal(x.view, random);
     fill_normal(memory.view, random);
@@ -197,6 +198,42 @@ TEST_CASE("what fails leaves the caches as they were, and y") {
   fails("sequences", {}, {}, s, {1, 3, 7});
   fails("sequences", {}, {}, s, {1, 3, 0, 2});
   CHECK(errors == 21);
+}
+
+TEST_CASE("over caches of other types, decoding has the same bits in pieces of any size") {
+  const LayerSizes s = layer_sizes()[1];
+  for (const DType type : {DType::bfloat16, DType::float16, DType::int8}) {
+    Decoding whole(s, 1, 37, 64, type), plain(s, 1, 37);
+    for (Decoding* d : {&whole, &plain}) {
+      d->project_memory();
+      d->layer.forward(d->x.view, d->cache, d->sequences, d->projected, d->memory_sequences, d->y.view);
+    }
+    CHECK(different_bits(whole.y.view, plain.y.view) > 0);
+    for (const Index piece : {1, 2, 7}) {
+      Decoding d(s, 1, 37, 32, type);
+      d.project_memory();
+      for (Index first = 0; first < d.length; first += piece) {
+        const Index end = std::min(first + piece, d.length);
+        d.layer.forward(d.rows(first, end), d.cache, d.sequences, d.projected, d.memory_sequences,
+                        d.y.view.slice(1, first, end));
+      }
+      CHECK_MESSAGE(different_bits(d.y.view, whole.y.view) == 0, "type ", static_cast<int>(type), ", piece ", piece,
+                    ", isa ", isa());
+    }
+  }
+}
+
+TEST_CASE("an int8 cache refuses keys that are not finite, and is unchanged") {
+  Decoding d(LayerSizes{}, 1, 37, 32, DType::int8);
+  d.project_memory();
+  const std::vector<Index> before = d.lengths();
+  d.x.view(1, 4, 3) = infinity;
+  CHECK_THROWS_WITH_AS(d.layer.forward(d.x.view, d.cache, d.sequences, d.projected, d.memory_sequences, d.y.view),
+                       doctest::Contains("is not finite"), std::invalid_argument);
+  d.memory.view(0, 4, 3) = nan;
+  CHECK_THROWS_WITH_AS(d.project_memory(), doctest::Contains("KvCache::append: k["), std::invalid_argument);
+  CHECK(d.lengths() == before);
+  for_each(d.y.view, [](float e) { CHECK(is_sentinel(e)); });
 }
 
 // max_pages is reached with the second of three sequences.

@@ -155,8 +155,9 @@ TEST_CASE("KvCache: each allocation fails, and the cache is as it was") {
   const Tensor<4> q = normal<4>({1, 4, 60, 64}, 3), out({1, 4, 60, 48});
   std::optional<KvCache> cache;
   std::vector<Index> all;
+  DType type = DType::float32;
   const auto filled = [&] {
-    cache.emplace(2, 64, 48, KvCacheOptions{.page_size = 32});
+    cache.emplace(2, 64, 48, KvCacheOptions{.page_size = 32, .type = type});
     all = {cache->add(), cache->add(), cache->add()};
     for (std::size_t i = 0; i < 2; ++i) cache->append(all[i], k.view.slice(1, 0, 100), v.view.slice(1, 0, 100));
   };
@@ -176,6 +177,12 @@ TEST_CASE("KvCache: each allocation fails, and the cache is as it was") {
     check_failing({"append to several", filled,
                    [&] { cache->append(all, k.view.broadcast(0, 3), v.view.broadcast(0, 3)); }, bits, true},
                   15);
+    filled();
+    check_failing(writes("attention over a cache", out, [&] { attention(q.view, *cache, first, out.view); }), 1);
+  }
+  for (const DType stored : {DType::bfloat16, DType::int8}) {  // which need scratch memory
+    type = stored;
+    check_failing({"append", filled, [&] { cache->append(all[0], k.view, v.view); }, bits, true}, 5);
     filled();
     check_failing(writes("attention over a cache", out, [&] { attention(q.view, *cache, first, out.view); }), 1);
   }

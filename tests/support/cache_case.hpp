@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 #include <headlane/kv_cache.hpp>
 
+#include <array>
 #include <numeric>
 
 namespace headlane::test {
@@ -24,15 +25,24 @@ inline void append_pieces(KvCache& cache, Index sequence, const View<const float
   }
 }
 
+inline constexpr std::array<DType, 4> cache_types{DType::float32, DType::bfloat16, DType::float16, DType::int8};
+
+/// The types that case i of a test covers: all of them, but one on an instruction set that is slow.
+inline std::vector<DType> types_of_case(std::size_t i) {
+  if (slow_isa()) return {cache_types[i % cache_types.size()]};
+  return {cache_types.begin(), cache_types.end()};
+}
+
 /// The first lengths[b] keys of batch element b of `t` in a sequence of their own. The numbers of
-/// the sequences do not follow the batch.
+/// the sequences do not follow the batch. The keys and values of `t` are those that the cache
+/// stores, as it reads them.
 struct CacheCase {
   CacheCase(const AttentionSizes& s, std::vector<Index> lengths_, Index page_size, std::uint64_t seed,
-            const Layout& layout = {})
+            const Layout& layout = {}, DType type = DType::float32)
       : sizes(s),
         lengths(std::move(lengths_)),
         t(s, seed, layout),
-        cache(s.kv_heads, s.head_dim, s.value_dim, {.page_size = page_size}),
+        cache(s.kv_heads, s.head_dim, s.value_dim, {.page_size = page_size, .type = type}),
         sequences(lengths.size()),
         page(page_size) {
     Random random(seed + 1);
@@ -44,6 +54,17 @@ struct CacheCase {
       const auto at = static_cast<Index>(b);
       sequences[b] = cache.add();
       append_pieces(cache, sequences[b], k(at), v(at), 0, lengths[b], random);
+    }
+    take_stored();
+  }
+
+  /// Replaces keys and values of `t` by those of the cache.
+  void take_stored() const {
+    if (cache.type() == DType::float32) return;
+    for (std::size_t b = 0; b < lengths.size(); ++b) {
+      const auto at = static_cast<Index>(b);
+      cache.read(sequences[b], 0, t.k.view.select(0, at).slice(1, 0, lengths[b]),
+                 t.v.view.select(0, at).slice(1, 0, lengths[b]));
     }
   }
 
@@ -77,7 +98,8 @@ struct CacheCase {
       attention(t.q.view.slice(0, b, b + 1), t.k.view.slice(0, b, b + 1).slice(2, 0, keys),
                 t.v.view.slice(0, b, b + 1).slice(2, 0, keys), out.view.slice(0, b, b + 1), o);
     }
-    const std::string text = text_of(sizes, options) + ", page " + std::to_string(page);
+    const std::string text = text_of(sizes, options) + ", page " + std::to_string(page) + ", type " +
+                             std::to_string(static_cast<int>(cache.type()));
     bits.add(t.out.view, out.view, text);
     bits.add(t.lse.view, lse.view, "lse, " + text);
     bits.add(sum.view, expected_sum.view, "sum, " + text);

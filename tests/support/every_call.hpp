@@ -32,6 +32,7 @@ class EveryCall {
     add_products();
     add_rowwise();
     add_attention();
+    add_caches();
     add_positions();
     add_layers();
   }
@@ -74,6 +75,7 @@ class EveryCall {
   void add_products();
   void add_rowwise();
   void add_attention();
+  void add_caches();
   void add_positions();
   void add_layers();
 
@@ -182,17 +184,6 @@ inline void EveryCall::add_attention() {
       "attention, one query",
       [=](int threads) { attention(q.slice(2, 0, 1), k, v, decoded.slice(2, 0, 1), {.num_threads = threads}); },
       decoded);
-  KvCache& cache = caches_.emplace_back(2, 48, 40);
-  const auto cached = out();
-  const std::array<Index, 2> sequences{cache.add(), cache.add()};
-  add(
-      "KvCache",
-      [=, &cache](int threads) {
-        for (const Index sequence : sequences) cache.truncate(sequence, 0);
-        cache.append(sequences, k, v);
-        attention(q, cache, sequences, cached, {.num_threads = threads});
-      },
-      cached);
   const auto weights = output<4>({2, 4, size_, keys});
   const auto sums = output<3>({2, 4, keys});
   add("attention_weights", [=](int threads) { attention_weights(q, k, weights, {.num_threads = threads}); }, weights);
@@ -209,6 +200,26 @@ inline void EveryCall::add_attention() {
   add(
       "multi_head_attention", [=](int threads) { multi_head_attention(x, x, x, heads, 3, {.num_threads = threads}); },
       heads);
+}
+
+inline void EveryCall::add_caches() {
+  const Index keys = 520 + size_;
+  const auto q = input<4>({2, 4, size_, 48}), k = input<4>({2, 2, keys, 48}), v = input<4>({2, 2, keys, 40});
+  for (const auto& [name, type] :
+       {std::pair("KvCache", DType::float32), {"KvCache, bfloat16", DType::bfloat16}, {"KvCache, int8", DType::int8}}) {
+    KvCache& cache = caches_.emplace_back(2, 48, 40, KvCacheOptions{.type = type});
+    const auto out = output<4>({2, 4, size_, 40}), decoded = output<4>({2, 4, 1, 40});
+    const std::array<Index, 2> sequences{cache.add(), cache.add()};
+    add(
+        name,
+        [=, &cache](int threads) {
+          for (const Index sequence : sequences) cache.truncate(sequence, 0);
+          cache.append(sequences, k, v);
+          attention(q, cache, sequences, out, {.num_threads = threads});
+          attention(q.slice(2, 0, 1), cache, sequences, decoded, {.num_threads = threads});
+        },
+        out, decoded);
+  }
 }
 
 inline void EveryCall::add_positions() {

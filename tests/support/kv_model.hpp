@@ -8,6 +8,8 @@
 #include <headlane/kv_cache.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <set>
@@ -20,6 +22,25 @@ using namespace internal;
 /// An element of the key (columns from 0) or value (columns from 512) of a token.
 inline float element(Index token, Index head, Index column) {
   return Random(static_cast<std::uint64_t>((token * 131 + head) * 1024 + column)).uniform();
+}
+
+/// A row as a cache of this type stores it: the rule of KvCacheOptions::type.
+inline std::vector<float> as_stored(std::vector<float> row, DType type) {
+  float most = 0;
+  for (const float x : row) most = std::max(most, std::abs(x));
+  int exponent = 0;
+  std::frexp(most / 127.0f, &exponent);
+  const double scale =
+      most / 127.0f < 0x1p-126f
+          ? 0.0
+          : std::ldexp(std::nearbyint(std::ldexp(double{most / 127.0f}, 16 - exponent)), exponent - 16);
+  for (float& x : row) {
+    if (type == DType::bfloat16) x = static_cast<float>(bfloat16(x));
+    if (type == DType::float16) x = static_cast<float>(float16(x));
+    if (type == DType::int8)
+      x = scale == 0.0 ? 0.0f : static_cast<float>(std::nearbyint(x / static_cast<float>(scale)) * scale + 0.0);
+  }
+  return row;
 }
 
 struct KvModel {
@@ -56,6 +77,18 @@ struct KvModel {
   }
 };
 
+inline std::vector<float> row_of(Index token, Index head, Index first, Index columns) {
+  std::vector<float> row;
+  for (Index d = 0; d < columns; ++d) row.push_back(element(token, head, first + d));
+  return row;
+}
+
+inline Index different_rows(const std::vector<float>& a, const std::vector<float>& b) {
+  Index count = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) count += bits_of(a[i]) != bits_of(b[i]) ? 1 : 0;
+  return count;
+}
+
 /// Number of elements, lengths and counts of the cache that differ from the model.
 inline Index differences(const KvCache& cache, const KvModel& model) {
   const KvPages& pages = KvPages::of(cache, "test");
@@ -67,13 +100,14 @@ inline Index differences(const KvCache& cache, const KvModel& model) {
     for (Index i = 0; i < length; ++i) {
       const Index token = s.tokens[static_cast<std::size_t>(i)], at = i % size;
       for (Index head = 0; head < cache.kv_heads(); ++head) {
-        const float* keys = pages.keys(number, head, i / size) + at / 32 * dim * 32 + at % 32;
-        const float* values = pages.values(number, head, i / size) + at * 32;
-        for (Index d = 0; d < dim; ++d) count += bits_of(keys[d * 32]) != bits_of(element(token, head, d)) ? 1 : 0;
-        for (Index d = 0; d < (value_dim + 31) / 32 * 32; ++d) {
-          const float expected = d < value_dim ? element(token, head, 512 + d) : 0.0f;
-          count += bits_of(values[d / 32 * size * 32 + d % 32]) != bits_of(expected) ? 1 : 0;
-        }
+        const HeadOfPage page = pages.head(number, head, i / size);
+        std::vector<float> k(static_cast<std::size_t>(dim)), v(static_cast<std::size_t>(value_dim));
+        page.read(at, {k.data(), {1, dim}}, {v.data(), {1, value_dim}});
+        count += different_rows(k, as_stored(row_of(token, head, 0, dim), cache.type()));
+        count += different_rows(v, as_stored(row_of(token, head, 512, value_dim), cache.type()));
+        for (Index d = value_dim; d < page.value_width(); ++d)
+          for (int byte = 0; byte < size_of(page.type); ++byte)
+            count += page.values()[page.value_at(at, d) * size_of(page.type) + byte] != std::byte{0} ? 1 : 0;
       }
     }
   }

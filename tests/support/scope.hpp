@@ -3,6 +3,7 @@
 
 #include <headlane/runtime.hpp>
 
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,25 @@ class ThreadsScope {
   ThreadsScope(const ThreadsScope&) = delete;
   ThreadsScope& operator=(const ThreadsScope&) = delete;
   ~ThreadsScope() { set_num_threads(0); }
+};
+
+/// With or without the extension of the instruction set, if this CPU has it, until the end of the
+/// block.
+class ExtensionScope {
+ public:
+  explicit ExtensionScope(bool extended) {
+    extended ? unsetenv(variable) : setenv(variable, "none", 1);
+    set_isa(isa());
+  }
+  ExtensionScope(const ExtensionScope&) = delete;
+  ExtensionScope& operator=(const ExtensionScope&) = delete;
+  ~ExtensionScope() {
+    unsetenv(variable);
+    set_isa(isa());
+  }
+
+ private:
+  static constexpr const char* variable = "HEADLANE_EXTENSIONS";
 };
 
 /// Whether sweeps are reduced: for kernels without SIMD, and on AArch64, whose tests run under an

@@ -125,7 +125,8 @@ class Renamed {
   StateDict state_;
 };
 
-EncoderLayer layer_of(const Checkpoint& checkpoint, const BertConfig& config, DType weights, Index number) {
+EncoderLayer layer_of(const Checkpoint& checkpoint, const BertConfig& config, const ModelOptions& options,
+                      Index number) {
   const std::string from = std::string("encoder.layer.").append(std::to_string(number)).append(".");
   const Index d = config.hidden_size, inner = config.intermediate_size;
   Renamed tensors(checkpoint);
@@ -139,11 +140,12 @@ EncoderLayer layer_of(const Checkpoint& checkpoint, const BertConfig& config, DT
   tensors.add_norm("norm2", from + "output.LayerNorm", d);
   return {tensors.state(),
           "",
-          {.attention = {.heads = config.num_attention_heads, .weights = weights},
+          {.attention = {.heads = config.num_attention_heads},
            .activation = config.hidden_act,
            .norm_first = false,
            .eps = config.layer_norm_eps,
-           .weights = weights}};
+           .weights = options.weights,
+           .activations = options.activations}};
 }
 
 }  // namespace
@@ -165,8 +167,7 @@ Bert::Bert(const path& folder, const ModelOptions& options) {
   types_ = Embedding(tensors.state(), "types.", stored);
   positions_ = Embedding(tensors.state(), "positions.", stored);
   norm_ = Normalization(tensors.state(), "norm.", NormKind::layer, config_.layer_norm_eps);
-  for (Index i = 0; i < config_.num_hidden_layers; ++i)
-    layers_.push_back(layer_of(checkpoint, config_, options.weights, i));
+  for (Index i = 0; i < config_.num_hidden_layers; ++i) layers_.push_back(layer_of(checkpoint, config_, options, i));
   workspaces_ = make_workspaces();
 }
 

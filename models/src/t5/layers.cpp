@@ -32,12 +32,13 @@ void T5Layers::add_feed_forward(Parts& parts, const std::string& from) const {
 }
 
 TransformerLayerOptions T5Layers::options() const {
-  return {.attention = {.heads = config_.num_heads, .scale = 1.0f, .weights = weights_},
+  return {.attention = {.heads = config_.num_heads, .scale = 1.0f},
           .activation = config_.activation,
           .norm = NormKind::rms,
           .norm_first = true,
           .eps = config_.layer_norm_epsilon,
-          .weights = weights_};
+          .weights = options_.weights,
+          .activations = options_.activations};
 }
 
 EncoderLayer T5Layers::encoder(Index i) const {

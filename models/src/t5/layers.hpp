@@ -10,12 +10,11 @@
 
 namespace headlane::models::internal {
 
-/// Builds layers under the tensor names of torch.nn, their weights stored as `weights`. Refers to
-/// the other arguments.
+/// Builds layers under the tensor names of torch.nn. Refers to the arguments of the constructor.
 class T5Layers {
  public:
-  T5Layers(const Checkpoint& checkpoint, const T5Config& config, DType weights)
-      : checkpoint_(checkpoint), config_(config), weights_(weights) {}
+  T5Layers(const Checkpoint& checkpoint, const T5Config& config, const ModelOptions& options)
+      : checkpoint_(checkpoint), config_(config), options_(options) {}
 
   [[nodiscard]] EncoderLayer encoder(Index i) const;
   [[nodiscard]] DecoderLayer decoder(Index i) const;
@@ -36,7 +35,7 @@ class T5Layers {
 
   const Checkpoint& checkpoint_;
   const T5Config& config_;
-  DType weights_;
+  const ModelOptions& options_;
 };
 
 }  // namespace headlane::models::internal

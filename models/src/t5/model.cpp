@@ -34,7 +34,7 @@ RelativeBias T5Bias::relative_bias() const {
   return {View<const float, 2>(table_.data(), {buckets_, heads_}).transposed(), max_distance_, bidirectional_};
 }
 
-T5Model::T5Model(const Checkpoint& checkpoint, const T5Config& config, DType weights) {
+T5Model::T5Model(const Checkpoint& checkpoint, const T5Config& config, const ModelOptions& options) {
   Tensor shared;
   const char* source = nullptr;
   for (const char* name : embedding_names) {
@@ -48,14 +48,17 @@ T5Model::T5Model(const Checkpoint& checkpoint, const T5Config& config, DType wei
       // tie_word_embeddings says.
       if (std::string_view(name) != "lm_head.weight")
         throw CheckpointError(std::string(name) + " differs from " + source + ": one embedding is supported");
-      head_ = Linear({{"weight", tensor.view()}}, {}, weights);
+      head_ = Linear({{"weight", tensor.view()}}, {}, options.weights, options.activations);
     }
   }
   if (source == nullptr) shared = checkpoint.load(embedding_names[0], {config.vocab_size, config.d_model});  // throws
-  embedding_ = Embedding({{"weight", shared.view()}}, {}, {.tied = !head_.has_value(), .weights = weights});
+  const bool tied = !head_.has_value();
+  embedding_ =
+      Embedding({{"weight", shared.view()}}, {},
+                {.tied = tied, .weights = options.weights, .activations = tied ? options.activations : DType::float32});
   shared = {};
 
-  const T5Layers layers(checkpoint, config, weights);
+  const T5Layers layers(checkpoint, config, options);
   for (Index i = 0; i < config.num_layers; ++i) encoder_.push_back(layers.encoder(i));
   for (Index i = 0; i < config.num_decoder_layers; ++i) decoder_.push_back(layers.decoder(i));
   encoder_norm_ = layers.norm("encoder.final_layer_norm.weight");

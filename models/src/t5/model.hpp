@@ -28,8 +28,7 @@ class T5Bias {
 
 class T5Model {
  public:
-  /// weights: how they are stored.
-  T5Model(const Checkpoint& checkpoint, const T5Config& config, DType weights);
+  T5Model(const Checkpoint& checkpoint, const T5Config& config, const ModelOptions& options);
 
   /// y [1, tokens, d_model] = the encoder output for variable-length sequences: ids and rows of y
   /// starts[s] … starts[s+1]-1 are sequence s. Calls poll, if given, after each layer.

@@ -30,14 +30,14 @@ struct T5::Implementation {
   T5Config config;
   T5Model model;
 
-  Implementation(const Checkpoint& checkpoint, T5Config settings, DType weights)
-      : config(std::move(settings)), model(checkpoint, config, weights) {}
+  Implementation(const Checkpoint& checkpoint, T5Config settings, const ModelOptions& options)
+      : config(std::move(settings)), model(checkpoint, config, options) {}
 };
 
 T5::T5(const std::filesystem::path& folder, const ModelOptions& options) {
   const headlane::internal::FloatingPointScope scope;
   T5Config config = read_t5_config(folder);
-  implementation_ = std::make_unique<const Implementation>(Checkpoint(folder), std::move(config), options.weights);
+  implementation_ = std::make_unique<const Implementation>(Checkpoint(folder), std::move(config), options);
 }
 T5::~T5() = default;
 T5::T5(T5&&) noexcept = default;

@@ -52,7 +52,7 @@ struct Translator::Implementation {
   std::optional<std::set<std::string, std::less<>>> words;
 
   Implementation(const std::filesystem::path& folder, const TranslatorOptions& options)
-      : model(folder, {.weights = options.weights}),
+      : model(folder, {.weights = options.weights, .activations = options.activations}),
         task(chosen_task(model.config(), options)),
         words(read_words(folder / "words.txt")) {
     const std::filesystem::path file = folder / "spiece.model";

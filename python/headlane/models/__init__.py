@@ -19,8 +19,10 @@ if not hasattr(_core, "CheckpointError"):
     raise ImportError("headlane was built without its models: build it with -DHEADLANE_BUILD_MODELS=ON")
 
 from .._core import CheckpointError
-from ._bert import Bert, BertConfig, SentenceEncoder
-from ._t5 import T5, T5Config, Translator
+from ._bert import Bert, BertConfig
+from ._sentence_encoder import SentenceEncoder
+from ._t5 import T5, T5Config
+from ._translator import Translator
 
 for _class in (T5, Bert, BertConfig, CheckpointError, SentenceEncoder, T5Config, Translator):
     _class.__module__ = __name__  # where users find them

@@ -1,19 +1,17 @@
-"""BERT-style encoders, for token ids and for text."""
+"""Bert: BERT-style encoders, for token ids."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import _core
 from .._immutable import itself
-from .._types import DType
-from ._text import checked_count, checked_text, checked_texts, folder_path, text_package
-from ._tokenizer import tokenizer_of
+from .._types import ActivationDType, DType
+from ._text import folder_path
 
 
 class BertConfig(NamedTuple):
@@ -48,20 +46,29 @@ class Bert:
         folder: A folder with config.json, of model_type "bert", and weights in safetensors. The files of
             sentence-transformers, if present, set the defaults of pooling, normalization and the maximum
             length.
-        weights: How weights are stored: "float32", "bfloat16", "float16" or "int8", as in PackedMatrix.
+        weights: How weights are stored: the dtype of a PackedMatrix.
             Sums are computed in float32 all the same.
+        activations: With "int8", and weights of "int8", products are those of integers, as in linear():
+            faster, with a larger error.
 
     Raises:
         CheckpointError: The folder cannot be read as a model. The message names the file, the key or
             tensor, and the reason.
     """
 
-    __slots__ = ("_bert", "_config", "_given", "_weights")
+    __slots__ = ("_activations", "_bert", "_config", "_given", "_weights")
 
-    def __init__(self, folder: str | os.PathLike[str], *, weights: DType = "float32") -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        weights: DType = "float32",
+        activations: ActivationDType = "float32",
+    ) -> None:
         self._given = folder_path("Bert", folder)
-        self._bert = _core.Bert(os.fsencode(self._given), weights)
+        self._bert = _core.Bert(os.fsencode(self._given), weights, activations)
         self._weights = weights
+        self._activations = activations
         self._config = BertConfig(**self._bert.config)
 
     @property
@@ -73,6 +80,11 @@ class Bert:
     def weights(self) -> DType:
         """How weights are stored."""
         return self._weights
+
+    @property
+    def activations(self) -> ActivationDType:
+        """The type of activations in products."""
+        return self._activations
 
     def embedding_size(self, pooling: str | None = None) -> int:
         """The length of an embedding: hidden_size for each pooling, at most truncate_dim if that is set.
@@ -151,7 +163,7 @@ class Bert:
     __copy__ = __deepcopy__ = itself
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _bert, (self._given, self._weights)
+        return _bert, (self._given, self._weights, self._activations)
 
     def __repr__(self) -> str:
         c = self._config
@@ -159,127 +171,5 @@ class Bert:
         return f"Bert({self.folder!r}: {sizes})"
 
 
-def _bert(folder: str, weights: DType) -> Bert:
-    return Bert(folder, weights=weights)
-
-
-def _sentence_encoder(folder: str, weights: DType) -> SentenceEncoder:
-    return SentenceEncoder(folder, weights=weights)
-
-
-class SentenceEncoder:
-    """Sentence embeddings from text: the tokenizer and the model of a folder.
-
-    Needs the package tokenizers. The settings of sentence-transformers and tokenizer_config.json are
-    applied as sentence-transformers applies them. A folder with an unsupported setting is refused, by the
-    name of the setting.
-
-    Args:
-        folder: As for Bert, with tokenizer.json.
-        weights: As for Bert.
-    """
-
-    __slots__ = ("_tokenizer", "bert")
-
-    bert: Bert  # the model, for token ids
-
-    def __init__(self, folder: str | os.PathLike[str], *, weights: DType = "float32") -> None:
-        text_package("tokenizers", "SentenceEncoder")
-        self.bert = Bert(folder, weights=weights)
-        self._tokenizer = tokenizer_of(Path(self.bert.folder), self.bert.config)
-
-    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """The token ids of each text, including those that begin and end it, at most
-        max_seq_length.
-        """
-        texts = checked_texts("tokenize", texts)
-        return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
-
-    def encode(
-        self,
-        texts: str | Iterable[str],
-        *,
-        batch_size: int = 1024,
-        pooling: str | None = None,
-        normalize: bool | None = None,
-        num_threads: int | None = None,
-        prompt: str | None = None,
-        prompt_name: str | None = None,
-    ) -> np.ndarray:
-        """Embeddings of texts. Longer texts are truncated to max_seq_length tokens.
-
-        Args:
-            texts: Texts, or a single text.
-            batch_size: The number of texts processed at a time. It changes no result, and hardly the
-                time, since nothing is padded.
-            pooling: As in Bert.embed(), without "none"; that of the folder if None.
-            normalize: Normalize embeddings to length 1; as in the folder if None.
-            num_threads: Maximum number of threads; num_threads() if None or 0.
-            prompt: Put before each text; "" for none. If prompt and prompt_name are None, the folder's
-                default prompt, if any.
-            prompt_name: The name of a prompt in config.prompts.
-
-        Returns:
-            float32 [sentences, embedding_size], or [embedding_size] for a single text.
-        """
-        checked_count("encode", "batch_size", batch_size)
-        if isinstance(texts, str):
-            checked_text("encode", "texts", texts)
-            return self.encode(
-                [texts],
-                pooling=pooling,
-                normalize=normalize,
-                num_threads=num_threads,
-                prompt=prompt,
-                prompt_name=prompt_name,
-            )[0]
-        texts = checked_texts("encode", texts)
-        for name, given in (("prompt", prompt), ("prompt_name", prompt_name)):
-            if given is not None:
-                checked_text("encode", name, given)
-        if (pooling or self.bert.config.pooling) == "none":
-            raise ValueError(
-                "encode: pooling is 'none', which returns no embedding; bert.encode returns the states of tokens"
-            )
-        prompt = self._prompt(prompt, prompt_name)
-        prompt_tokens = self._tokens_of_prompt(prompt)
-        out = np.empty((len(texts), self.bert.embedding_size(pooling)), np.float32)
-        for first in range(0, len(texts), batch_size):
-            part = slice(first, first + batch_size)
-            ids = self.tokenize([prompt + text for text in texts[part]])
-            self.bert.embed(
-                ids,
-                pooling=pooling,
-                normalize=normalize,
-                out=out[part],
-                num_threads=num_threads,
-                prompt_tokens=prompt_tokens,
-            )
-        return out
-
-    def _prompt(self, prompt: str | None, name: str | None) -> str:
-        """The prompt to put before each text."""
-        prompts = self.bert.config.prompts
-        if prompt is not None and name is not None:
-            raise ValueError("encode: both prompt and prompt_name are given")
-        if prompt is None and name is not None and name not in prompts:
-            raise ValueError(
-                f"encode: prompt_name is {name!r}; the folder has: {', '.join(map(repr, prompts))}"
-            )
-        if prompt is None:
-            prompt = prompts.get(name or self.bert.config.default_prompt_name or "", "")
-        return prompt
-
-    def _tokens_of_prompt(self, prompt: str) -> int:
-        """The number of tokens not pooled: those of the prompt and of the beginning of a sentence."""
-        if not prompt or self.bert.config.include_prompt:
-            return 0
-        ids = self.tokenize([prompt])[0]
-        special = {i for i, token in self._tokenizer.get_added_tokens_decoder().items() if token.special}
-        return len(ids) - bool(ids and ids[-1] in special)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _sentence_encoder, self.bert.__reduce__()[1]
-
-    def __repr__(self) -> str:
-        return f"SentenceEncoder({self.bert!r})"
+def _bert(folder: str, weights: DType, activations: ActivationDType) -> Bert:
+    return Bert(folder, weights=weights, activations=activations)

@@ -2,6 +2,7 @@
 #include "attention/kv_cache.hpp"
 
 #include "core/define.hpp"
+#include "core/dtype.hpp"
 #include "core/functions.hpp"
 #include "core/result.hpp"
 
@@ -98,13 +99,16 @@ std::vector<SavedSequence> saved_sequences(const KvCache& cache) {
 }
 
 /// For pickling, the arguments of headlane._kv_cache._restored: sizes, free numbers in the order in
-/// which they are reused, and the sequences.
+/// which they are reused, the sequences, and the type. What is read is stored without a change when
+/// it is appended.
 nb::tuple state_of(const LockedKvCache& self) {
   std::vector<SavedSequence> saved;
   std::vector<Index> free;
+  DType type = DType::float32;
   const auto sizes = read(self, [&](const KvCache& cache) {
     saved = saved_sequences(cache);
     free = cache.free_numbers();
+    type = cache.type();
     return std::array{cache.kv_heads(), cache.head_dim(), cache.value_dim(), cache.page_size(), cache.max_pages()};
   });
   nb::list sequences, numbers;
@@ -114,7 +118,19 @@ nb::tuple state_of(const LockedKvCache& self) {
                                     array_of(one.v, {sizes[0], count, sizes[2]})));
   }
   for (const Index number : free) numbers.append(number);
-  return nb::make_tuple(nb::make_tuple(sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]), numbers, sequences);
+  return nb::make_tuple(nb::make_tuple(sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]), numbers, sequences,
+                        name_of(type));
+}
+
+void construct(LockedKvCache* self, nb::handle kv_heads, nb::handle head_dim, nb::handle value_dim,
+               nb::handle page_size, nb::handle max_pages, nb::handle dtype) {
+  constexpr Call call("KvCache");
+  const KvCacheOptions options{.page_size = call.integer("page_size", page_size),
+                               .max_pages = call.integer("max_pages", max_pages),
+                               .type = dtype_named(call, "dtype", dtype, DType::int8)};
+  const Index heads = call.integer("kv_heads", kv_heads), dim = call.integer("head_dim", head_dim);
+  const Index columns = value_dim.is_none() ? dim : call.integer("value_dim", value_dim);
+  new (self) LockedKvCache{KvCache(heads, dim, columns, options)};
 }
 
 /// A property that returns a member function of KvCache.
@@ -139,18 +155,7 @@ Index longest_of(const KvCache& cache, std::span<const Index> sequences) {
 
 void add_kv_cache(nb::module_& module) {
   nb::class_<LockedKvCache> cache(module, "KvCache");
-  define(
-      cache, "__init__",
-      [](LockedKvCache* self, nb::handle kv_heads, nb::handle head_dim, nb::handle value_dim, nb::handle page_size,
-         nb::handle max_pages) {
-        constexpr Call call("KvCache");
-        const KvCacheOptions options{.page_size = call.integer("page_size", page_size),
-                                     .max_pages = call.integer("max_pages", max_pages)};
-        const Index heads = call.integer("kv_heads", kv_heads), dim = call.integer("head_dim", head_dim);
-        const Index columns = value_dim.is_none() ? dim : call.integer("value_dim", value_dim);
-        new (self) LockedKvCache{KvCache(heads, dim, columns, options)};
-      },
-      "kv_heads", "head_dim", "value_dim", "page_size", "max_pages");
+  define(cache, "__init__", &construct, "kv_heads", "head_dim", "value_dim", "page_size", "max_pages", "dtype");
   define(cache, "add", [](LockedKvCache& self) { return change(self, [](KvCache& keys) { return keys.add(); }); });
   define(
       cache, "fork",
@@ -191,6 +196,10 @@ void add_kv_cache(nb::module_& module) {
       .def_prop_ro("head_dim", property<&KvCache::head_dim>())
       .def_prop_ro("value_dim", property<&KvCache::value_dim>())
       .def_prop_ro("page_size", property<&KvCache::page_size>())
+      .def_prop_ro("dtype",
+                   [](const LockedKvCache& self) {
+                     return name_of(read(self, [](const KvCache& keys) { return keys.type(); }));
+                   })
       .def_prop_ro("pages_in_use", property<&KvCache::pages_in_use>())
       .def_prop_ro("page_nbytes", property<&KvCache::page_bytes>())
       .def_prop_ro("nbytes", property<&KvCache::bytes>());

@@ -1,27 +1,33 @@
-// The names of DType in Python.
+// The types of elements by their names in Python.
 #pragma once
 
 #include "core/call.hpp"
 
 #include <headlane/dtype.hpp>
 
+#include <stdexcept>
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace headlane::python {
 
-inline constexpr std::pair<const char*, DType> dtypes[] = {
-    {"float32", DType::float32}, {"bfloat16", DType::bfloat16}, {"float16", DType::float16}, {"int8", DType::int8}};
-
-inline DType dtype_named(Call call, std::string_view argument, nb::handle given) {
+/// One of the types up to `last`.
+inline DType dtype_named(Call call, std::string_view argument, nb::handle given, DType last = DType::int4_group32) {
   const std::string name = call.text(argument, given);
-  for (const auto& [known, type] : dtypes)
-    if (name == known) return type;
-  throw std::invalid_argument(
-      call.message(argument, " is '", name, "'; there are float32, bfloat16, float16 and int8"));
+  std::string names;
+  for (int i = 0; i <= static_cast<int>(last); ++i) {
+    const auto type = static_cast<DType>(i);
+    if (name == name_of(type)) return type;
+    names += std::string(type == DType::float32 ? "" : type == last ? " and " : ", ") + name_of(type);
+  }
+  throw std::invalid_argument(call.message(argument, " is '", name, "'; there are ", names));
 }
 
-inline const char* name_of(DType type) { return dtypes[static_cast<std::size_t>(type)].first; }
+/// The type of activations: those of GemmOptions::activations.
+inline DType activations_named(Call call, nb::handle given) {
+  const std::string name = call.text("activations", given);
+  call.require(name == "float32" || name == "int8", "activations is '", name, "'; there are float32 and int8");
+  return name == "int8" ? DType::int8 : DType::float32;
+}
 
 }  // namespace headlane::python

@@ -63,15 +63,15 @@ nb::object alibi_slopes_of(nb::handle heads);
 nb::object t5_bucket_of(nb::handle distance, nb::handle buckets, nb::handle max_distance, nb::handle bidirectional);
 
 nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, nb::handle alpha, nb::handle beta, nb::handle bias,
-                   nb::handle activation, nb::handle residual, nb::handle num_threads);
+                   nb::handle activation, nb::handle residual, nb::handle activations, nb::handle num_threads);
 
-nb::object matmul(nb::handle a, nb::handle b, nb::handle out, nb::handle num_threads);
+nb::object matmul(nb::handle a, nb::handle b, nb::handle out, nb::handle activations, nb::handle num_threads);
 
 nb::object linear(nb::handle x, nb::handle packed, nb::handle bias, nb::handle activation, nb::handle residual,
-                  nb::handle out, nb::handle num_threads);
+                  nb::handle out, nb::handle activations, nb::handle num_threads);
 
 nb::object gemm_gated_of(nb::handle a, nb::handle gate, nb::handle up, nb::handle gate_bias, nb::handle up_bias,
-                         nb::handle activation, nb::handle out, nb::handle num_threads);
+                         nb::handle activation, nb::handle activations, nb::handle out, nb::handle num_threads);
 
 /// Python's names of the options of attention, a tuple.
 nb::tuple attention_options();

@@ -1,6 +1,7 @@
 // gemm_gated. All axes of a but the last are rows, of one call of the library as far as strides
 // allow.
 #include "core/axes.hpp"
+#include "core/dtype.hpp"
 #include "core/functions.hpp"
 #include "gemm/products.hpp"
 
@@ -43,16 +44,18 @@ void multiply(const Array& a, const Right& gate, const Right& up, const Array& o
 }  // namespace
 
 nb::object gemm_gated_of(nb::handle a, nb::handle gate, nb::handle up, nb::handle gate_bias, nb::handle up_bias,
-                         nb::handle activation, nb::handle out, nb::handle num_threads) {
+                         nb::handle activation, nb::handle activations, nb::handle out, nb::handle num_threads) {
   const Array x(call, "a", a, Element::float32);
   require_axis(x);
   const Branch of_gate("gate", gate, "gate_bias", gate_bias), of_up("up", up, "up_bias", up_bias);
   if ((of_gate.weights.packed() != nullptr) != (of_up.weights.packed() != nullptr))
     call.fail_as_type("of gate and up one is a PackedMatrix; pass both packed, or both as arrays");
+  const DType type = activations_named(call, activations);
   std::vector<Index> shape = x.shape();
   shape.back() = of_gate.weights.columns();
   for (const Branch* branch : {&of_gate, &of_up}) {
     require_fitting(x, branch->weights);
+    require_stored_for(call, type, branch->weights.name(), branch->weights.packed());
     call.require(branch->weights.columns() == shape.back(), "gate has ", shape.back(), " columns, up has ",
                  branch->weights.columns());
     if (branch->bias) require_bias(*branch->bias, shape);
@@ -63,6 +66,7 @@ nb::object gemm_gated_of(nb::handle a, nb::handle gate, nb::handle up, nb::handl
   const GemmGatedOptions options{.activation = activation_named(call, activation),
                                  .gate_bias = of_gate.bias_view(),
                                  .up_bias = of_up.bias_view(),
+                                 .activations = type,
                                  .num_threads = call.threads(num_threads)};
   call.compute([&] { multiply(x, of_gate.weights, of_up.weights, result.array(), options); });
   return result.object();

@@ -4,6 +4,7 @@
 
 #include "core/axes.hpp"
 #include "core/batch.hpp"
+#include "core/dtype.hpp"
 #include "core/functions.hpp"
 
 namespace headlane::python {
@@ -46,6 +47,13 @@ void require_bias(const Array& bias, const std::vector<Index>& result) {
                ": wanted [", result.back(), "]");
 }
 
+void require_stored_for(Call call, DType activations, const char* name, const PackedMatrix* packed) {
+  if (activations == DType::float32 || (packed != nullptr && packed->type() == DType::int8)) return;
+  constexpr const char* wanted = "; with activations int8 it must be a PackedMatrix of int8";
+  call.require(packed != nullptr, name, " is not packed", wanted);
+  call.require(false, name, " is a PackedMatrix of ", name_of(packed->type()), wanted);
+}
+
 Right::Right(Call call, const char* name, nb::handle object)
     : name_(name), packed_(call.instance<PackedMatrix>(name, object)) {
   if (packed_ != nullptr) return;
@@ -70,11 +78,13 @@ GemmOptions Epilogue::options() const {
 }
 
 nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, nb::handle alpha, nb::handle given_beta, nb::handle bias,
-                   nb::handle activation, nb::handle residual, nb::handle num_threads) {
+                   nb::handle activation, nb::handle residual, nb::handle activations, nb::handle num_threads) {
   constexpr Call call("gemm");
   const Array left(call, "a", a, Element::float32);
   require_matrix(left);
   const Right right(call, "b", b);
+  const DType type = activations_named(call, activations);
+  require_stored_for(call, type, right.name(), right.packed());
   const float beta = call.float32("beta", given_beta);
   call.require(beta == 0 || !out.is_none(), "beta is ", beta, ", which needs out: the c of alpha * a @ b + beta * c");
   const Epilogue epilogue(call, {bias, residual, activation});
@@ -84,15 +94,18 @@ nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, nb::handle alpha,
   GemmOptions options = epilogue.options();
   options.alpha = call.float32("alpha", alpha);
   options.beta = beta;
+  options.activations = type;
   options.num_threads = call.threads(num_threads);
   if (epilogue.residual() != nullptr) options.residual = view_of<const float, 2>(*epilogue.residual());
   call.compute([&] { right.multiply(view_of<const float, 2>(left), view_of<float, 2>(result.array()), options); });
   return result.object();
 }
 
-nb::object matmul(nb::handle a, nb::handle b, nb::handle out, nb::handle num_threads) {
+nb::object matmul(nb::handle a, nb::handle b, nb::handle out, nb::handle activations, nb::handle num_threads) {
   constexpr Call call("matmul");
-  if (call.instance<PackedMatrix>("b", b) != nullptr) return rows_times(call, "a", a, "b", b, out, {}, num_threads);
+  if (call.instance<PackedMatrix>("b", b) != nullptr)
+    return rows_times(call, "a", a, "b", b, out, {}, activations, num_threads);
+  require_stored_for(call, activations_named(call, activations), "b", nullptr);
   const Array left(call, "a", a, Element::float32), right(call, "b", b, Element::float32);
   Batch batch(2);
   for (const Array* array : {&left, &right}) {

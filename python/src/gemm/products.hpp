@@ -49,6 +49,10 @@ class Right {
 /// Throws ValueError unless `left` has as many columns as `right` has rows.
 void require_fitting(const Array& left, const Right& right);
 
+/// Throws ValueError unless activations of this type can be multiplied by `packed`, which is null
+/// for a matrix that is not packed.
+void require_stored_for(Call call, DType activations, const char* name, const PackedMatrix* packed);
+
 /// Throws ValueError unless it is a vector as long as the last axis of the result.
 void require_bias(const Array& bias, const std::vector<Index>& result);
 
@@ -77,6 +81,6 @@ class Epilogue {
 
 /// a [..., k] times b [k, n]. Messages name them `left` and `right`.
 nb::object rows_times(Call call, const char* left, nb::handle a, const char* right, nb::handle b, nb::handle out,
-                      const EpilogueArguments& given, nb::handle num_threads);
+                      const EpilogueArguments& given, nb::handle activations, nb::handle num_threads);
 
 }  // namespace headlane::python

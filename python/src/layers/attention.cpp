@@ -102,12 +102,13 @@ void define_init(nb::class_<Layer>& layer, Call call, const std::vector<std::str
       layer, "__init__",
       [call, parts](Layer* self, nb::handle state, nb::handle prefix, nb::handle heads, nb::handle kv_heads,
                     nb::handle scale, nb::handle activation, nb::handle norm, nb::handle norm_first, nb::handle eps,
-                    nb::handle weights) {
-        const auto options = options_of(call, {heads, kv_heads, scale, activation, norm, norm_first, eps, weights});
+                    nb::handle weights, nb::handle activations) {
+        const auto options =
+            options_of(call, {heads, kv_heads, scale, activation, norm, norm_first, eps, weights, activations});
         construct(self, Tensors(call, state, prefix, parts), options);
       },
       "state", "prefix", "num_heads", "num_kv_heads", "scale", "activation", "norm", "norm_first", "layer_norm_eps",
-      "weights");
+      "weights", "activations");
 }
 
 /// Defines remember(), whose attention layer `attention` returns.
@@ -127,14 +128,14 @@ void add_multi_head_attention(nb::module_& module) {
   define(
       attention, "__init__",
       [](MultiHeadAttention* self, nb::handle state, nb::handle prefix, nb::handle heads, nb::handle kv_heads,
-         nb::handle scale, nb::handle weights) {
+         nb::handle scale, nb::handle weights, nb::handle activations) {
         constexpr Call call("MultiHeadAttention");
         const Tensors tensors(
             call, state, prefix,
             {"in_proj_", "q_proj_weight", "k_proj_weight", "v_proj_weight", "out_proj.", "bias_k", "bias_v"});
-        construct(self, tensors, attention_options_of(call, heads, kv_heads, scale, weights));
+        construct(self, tensors, attention_options_of(call, heads, kv_heads, scale, weights, activations));
       },
-      "state", "prefix", "num_heads", "num_kv_heads", "scale", "weights");
+      "state", "prefix", "num_heads", "num_kv_heads", "scale", "weights", "activations");
   define(attention, "forward", &attend, "x", "memory", "attn_mask", "options", "cache", "sequences", "remembered",
          "out", "num_threads");
   define_remember(attention, Call("MultiHeadAttention.remember"),

@@ -68,11 +68,12 @@ void add_linear(nb::module_& module) {
   nb::class_<Linear> linear(module, "Linear");
   define(
       linear, "__init__",
-      [](Linear* self, nb::handle state, nb::handle prefix, nb::handle weights) {
+      [](Linear* self, nb::handle state, nb::handle prefix, nb::handle weights, nb::handle activations) {
         constexpr Call call("Linear");
-        construct(self, Tensors(call, state, prefix, {"weight", "bias"}), dtype_named(call, "weights", weights));
+        construct(self, Tensors(call, state, prefix, {"weight", "bias"}), dtype_named(call, "weights", weights),
+                  activations_named(call, activations));
       },
-      "state", "prefix", "weights");
+      "state", "prefix", "weights", "activations");
   define(linear, "forward", &linear_forward, "x", "activation", "residual", "out", "num_threads");
   define(linear, "state_dict", &state_of<Linear>);
   linear.def_prop_ro("in_features", &Linear::in_features).def_prop_ro("out_features", &Linear::out_features);
@@ -83,16 +84,18 @@ void add_embedding(nb::module_& module) {
   define(
       embedding, "__init__",
       [](LimitedEmbedding* self, nb::handle state, nb::handle prefix, nb::handle tied, nb::handle max_length,
-         nb::handle weights) {
+         nb::handle weights, nb::handle activations) {
         constexpr Call call("Embedding");
         const Tensors tensors(call, state, prefix, {"weight"});
-        EmbeddingOptions options{.tied = call.flag("tied", tied), .weights = dtype_named(call, "weights", weights)};
+        EmbeddingOptions options{.tied = call.flag("tied", tied),
+                                 .weights = dtype_named(call, "weights", weights),
+                                 .activations = activations_named(call, activations)};
         if (!max_length.is_none()) options.max_length = call.integer("max_length", max_length);
         call.require(options.max_length > 0 || max_length.is_none(), "max_length is ", options.max_length,
                      ", the minimum is 1");
         new (self) LimitedEmbedding{layer_of<Embedding>(tensors, options), options.max_length};
       },
-      "state", "prefix", "tied", "max_length", "weights");
+      "state", "prefix", "tied", "max_length", "weights", "activations");
   define(embedding, "forward", &embedding_forward, "ids", "scale", "add", "truncate", "out");
   define(
       embedding, "logits",
@@ -113,13 +116,15 @@ void add_feed_forward(nb::module_& module) {
   nb::class_<FeedForward> feed_forward(module, "FeedForward");
   define(
       feed_forward, "__init__",
-      [](FeedForward* self, nb::handle state, nb::handle prefix, nb::handle activation, nb::handle weights) {
+      [](FeedForward* self, nb::handle state, nb::handle prefix, nb::handle activation, nb::handle weights,
+         nb::handle activations) {
         constexpr Call call("FeedForward");
         const FeedForwardOptions options{.activation = activation_named(call, activation),
-                                         .weights = dtype_named(call, "weights", weights)};
+                                         .weights = dtype_named(call, "weights", weights),
+                                         .activations = activations_named(call, activations)};
         construct(self, Tensors(call, state, prefix, {"linear1.", "linear2.", "linear_gate."}), options);
       },
-      "state", "prefix", "activation", "weights");
+      "state", "prefix", "activation", "weights", "activations");
   define(
       feed_forward, "forward",
       [](const FeedForward& self, nb::handle x, nb::handle out, nb::handle num_threads) {

@@ -91,11 +91,11 @@ struct CacheArgument {
 
 /// The options of MultiHeadAttention.
 MultiHeadAttentionOptions attention_options_of(Call call, nb::handle heads, nb::handle kv_heads, nb::handle scale,
-                                               nb::handle weights);
+                                               nb::handle weights, nb::handle activations);
 
 /// The options of EncoderLayer and DecoderLayer, and the names that Python has for them.
 struct LayerArguments {
-  nb::handle heads, kv_heads, scale, activation, norm, norm_first, eps, weights;
+  nb::handle heads, kv_heads, scale, activation, norm, norm_first, eps, weights, activations;
 };
 TransformerLayerOptions options_of(Call call, const LayerArguments& given);
 

@@ -46,13 +46,14 @@ nb::class_<Model> define_model(nb::module_& module, const char* name) {
   nb::class_<Model> model(module, name, nb::is_final());
   model.def(
       "__init__",
-      [name](Model* self, const nb::bytes& folder, nb::handle weights) {
+      [name](Model* self, const nb::bytes& folder, nb::handle weights, nb::handle activations) {
         const std::filesystem::path path = std::string(folder.c_str(), folder.size());
         const Call call(name);
-        const models::ModelOptions options{.weights = dtype_named(call, "weights", weights)};
+        const models::ModelOptions options{.weights = dtype_named(call, "weights", weights),
+                                           .activations = activations_named(call, activations)};
         call.compute([&] { new (self) Model(path, options); });
       },
-      nb::arg("folder"), nb::arg("weights"));
+      nb::arg("folder"), nb::arg("weights"), nb::arg("activations"));
   return model;
 }
 

@@ -2,6 +2,7 @@
 // results go. Steps are strides, in elements.
 #pragma once
 
+#include <headlane/dtype.hpp>
 #include <headlane/index.hpp>
 
 namespace headlane::internal::kernels {
@@ -27,14 +28,32 @@ struct PerScore {
 /// 71 GB/s; 32 at a time 63, 128 at a time 65.
 inline constexpr Index transposed_keys = 64;
 
+/// The most rows for which a kernel reads keys and values of another type than float32: it widens
+/// them in registers, for each tile of rows.
+inline constexpr Index max_widening_rows = 4;
+
 /// A block of keys and values, in pages of `page` keys each, a multiple of panel_columns.
 struct KeyBlock {
   Index page;
-  const float* const* k;  ///< of each page: packed panels [panel][head_dim][panel_columns], or rows
-  Index k_row_step;       ///< 0: panels; otherwise the row stride of row-major keys, in one page
-  float* transposed;      ///< for row-major keys: scratch [transposed_keys · head_dim]
-  const float* const* v;  ///< of each page: panels as GemmBlock::b
+  const void* const* k;  ///< of each page: packed panels [panel][head_dim][panel_columns], or rows
+  Index k_row_step;      ///< 0: panels; otherwise the row stride of row-major keys, in one page
+  float* transposed;     ///< for row-major keys: scratch [transposed_keys · head_dim]
+  const void* const* v;  ///< of each page: panels as GemmBlock::b
   Index v_row_step, v_panel_step;
+  DType type = DType::float32;  ///< of both; if it is another one, panels have k_columns, and values are rows
+  Index k_columns = 0;
+  const float *const *k_scales = nullptr, *const *v_scales = nullptr;  ///< int8, of each page: a scale for each key
+  const void* const* next = nullptr;  ///< not float32, for each page: keys that will be read later, to be prefetched
+  const float* const* next_scales = nullptr;  ///< int8: theirs
+};
+
+/// Rows of panel_columns elements of another type than float32, to be widened into a panel.
+struct StoredRows {
+  const void* data;
+  DType type;
+  Index rows, row_step;
+  const float *column_scales, *row_scales;  ///< int8: one of them; otherwise null
+  float* to;
 };
 
 /// Where the divided result goes.

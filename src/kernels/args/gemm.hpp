@@ -1,9 +1,13 @@
 // Arguments of the GEMM kernels.
 #pragma once
 
+#include "kernels/args/sizes.hpp"
+
 #include <headlane/activation_kind.hpp>
 #include <headlane/dtype.hpp>
 #include <headlane/index.hpp>
+
+#include <cstdint>
 
 namespace headlane::internal::kernels {
 
@@ -12,6 +16,22 @@ struct Source {
   const float* data;
   Index rows, columns;
   Index row_step, column_step;
+};
+
+/// Columns that are quantised at a time: rows end with zeros up to a multiple of them.
+inline constexpr Index quantised_columns = 64;
+
+/// For magnitudes x from here on, 127 / x and x / 127 are normal numbers. A row whose largest
+/// magnitude is below counts as zeros.
+inline constexpr float least_largest = 0x1p-100f;
+
+/// Rows as 8-bit integers: x ≈ q · scale, with a scale for each row.
+struct QuantisedRows {
+  std::int8_t* numbers;
+  Index row_step;        ///< in bytes
+  Index odd;             ///< where pairs of 16-bit integers of odd columns begin (IntegerUnit)
+  float* scales;         ///< of each row
+  std::int32_t* starts;  ///< where the sums of each row begin, if not at 0 (IntegerUnit)
 };
 
 /// The epilogue of a product, applied after its last block: c = activation(c + bias) · factor +
@@ -26,18 +46,66 @@ struct GemmEpilogue {
   Index row_step, column_step;
 };
 
+/// Consecutive rows of a column: types of fewer bits are packed in words, from which every
+/// instruction set widens a row by a shift.
+struct BfloatPair {
+  bfloat16 row[2];
+};
+struct Int8Quad {
+  std::int8_t row[4];
+};
+struct Int4Oct {
+  std::uint32_t bits;  ///< row r: a signed integer in the bits 4·r … 4·r + 3
+};
+
+/// 32 rows of a panel, with their scales.
+template <class Word, int rows>
+struct PanelGroup {
+  static constexpr int rows_of_word = rows;
+  Word numbers[32 / rows][panel_columns];
+  float16 scales[panel_columns];
+};
+using Int8Group = PanelGroup<Int8Quad, 4>;
+using Int4Group = PanelGroup<Int4Oct, 8>;
+
+/// The rows of a panel that are stored together: an item for each column, or one for all.
+struct PanelUnit {
+  Index rows, item_bytes, items;
+  [[nodiscard]] constexpr Index bytes() const { return item_bytes * items; }
+  /// Items of so many rows.
+  [[nodiscard]] constexpr Index items_of(Index all) const { return (all + rows - 1) / rows * items; }
+};
+constexpr PanelUnit unit_of(DType type) {
+  switch (type) {
+    case DType::float32:
+      return {1, sizeof(float), panel_columns};
+    case DType::bfloat16:
+      return {2, sizeof(BfloatPair), panel_columns};
+    case DType::float16:
+      return {1, sizeof(float16), panel_columns};
+    case DType::int8:
+      return {4, sizeof(Int8Quad), panel_columns};
+    case DType::int8_group32:
+      return {32, sizeof(Int8Group), 1};
+    case DType::int4_group32:
+      return {32, sizeof(Int4Group), 1};
+  }
+  return {};
+}
+
 /// c [m, n] = alpha · a · b + beta · c, one block along k (k <= block_size).
 struct GemmBlock {
   Index m, n, k;
   const float* a;  ///< column stride 1
   Index a_row_step;
-  const void* b;          ///< panels of panel_columns columns: element [p, j] of a panel at p·b_row_step + j
-  DType b_type;           ///< if not float32, rows end with zeros up to a multiple of 16
+  const void* b;          ///< panels of panel_columns columns: word [w, j] of a panel at w·b_row_step + j,
+                          ///< or groups one after the other
+  DType b_type;           ///< if not float32, panels end with zeros up to a multiple of 16 columns and a whole word
   const float* b_scales;  ///< int8: of the columns, with zeros up to a multiple of 16
-  Index b_row_step;
-  Index b_panel_step;  ///< panel stride
-  float* keep;         ///< where to store b as packed panels of float, m >= 24 or another type; or null
-  float* c;            ///< column stride 1
+  Index b_row_step, b_panel_step;  ///< strides of rows of words and of panels, in items of PanelUnit
+  const QuantisedRows* quantised;  ///< gemm_int8: the rows of a, which is not read; k is that of the product
+  float* keep;                     ///< where to store b as packed panels of float, m >= 24 or another type; or null
+  float* c;                        ///< column stride 1
   Index c_row_step;
   float alpha, beta;             ///< beta 0: c is not read
   const GemmEpilogue* epilogue;  ///< null: none, or another block follows

@@ -47,9 +47,7 @@ __attribute__((noinline)) void visible_values(const AttentionBlock& block, Index
   const KeyBlock& keys = block.keys;
   V acc = V::zero();
   for (Index key = visible.begin; key < visible.end; ++key)
-    if (is_visible(block, row, key))
-      acc = fma(V::broadcast(weights[key]),
-                V::load(keys.v[key / keys.page] + key % keys.page * keys.v_row_step + offset), acc);
+    if (is_visible(block, row, key)) acc = fma(V::broadcast(weights[key]), load_values<Arch>(keys, key, offset), acc);
   acc.store(result);
 }
 
@@ -98,22 +96,45 @@ HEADLANE_INLINE void merge_tile(const AttentionBlock& block, Index row, Index co
   }
 }
 
+/// The place of the values of `column` in a page.
+HEADLANE_INLINE Index offset_of_column(const KeyBlock& keys, Index column) {
+  return column / panel_columns * keys.v_panel_step + column % panel_columns;
+}
+
+/// P · V of one tile.
+template <class Arch, int Rows, int Vectors>
+HEADLANE_INLINE void multiply_values(const AttentionBlock& block, Index column, const VisibleRange& visible,
+                                     Accumulators<Arch, Rows, Vectors>& acc) {
+  const KeyBlock& keys = block.keys;
+  const Index offset = offset_of_column(keys, column);
+  if constexpr (Rows <= max_widening_rows)
+    if (keys.type != DType::float32) {
+      alignas(64) float sums[Rows * Vectors * lanes];
+      stored_values<Arch, Rows, Vectors>(block, column, visible.begin, visible.end, sums);
+#pragma GCC unroll 16
+      for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+        for (int j = 0; j < Vectors; ++j) acc[i][j] = Lanes<Arch>::load(sums + (i * Vectors + j) * lanes);
+      return;
+    }
+  clear<Arch, Rows, Vectors>(acc);
+  for (Index first = visible.begin, page = first / keys.page; first < visible.end; ++page) {
+    const Index page_end = (page + 1) * keys.page, end = page_end < visible.end ? page_end : visible.end;
+    const Panels v{static_cast<const float*>(keys.v[page]) + offset + (first - page * keys.page) * keys.v_row_step,
+                   keys.v_row_step, keys.v_panel_step};
+    multiply<Arch, Rows, Vectors>(end - first, PackedRows{block.scores + first}, v, acc);
+    first = end;
+  }
+}
+
 /// Merges P · V of one tile into the state. Masked keys have the weight 0.
 template <class Arch, int Rows, int Vectors>
 HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index column, const VisibleRange& visible,
                                 const MergeFactors& factors) {
   using V = Lanes<Arch>;
-  V acc[Rows][Vectors];
-  clear<Arch, Rows, Vectors>(acc);
   const KeyBlock& keys = block.keys;
-  const Index offset = column / panel_columns * keys.v_panel_step + column % panel_columns;
-  for (Index first = visible.begin, page = first / keys.page; first < visible.end; ++page) {
-    const Index page_end = (page + 1) * keys.page, end = page_end < visible.end ? page_end : visible.end;
-    const Panels v{keys.v[page] + offset + (first - page * keys.page) * keys.v_row_step, keys.v_row_step,
-                   keys.v_panel_step};
-    multiply<Arch, Rows, Vectors>(end - first, PackedRows{block.scores + first}, v, acc);
-    first = end;
-  }
+  V acc[Rows][Vectors];
+  multiply_values<Arch, Rows, Vectors>(block, column, visible, acc);
   const bool masked = visible.begin < visible.all_begin || visible.all_end < visible.end || !is_unmasked(block);
   if (masked && !all_finite<Arch, Rows, Vectors>(acc)) {
     alignas(64) float part[lanes];
@@ -121,7 +142,7 @@ HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index co
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
       for (int j = 0; j < Vectors; ++j) {
-        const Index at = offset + Panels{nullptr, 0, keys.v_panel_step}.offset(j);
+        const Index at = offset_of_column(keys, column + j * lanes);
         visible_values<Arch>(block, row + i, block.scores + i * packed_row_stride, at, visible, part);
         acc[i][j] = V::load(part);
       }

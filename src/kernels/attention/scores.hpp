@@ -4,6 +4,7 @@
 
 #include "kernels/args/attention.hpp"
 #include "kernels/attention/adjust.hpp"
+#include "kernels/attention/stored.hpp"
 #include "kernels/gemm/pack.hpp"
 #include "kernels/gemm/tile.hpp"
 #include "kernels/rowwise/softmax_row.hpp"
@@ -81,9 +82,10 @@ HEADLANE_INLINE void for_each_piece_of_keys(const AttentionBlock& block, const V
     const Index begin = first < visible.panel_begin ? visible.panel_begin : first,
                 end = first + size < visible.end ? first + size : visible.end;
     if (keys.k_row_step == 0) {
-      f(keys.k[first / size], first, begin, end);
+      f(static_cast<const float*>(keys.k[first / size]), first, begin, end);
     } else {
-      pack_panels<Arch>({keys.k[0] + begin * keys.k_row_step, block.head_dim, end - begin, 1, keys.k_row_step},
+      pack_panels<Arch>({static_cast<const float*>(keys.k[0]) + begin * keys.k_row_step, block.head_dim, end - begin, 1,
+                         keys.k_row_step},
                         keys.transposed);
       f(keys.transposed, begin, begin, end);
     }
@@ -101,7 +103,7 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const V
   const Index comparable = adjusts_in_registers(block) ? visible.all_end : 0;
   const bool adjust = adjusts(block);
   Index compared = visible.panel_begin, compared_end = visible.panel_begin;  // these keys
-  for_each_piece_of_keys<Arch>(block, visible, [&](const float* panels, Index first, Index begin, Index piece_end) {
+  const auto score_piece = [&](const float* panels, Index first, Index begin, Index piece_end) {
     for_each_column_tile<Arch, Rows>(piece_end - begin, [&](Index at, auto vectors) {
       const Index column = begin + at, end = column + vectors.value * lanes;
       constexpr int width = vectors.value;
@@ -112,7 +114,14 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const V
       if (adjust) score_tile<Arch, Rows, width, Scores::adjusted>(block, row, panels, first, column, lane_max);
       else score_tile<Arch, Rows, width, Scores::compared>(block, row, panels, first, column, lane_max);
     });
-  });
+  };
+  bool scored = false;
+  if constexpr (Rows <= max_widening_rows)
+    if (block.keys.type != DType::float32) {
+      stored_scores<Arch, Rows>(block, row, visible.panel_begin, visible.end);
+      scored = true;
+    }
+  if (!scored) for_each_piece_of_keys<Arch>(block, visible, score_piece);
   for (int i = 0; i < Rows; ++i) {
     V m = V::load(lane_max + i * lanes);
     float* scores = block.scores + i * packed_row_stride;

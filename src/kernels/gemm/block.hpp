@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/args/gemm.hpp"
-#include "kernels/gemm/tile.hpp"
+#include "kernels/gemm/stored_tile.hpp"
 #include "kernels/simd/activation.hpp"
 
 namespace headlane::internal::kernels {
@@ -106,6 +106,23 @@ HEADLANE_INLINE void store_part(const Accumulators<Arch, Rows, Vectors>& acc, co
   }
 }
 
+/// The columns of a tile that c has: all of them, not all of them, or what block.n says when it
+/// runs, at the price of a branch and of less code.
+enum class Has { all, some, either };
+
+/// Stores a tile and applies the epilogue.
+template <class Arch, int Rows, int Vectors, Has has>
+HEADLANE_INLINE void finish_tile(const Accumulators<Arch, Rows, Vectors>& acc, const GemmBlock& block, Index row,
+                                 Index column) {
+  float* c = block.c + row * block.c_row_step + column;
+  const Index columns = block.n - column;
+  if (has == Has::some || (has == Has::either && columns < Vectors * lanes))
+    store_part<Arch, Rows, Vectors>(acc, block, c, columns);
+  else if (block.beta == 0.0f) store_tile<Arch, Rows, Vectors, false>(acc, block, c);
+  else store_tile<Arch, Rows, Vectors, true>(acc, block, c);
+  if (block.epilogue != nullptr) apply_epilogue<Arch>(block, row, Rows, column, Vectors * lanes);
+}
+
 /// Two rows of the next strip, which a tile prefetches while it computes: six tiles prefetch them
 /// all. 2048 × 512 × 512 waited for rows of a in the first tile of each strip: 90 to 96 % of the
 /// FMA peak. In the last strip, rows that are in the cache already.
@@ -131,19 +148,19 @@ HEADLANE_INLINE void store_sums(const Accumulators<Arch, Rows, Vectors>& acc, fl
     for (int j = 0; j < Vectors; ++j) acc[i][j].store(sums + (i * Vectors + j) * lanes);
 }
 
-/// A tile of c. T: the type in which b is stored. Partial: the last columns of c, which end within
-/// its last vector.
-template <class Arch, class T, int Rows, int Vectors, bool Partial, Visit visit>
+/// A tile of c. T: an item of b.
+template <class Arch, class T, int Rows, int Vectors, Has has, Visit visit>
 HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) {
   using V = Lanes<Arch>;
   const Index panel = column / panel_columns, within = column % panel_columns, columns = block.n - column;
-  PanelsOf<T> b{static_cast<const T*>(block.b) + panel * block.b_panel_step + within, block.b_row_step,
+  constexpr bool grouped = rows_of<T> == 32;
+  PanelsOf<T> b{static_cast<const T*>(block.b) + panel * block.b_panel_step + (grouped ? 0 : within), block.b_row_step,
                 block.b_panel_step};
+  b.within = within;
   float* keep = visit == Visit::keep ? block.keep + panel * panel_columns * block.k + within : nullptr;
-  if constexpr (std::is_integral_v<T>) b.scales = block.b_scales + column;
+  if constexpr (std::is_same_v<T, Int8Quad>) b.scales = block.b_scales + column;
   const float *a = block.a + row * block.a_row_step, *ahead = rows_to_prefetch(block, row, column);
-  float* c = block.c + row * block.c_row_step + column;
-  if (block.beta != 0.0f) prefetch_tile<Rows, Vectors>(c, block.c_row_step);
+  if (block.beta != 0.0f) prefetch_tile<Rows, Vectors>(block.c + row * block.c_row_step + column, block.c_row_step);
   V acc[Rows][Vectors];
   alignas(64) float memory[Rows * Vectors * lanes];  // stays in the L1
   float* sums = memory;
@@ -151,31 +168,30 @@ HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) 
   for (Index first = 0;; first += chain_length) {
     const Index rest = block.k - first, length = rest < chain_length ? rest : chain_length;
     clear<Arch, Rows, Vectors>(acc);
-    multiply<Arch, Rows, Vectors, visit, Partial>(length, StridedRows<Rows>(a + first, block.a_row_step, ahead + first),
-                                                  b, acc, keep, columns - (Vectors - 1) * lanes);
+    multiply<Arch, Rows, Vectors, visit, has == Has::some>(
+        length, StridedRows<Rows>(a + first, block.a_row_step, ahead + first), b, acc, keep,
+        columns - (Vectors - 1) * lanes);
     if (first > 0) add_sums<Arch, Rows, Vectors>(acc, sums);
     if (rest <= chain_length) break;
     store_sums<Arch, Rows, Vectors>(acc, sums);
-    b.data += chain_length * b.row_step;
+    b.data += chain_length / rows_of<T> * b.row_step;
     if constexpr (visit == Visit::keep) keep += chain_length * panel_columns;
   }
 
-  if constexpr (Partial) store_part<Arch, Rows, Vectors>(acc, block, c, columns);
-  else if (block.beta == 0.0f) store_tile<Arch, Rows, Vectors, false>(acc, block, c);
-  else store_tile<Arch, Rows, Vectors, true>(acc, block, c);
-  if (block.epilogue != nullptr) apply_epilogue<Arch>(block, row, Rows, column, Vectors * lanes);
+  finish_tile<Arch, Rows, Vectors, has>(acc, block, row, column);
 }
 
 /// Not inline: it runs once for each row of tiles, and the loop over the others keeps its
 /// registers.
 template <class Arch, class T, int Rows, int Vectors, Visit visit>
 __attribute__((noinline)) void last_tile(const GemmBlock& block, Index row, Index column) {
-  gemm_tile<Arch, T, Rows, Vectors, true, visit>(block, row, column);
+  gemm_tile<Arch, T, Rows, Vectors, Has::some, visit>(block, row, column);
 }
 
 template <class Arch, class T, int Rows, int Vectors, Visit visit = Visit::again>
 HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) {
-  if (block.n - column >= Vectors * lanes) gemm_tile<Arch, T, Rows, Vectors, false, visit>(block, row, column);
+  if constexpr (!std::is_same_v<T, float>) gemm_tile<Arch, T, Rows, Vectors, Has::either, visit>(block, row, column);
+  else if (block.n - column >= Vectors * lanes) gemm_tile<Arch, T, Rows, Vectors, Has::all, visit>(block, row, column);
   else last_tile<Arch, T, Rows, Vectors, visit>(block, row, column);
 }
 
@@ -231,9 +247,11 @@ __attribute__((noinline)) void gemm_stored(const GemmBlock& block) {
 
 template <class Arch>
 void gemm_block(const GemmBlock& block) noexcept {
-  if (block.b_type == DType::bfloat16) return gemm_stored<Arch, bfloat16>(block);
+  if (block.b_type == DType::bfloat16) return gemm_stored<Arch, BfloatPair>(block);
   if (block.b_type == DType::float16) return gemm_stored<Arch, float16>(block);
-  if (block.b_type == DType::int8) return gemm_stored<Arch, std::int8_t>(block);
+  if (block.b_type == DType::int8) return gemm_stored<Arch, Int8Quad>(block);
+  if (block.b_type == DType::int8_group32) return gemm_stored<Arch, Int8Group>(block);
+  if (block.b_type == DType::int4_group32) return gemm_stored<Arch, Int4Group>(block);
   if (block.m < 2 * strip_rows) return gemm_strips<Arch>(block, 0);
   if (block.keep != nullptr) return gemm_keep<Arch, float>(block);
   gemm_first_rows<Arch, float, Visit::first>(block);  // they wait for b unless it is prefetched

@@ -33,13 +33,24 @@ struct Tile<Portable> {
   static constexpr int rows = 1, vectors = 1;
 };
 
-/// A right operand: element [p, j] of panel i is data[i · panel_step + p · row_step + j]. T: how
-/// elements are stored; they are widened as they are loaded.
+/// Rows of the right operand in a word of this type.
+template <class T>
+inline constexpr Index rows_of = 1;
+template <>
+inline constexpr Index rows_of<BfloatPair> = 2;
+template <>
+inline constexpr Index rows_of<Int8Quad> = 4;
+template <class Word, int Depth>
+inline constexpr Index rows_of<PanelGroup<Word, Depth>> = 32;
+
+/// A right operand: word [w, j] of panel i is data[i · panel_step + w · row_step + j]. T: a word,
+/// float or what is widened as it is loaded.
 template <class T>
 struct PanelsOf {
   const T* data;
   Index row_step, panel_step;
-  const float* scales = nullptr;  ///< of the tile's columns, if T is an integer
+  const float* scales = nullptr;  ///< of the tile's columns, if T is Int8Quad
+  Index within = 0;               ///< column of the first panel where the tile begins, if T is a PanelGroup
 
   /// Offset of vector j of a row. A tile begins at a panel boundary, unless it is one vector wide.
   [[nodiscard]] HEADLANE_INLINE Index offset(int j) const {
@@ -104,51 +115,60 @@ enum class Visit {
   keep,   // does so, and stores its own rows at `keep`, panel_columns apart
 };
 
+/// acc[i][j] = fma(left[i], row[j], acc[i][j]) for one row of b, of which load(j, part) returns
+/// register `part` of a pass; left goes on to the next one.
+template <class Arch, int Rows, int Vectors, Visit visit, class Left, class Load>
+HEADLANE_INLINE void multiply_row(Left& left, int first, Accumulators<Arch, Rows, Vectors>& acc, float*& kept,
+                                  const Load& load) {
+  using R = Register<Arch>;
+  constexpr int pass = registers_per_pass<Arch>;
+  typename R::Float row[Vectors][pass];
+#pragma GCC unroll 8
+  for (int j = 0; j < Vectors; ++j)
+#pragma GCC unroll 8
+    for (int part = 0; part < pass; ++part) {
+      row[j][part] = load(j, part);
+      if constexpr (visit == Visit::keep) R::store(kept + j * lanes + part * R::width, row[j][part]);
+    }
+  if constexpr (visit == Visit::keep) kept += panel_columns;
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i) {
+    const typename R::Float factor(left[i]);
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j)
+#pragma GCC unroll 8
+      for (int part = 0; part < pass; ++part)
+        acc[i][j].part[first + part] = R::fma(factor, row[j][part], acc[i][j].part[first + part]);
+  }
+  left.next();
+}
+
+/// Prefetches a row of words of a panel into the L2.
+template <Visit visit, class T>
+HEADLANE_INLINE void prefetch_row(const T* words) {
+  if constexpr (visit == Visit::again) return;
+  __builtin_prefetch(words, 0, 2);
+  __builtin_prefetch(words + lanes, 0, 2);
+}
+
 /// acc[i][j] = fma(a[i, p], b[p, j], acc[i][j]) for p = 0 … k-1. Partial: only `count` elements of
-/// the last vector of b are read, the others count as 0; but of stored types, the whole vector is
-/// read, which has zeros there.
-template <class Arch, int Rows, int Vectors, Visit visit = Visit::again, bool Partial = false, class Left, class T>
-HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<T>& b, Accumulators<Arch, Rows, Vectors>& acc,
+/// the last vector of b are read, the others count as 0.
+template <class Arch, int Rows, int Vectors, Visit visit = Visit::again, bool Partial = false, class Left>
+HEADLANE_INLINE void multiply(Index k, const Left& a, const Panels& b, Accumulators<Arch, Rows, Vectors>& acc,
                               float* keep = nullptr, Index count = lanes) {
   using R = Register<Arch>;
-  using Float = typename R::Float;
-  constexpr int pass = registers_per_pass<Arch>;
 #pragma GCC unroll 2
-  for (int first = 0; first < Lanes<Arch>::parts; first += pass) {
+  for (int first = 0; first < Lanes<Arch>::parts; first += registers_per_pass<Arch>) {
     Left left = a;
-    const T* right = b.data + first * R::width;
+    const float* right = b.data + first * R::width;
     float* kept = visit == Visit::keep ? keep + first * R::width : nullptr;
-    for (Index rest = k; rest > 0; --rest, left.next(), right += b.row_step) {
-      Float row[Vectors][pass];
-#pragma GCC unroll 8
-      for (int j = 0; j < Vectors; ++j)
-#pragma GCC unroll 8
-        for (int part = 0; part < pass; ++part) {
-          const T* at = right + b.offset(j) + part * R::width;
-          if constexpr (std::is_integral_v<T>) {
-            row[j][part] = R::load(at) * R::load(b.scales + j * lanes + (first + part) * R::width);
-          } else if constexpr (!std::is_same_v<T, float>) {
-            row[j][part] = R::load(at);
-          } else {
-            const bool whole = !Partial || j < Vectors - 1;
-            row[j][part] = whole ? R::load(at) : R::load_some(at, count - (first + part) * R::width, 0.0f);
-          }
-          if constexpr (visit == Visit::keep) R::store(kept + j * lanes + part * R::width, row[j][part]);
-        }
-      if constexpr (visit == Visit::keep) kept += panel_columns;
-      if constexpr (visit != Visit::again) {
-        __builtin_prefetch(right + b.panel_step, 0, 2);
-        __builtin_prefetch(right + b.panel_step + lanes, 0, 2);
-      }
-#pragma GCC unroll 16
-      for (int i = 0; i < Rows; ++i) {
-        const Float factor(left[i]);
-#pragma GCC unroll 8
-        for (int j = 0; j < Vectors; ++j)
-#pragma GCC unroll 8
-          for (int part = 0; part < pass; ++part)
-            acc[i][j].part[first + part] = R::fma(factor, row[j][part], acc[i][j].part[first + part]);
-      }
+    for (Index rest = k; rest > 0; --rest, right += b.row_step) {
+      prefetch_row<visit>(right + b.panel_step);
+      multiply_row<Arch, Rows, Vectors, visit>(left, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {
+        const float* at = right + b.offset(j) + part * R::width;
+        const bool whole = !Partial || j < Vectors - 1;
+        return whole ? R::load(at) : R::load_some(at, count - (first + part) * R::width, 0.0f);
+      });
     }
   }
 }

@@ -37,6 +37,13 @@ struct PlainRegister {
   static HEADLANE_INLINE float load(const T* p) {
     return static_cast<float>(*p);
   }
+  static HEADLANE_INLINE float load(const Int4Oct* p, int row) {
+    return static_cast<float>(static_cast<std::int32_t>(p->bits << (28 - 4 * row)) >> 28);
+  }
+  template <class T>  // words
+  static HEADLANE_INLINE float load(const T* p, int row) {
+    return static_cast<float>(p->row[row]);
+  }
   static HEADLANE_INLINE float load_some(const float* p, Index count, float fill) { return count > 0 ? *p : fill; }
   static HEADLANE_INLINE void store(float* p, float x) { *p = x; }
   static HEADLANE_INLINE void store_some(float* p, float x, Index count) {
@@ -55,6 +62,7 @@ struct PlainRegister {
   static HEADLANE_INLINE Int load_int(const std::uint32_t* p) { return *p; }
   static HEADLANE_INLINE void store_int(std::uint32_t* p, Int x) { *p = x; }
   static HEADLANE_INLINE float select_negative(Int bits, float a, float b) { return bits >> 31 != 0 ? a : b; }
+  static HEADLANE_INLINE void store_bytes(std::int8_t* p, Int x) { *p = static_cast<std::int8_t>(x & 0xffu); }
   static HEADLANE_INLINE float divide(float x, float y) { return x / y; }
   static HEADLANE_INLINE Int as_int(float x) { return __builtin_bit_cast(Int, x); }
   static HEADLANE_INLINE float as_float(Int x) { return __builtin_bit_cast(float, x); }

@@ -19,6 +19,16 @@ struct XsimdRegister {
 
   static HEADLANE_INLINE Float load(const float* p) { return Float::load_unaligned(p); }
   static HEADLANE_INLINE void store(float* p, Float x) { x.store_unaligned(p); }
+  /// A row of words, widened.
+  static HEADLANE_INLINE Float load(const BfloatPair* p, int row) {
+    return as_float(in_register((words(p) >> 16 * row) << 16));
+  }
+  static HEADLANE_INLINE Float load(const Int4Oct* p, int row) {
+    return to_float(in_register((words(p) << (28 - 4 * row)) >> 28));
+  }
+  static HEADLANE_INLINE Float load(const Int8Quad* p, int row) {
+    return to_float(in_register((words(p) << (24 - 8 * row)) >> 24));
+  }
   static HEADLANE_INLINE Float fma(Float x, Float y, Float z) { return xsimd::fma(x, y, z); }
   /// z - x · y, rounded once.
   static HEADLANE_INLINE Float fnma(Float x, Float y, Float z) { return xsimd::fnma(x, y, z); }
@@ -54,6 +64,16 @@ struct XsimdRegister {
   static HEADLANE_INLINE Int shift_right(Int x, int bits) { return x >> bits; }  // keeps the sign
   static HEADLANE_INLINE Float scale(Float x, Float, Int shifted) { return scale_in_two<XsimdRegister>(x, shifted); }
   static HEADLANE_INLINE void transpose(Float (&rows)[width]) { xsimd::transpose(rows, rows + width); }
+
+ protected:
+  /// As the compiler's own vector, whose shifts by a constant are one instruction.
+  typedef std::int32_t Words __attribute__((vector_size(4 * width)));  // NOLINT(modernize-use-using): GCC
+  template <class T>
+  static HEADLANE_INLINE Words words(const T* p) {
+    static_assert(sizeof(T) == 4);
+    return __builtin_bit_cast(Words, Int::load_unaligned(reinterpret_cast<const std::int32_t*>(p)).data);
+  }
+  static HEADLANE_INLINE Int in_register(Words x) { return __builtin_bit_cast(typename Int::register_type, x); }
 };
 
 template <class Arch>
@@ -83,6 +103,11 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
   static HEADLANE_INLINE Float load(const float16* p) { return _mm512_cvtph_ps(half(p)); }
   static HEADLANE_INLINE Float load(const std::int8_t* p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  }
+
+  /// The lowest byte of each element.
+  static HEADLANE_INLINE void store_bytes(std::int8_t* p, Int x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(x));
   }
 
   /// One instruction: vmaxps is a > b ? a : b.
@@ -169,6 +194,11 @@ struct Register<xsimd::fma3<xsimd::avx2>> : XsimdRegister<xsimd::fma3<xsimd::avx
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
   }
 
+  static HEADLANE_INLINE void store_bytes(std::int8_t* p, Int x) {
+    const __m256i low_bytes = _mm256_shuffle_epi8(x, _mm256_set1_epi32(0x0c080400));  // of each half
+    const __m128i low = _mm256_castsi256_si128(low_bytes), high = _mm256_extracti128_si256(low_bytes, 1);
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_unpacklo_epi32(low, high));
+  }
   static HEADLANE_INLINE Int lookup(const std::int32_t (&table)[16], Int index) {
     return _mm256_permutevar8x32_epi32(Int::load_unaligned(table), index);
   }
@@ -205,6 +235,12 @@ struct Register<xsimd::neon64> : XsimdRegister<xsimd::neon64> {
     std::uint32_t four;
     __builtin_memcpy(&four, p, sizeof(four));
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four))))));
+  }
+
+  static HEADLANE_INLINE void store_bytes(std::int8_t* p, Int x) {
+    const int16x4_t half = vmovn_s32(x);
+    const std::uint32_t four = vget_lane_u32(vreinterpret_u32_s8(vmovn_s16(vcombine_s16(half, half))), 0);
+    __builtin_memcpy(p, &four, sizeof(four));
   }
 
   /// The four bytes of an entry have the indices 4·index … 4·index + 3.

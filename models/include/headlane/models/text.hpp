@@ -21,7 +21,8 @@ struct TranslatorOptions {
   std::string task = {};
   /// Prepended to each sentence instead of the prefix of the task.
   std::optional<std::string> prefix = std::nullopt;
-  DType weights = DType::float32;  ///< as in ModelOptions
+  DType weights = DType::float32;      ///< as in ModelOptions
+  DType activations = DType::float32;  ///< as in ModelOptions
 };
 
 /// Threads: immutable; any number of threads may use it concurrently.

@@ -1,0 +1,66 @@
+#include "gemm/right_operand.hpp"
+
+#include "core/round.hpp"
+#include "core/scratch.hpp"
+
+#include <cstdlib>
+
+namespace headlane::internal {
+
+using kernels::panel_columns;
+
+namespace {
+
+/// With up to so many rows, b is read in place and never packed.
+constexpr Index max_rows_of_direct_b = 32;
+/// Nor is b packed if it spans fewer floats, 128 KiB: it comes from the L2 either way.
+constexpr Index max_floats_of_direct_b = 32768;
+
+/// How the kernel reads b.
+enum class Strategy {
+  packed,       // it is packed already
+  direct,       // in place
+  packed_once,  // in place by the first rows, which pack it for all others
+  packed_first  // packed before the first rows, since elements of its rows are not contiguous
+};
+
+Strategy strategy_of(const Product& p) {
+  if (p.packed) return Strategy::packed;
+  const Index rows = p.c.shape[0], columns = p.c.shape[1], k = p.a.shape[1];
+  if (p.b.strides[1] != 1 && columns > 1) return Strategy::packed_first;
+  // A single row may have any stride, even one without an absolute value.
+  const bool near = k == 1 || (k - 1) * std::abs(p.b.strides[0]) < max_floats_of_direct_b;
+  return rows <= max_rows_of_direct_b || near ? Strategy::direct : Strategy::packed_once;
+}
+
+}  // namespace
+
+RightBlock right_of(const Product& p, Index first, Index k, const kernels::KernelTable& kernel) {
+  const Strategy strategy = strategy_of(p);
+  const Index n = p.c.shape[1];
+  const auto panels = [&] { return scratch(Purpose::panels, round_up(n, panel_columns) * k); };
+  if (strategy == Strategy::packed) {
+    const bool widens =
+        p.packed.type != DType::float32 && p.c.shape[0] > kernel.tile_rows && p.activations == DType::float32;
+    return {.data = p.packed.panels(first),
+            .type = p.packed.type,
+            .scales = offset_by(p.packed.scales, p.packed.column),
+            .row_step = kernels::unit_of(p.packed.type).items,
+            .panel_step = p.packed.panel_items(first),
+            .keep = widens ? panels() : nullptr};
+  }
+  if (strategy == Strategy::packed_first) {
+    float* packed = panels();
+    kernel.pack_panels(source(p.b, first, k, 0, n), packed);
+    return packed_right(packed, k);
+  }
+  const Index row_step = p.a.shape[1] > 1 ? p.b.strides[0] : 0;  // a single row may have any stride
+  return {.data = p.b.data + first * row_step,
+          .type = DType::float32,
+          .scales = nullptr,
+          .row_step = row_step,
+          .panel_step = panel_columns,
+          .keep = strategy == Strategy::direct ? nullptr : panels()};
+}
+
+}  // namespace headlane::internal

@@ -1,0 +1,25 @@
+// The right operand of a product, as the kernel reads it.
+#pragma once
+
+#include "gemm/problem.hpp"
+
+namespace headlane::internal {
+
+/// One block along k of b, as the kernel reads it.
+struct RightBlock {
+  const void* data;
+  DType type;
+  const float* scales;         // of its columns, or null
+  Index row_step, panel_step;  // in items of a PanelUnit
+  float* keep;                 // where the first rows pack it, or null
+};
+
+/// A block of panels of float.
+inline RightBlock packed_right(const float* panels, Index k) {
+  return {panels, DType::float32, nullptr, kernels::panel_columns, kernels::panel_columns * k, nullptr};
+}
+
+/// Rows first … first + k - 1 of b.
+RightBlock right_of(const Product& product, Index first, Index k, const kernels::KernelTable& kernel);
+
+}  // namespace headlane::internal

@@ -1,0 +1,191 @@
+// Products of 8-bit integers: quantised rows times panels of quads.
+#pragma once
+
+#include "kernels/gemm/block.hpp"
+#include "kernels/simd/integer_unit.hpp"
+
+namespace headlane::internal::kernels {
+namespace {
+
+/// The rows of a tile, walked along k by quads: a pointer for every three of them, as StridedRows.
+template <int Rows>
+struct QuantisedTile {
+  static constexpr int group = 3;
+  const std::int8_t* data[(Rows + group - 1) / group];
+  Index step;
+  HEADLANE_INLINE QuantisedTile(const std::int8_t* first, Index step_) : step(step_) {
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; i += group) data[i / group] = first + i * step;
+  }
+  HEADLANE_INLINE const std::int8_t* operator[](int i) const { return data[i / group] + i % group * step; }
+  HEADLANE_INLINE void next() {
+#pragma GCC unroll 8
+    for (const std::int8_t*& row : data) make_opaque(row += 4);
+  }
+};
+
+/// result = (float(Σ q_a · q_b) · scale of the row) · scale of the column.
+template <class Arch, class Unit, int Rows, int Vectors>
+HEADLANE_INLINE void multiply_quads(const GemmBlock& block, Index row, Index column,
+                                    Accumulators<Arch, Rows, Vectors>& result) {
+  using R = Register<Arch>;
+  using Int = typename R::Int;
+  constexpr int pass = registers_per_pass<Arch>;
+  const QuantisedRows& a = *block.quantised;
+  const PanelsOf<Int8Quad> b{
+      static_cast<const Int8Quad*>(block.b) + column / panel_columns * block.b_panel_step + column % panel_columns,
+      block.b_row_step, block.b_panel_step};
+#pragma GCC unroll 2
+  for (int first = 0; first < Lanes<Arch>::parts; first += pass) {
+    Int sums[Rows][Vectors][pass];
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j)
+#pragma GCC unroll 8
+        for (int part = 0; part < pass; ++part) sums[i][j][part] = Unit::from_zero ? Int(0) : Int(a.starts[row + i]);
+    QuantisedTile<Rows> left(a.numbers + row * a.row_step, a.row_step);
+    const Int8Quad* right = b.data + first * R::width;
+    for (Index rest = block.k; rest > 0; rest -= 4, left.next(), right += b.row_step) {
+      typename Unit::Weights w[Vectors][pass];
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j)
+#pragma GCC unroll 8
+        for (int part = 0; part < pass; ++part) w[j][part] = Unit::weights(right + b.offset(j) + part * R::width);
+#pragma GCC unroll 16
+      for (int i = 0; i < Rows; ++i) {
+        const auto x = Unit::left(left[i], a.odd);
+#pragma GCC unroll 8
+        for (int j = 0; j < Vectors; ++j)
+#pragma GCC unroll 8
+          for (int part = 0; part < pass; ++part) sums[i][j][part] = Unit::dot(sums[i][j][part], w[j][part], x);
+      }
+    }
+    const float* scales = block.b_scales + column + first * R::width;
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j)
+#pragma GCC unroll 8
+        for (int part = 0; part < pass; ++part)
+          result[i][j].part[first + part] = R::to_float(sums[i][j][part]) * typename R::Float(a.scales[row + i]) *
+                                            R::load(scales + j * lanes + part * R::width);
+  }
+}
+
+/// Some rows, at most those of a tile, times all columns from `first` on.
+template <class Arch, class Unit, int Rows>
+__attribute__((noinline)) void int8_rows(const GemmBlock& block, Index row, Index first, Index columns) {
+  for_each_column_tile<Arch, Rows>(columns, [&](Index at, auto width) {
+    const Index column = first + at;
+    Lanes<Arch> acc[Rows][width.value];
+    multiply_quads<Arch, Unit, Rows, width.value>(block, row, column, acc);
+    finish_tile<Arch, Rows, width.value, Has::either>(acc, block, row, column);
+  });
+}
+
+/// A strip goes through the columns panel by panel if it is several tiles, which then find the
+/// panel in the L1.
+template <class Arch, bool Extended>
+void gemm_int8(const GemmBlock& block) noexcept {
+  using Unit = IntegerUnit<Arch, Extended>;
+  for_each_part(block.m, strip_rows, [&](Index strip, Index rows) {
+    const Index at_once = rows <= Unit::rows ? block.n : panel_columns;
+    for (Index column = 0; column < block.n; column += at_once)
+      for_each_part(rows, Unit::rows, [&](Index first, Index count) {
+        const Index columns = block.n - column < at_once ? block.n - column : at_once;
+        with_rows<Unit::rows>(
+            count, [&](auto height) { int8_rows<Arch, Unit, height.value>(block, strip + first, column, columns); });
+      });
+  });
+}
+
+/// A float near it has units of 1 in the last place: x + rounding has rint(x) in its lowest bits.
+inline constexpr float rounding = 0x1.8p23f;
+
+/// q = rint(x · inverse) of 16 elements, as bytes; adds all their bits to the sum of each lane.
+template <class Arch>
+HEADLANE_INLINE void quantise_16(const Lanes<Arch>& x, const Lanes<Arch>& inverse, std::int8_t* to,
+                                 typename Register<Arch>::Int (&sum)[Lanes<Arch>::parts]) {
+  using R = Register<Arch>;
+  const Lanes<Arch> t = x * inverse + Lanes<Arch>::broadcast(rounding);
+#pragma GCC unroll 16
+  for (int i = 0; i < Lanes<Arch>::parts; ++i) {
+    const auto q = R::as_int(t.part[i]);
+    sum[i] = sum[i] + q;
+    R::store_bytes(to + i * R::width, q);
+  }
+}
+
+/// The factor of a row, and its scale: x ≈ q · scale. NaN if an element is not finite, 0 for a row
+/// of less than least_largest, and 127 over the largest magnitude otherwise.
+struct RowScale {
+  float inverse, scale;
+};
+template <class Arch>
+HEADLANE_INLINE RowScale scale_of(const float* x, Index n) {
+  using V = Lanes<Arch>;
+  constexpr int chains = group_size<Arch>;  // since each step waits for the one before
+  V largest[chains], not_finite[chains];
+  for (int j = 0; j < chains; ++j) largest[j] = not_finite[j] = V::zero();
+  for_each_group<Arch>(n, [&](Index i, auto vectors, Index count) HEADLANE_INLINE_LAMBDA {
+#pragma GCC unroll 4
+    for (int j = 0; j < vectors.value; ++j) {
+      const V v = load_some<Arch>(x + i + j * lanes, count - j * lanes);
+      largest[j] = max(V::map([](auto f) { return Register<Arch>::magnitude(f); }, v), largest[j]);
+      not_finite[j] = fma(v, V::zero(), not_finite[j]);
+    }
+  });
+  for (int j = 1; j < chains; ++j) {
+    largest[0] = max(largest[j], largest[0]);
+    not_finite[0] = not_finite[0] + not_finite[j];
+  }
+  const float most = largest[0].reduce_max(), nan = not_finite[0].reduce_add();
+  if (!(nan == 0.0f)) return {0.0f, __builtin_nanf("")};
+  if (most < least_largest) return {0.0f, 0.0f};
+  return {127.0f / most, most / 127.0f};
+}
+
+/// Where the sums of a row begin: -128 · Σ q. Of each q there are the bits of q + rounding.
+template <class Arch>
+HEADLANE_INLINE std::int32_t start_of(const typename Register<Arch>::Int (&sum)[Lanes<Arch>::parts], Index columns) {
+  using R = Register<Arch>;
+  std::uint32_t each[lanes], all = 0;
+  for (int i = 0; i < Lanes<Arch>::parts; ++i) R::store_int(each + i * R::width, sum[i]);
+  for (const std::uint32_t s : each) all += s;
+  const auto stored =
+      static_cast<std::uint32_t>((columns + quantised_columns - 1) / quantised_columns * quantised_columns);
+  return static_cast<std::int32_t>((stored * __builtin_bit_cast(std::uint32_t, rounding) - all) * 128);
+}
+
+template <class Arch, bool Extended>
+void quantise_rows(const Source& source, const QuantisedRows& to) noexcept {
+  using Unit = IntegerUnit<Arch, Extended>;
+  using V = Lanes<Arch>;
+  using Int = typename Register<Arch>::Int;
+  constexpr Index chunk = quantised_columns;
+  const Index columns = source.columns;
+  for (Index r = 0; r < source.rows; ++r) {
+    const float* x = source.data + r * source.row_step;
+    std::int8_t* row = to.numbers + r * to.row_step;
+    const RowScale scale = scale_of<Arch>(x, columns);
+    const bool zeros = scale.inverse == 0.0f;  // 0 · inf is NaN
+    Int sum[V::parts];
+    for (Int& s : sum) s = Int(0);
+    for (Index first = 0; first < columns; first += chunk) {
+      alignas(64) std::int8_t bytes[chunk];
+      std::int8_t* q = Unit::in_pairs ? bytes : row + first;
+      for (Index i = 0; i < chunk; i += lanes) {
+        const Index rest = columns - first - i;
+        const V v = zeros || rest <= 0 ? V::zero() : load_some<Arch>(x + first + i, rest);
+        quantise_16<Arch>(v, V::broadcast(scale.inverse), q + i, sum);
+      }
+      if constexpr (Unit::in_pairs) Unit::store_pairs(bytes, row + first, row + to.odd + first);
+    }
+    to.scales[r] = scale.scale;
+    if constexpr (!Unit::from_zero) to.starts[r] = start_of<Arch>(sum, columns);
+  }
+}
+
+}  // namespace
+}  // namespace headlane::internal::kernels

@@ -1,0 +1,89 @@
+// The loop over k of a tile whose right operand is stored in another type: rows are widened to
+// float as they are loaded.
+#pragma once
+
+#include "kernels/gemm/tile.hpp"
+
+namespace headlane::internal::kernels {
+namespace {
+
+/// Row r of words, as float.
+template <class R, class T>
+HEADLANE_INLINE typename R::Float load_row(const T* words, int r) {
+  if constexpr (rows_of<T> == 1) return R::load(words);
+  else return R::load(words, r);
+}
+
+/// Calls f(r) for the first rows of a word, all of them or `rest`. Of few rows of a, which wait for
+/// the widening, the loop is unrolled: its shifts are by constants.
+template <class Arch, int Rows, int Depth, class F>
+HEADLANE_INLINE void for_rows_of_word(Index rest, const F& f) {
+  constexpr bool unrolled = Depth <= 2 || (Register<Arch>::width > 1 && (Depth <= 4 || Rows <= 4));
+  if (unrolled && rest >= Depth) {
+#pragma GCC unroll 8
+    for (int r = 0; r < Depth; ++r) f(r);
+  } else {
+    Index end = rest < Depth ? rest : Depth;
+    make_opaque(end);  // or GCC unrolls the loop
+    for (int r = 0; r < end; ++r) f(r);
+  }
+}
+
+/// acc[i][j] = fma(a[i, p], b[p, j], acc[i][j]) for p = 0 … k-1. Of the last vector everything is
+/// read: it ends with zeros.
+template <class Arch, int Rows, int Vectors, Visit visit, bool Partial, class Left, class T>
+HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<T>& b, Accumulators<Arch, Rows, Vectors>& acc,
+                              float* keep, Index) {
+  using R = Register<Arch>;
+  constexpr int depth = rows_of<T>;
+#pragma GCC unroll 2
+  for (int first = 0; first < Lanes<Arch>::parts; first += registers_per_pass<Arch>) {
+    Left left = a;
+    const T* words = b.data + first * R::width;
+    float* kept = visit == Visit::keep ? keep + first * R::width : nullptr;
+    for (Index rest = k; rest > 0; rest -= depth, words += b.row_step) {
+      prefetch_row<visit>(words + b.panel_step);
+      for_rows_of_word<Arch, Rows, depth>(rest, [&](int r) HEADLANE_INLINE_LAMBDA {
+        multiply_row<Arch, Rows, Vectors, visit>(left, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {
+          const auto x = load_row<R>(words + b.offset(j) + part * R::width, r);
+          if constexpr (!std::is_same_v<T, Int8Quad>) return x;
+          else return x * R::load(b.scales + j * lanes + (first + part) * R::width);
+        });
+      });
+    }
+  }
+}
+
+/// The same for groups, of which k begins with a whole one.
+template <class Arch, int Rows, int Vectors, Visit visit, bool Partial, class Left, class Word, int Depth>
+HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<PanelGroup<Word, Depth>>& b,
+                              Accumulators<Arch, Rows, Vectors>& acc, float* keep, Index) {
+  using R = Register<Arch>;
+  constexpr int pass = registers_per_pass<Arch>, per_panel = panel_columns / lanes;
+#pragma GCC unroll 2
+  for (int first = 0; first < Lanes<Arch>::parts; first += pass) {
+    Left left = a;
+    float* kept = visit == Visit::keep ? keep + first * R::width : nullptr;
+    const PanelGroup<Word, Depth>* group = b.data;
+    const auto column = [&](int j, int part) { return b.within + j % per_panel * lanes + (first + part) * R::width; };
+    for (Index rest = k; rest > 0; rest -= 32, ++group) {
+      typename R::Float scale[Vectors][pass];
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j)
+#pragma GCC unroll 8
+        for (int part = 0; part < pass; ++part)
+          scale[j][part] = R::load(group[j / per_panel * b.panel_step].scales + column(j, part));
+      for (Index w = 0; w < 32 / Depth && w * Depth < rest; ++w) {
+        prefetch_row<visit>(group[b.panel_step].numbers[w]);
+        for_rows_of_word<Arch, Rows, Depth>(rest - w * Depth, [&](int r) HEADLANE_INLINE_LAMBDA {
+          multiply_row<Arch, Rows, Vectors, visit>(left, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {
+            return R::load(group[j / per_panel * b.panel_step].numbers[w] + column(j, part), r) * scale[j][part];
+          });
+        });
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headlane::internal::kernels

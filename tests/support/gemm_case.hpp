@@ -1,0 +1,20 @@
+// Inputs of a matrix product.
+#pragma once
+
+#include "support/data.hpp"
+
+namespace headlane::test {
+
+/// Normal numbers; the same for the same sizes and seed, whatever the layout.
+struct GemmInputs {
+  Tensor<2> a, b, c, residual;
+  Tensor<1> bias;
+  GemmInputs(Index m, Index n, Index k, const Layout& layout = {}, std::uint64_t seed = 0)
+      : a({m, k}, layout), b({k, n}, layout), c({m, n}, layout), residual({m, n}, layout), bias({n}, layout) {
+    Random random(static_cast<std::uint64_t>(m * 10007 + n * 101 + k) + (seed << 32));
+    for (const auto* t : {&a, &b, &c, &residual}) fill_normal(t->view, random);
+    fill_normal(bias.view, random);
+  }
+};
+
+}  // namespace headlane::test
