@@ -32,7 +32,7 @@ struct bfloat16 {
   constexpr bfloat16() = default;
   /// Rounds to nearest, ties to even. NaN stays NaN and becomes quiet; 0x1.ffp127 and more in
   /// magnitude becomes inf.
-  constexpr explicit bfloat16(float x) {
+  [[gnu::always_inline]] constexpr explicit bfloat16(float x) {
     const auto word = __builtin_bit_cast(std::uint32_t, x);
     const bool is_nan = (word & 0x7fffffffu) > 0x7f800000u;
     bits = static_cast<std::uint16_t>(
@@ -53,7 +53,7 @@ struct float16 {
   constexpr float16() = default;
   /// Rounds to nearest, ties to even, to denormal numbers too. NaN stays NaN and becomes quiet;
   /// 65520 and more in magnitude becomes inf.
-  constexpr explicit float16(float x);
+  [[gnu::always_inline]] constexpr explicit float16(float x);
   /// Exact; the payload of a NaN is kept.
   [[gnu::always_inline]] constexpr explicit operator float() const;
 };

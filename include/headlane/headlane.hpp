@@ -5,6 +5,7 @@
 #include <headlane/attention.hpp>
 #include <headlane/attention_options.hpp>
 #include <headlane/attention_weights.hpp>
+#include <headlane/convert.hpp>
 #include <headlane/disjoint.hpp>
 #include <headlane/dtype.hpp>
 #include <headlane/gemm.hpp>

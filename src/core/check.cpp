@@ -137,7 +137,7 @@ void check_elementwise(const Operand& x, const Operand& y) {
             y.rank, ", it may be 1 to ", max_rank);
   check_operand(x);
   check_output(y);
-  bool same = x.data == y.data;
+  bool same = x.data == y.data && x.element_size == y.element_size;
   for (int axis = 0; axis < x.rank; ++axis) {
     x.require(x.shape[axis] == y.shape[axis], " has ", x.shape[axis], " elements along axis ", axis, ", ", y.name,
               " has ", y.shape[axis]);

@@ -9,6 +9,7 @@
 #include "kernels/position/rotary.hpp"
 #include "kernels/position/sin_cos.hpp"
 #include "kernels/rowwise/activation.hpp"
+#include "kernels/rowwise/convert.hpp"
 #include "kernels/rowwise/copy_rows.hpp"
 #include "kernels/rowwise/norm_row.hpp"
 #include "kernels/rowwise/softmax_masked.hpp"
@@ -58,6 +59,8 @@ constexpr KernelTable table{
     .widen_rows = widen_rows<Arch>,
     .attention_weights = attention_weights<Arch>,
     .activate = activate<Arch>,
+    .widen = widen<Arch>,
+    .round = round<Arch>,
     .sin_cos_rows = sin_cos_rows<Arch>,
     .scale_add_rows = scale_add_rows<Arch>,
     .rotary_rows = rotary_rows<Arch>,

@@ -10,6 +10,7 @@
 #include "kernels/args/sizes.hpp"
 
 #include <headlane/activation_kind.hpp>
+#include <headlane/dtype.hpp>
 #include <headlane/index.hpp>
 
 namespace headlane::internal::kernels {
@@ -50,6 +51,10 @@ struct KernelTable {
   void (*attention_weights)(const AttentionBlock& block, const AttentionWeights& weights) noexcept;
   /// y[i] = activation(x[i]); y may be x.
   void (*activate)(Activation activation, const float* x, float* y, Index n) noexcept;
+  /// Widens n numbers of bfloat16 or float16, exactly.
+  void (*widen)(const void* from, DType type, float* to, Index n) noexcept;
+  /// Rounds n numbers to bfloat16 or float16, as the constructors of these types do.
+  void (*round)(const float* from, void* to, DType type, Index n) noexcept;
   void (*sin_cos_rows)(const SinCosRows& rows) noexcept;
   void (*scale_add_rows)(const ScaleAddRows& rows) noexcept;
   void (*rotary_rows)(const RotaryRows& rows) noexcept;

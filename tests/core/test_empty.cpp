@@ -102,6 +102,8 @@ TEST_CASE("rows of nothing") {
     for (const int axis : {-1, 0, 1, 2}) e.call([&] { softmax(x, y, {.axis = axis}); });
     e.call([&] { softmax(x, y, {.mask = e.view<const bool, 4>(shape), .causal = true}); });
     e.call([&] { activate(x, y, Activation::gelu); });
+    e.call([&] { convert(x, e.view<bfloat16, 4>(shape)); });
+    e.call([&] { convert(e.view<const float16, 4>(shape), y); });
     e.call([&] { layer_norm(x, y); });
     e.call([&] { rms_norm(x, y); });
     e.call([&] { rotary_embedding(x, y); });

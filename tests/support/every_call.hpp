@@ -3,6 +3,7 @@
 #pragma once
 
 #include "support/attention_case.hpp"
+#include "support/half_tensor.hpp"
 #include "support/hash.hpp"
 #include "support/layer_case.hpp"
 
@@ -12,6 +13,7 @@
 #include <cmath>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -62,6 +64,11 @@ class EveryCall {
     auto& tensors = std::get<std::deque<Tensor<static_cast<int>(Rank)>>>(tensors_);
     tensors.emplace_back(shape);
     return tensors.back().view;
+  }
+  /// Owned by the call that captures it.
+  template <class T, int Rank>
+  static std::shared_ptr<HalfTensor<T, Rank>> half(const std::array<Index, static_cast<std::size_t>(Rank)>& shape) {
+    return std::make_shared<HalfTensor<T, Rank>>(shape);
   }
   template <class F, int... Ranks>
   void add(const std::string& name, const F& f, const View<float, Ranks>&... outputs) {
@@ -140,7 +147,16 @@ inline void EveryCall::add_rowwise() {
         "activate " + std::to_string(static_cast<int>(kind)),
         [=](int threads) { activate(x, out, kind, {.num_threads = threads}); }, out);
   }
-  const auto soft = y(), masked = y(), layer = y(), rms = y();
+  const auto soft = y(), masked = y(), layer = y(), rms = y(), rounded = y();
+  add(
+      "convert",
+      [=, bfloats = half<bfloat16, 2>(x.shape), halves = half<float16, 2>(x.shape)](int threads) {
+        convert(x, bfloats->view, {.num_threads = threads});
+        convert(bfloats->view, rounded, {.num_threads = threads});
+        convert(rounded, halves->view, {.num_threads = threads});
+        convert(halves->view, rounded, {.num_threads = threads});
+      },
+      rounded);
   add("softmax", [=](int threads) { softmax(x, soft, {.scale = 0.7f, .num_threads = threads}); }, soft);
   add(
       "softmax along rows, with a bias",

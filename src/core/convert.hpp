@@ -1,0 +1,39 @@
+// Tensors of bfloat16 and float16 inside the library, and their conversions.
+#pragma once
+
+#include "kernels/table.hpp"
+
+#include <headlane/dtype.hpp>
+#include <headlane/view.hpp>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace headlane::internal {
+
+/// A tensor of bfloat16 or float16: its bits, and which of the two it is. One type for both, so
+/// that functions are compiled once. Bits is std::uint16_t, const for an input.
+template <class Bits>
+struct HalfView : AnyView<Bits> {
+  DType type;
+
+  template <class T>
+    requires(std::is_const_v<T> == std::is_const_v<Bits>)
+  explicit HalfView(const AnyView<T>& view)
+      : type(std::is_same_v<std::remove_const_t<T>, bfloat16> ? DType::bfloat16 : DType::float16) {
+    static_assert(sizeof(T) == sizeof(Bits));
+    this->data = reinterpret_cast<Bits*>(view.data);
+    this->rank = view.rank;
+    this->shape = view.shape;
+    this->strides = view.strides;
+  }
+};
+using HalfInput = HalfView<const std::uint16_t>;
+using HalfOutput = HalfView<std::uint16_t>;
+
+/// to = from on some threads. The views have the same shape, are not empty, and are checked.
+void convert_all(const kernels::KernelTable& kernel, const HalfInput& from, const AnyView<float>& to, int threads);
+void convert_all(const kernels::KernelTable& kernel, const AnyView<const float>& from, const HalfOutput& to,
+                 int threads);
+
+}  // namespace headlane::internal
