@@ -6,6 +6,7 @@
 #include <headlane/view.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -48,10 +49,18 @@ struct PackOptions {
   int num_threads = 0;  ///< maximum number of threads for packing; 0: num_threads() (runtime.hpp)
 };
 
+struct NumbersOptions {
+  /// A number that the type does not have becomes the nearest one that it has: -128 becomes -127.
+  /// Otherwise it is an error.
+  bool clamp = false;
+  int num_threads = 0;  ///< maximum number of threads for packing; 0: num_threads() (runtime.hpp)
+};
+
 /// A copy of a matrix in the order in which gemm reads it, the same for every instruction set.
 ///
 /// A product by a matrix of another type than float32 has the bits of the product by the float32
-/// matrix that unpack() returns: elements are widened exactly, and all arithmetic is that of float.
+/// matrix that unpack() returns: elements are widened to float, and all arithmetic is that of
+/// float.
 ///
 /// It is immutable: any number of threads may use it at the same time. An object that was moved
 /// from is empty.
@@ -69,6 +78,35 @@ class HEADLANE_API PackedMatrix {
   ///   into memory (b may be broadcast by strides of 0); std::bad_alloc.
   explicit PackedMatrix(View<const float, 2> b, const PackOptions& options = {});
 
+  /// Packs what a file of stored weights holds, without rounding anything: unpack() returns these
+  /// elements.
+  ///
+  /// Shapes, with any strides; [out, in] as `w.transposed()`:
+  ///     b, numbers  [k, n]
+  ///     scales      [n], or [ceil(k / 32), n] of groups
+  ///   The arguments are not needed afterwards.
+  /// Elements:
+  ///     bfloat16, float16    b, bit by bit: NaN and inf too
+  ///     int8                 numbers · scales of the column, rounded to float: exact if the scale
+  ///                          has at most 16 significant bits, as that of the constructor above
+  ///     int8_group32,        numbers · scales of the group: rows 32·g … 32·g + 31 of the column
+  ///     int4_group32         have scales[g]; exact
+  /// Numbers: -127 … 127 for int8 and int8_group32, -8 … 7 for int4_group32.
+  /// Scales: finite; they may be negative, 0 or denormal. 127 times a scale of int8 is finite, too.
+  /// Errors: std::invalid_argument, with the position, for other numbers (unless clamp is set) or
+  ///   scales; for shapes that do not match, a type without groups, null data, sizes that overflow;
+  ///   std::bad_alloc.
+  [[nodiscard]] static PackedMatrix from_numbers(View<const bfloat16, 2> b,
+                                                 const NumbersOptions& options = {});
+  [[nodiscard]] static PackedMatrix from_numbers(View<const float16, 2> b,
+                                                 const NumbersOptions& options = {});
+  [[nodiscard]] static PackedMatrix from_numbers(View<const std::int8_t, 2> numbers,
+                                                 View<const float, 1> scales,
+                                                 const NumbersOptions& options = {});
+  [[nodiscard]] static PackedMatrix from_numbers(View<const std::int8_t, 2> numbers,
+                                                 View<const float16, 2> scales, DType type,
+                                                 const NumbersOptions& options = {});
+
   [[nodiscard]] Index rows() const { return rows_; }
   [[nodiscard]] Index columns() const { return columns_; }
   [[nodiscard]] DType type() const { return type_; }
@@ -79,6 +117,11 @@ class HEADLANE_API PackedMatrix {
   /// Copies the matrix back to out [rows, columns], any strides, widened to float. Throws
   /// std::invalid_argument for another shape.
   void unpack(View<float, 2> out) const;
+  /// Copies the numbers [rows, columns] and scales of a matrix of integers, any strides: scales
+  /// [1, columns] of int8, [ceil(rows / 32), columns] of groups. from_numbers() makes the same
+  /// matrix of them; packing what unpack() returns need not, since it finds scales of its own.
+  /// Throws std::invalid_argument for another shape or type, and if the outputs overlap.
+  void unpack(View<std::int8_t, 2> numbers, View<float, 2> scales) const;
   /// For each block of 512 rows all panels of 32 columns, each row by row; for bfloat16 by two rows
   /// whose elements alternate; int8: all panels, each by four rows; groups: by 32 rows and their
   /// scales. Later versions may change the order.
@@ -88,6 +131,8 @@ class HEADLANE_API PackedMatrix {
   struct Free {
     void operator()(void* p) const;
   };
+  /// Has memory for its elements, which are not set.
+  HEADLANE_HIDDEN PackedMatrix(Index rows, Index columns, DType type);
   detail::Size rows_, columns_;
   DType type_ = DType::float32;
   std::unique_ptr<void, Free> data_;

@@ -1,6 +1,7 @@
 // Checks of GEMM's arguments, and the product that they describe.
 #include "gemm/check.hpp"
 
+#include <limits>
 #include <utility>
 
 namespace headlane::internal {
@@ -15,6 +16,16 @@ void check_product(const Operand& a, const Operand& b, bool packed, const Operan
   check_same(c, column, "columns", b, column_of_b, "columns");
   check_no_overlap(c, a);
   if (!packed) check_no_overlap(c, b);
+}
+
+void check_packable(const Operand& b) {
+  check_operand(b);
+  constexpr Index max = std::numeric_limits<Index>::max() / static_cast<Index>(sizeof(float)) / 2;
+  Index size = 0;
+  const bool fits =
+      b.shape[1] <= max && !__builtin_mul_overflow(b.shape[0], round_up(b.shape[1], kernels::panel_columns), &size);
+  b.require(is_empty(b) || (fits && size <= max), " of shape ", b, " does not fit into memory: at most ", max,
+            " elements can be addressed, columns in whole panels of ", kernels::panel_columns);
 }
 
 void check_epilogue(const Operand& c, const Operand& bias, Activation activation, const Operand& residual) {

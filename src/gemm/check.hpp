@@ -30,6 +30,9 @@ inline View<const float, 2> shape_of(const PackedMatrix& b) {
 /// c, whose elements then are contiguous.
 bool is_transposed(const View<float, 2>& c, const PackedMatrix* packed, const GemmOptions& options);
 
+/// check_operand, and that the packed copy can be addressed.
+void check_packable(const Operand& b);
+
 inline PackedColumns packed_columns(const PackedMatrix& b) {
   const Index width = round_up(b.columns(), kernels::panel_columns);
   const void* scales =

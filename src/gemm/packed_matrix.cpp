@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
-#include <limits>
 #include <new>
 
 namespace headlane {
@@ -22,17 +21,6 @@ namespace {
 
 using kernels::block_size;
 using kernels::panel_columns;
-
-/// Elements of a packed matrix. Throws std::invalid_argument if they cannot be addressed.
-Index packed_size(const Operand& b) {
-  constexpr Index max = std::numeric_limits<Index>::max() / static_cast<Index>(sizeof(float)) / 2;
-  Index size = 0;
-  const bool fits =
-      b.shape[1] <= max && !__builtin_mul_overflow(b.shape[0], round_up(b.shape[1], panel_columns), &size);
-  b.require(is_empty(b) || (fits && size <= max), " of shape ", b, " does not fit into memory: at most ", max,
-            " elements can be addressed, columns in whole panels of ", panel_columns);
-  return is_empty(b) ? 0 : size;
-}
 
 /// The memory of a matrix: elements, and scales if it has any.
 Index bytes_of(Index rows, Index columns, DType type) {
@@ -59,23 +47,24 @@ void set_scales(const Operand& of_b, const View<const float, 2>& b, int threads,
 
 }  // namespace
 
+PackedMatrix::PackedMatrix(Index rows, Index columns, DType type) : rows_(rows), columns_(columns), type_(type) {
+  if (rows == 0 || columns == 0) return;
+  constexpr Index line = 64;
+  data_.reset(std::aligned_alloc(line, static_cast<std::size_t>(round_up(bytes_of(rows, columns, type), line))));
+  if (!data_) throw std::bad_alloc();
+}
+
 PackedMatrix::PackedMatrix(View<const float, 2> b, const PackOptions& options) {
   const CallScope scope;
   constexpr Caller caller("PackedMatrix");
   const Operand of_b = caller.operand("b", b);
-  check_operand(of_b);
-  const Index size = packed_size(of_b);
+  check_packable(of_b);
   caller.require(options.type <= DType::int4_group32, "type is ", static_cast<Index>(options.type),
                  ", which is none of float32 … int4_group32");
   check_threads(caller, options.num_threads);
   const kernels::KernelTable& kernel = active();
-  rows_ = b.shape[0];
-  columns_ = b.shape[1];
-  type_ = options.type;
-  if (size == 0) return;
-  constexpr Index line = 64;
-  data_.reset(std::aligned_alloc(line, static_cast<std::size_t>(round_up(bytes_of(rows_, columns_, type_), line))));
-  if (!data_) throw std::bad_alloc();
+  *this = PackedMatrix(b.shape[0], b.shape[1], options.type);
+  if (!data_) return;
 
   const int threads =
       useful_threads(0, static_cast<double>(rows_) * static_cast<double>(columns_), options.num_threads);

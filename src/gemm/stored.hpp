@@ -13,6 +13,9 @@ namespace headlane::internal {
 
 inline const void* bytes_from(const void* data, Index bytes) { return static_cast<const std::byte*>(data) + bytes; }
 
+/// True if groups of rows have scales.
+constexpr bool is_grouped(DType type) { return type == DType::int8_group32 || type == DType::int4_group32; }
+
 /// True if each column has a scale, a float. They follow the elements, as many as there are columns
 /// in whole panels.
 constexpr bool has_scales(DType type) { return type == DType::int8; }
@@ -33,7 +36,29 @@ void find_scales(const kernels::Source& source, float* scales);
 bool pack_stored(const kernels::Source& source, DType type, const float* scales, void* to, Index panel_items,
                  const kernels::KernelTable& kernel);
 
-/// Row `row` of a unit in a column, without the scale of the column.
+/// Row `row` of a unit in a column, an integer.
+inline std::int8_t number(const void* unit, DType type, Index row, Index column) {
+  switch (type) {
+    case DType::int8:
+      return static_cast<const kernels::Int8Quad*>(unit)[column].row[row];
+    case DType::int8_group32:
+      return static_cast<const kernels::Int8Group*>(unit)->numbers[row / 4][column].row[row % 4];
+    case DType::int4_group32: {
+      const std::uint32_t bits = static_cast<const kernels::Int4Group*>(unit)->numbers[row / 8][column].bits;
+      return static_cast<std::int8_t>(static_cast<std::int32_t>(bits << (28 - 4 * (row % 8))) >> 28);
+    }
+    default:
+      return 0;
+  }
+}
+
+/// The scale of a group in a column.
+inline float scale_of_group(const void* unit, DType type, Index column) {
+  return static_cast<float>(type == DType::int8_group32 ? static_cast<const kernels::Int8Group*>(unit)->scales[column]
+                                                        : static_cast<const kernels::Int4Group*>(unit)->scales[column]);
+}
+
+/// Row `row` of a unit in a column as float, without the scale of the column.
 inline float widened(const void* unit, DType type, Index row, Index column) {
   switch (type) {
     case DType::float32:
@@ -43,17 +68,10 @@ inline float widened(const void* unit, DType type, Index row, Index column) {
     case DType::float16:
       return static_cast<float>(static_cast<const float16*>(unit)[column]);
     case DType::int8:
-      return static_cast<float>(static_cast<const kernels::Int8Quad*>(unit)[column].row[row]);
-    case DType::int8_group32: {
-      const auto& group = *static_cast<const kernels::Int8Group*>(unit);
-      const kernels::Int8Quad& quad = group.numbers[row / 4][column];
-      return static_cast<float>(quad.row[row % 4]) * static_cast<float>(group.scales[column]);
-    }
-    case DType::int4_group32: {
-      const auto& group = *static_cast<const kernels::Int4Group*>(unit);
-      const std::uint32_t bits = group.numbers[row / 8][column].bits << (28 - 4 * (row % 8));
-      return static_cast<float>(static_cast<std::int32_t>(bits) >> 28) * static_cast<float>(group.scales[column]);
-    }
+      return static_cast<float>(number(unit, type, row, column));
+    case DType::int8_group32:
+    case DType::int4_group32:
+      return static_cast<float>(number(unit, type, row, column)) * scale_of_group(unit, type, column);
   }
   return 0.0f;
 }

@@ -12,6 +12,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace headlane::test {
 namespace {
@@ -68,6 +69,16 @@ TEST_CASE("gemm, gemm_batch, gemm_gated, PackedMatrix, cblas: each allocation fa
                            },
                            true};
     check_failing(make, 1);
+    const std::vector<std::int8_t> numbers(300 * 90, 5);
+    const std::vector<float> scales(90, 0.5f);
+    const FailingCall from_numbers{"PackedMatrix::from_numbers", make.prepare,
+                                   [&] {
+                                     made = PackedMatrix::from_numbers(
+                                         View<const std::int8_t, 2>(numbers.data(), {300, 90}),
+                                         View<const float, 1>(scales.data(), {90}));
+                                   },
+                                   make.bits, true};
+    check_failing(from_numbers, 1);
   }
 }
 
