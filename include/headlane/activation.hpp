@@ -2,6 +2,7 @@
 #pragma once
 
 #include <headlane/activation_kind.hpp>
+#include <headlane/dtype.hpp>
 #include <headlane/export.h>
 #include <headlane/view.hpp>
 
@@ -23,4 +24,11 @@ struct ActivateOptions {
 HEADLANE_API void activate(AnyView<const float> x, AnyView<float> y, Activation activation,
                            const ActivateOptions& options = {});
 
+/// The same in bfloat16 and float16: x is widened exactly, y is the result for float32 rounded
+/// once, to nearest, ties to even.
+/// Memory: scratch of 32 KiB a thread, kept.
+HEADLANE_API void activate(AnyView<const bfloat16> x, AnyView<bfloat16> y, Activation activation,
+                           const ActivateOptions& options = {});
+HEADLANE_API void activate(AnyView<const float16> x, AnyView<float16> y, Activation activation,
+                           const ActivateOptions& options = {});
 }  // namespace headlane

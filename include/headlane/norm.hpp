@@ -2,6 +2,7 @@
 // transformer block.
 #pragma once
 
+#include <headlane/dtype.hpp>
 #include <headlane/export.h>
 #include <headlane/view.hpp>
 
@@ -72,6 +73,15 @@ struct RmsNormOptions {
 HEADLANE_API void layer_norm(AnyView<const float> x, AnyView<float> y,
                              const LayerNormOptions& options = {});
 
+/// The same in bfloat16 and float16: x is widened exactly, y is the result for float32 rounded
+/// once, to nearest, ties to even. All options are of
+/// float32, sum is not rounded.
+/// Memory: scratch of 32 KiB or one row a thread, if that is more; with rows that are not
+///   contiguous 32 of them. Each thread keeps it, so that a warm call allocates nothing.
+HEADLANE_API void layer_norm(AnyView<const bfloat16> x, AnyView<bfloat16> y,
+                             const LayerNormOptions& options = {});
+HEADLANE_API void layer_norm(AnyView<const float16> x, AnyView<float16> y,
+                             const LayerNormOptions& options = {});
 /// y = s / sqrt(mean(s²) + eps) · weight for each row along the last axis, with s = x + residual.
 ///
 /// Shapes and aliasing: as layer_norm. With a last axis of length 1, y is ± weight (or ±1), apart
@@ -91,4 +101,9 @@ HEADLANE_API void layer_norm(AnyView<const float> x, AnyView<float> y,
 HEADLANE_API void rms_norm(AnyView<const float> x, AnyView<float> y,
                            const RmsNormOptions& options = {});
 
+/// The same in bfloat16 and float16, as layer_norm.
+HEADLANE_API void rms_norm(AnyView<const bfloat16> x, AnyView<bfloat16> y,
+                           const RmsNormOptions& options = {});
+HEADLANE_API void rms_norm(AnyView<const float16> x, AnyView<float16> y,
+                           const RmsNormOptions& options = {});
 }  // namespace headlane

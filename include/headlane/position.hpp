@@ -13,6 +13,7 @@
 // Positions are -2^36 … 2^36.
 #pragma once
 
+#include <headlane/dtype.hpp>
 #include <headlane/export.h>
 #include <headlane/view.hpp>
 
@@ -44,6 +45,11 @@ struct SinusoidalOptions {
 /// Errors: std::invalid_argument before anything is written; std::bad_alloc.
 HEADLANE_API void sinusoidal_encoding(View<float, 2> y, const SinusoidalOptions& options = {});
 
+/// The same in bfloat16 and float16: the encoding in float32, rounded once, to nearest, ties to
+/// even.
+/// Memory: scratch of 32 KiB or one row a thread, if that is more, kept.
+HEADLANE_API void sinusoidal_encoding(View<bfloat16, 2> y, const SinusoidalOptions& options = {});
+HEADLANE_API void sinusoidal_encoding(View<float16, 2> y, const SinusoidalOptions& options = {});
 /// y = fma(x, scale, encoding), with the same encoding for all leading positions.
 ///
 /// Shapes: x and y [..., length, d_model], of rank 2 to 8 and any strides.
@@ -53,6 +59,14 @@ HEADLANE_API void sinusoidal_encoding(View<float, 2> y, const SinusoidalOptions&
 HEADLANE_API void add_sinusoidal_encoding(AnyView<const float> x, AnyView<float> y,
                                           const SinusoidalOptions& options = {});
 
+/// The same in bfloat16 and float16: x is widened exactly, y is the result for float32 rounded
+/// once, to nearest, ties to even.
+/// Memory: scratch of 32 KiB or one row a thread, if that is more; with rows that are not
+///   contiguous 32 of them. Each thread keeps it, so that a warm call allocates nothing.
+HEADLANE_API void add_sinusoidal_encoding(AnyView<const bfloat16> x, AnyView<bfloat16> y,
+                                          const SinusoidalOptions& options = {});
+HEADLANE_API void add_sinusoidal_encoding(AnyView<const float16> x, AnyView<float16> y,
+                                          const SinusoidalOptions& options = {});
 struct RotaryOptions {
   double base = 10000.0;  ///< at least 1; frequency j is base^(-2j / rotary_dim)
   /// Number of elements of head_dim that are rotated, the first ones; the others are copied. Even,
@@ -90,6 +104,12 @@ struct RotaryOptions {
 HEADLANE_API void rotary_embedding(View<const float, 4> x, View<float, 4> y,
                                    const RotaryOptions& options = {});
 
+/// The same in bfloat16 and float16, as add_sinusoidal_encoding. The sines and cosines and the
+/// frequencies are of float32.
+HEADLANE_API void rotary_embedding(View<const bfloat16, 4> x, View<bfloat16, 4> y,
+                                   const RotaryOptions& options = {});
+HEADLANE_API void rotary_embedding(View<const float16, 4> x, View<float16, 4> y,
+                                   const RotaryOptions& options = {});
 /// The slopes of ALiBi for as many heads as `slopes` has elements.
 ///
 /// For n heads, a power of two, head h (from 1) has the slope 2^(-8h/n). For other n, with m the

@@ -2,6 +2,7 @@
 // causality.
 #pragma once
 
+#include <headlane/dtype.hpp>
 #include <headlane/export.h>
 #include <headlane/view.hpp>
 
@@ -59,4 +60,12 @@ struct SoftmaxOptions {
 HEADLANE_API void softmax(AnyView<const float> x, AnyView<float> y,
                           const SoftmaxOptions& options = {});
 
+/// The same in bfloat16 and float16: x is widened exactly, y is the result for float32 rounded
+/// once, to nearest, ties to even. The bias is of float32.
+/// Memory: scratch of 32 KiB or one row a thread, if that is more; with rows that are not
+///   contiguous 32 of them. Each thread keeps it, so that a warm call allocates nothing.
+HEADLANE_API void softmax(AnyView<const bfloat16> x, AnyView<bfloat16> y,
+                          const SoftmaxOptions& options = {});
+HEADLANE_API void softmax(AnyView<const float16> x, AnyView<float16> y,
+                          const SoftmaxOptions& options = {});
 }  // namespace headlane

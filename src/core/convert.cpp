@@ -55,8 +55,7 @@ void run(const From& from, const To& to, const ConvertOptions& options) {
   check_threads(caller, options.num_threads);
   const kernels::KernelTable& kernel = active();
   if (is_empty(to)) return;
-  double elements = 1;
-  for (int axis = 0; axis < to.rank; ++axis) elements *= static_cast<double>(to.shape[static_cast<std::size_t>(axis)]);
+  const auto elements = static_cast<double>(number_of_elements(to));
   convert_all(kernel, from, to, useful_threads(0, elements, options.num_threads));
 }
 

@@ -6,6 +6,7 @@
 #include <headlane/dtype.hpp>
 #include <headlane/view.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -17,8 +18,9 @@ template <class Bits>
 struct HalfView : AnyView<Bits> {
   DType type;
 
+  HalfView(const AnyView<Bits>& view, DType type_) : AnyView<Bits>(view), type(type_) {}
   template <class T>
-    requires(std::is_const_v<T> == std::is_const_v<Bits>)
+    requires(std::is_const_v<T> == std::is_const_v<Bits> && !std::is_same_v<T, Bits>)
   explicit HalfView(const AnyView<T>& view)
       : type(std::is_same_v<std::remove_const_t<T>, bfloat16> ? DType::bfloat16 : DType::float16) {
     static_assert(sizeof(T) == sizeof(Bits));
@@ -30,6 +32,27 @@ struct HalfView : AnyView<Bits> {
 };
 using HalfInput = HalfView<const std::uint16_t>;
 using HalfOutput = HalfView<std::uint16_t>;
+
+/// Of const elements.
+template <class T>
+AnyView<const T> as_input(const AnyView<T>& view) {
+  AnyView<const T> input;
+  input.data = view.data;
+  input.rank = view.rank;
+  input.shape = view.shape;
+  input.strides = view.strides;
+  return input;
+}
+
+/// Of its rank.
+template <int Rank, class T>
+View<T, Rank> as_view(const AnyView<T>& view) {
+  View<T, Rank> result;
+  result.data = view.data;
+  std::copy_n(view.shape.begin(), Rank, result.shape.begin());
+  std::copy_n(view.strides.begin(), Rank, result.strides.begin());
+  return result;
+}
 
 /// to = from on some threads. The views have the same shape, are not empty, and are checked.
 void convert_all(const kernels::KernelTable& kernel, const HalfInput& from, const AnyView<float>& to, int threads);

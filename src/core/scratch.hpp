@@ -27,6 +27,7 @@ enum class Purpose {
   sum,
   second_sum,
   normed,
+  half,
   count
 };
 

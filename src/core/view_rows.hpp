@@ -26,6 +26,14 @@ T* row_start(const AnyView<T>& view, Index row) {
   return view.data + offset;
 }
 
+/// Of a checked view.
+template <class T>
+Index number_of_elements(const AnyView<T>& view) {
+  Index count = 1;
+  for (int axis = 0; axis < view.rank; ++axis) count *= view.shape[static_cast<std::size_t>(axis)];
+  return count;
+}
+
 /// Appends an axis of one element.
 template <class T>
 void append_axis(AnyView<T>& view) {

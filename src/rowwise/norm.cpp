@@ -4,6 +4,7 @@
 
 #include "core/call_scope.hpp"
 #include "core/dispatch.hpp"
+#include "core/half_blocks.hpp"
 #include "core/parallel.hpp"
 #include "core/round.hpp"
 #include "core/scratch.hpp"
@@ -132,9 +133,13 @@ void make_dense(View<const float, 1>& vector, float* to) {
   vector.data = to;
 }
 
+int threads_for(Index elements, const Norm& norm) {
+  return useful_threads(operations_per_element * static_cast<double>(elements), 0, norm.num_threads);
+}
+
 void run(Norm norm) {
   const CallScope scope;
-  check_norm(norm);
+  check_norm(norm, norm.caller.operand("x", norm.x), norm.caller.operand("y", norm.y));
   const KernelTable& kernel = active();
   if (is_empty(norm.x)) return;
   order_axes(norm);
@@ -148,9 +153,7 @@ void run(Norm norm) {
 
   bool dense = true;
   for_views(norm, [&](const auto& view) { dense = dense && is_dense(view); });
-  const double elements = static_cast<double>(n) * static_cast<double>(rows);
-  const int threads = useful_threads(operations_per_element * elements, 0, norm.num_threads);
-  parallel_parts(rows, dense ? 1 : block_rows, threads, [&](Index first, Index end) {
+  parallel_parts(rows, dense ? 1 : block_rows, threads_for(n * rows, norm), [&](Index first, Index end) {
     for (Index row = first; row < end;) {
       const Index left = std::min(end - row, together - row % together),
                   count = dense ? left : std::min(left, block_rows);
@@ -161,15 +164,57 @@ void run(Norm norm) {
   });
 }
 
+/// The same for x and y of 16 bits; `norm` has its options.
+void run(const Norm& norm, const HalfInput& x, const HalfOutput& y) {
+  const CallScope scope;
+  check_norm(norm, norm.caller.operand("x", x), norm.caller.operand("y", y));
+  const KernelTable& kernel = active();
+  if (is_empty(x)) return;
+  for_half_blocks(kernel, &x, y, order_with_last(x.rank, x.rank - 1), threads_for(number_of_elements(x), norm),
+                  [&](const Block& block, const AnyView<float>& rows) {
+                    Norm part = norm;
+                    part.x = as_input(rows);
+                    part.y = rows;
+                    part.residual = block.of(norm.residual);
+                    part.sum = block.of(norm.sum);
+                    part.num_threads = 1;
+                    run(part);
+                  });
+}
+
+Norm norm_of(const LayerNormOptions& options) {
+  return {"layer_norm", {},          {},   options.residual,   options.sum, options.weight,
+          options.bias, options.eps, true, options.num_threads};
+}
+Norm norm_of(const RmsNormOptions& options) {
+  return {"rms_norm", {},          {},    options.residual,   options.sum, options.weight,
+          {},         options.eps, false, options.num_threads};
+}
+
+void run(Norm norm, const AnyView<const float>& x, const AnyView<float>& y) {
+  norm.x = x;
+  norm.y = y;
+  run(norm);
+}
+
 }  // namespace
 
 void layer_norm(AnyView<const float> x, AnyView<float> y, const LayerNormOptions& options) {
-  run({"layer_norm", x, y, options.residual, options.sum, options.weight, options.bias, options.eps, true,
-       options.num_threads});
+  run(norm_of(options), x, y);
+}
+void layer_norm(AnyView<const bfloat16> x, AnyView<bfloat16> y, const LayerNormOptions& options) {
+  run(norm_of(options), HalfInput(x), HalfOutput(y));
+}
+void layer_norm(AnyView<const float16> x, AnyView<float16> y, const LayerNormOptions& options) {
+  run(norm_of(options), HalfInput(x), HalfOutput(y));
 }
 
-void rms_norm(AnyView<const float> x, AnyView<float> y, const RmsNormOptions& options) {
-  run({"rms_norm", x, y, options.residual, options.sum, options.weight, {}, options.eps, false, options.num_threads});
+void rms_norm(AnyView<const float> x, AnyView<float> y, const RmsNormOptions& options) { run(norm_of(options), x, y); }
+void rms_norm(AnyView<const bfloat16> x, AnyView<bfloat16> y, const RmsNormOptions& options) {
+  run(norm_of(options), HalfInput(x), HalfOutput(y));
+}
+void rms_norm(AnyView<const float16> x, AnyView<float16> y, const RmsNormOptions& options) {
+  run(norm_of(options), HalfInput(x), HalfOutput(y));
 }
 
 }  // namespace headlane

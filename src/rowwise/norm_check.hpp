@@ -7,7 +7,7 @@
 
 namespace headlane::internal {
 
-/// A call of layer_norm or rms_norm.
+/// A call of layer_norm or rms_norm. Without x and y, their options.
 struct Norm {
   Caller caller;
   AnyView<const float> x;
@@ -20,7 +20,8 @@ struct Norm {
   int num_threads;
 };
 
-/// Throws std::invalid_argument unless the arguments are valid.
-void check_norm(const Norm& norm);
+/// Throws std::invalid_argument unless the arguments are valid; x and y may be of another type than
+/// those of the norm.
+void check_norm(const Norm& norm, const Operand& x, const Operand& y);
 
 }  // namespace headlane::internal

@@ -5,6 +5,7 @@
 #include "core/call_scope.hpp"
 #include "core/check.hpp"
 #include "core/dispatch.hpp"
+#include "core/half_blocks.hpp"
 #include "core/parallel.hpp"
 #include "core/round.hpp"
 #include "core/scratch.hpp"
@@ -22,6 +23,7 @@ namespace {
 
 using kernels::KernelTable;
 
+constexpr Caller caller("softmax");
 /// Weighs the work against the cost of starting threads; no memory is as slow as the exponentials.
 constexpr double operations_per_exponential = 30.0;
 
@@ -154,19 +156,57 @@ void softmax_blocks(const KernelTable& kernel, const Problem& p, Index first, In
   }
 }
 
+int axis_of(const SoftmaxOptions& options, int rank) { return options.axis < 0 ? options.axis + rank : options.axis; }
+
+int threads_for(Index elements, const SoftmaxOptions& options) {
+  return useful_threads(operations_per_exponential * static_cast<double>(elements), 0, options.num_threads);
+}
+
+/// The options of a block, in which a row of a causal softmax counts from the first one of the
+/// block.
+SoftmaxOptions options_of(const Block& block, const SoftmaxOptions& options, const HalfInput& x, int axis) {
+  SoftmaxOptions part = options;
+  part.num_threads = 1;
+  part.mask = block.of(options.mask);
+  part.bias = block.of(options.bias);
+  part.lengths = block.of(options.lengths, axis);
+  if (!options.causal) return part;
+  const auto queries = static_cast<std::size_t>(x.rank - 2);
+  // beyond these bounds nothing changes
+  part.causal_offset =
+      std::clamp(options.causal_offset, -x.shape[queries], x.shape[queries + 1]) + block.first[queries];
+  return part;
+}
+
+void softmax_halves(const HalfInput& x, const HalfOutput& y, const SoftmaxOptions& options) {
+  const CallScope scope;
+  check_softmax(caller.operand("x", x), caller.operand("y", y), options);
+  const KernelTable& kernel = active();
+  if (is_empty(x)) return;
+  const int axis = axis_of(options, x.rank);
+  for_half_blocks(kernel, &x, y, order_with_last(x.rank, axis), threads_for(number_of_elements(x), options),
+                  [&](const Block& block, const AnyView<float>& rows) {
+                    softmax(as_input(rows), rows, options_of(block, options, x, axis));
+                  });
+}
+
 }  // namespace
+
+void softmax(AnyView<const bfloat16> x, AnyView<bfloat16> y, const SoftmaxOptions& options) {
+  softmax_halves(HalfInput(x), HalfOutput(y), options);
+}
+void softmax(AnyView<const float16> x, AnyView<float16> y, const SoftmaxOptions& options) {
+  softmax_halves(HalfInput(x), HalfOutput(y), options);
+}
 
 void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& options) {
   const CallScope scope;
-  check_softmax(x, y, options);
+  check_softmax(caller.operand("x", x), caller.operand("y", y), options);
   const KernelTable& kernel = active();
-  const int axis = options.axis < 0 ? options.axis + x.rank : options.axis;
   if (is_empty(x)) return;
-  const Index n = x.shape[static_cast<std::size_t>(axis)];
-  Index rows = 1;
-  for (int other = 0; other < x.rank; ++other) rows *= other == axis ? 1 : x.shape[static_cast<std::size_t>(other)];
-  const double elements = static_cast<double>(n) * static_cast<double>(rows);
-  const int threads = useful_threads(operations_per_exponential * elements, 0, options.num_threads);
+  const int axis = axis_of(options, x.rank);
+  const Index elements = number_of_elements(x), rows = elements / x.shape[static_cast<std::size_t>(axis)];
+  const int threads = threads_for(elements, options);
   if (axis == x.rank - 1 && is_contiguous(x) && is_contiguous(y) && !is_masked(options)) {
     parallel_parts(rows, 1, threads, [&](Index first, Index end) { softmax_rows(kernel, x, y, first, end, options); });
   } else {

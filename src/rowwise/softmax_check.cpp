@@ -1,7 +1,5 @@
 #include "rowwise/softmax_check.hpp"
 
-#include "core/check.hpp"
-
 namespace headlane::internal {
 namespace {
 
@@ -49,17 +47,16 @@ void check_lengths(const Operand& lengths, const Operand& x, const Operand& y, i
 
 }  // namespace
 
-void check_softmax(const AnyView<const float>& x, const AnyView<float>& y, const SoftmaxOptions& options) {
-  constexpr Caller caller("softmax");
-  const Operand of_x = caller.operand("x", x), of_y = caller.operand("y", y);
-  check_elementwise(of_x, of_y);
-  caller.require(options.axis >= -x.rank && options.axis < x.rank, "axis is ", options.axis, ", x has shape ", of_x);
+void check_softmax(const Operand& x, const Operand& y, const SoftmaxOptions& options) {
+  const Caller caller = x.caller;
+  check_elementwise(x, y);
+  caller.require(options.axis >= -x.rank && options.axis < x.rank, "axis is ", options.axis, ", x has shape ", x);
   const int axis = options.axis < 0 ? options.axis + x.rank : options.axis;
-  check_per_element(caller.operand("mask", options.mask), of_x, of_y);
-  check_per_element(caller.operand("bias", options.bias), of_x, of_y);
-  check_lengths(caller.operand("lengths", options.lengths), of_x, of_y, axis);
+  check_per_element(caller.operand("mask", options.mask), x, y);
+  check_per_element(caller.operand("bias", options.bias), x, y);
+  check_lengths(caller.operand("lengths", options.lengths), x, y, axis);
   caller.require(!options.causal || (x.rank >= 2 && axis == x.rank - 1),
-                 "causal is for the last of two axes or more, axis is ", options.axis, ", x has shape ", of_x);
+                 "causal is for the last of two axes or more, axis is ", options.axis, ", x has shape ", x);
   check_threads(caller, options.num_threads);
 }
 

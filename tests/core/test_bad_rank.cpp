@@ -16,6 +16,7 @@ namespace {
 TEST_CASE("an AnyView has 0 to 8 axes: any other rank is an error in every function") {
   std::vector<float> memory(64, 0.5f);
   std::vector<Index> integers(64, 0);
+  std::vector<bfloat16> rounded(64);
   const std::unique_ptr<bool[]> flags = std::make_unique<bool[]>(64);
   std::vector<Illegal> calls;
   const View<float, 3> good(memory.data() + 32, {2, 2, 2});
@@ -49,6 +50,14 @@ TEST_CASE("an AnyView has 0 to 8 axes: any other rank is an error in every funct
       push("rms_norm", "y", [=] { rms_norm(from, y); });
       push("add_sinusoidal_encoding", "x", [=] { add_sinusoidal_encoding(from, y); });
     }
+    AnyView<const bfloat16> halves = View<const bfloat16, 3>(rounded.data(), {2, 2, 2});
+    halves.rank = rank;
+    const View<bfloat16, 3> to(rounded.data() + 32, {2, 2, 2});
+    push("softmax", "x", [=] { softmax(halves, to); });
+    push("activate", "x", [=] { activate(halves, to, Activation::relu); });
+    push("layer_norm", "x", [=] { layer_norm(halves, to); });
+    push("add_sinusoidal_encoding", "x", [=] { add_sinusoidal_encoding(halves, to); });
+    push("convert", "from", [=] { convert(halves, good); });
     push("layer_norm", "residual", [=] { layer_norm(in, good, {.residual = x}); });
     push("rms_norm", "sum", [=] { rms_norm(in, good, {.sum = y}); });
     push("rotary_embedding", "positions",
@@ -61,7 +70,7 @@ TEST_CASE("an AnyView has 0 to 8 axes: any other rank is an error in every funct
          [=] { (void)MultiHeadAttention(StateDict{{"in_proj_weight", x}}, "", {.heads = 1}); });
     push("FeedForward", "linear1.weight", [=] { (void)FeedForward(StateDict{{"linear1.weight", x}}, ""); });
   }
-  CHECK(calls.size() == 6 * 23);
+  CHECK(calls.size() == 6 * 28);
   check_illegal(calls, [&] { return std::all_of(memory.begin(), memory.end(), [](float e) { return e == 0.5f; }); });
 }
 

@@ -102,8 +102,16 @@ TEST_CASE("rows of nothing") {
     for (const int axis : {-1, 0, 1, 2}) e.call([&] { softmax(x, y, {.axis = axis}); });
     e.call([&] { softmax(x, y, {.mask = e.view<const bool, 4>(shape), .causal = true}); });
     e.call([&] { activate(x, y, Activation::gelu); });
-    e.call([&] { convert(x, e.view<bfloat16, 4>(shape)); });
-    e.call([&] { convert(e.view<const float16, 4>(shape), y); });
+    const auto half_x = e.view<const bfloat16, 4>(shape);
+    const auto half_y = e.view<bfloat16, 4>(shape);
+    e.call([&] { convert(x, half_y); });
+    e.call([&] { convert(half_x, y); });
+    for (const int axis : {-1, 1}) e.call([&] { softmax(half_x, half_y, {.axis = axis}); });
+    e.call([&] { activate(half_x, half_y, Activation::gelu); });
+    e.call([&] { layer_norm(half_x, half_y); });
+    e.call([&] { rotary_embedding(half_x, half_y); });
+    e.call([&] { add_sinusoidal_encoding(half_x, half_y); });
+    e.call([&] { sinusoidal_encoding(e.view<float16, 2>({length, width})); });
     e.call([&] { layer_norm(x, y); });
     e.call([&] { rms_norm(x, y); });
     e.call([&] { rotary_embedding(x, y); });

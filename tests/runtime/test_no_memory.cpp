@@ -3,6 +3,7 @@
 // test_no_memory_layers.cpp, models in models/tests/test_no_memory_models.cpp.
 #include "support/attention_case.hpp"
 #include "support/failing_allocation.hpp"
+#include "support/half_tensor.hpp"
 #include "support/layer_case.hpp"
 #include "support/scope.hpp"
 
@@ -114,6 +115,16 @@ TEST_CASE("activate, softmax, norms, positions: each allocation fails") {
     check_failing(writes("add_sinusoidal_encoding", y, [&] { add_sinusoidal_encoding(x.view, y.view); }), 0);
     check_failing(writes("rotary_embedding", rotated, [&] { rotary_embedding(q.view, rotated.view, {.base = 8000}); }),
                   1);
+    const HalfTensor<bfloat16, 2> half_x(x.view), half_y(y.view.shape);
+    const auto rounded = [&](const std::string& name, const auto& f, long least) {
+      check_failing(writes(name + ", bfloat16", y, [&] { f(half_x.view, half_y.view), convert(half_y.view, y.view); }),
+                    least);
+    };
+    rounded("activate", [](auto from, auto to) { activate(from, to, Activation::gelu); }, 1);
+    rounded("softmax", [](auto from, auto to) { softmax(from, to, {.axis = 0}); }, 1);
+    rounded("rms_norm", [](auto from, auto to) { rms_norm(from, to); }, 1);
+    rounded(
+        "add_sinusoidal_encoding", [](auto from, auto to) { add_sinusoidal_encoding(from, to, {.base = 7000}); }, 1);
     check_failing(writes("alibi_slopes", slopes, [&] { alibi_slopes(slopes.view); }), 0);
   }
 }

@@ -37,6 +37,8 @@ class EveryCall {
     add_caches();
     add_positions();
     add_layers();
+    add_halves<bfloat16>("bfloat16");
+    add_halves<float16>("float16");
   }
   EveryCall(const EveryCall&) = delete;
   EveryCall& operator=(const EveryCall&) = delete;
@@ -65,11 +67,6 @@ class EveryCall {
     tensors.emplace_back(shape);
     return tensors.back().view;
   }
-  /// Owned by the call that captures it.
-  template <class T, int Rank>
-  static std::shared_ptr<HalfTensor<T, Rank>> half(const std::array<Index, static_cast<std::size_t>(Rank)>& shape) {
-    return std::make_shared<HalfTensor<T, Rank>>(shape);
-  }
   template <class F, int... Ranks>
   void add(const std::string& name, const F& f, const View<float, Ranks>&... outputs) {
     calls_.push_back({name, f, [... views = outputs] {
@@ -85,6 +82,11 @@ class EveryCall {
   void add_caches();
   void add_positions();
   void add_layers();
+  template <class T>
+  void add_halves(const std::string& type);
+  /// f(x, y, threads) on tensors of 16 bits; x is given as float.
+  template <class T, int Rank, class F>
+  void add_half(const std::string& name, const View<float, Rank>& x, const View<float, Rank>& y, const F& f);
 
   Index size_;
   float magnitude_;
@@ -147,16 +149,7 @@ inline void EveryCall::add_rowwise() {
         "activate " + std::to_string(static_cast<int>(kind)),
         [=](int threads) { activate(x, out, kind, {.num_threads = threads}); }, out);
   }
-  const auto soft = y(), masked = y(), layer = y(), rms = y(), rounded = y();
-  add(
-      "convert",
-      [=, bfloats = half<bfloat16, 2>(x.shape), halves = half<float16, 2>(x.shape)](int threads) {
-        convert(x, bfloats->view, {.num_threads = threads});
-        convert(bfloats->view, rounded, {.num_threads = threads});
-        convert(rounded, halves->view, {.num_threads = threads});
-        convert(halves->view, rounded, {.num_threads = threads});
-      },
-      rounded);
+  const auto soft = y(), masked = y(), layer = y(), rms = y();
   add("softmax", [=](int threads) { softmax(x, soft, {.scale = 0.7f, .num_threads = threads}); }, soft);
   add(
       "softmax along rows, with a bias",
@@ -274,3 +267,5 @@ inline void EveryCall::add_layers() {
 }
 
 }  // namespace headlane::test
+
+#include "support/every_half_call.hpp"  // IWYU pragma: keep
