@@ -46,7 +46,7 @@ do_tsan() {
 # Inputs that fail are written to build/fuzz/found-TARGET-…: the fix adds the input to
 # models/fuzz/corpus/TARGET, which ctest replays.
 do_fuzz() {
-  local target targets=(safetensors index config t5_config bert_folder) options corpus
+  local target targets=(safetensors gguf index config t5_config bert_folder) options corpus
   need_sanitizer
   configure fuzz TESTS MODELS
   for target in "${targets[@]}"; do

@@ -1,11 +1,13 @@
 // Models that were moved from: every call is an error, and they may be assigned to.
 #include "bert_case.hpp"
+#include "gguf_files.hpp"
 #include "support/illegal.hpp"
 #include "t5_case.hpp"
 
 #include <doctest/doctest.h>
 #include <headlane/models/bert.hpp>
 #include <headlane/models/checkpoint.hpp>
+#include <headlane/models/gguf.hpp>
 #include <headlane/models/t5.hpp>
 
 #include <utility>
@@ -13,7 +15,7 @@
 namespace headlane::test {
 namespace {
 
-using models::Checkpoint, models::T5;
+using models::Checkpoint, models::GgufFile, models::T5;
 
 /// Each call of what was moved from, in both ways, is an error; work(), of what it was moved to
 /// and is given back, is none.
@@ -43,6 +45,25 @@ TEST_CASE("Checkpoint") {
                 {"load with a shape", [&] { (void)from.load(name, {61, 24}); }, {"Checkpoint::load", "moved from"}}};
       },
       [&](const Checkpoint& checkpoint) { CHECK(checkpoint.load(name, {61, 24}).view().shape[0] == 61); });
+}
+
+TEST_CASE("GgufFile") {
+  const Folder folder;
+  folder.write("x.gguf", GgufBuilder().tensor("x", {1, 3}, gguf_f32, bytes_of<float>({1, 2, 3})).file());
+  check_moved<GgufFile>(
+      folder.path() / "x.gguf",
+      [&](const GgufFile& from) -> std::vector<Illegal> {
+        return {{"contains", [&] { (void)from.contains("x"); }, {"GgufFile::contains", "moved from"}},
+                {"shape", [&] { (void)from.shape("x"); }, {"GgufFile::shape", "moved from"}},
+                {"type", [&] { (void)from.type("x"); }, {"GgufFile::type", "moved from"}},
+                {"names", [&] { (void)from.names(); }, {"GgufFile::names", "moved from"}},
+                {"keys", [&] { (void)from.keys(); }, {"GgufFile::keys", "moved from"}},
+                {"metadata", [&] { (void)from.metadata("x"); }, {"GgufFile::metadata", "moved from"}},
+                {"load", [&] { (void)from.load("x"); }, {"GgufFile::load", "moved from"}},
+                {"load with a shape", [&] { (void)from.load("x", {3, 1}); }, {"GgufFile::load", "moved from"}},
+                {"pack", [&] { (void)from.pack("x"); }, {"GgufFile::pack", "moved from"}}};
+      },
+      [&](const GgufFile& file) { CHECK(file.load("x", {3, 1}).view().data[2] == 3); });
 }
 
 TEST_CASE("T5") {

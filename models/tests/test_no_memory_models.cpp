@@ -1,6 +1,7 @@
 // Fault injection: each allocation of the models' functions fails in turn. std::bad_alloc is
 // thrown, nothing leaks, and the next call returns the right bits.
 #include "bert_case.hpp"
+#include "gguf_files.hpp"
 #include "support/failing_allocation.hpp"
 #include "support/scope.hpp"
 #include "t5_case.hpp"
@@ -8,9 +9,11 @@
 #include <doctest/doctest.h>
 #include <headlane/models/bert.hpp>
 #include <headlane/models/checkpoint.hpp>
+#include <headlane/models/gguf.hpp>
 #include <headlane/models/t5.hpp>
 
 #include <optional>
+#include <utility>
 
 namespace headlane::test {
 namespace {
@@ -54,6 +57,29 @@ TEST_CASE("Checkpoint: each allocation fails while it is opened, in one file or 
     check_failing({"Checkpoint", [&] { checkpoint.reset(); }, [&] { checkpoint.emplace(folder.path()); }, bits, true},
                   shards == 1 ? 50 : 100);
   }
+}
+
+TEST_CASE("GgufFile: each allocation fails while it is opened, loads and packs") {
+  const Folder folder;
+  folder.write("x.gguf", GgufBuilder()
+                             .array("tokens", 8, 2, gguf_text(std::string(40, 'a')) + gguf_text("b"))
+                             .tensor("x", {64, 3}, gguf_q8_0, std::string(3 * 68, 1))
+                             .tensor("y", {64, 3}, gguf_f32, std::string(3 * 256, 1))
+                             .file());
+  std::optional<models::GgufFile> file;
+  std::optional<models::Tensor> tensor;
+  PackedMatrix packed;
+  const auto clear = [&] { file.reset(), tensor.reset(), packed = {}; };
+  const auto use = [&] {
+    models::GgufFile opened(folder.path() / "x.gguf");
+    models::Tensor loaded = opened.load("x");
+    PackedMatrix made = opened.pack("x");
+    (void)opened.pack("y", {.type = DType::int8});
+    (void)opened.metadata("tokens");
+    file.emplace(std::move(opened)), tensor.emplace(std::move(loaded)), packed = std::move(made);
+  };
+  const auto bits = [&] { return tensor ? packed.bytes() + file->names().size() : 0; };
+  check_failing({"GgufFile", clear, use, bits, true}, 20);
 }
 
 TEST_CASE("T5: each allocation fails while it is read") {

@@ -5,11 +5,11 @@
 #include "io/input_file.hpp"
 #include "io/json.hpp"
 #include "io/safetensors.hpp"
+#include "io/tensor_memory.hpp"
 
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <new>
 #include <system_error>
 #include <utility>
 
@@ -39,12 +39,6 @@ bool is_plain_name(std::string_view name) {
   const bool leaves = name.find_first_of(std::string_view("/\\\0", 3)) != std::string_view::npos;
   return !name.empty() && name.size() <= max_length && name != "." && !leaves &&
          name.find("..") == std::string_view::npos;
-}
-
-/// Memory for n floats, aligned to cache lines.
-std::shared_ptr<float> allocate(std::size_t n) {
-  constexpr std::align_val_t line{64};
-  return {static_cast<float*>(operator new(n * sizeof(float), line)), [](float* p) { operator delete(p, line); }};
 }
 
 /// Reads a tensor of 16-bit floats and converts it to float32, in blocks that stay in the cache.
@@ -149,21 +143,9 @@ Tensor Checkpoint::load(std::string_view name) const {
   const bool is_float = stored.dtype == "F32";
   if (!is_float && stored.dtype != "F16" && stored.dtype != "BF16")
     fail(file->path(), subject, "is of ", stored.dtype, ", only F32, F16 and BF16 can be loaded");
-  const std::size_t rank = stored.shape.size();
-  if (rank > static_cast<std::size_t>(max_rank))
-    fail(file->path(), subject, "has ", rank, " axes, the maximum is ", max_rank);
-
-  AnyView<const float> view;
-  view.rank = static_cast<int>(rank);
-  Index stride = 1;
-  for (std::size_t axis = rank; axis-- > 0;) {
-    view.shape[axis] = stored.shape[axis];
-    view.strides[axis] = stride;
-    stride = detail::wrapping_product(stride, stored.shape[axis]);  // sizes of an empty tensor may overflow
-  }
-
+  AnyView<const float> view = dense_view(stored.shape, file->path(), subject);
   const std::uint64_t elements = stored.size / (is_float ? sizeof(float) : sizeof(std::uint16_t));
-  std::shared_ptr<float> memory = allocate(elements);
+  std::shared_ptr<float> memory = allocate_floats(elements);
   if (is_float) file->read(stored.offset, std::as_writable_bytes(std::span(memory.get(), elements)), subject);
   else read_halves(*file, stored, subject, memory.get());
   view.data = memory.get();
