@@ -6,11 +6,17 @@ Every function takes NumPy arrays, PyTorch CPU tensors and other arrays that sup
 strides and without copying, and returns an array of the type of its first argument. No gradients are
 recorded. Computations release the GIL.
 
+Elements are float32, bfloat16 (of PyTorch, ml_dtypes, or another library with DLPack) or float16, in
+every argument that is described as float32, in any mixture; `out` too. Arithmetic is float32: elements
+of 16 bits are widened, which is exact, and a result is the float32 result rounded once, to nearest, ties
+to even. It has the type of elements of the first argument; log-sum-exps, maxima and sums of attention
+are float32.
+
 Arguments of a wrong type raise TypeError, wrong values and shapes raise ValueError. The message names
 the function and the argument, and nothing has been written. An integer is any object with __index__, a
-flag is True or False. Two parameters mean the same everywhere: `out` is a float32 array of the result's
-shape to write the result to, and `num_threads` the maximum number of threads of the call, where None
-and 0 mean num_threads().
+flag is True or False. Two parameters mean the same everywhere: `out` is an array of the result's shape to
+write the result to, and `num_threads` the maximum number of threads of the call, where None and 0 mean
+num_threads().
 
 Refused: masked arrays; tensors that are sparse, quantised, nested, complex or on another device; tensors
 that require a gradient while gradients are recorded, carry a forward-mode tangent, are traced by

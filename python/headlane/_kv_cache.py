@@ -86,14 +86,25 @@ class KvCache(_core.KvCache):
 
         Args:
             sequence: The number of a sequence, or the numbers of several, each once.
-            k: float32 [kv_heads, tokens, head_dim], any strides; for several sequences [sequences,
-                kv_heads, tokens, head_dim].
-            v: float32 [kv_heads, tokens, value_dim], likewise.
+            k: float32, bfloat16 or float16 [kv_heads, tokens, head_dim], any strides; for several
+                sequences [sequences, kv_heads, tokens, head_dim].
+            v: Values [kv_heads, tokens, value_dim], likewise.
 
         Raises:
             ValueError: max_pages would be exceeded, or dtype is "int8" and a number is not finite.
         """
         _core.KvCache.append(self, sequence, k, v)
+
+    def read(self, sequence: int) -> tuple[Any, Any]:
+        """Copies of the keys and values of a sequence, as they were appended or as they were rounded.
+
+        Args:
+            sequence: The number of the sequence.
+
+        Returns:
+            NumPy arrays of float32: keys [kv_heads, length, head_dim], values [kv_heads, length, value_dim].
+        """
+        return _core.KvCache.read(self, sequence)
 
     def truncate(self, sequence: int, length: int) -> None:
         """Keeps the first `length` keys of a sequence."""

@@ -24,9 +24,9 @@ class Linear(_core.Linear):
     """torch.nn.Linear, from a state dict.
 
     Args:
-        state: A dict of float32 arrays of any type, such as state_dict() of a PyTorch module. The layer
-            reads prefix + "weight" [out_features, in_features] and, if present, prefix + "bias". It
-            keeps a packed copy; the arrays are not needed afterwards.
+        state: A dict of arrays of any kind, of float32, bfloat16 or float16, such as state_dict() of a
+            PyTorch module. The layer reads prefix + "weight" [out_features, in_features] and, if present,
+            prefix + "bias". It keeps a packed copy; the arrays are not needed afterwards.
         prefix: The beginning of the names.
         weights: How the weights are stored: the dtype of a PackedMatrix.
         activations: "int8": products are those of integers, as in linear(), with weights of "int8".

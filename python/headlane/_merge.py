@@ -53,7 +53,8 @@ def merge(
 
     Args:
         parts: Results of scaled_dot_product_attention with return_lse, (out, lse), or with return_sum,
-            (out, max, sum), in any mixture, all of one shape.
+            (out, max, sum), in any mixture, all of one shape. Parts of bfloat16 or float16 queries
+            have been rounded; to merge them in full precision, compute them with an out of float32.
         sinks: float32 [heads]; the parts must have been computed without sinks.
         return_lse: Return (out, lse).
         return_sum: Return (out, max, sum), again a partial result.

@@ -28,7 +28,7 @@ class PackedMatrix(_core.PackedMatrix):
     matrix.
 
     Args:
-        b: A float32 matrix with any strides; not needed afterwards.
+        b: A matrix of float32, bfloat16 or float16 with any strides; not needed afterwards.
         dtype: How elements are stored: "float32", "bfloat16", "float16", "int8", "int8_group32" or
             "int4_group32".
         num_threads: Maximum number of threads for packing; num_threads() if None or 0.

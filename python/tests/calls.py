@@ -188,6 +188,7 @@ CALLS = {
     ),
     "KvCache.fork": (lambda **o: cache().fork(**o), {"sequence": 0, "length": 2}),
     "KvCache.append": (lambda **o: cache().append(**o), {"sequence": [0, 1], "k": Q, "v": Q}),
+    "KvCache.read": (lambda **o: cache().read(**o), {"sequence": 0}),
     "KvCache.truncate": (lambda **o: cache().truncate(**o), {"sequence": 0, "length": 2}),
     "KvCache.remove": (lambda **o: cache().remove(**o), {"sequence": 0}),
     "KvCache.length": (lambda **o: cache().length(**o), {"sequence": 0}),

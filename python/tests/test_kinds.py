@@ -13,6 +13,7 @@ import array_api_strict
 import headlane
 import numpy as np
 import pytest
+from exporter import Exporter
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((3, 5, 8), np.float32)
@@ -27,19 +28,6 @@ CALLS = {
     "gemm_gated": lambda x, **o: headlane.gemm_gated(x, PACKED, PACKED, up_bias=x[0, :, 0], **o),
     "matmul": lambda x, **o: headlane.matmul(x, x[..., :8, :] if x.shape[-2] == 8 else X.swapaxes(1, 2), **o),
 }
-
-
-class Exporter:
-    """Nothing but DLPack."""
-
-    def __init__(self, array):
-        self._array = array
-
-    def __dlpack__(self, **options):
-        return self._array.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self._array.__dlpack_device__()
 
 
 @pytest.mark.parametrize(

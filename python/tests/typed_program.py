@@ -12,6 +12,7 @@ from headlane.models import T5, Bert, BertConfig, SentenceEncoder, T5Config, Tra
 from typing_extensions import assert_type
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
+Halves = np.ndarray[Any, np.dtype[np.float16]]
 
 
 def functions(x: Floats, out: Floats, flag: bool) -> None:
@@ -41,6 +42,21 @@ def functions(x: Floats, out: Floats, flag: bool) -> None:
     headlane.set_isa("avx2")
     headlane.set_num_threads(0)
     assert_type(headlane.__version__, str)
+
+
+def sixteen_bits(x: Halves, weight: Floats) -> None:
+    """The type of the result is that of the first argument; the others may have another."""
+    assert_type(headlane.softmax(x, bias=weight, out=x), Halves)
+    assert_type(headlane.layer_norm(x, weight, residual=weight), Halves)
+    assert_type(headlane.rms_norm(x, return_sum=True), tuple[Halves, Halves])
+    assert_type(headlane.linear(x, headlane.PackedMatrix(x), weight), Halves)
+    assert_type(headlane.gemm_gated(x, weight, x, gate_bias=x), Halves)
+    assert_type(headlane.scaled_dot_product_attention(x, weight, x, attn_mask=weight), Halves)
+    cache = headlane.KvCache(2, 8)
+    cache.append(0, x, weight)
+    assert_type(headlane.attention_over_cache(x, cache, 0), Halves)
+    keys, values = cache.read(0)
+    print(keys.shape == values.shape)
 
 
 def attention(x: Floats, flag: bool) -> None:

@@ -34,7 +34,7 @@ View<float, 3> values_of_rows(const Array& values, const Batch& batch, const Bat
           {last >= 0 ? values.stride(last) : 0, has_heads ? values.stride(-2) : 0, values.stride(-1)}};
 }
 
-ScoreOperands::ScoreOperands(Call call, nb::handle q, nb::handle k, nb::handle v, bool grouped)
+ScoreOperands::ScoreOperands(const Call& call, nb::handle q, nb::handle k, nb::handle v, bool grouped)
     : query(call, "query", q, Element::float32), batch(3) {
   if (k.is_valid()) key.emplace(call, "key", k, Element::float32);
   if (v.is_valid()) value.emplace(call, "value", v, Element::float32);
@@ -128,10 +128,11 @@ void ScoreOperands::require_result_apart(const Result& result, const ScoreOption
   result.require_apart(inputs);
 }
 
-RowResults::RowResults(Call call, nb::handle like, nb::handle out, const std::vector<Index>& rows, Index columns,
-                       bool lse, bool sum) {
-  if (lse || sum) lse_.emplace(call, like, nb::none(), rows);
-  if (sum) sum_.emplace(call, like, nb::none(), rows);
+RowResults::RowResults(const Call& call, const Like& like, nb::handle out, const std::vector<Index>& rows,
+                       Index columns, bool lse, bool sum) {
+  const Like of_rows{like.object, Element::float32};
+  if (lse || sum) lse_.emplace(call, of_rows, nb::none(), rows);
+  if (sum) sum_.emplace(call, of_rows, nb::none(), rows);
   std::vector<Index> shape = rows;
   shape.push_back(columns);
   out_.emplace(call, like, out, shape);

@@ -9,7 +9,7 @@ namespace headlane::python {
 /// The operands of one call, and their common axes. An operand is absent if its handle has no
 /// object.
 struct ScoreOperands {
-  ScoreOperands(Call call, nb::handle q, nb::handle k, nb::handle v, bool grouped);
+  ScoreOperands(const Call& call, nb::handle q, nb::handle k, nb::handle v, bool grouped);
 
   Array query;
   std::optional<Array> key, value;
@@ -54,11 +54,12 @@ View<T, 4> view_at(const Array& x, const Batch& batch, const Batch::Position& at
 /// One value for each row, [..., q_length], not broadcast, at a position of the batch.
 View<float, 3> values_of_rows(const Array& values, const Batch& batch, const Batch::Position& at, bool has_heads);
 
-/// The results of a call: out, (out, lse) or (out, max, sum).
+/// The results of a call: out, (out, lse) or (out, max, sum). New ones are like `like`, but those
+/// beside out are float32 whatever its type.
 class RowResults {
  public:
-  RowResults(Call call, nb::handle like, nb::handle out, const std::vector<Index>& rows, Index columns, bool lse,
-             bool sum);
+  RowResults(const Call& call, const Like& like, nb::handle out, const std::vector<Index>& rows, Index columns,
+             bool lse, bool sum);
   [[nodiscard]] const Result& result() const { return *out_; }
   [[nodiscard]] const Array& out() const { return out_->array(); }
   /// Views without data if not wanted.

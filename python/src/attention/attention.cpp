@@ -17,7 +17,7 @@ nb::object tuple_of(const AttentionPlan& plan) {
 /// Queries of sequences of a cache.
 class CachedCall {
  public:
-  CachedCall(Call call, nb::handle query, nb::handle cache, nb::handle sequences)
+  CachedCall(const Call& call, nb::handle query, nb::handle cache, nb::handle sequences)
       : operands(call, query, {}, {}, true) {
     cache_ = &cache_of(call, "cache", cache);
     sequences_ = call.integers("sequences", sequences);
@@ -51,7 +51,7 @@ nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::ha
                                         nb::handle dropout_p, nb::handle is_causal, nb::handle scale,
                                         nb::handle enable_gqa, nb::handle options, nb::handle return_lse,
                                         nb::handle return_sum, nb::handle out, nb::handle num_threads) {
-  constexpr Call call("scaled_dot_product_attention");
+  const Call call("scaled_dot_product_attention");
   const double dropout = call.float64("dropout_p", dropout_p);
   call.require(dropout == 0, "dropout_p is ", dropout, "; headlane has no dropout, pass 0");
   const ScoreOperands of(call, query, key, value, call.flag("enable_gqa", enable_gqa));
@@ -60,8 +60,8 @@ nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::ha
   if (!scale.is_none()) given.values.scale = call.float32("scale", scale);
   const Index keys = given.mask_keys(of.key->size(-2));
   of.check(given, keys);
-  const RowResults results(call, query, out, of.shape(), of.value->size(-1), call.flag("return_lse", return_lse),
-                           call.flag("return_sum", return_sum));
+  const RowResults results(call, of.query.like(), out, of.shape(), of.value->size(-1),
+                           call.flag("return_lse", return_lse), call.flag("return_sum", return_sum));
   of.require_result_apart(results.result(), given);
   call.compute([&] {
     of.for_each([&](const Batch::Position& at) {
@@ -77,12 +77,12 @@ nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::ha
 nb::object attention_over_cache(nb::handle query, nb::handle cache, nb::handle sequences, nb::handle attn_mask,
                                 nb::handle options, nb::handle return_lse, nb::handle return_sum, nb::handle out,
                                 nb::handle num_threads) {
-  constexpr Call call("attention_over_cache");
+  const Call call("attention_over_cache");
   const CachedCall cached(call, query, cache, sequences);
   const ScoreOperands& of = cached.operands;
   const ScoreOptions given(call, attn_mask, options, num_threads);
-  const RowResults results(call, query, out, of.shape(), cached.value_dim(), call.flag("return_lse", return_lse),
-                           call.flag("return_sum", return_sum));
+  const RowResults results(call, of.query.like(), out, of.shape(), cached.value_dim(),
+                           call.flag("return_lse", return_lse), call.flag("return_sum", return_sum));
   cached.with_cache(given, [&](const KvCache& keys, std::span<const Index> numbers, AttentionOptions here) {
     here.lse = results.lse_at(of.batch, {}, of.has_heads);
     here.sum = results.sum_at(of.batch, {}, of.has_heads);
@@ -93,7 +93,7 @@ nb::object attention_over_cache(nb::handle query, nb::handle cache, nb::handle s
 
 nb::object plan_attention_of(nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask,
                              nb::handle enable_gqa, nb::handle options, nb::handle num_threads) {
-  constexpr Call call("plan_attention");
+  const Call call("plan_attention");
   AttentionPlan plan;
   const auto out_of = [](const View<float, 4>& q, Index columns) {
     return View<float, 4>(nullptr, {q.shape[0], q.shape[1], q.shape[2], columns});

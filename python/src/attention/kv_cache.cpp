@@ -49,24 +49,63 @@ View<const float, Rank> tokens_of(const Array& x, const char* axes) {
 }
 
 void append_to(LockedKvCache& self, nb::handle sequences, nb::handle key, nb::handle value) {
-  constexpr Call call("KvCache.append");
+  const Call call("KvCache.append");
   const Array k(call, "k", key, Element::float32), v(call, "v", value, Element::float32);
   const std::vector<Index> numbers = call.integers("sequence", sequences);
+  const auto append = [&](const auto& to, const auto& view_k, const auto& view_v) {
+    call.compute([&] {
+      const std::unique_lock lock(self.mutex);
+      self.cache.append(to, view_k, view_v);
+    });
+  };
   if (!nb::hasattr(sequences, "__iter__")) {
     const auto view_k = tokens_of<3>(k, "[kv_heads, tokens, head_dim]");
     const auto view_v = tokens_of<3>(v, "[kv_heads, tokens, value_dim]");
-    return change(self, [&](KvCache& cache) { cache.append(numbers[0], view_k, view_v); });
+    return append(numbers[0], view_k, view_v);
   }
   const auto view_k = tokens_of<4>(k, "[sequences, kv_heads, tokens, head_dim]");
   const auto view_v = tokens_of<4>(v, "[sequences, kv_heads, tokens, value_dim]");
-  change(self, [&](KvCache& cache) { cache.append(numbers, view_k, view_v); });
+  append(numbers, view_k, view_v);
+}
+
+/// Keys [kv_heads, count, head_dim] and values [kv_heads, count, value_dim].
+struct Tokens {
+  Index count = 0;
+  std::vector<float> k{}, v{};
+};
+
+/// Those of a sequence, from `first` on.
+Tokens tokens_from(const KvCache& cache, Index sequence, Index first) {
+  const Index heads = cache.kv_heads(), count = cache.length(sequence) - first;
+  Tokens tokens{count, std::vector<float>(static_cast<std::size_t>(heads * count * cache.head_dim())),
+                std::vector<float>(static_cast<std::size_t>(heads * count * cache.value_dim()))};
+  cache.read(sequence, first, {tokens.k.data(), {heads, count, cache.head_dim()}},
+             {tokens.v.data(), {heads, count, cache.value_dim()}});
+  return tokens;
+}
+
+/// As a tuple (keys, values) of NumPy arrays.
+nb::tuple arrays_of(const Tokens& tokens, Index heads, Index head_dim, Index value_dim) {
+  return nb::make_tuple(array_of(tokens.k, {heads, tokens.count, head_dim}),
+                        array_of(tokens.v, {heads, tokens.count, value_dim}));
+}
+
+nb::tuple read_sequence(const LockedKvCache& self, nb::handle sequence) {
+  const Call call("KvCache.read");
+  const Index number = call.integer("sequence", sequence);
+  Tokens tokens;
+  call.compute([&] {
+    const std::shared_lock lock(self.mutex);
+    tokens = tokens_from(self.cache, number, 0);
+  });
+  return arrays_of(tokens, self.cache.kv_heads(), self.cache.head_dim(), self.cache.value_dim());
 }
 
 /// A sequence, for rebuilding it: the first `shared` keys of the sequence `source`, which is
 /// rebuilt before it, and keys of its own.
 struct SavedSequence {
   Index number, length, source = -1, shared = 0;
-  std::vector<float> k{}, v{};
+  Tokens own{};
 };
 
 /// Finds the sequence to fork: one that was saved before and shares pages, as many as possible.
@@ -89,11 +128,7 @@ std::vector<SavedSequence> saved_sequences(const KvCache& cache) {
   std::map<Index, Index> holder_of_page;
   for (SavedSequence& one : saved) {
     find_source(cache, one, holder_of_page);
-    const Index heads = cache.kv_heads(), count = one.length - one.shared;
-    one.k.resize(static_cast<std::size_t>(heads * count * cache.head_dim()));
-    one.v.resize(static_cast<std::size_t>(heads * count * cache.value_dim()));
-    cache.read(one.number, one.shared, {one.k.data(), {heads, count, cache.head_dim()}},
-               {one.v.data(), {heads, count, cache.value_dim()}});
+    one.own = tokens_from(cache, one.number, one.shared);
   }
   return saved;
 }
@@ -113,9 +148,8 @@ nb::tuple state_of(const LockedKvCache& self) {
   });
   nb::list sequences, numbers;
   for (const SavedSequence& one : saved) {
-    const Index count = one.length - one.shared;
-    sequences.append(nb::make_tuple(one.number, one.source, one.shared, array_of(one.k, {sizes[0], count, sizes[1]}),
-                                    array_of(one.v, {sizes[0], count, sizes[2]})));
+    const nb::tuple own = arrays_of(one.own, sizes[0], sizes[1], sizes[2]);
+    sequences.append(nb::make_tuple(one.number, one.source, one.shared, own[0], own[1]));
   }
   for (const Index number : free) numbers.append(number);
   return nb::make_tuple(nb::make_tuple(sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]), numbers, sequences,
@@ -124,7 +158,7 @@ nb::tuple state_of(const LockedKvCache& self) {
 
 void construct(LockedKvCache* self, nb::handle kv_heads, nb::handle head_dim, nb::handle value_dim,
                nb::handle page_size, nb::handle max_pages, nb::handle dtype) {
-  constexpr Call call("KvCache");
+  const Call call("KvCache");
   const KvCacheOptions options{.page_size = call.integer("page_size", page_size),
                                .max_pages = call.integer("max_pages", max_pages),
                                .type = dtype_named(call, "dtype", dtype, DType::int8)};
@@ -141,7 +175,7 @@ auto property() {
 
 }  // namespace
 
-LockedKvCache& cache_of(Call call, const char* name, nb::handle object) {
+LockedKvCache& cache_of(const Call& call, const char* name, nb::handle object) {
   if (auto* cache = call.instance<LockedKvCache>(name, object)) return *cache;
   call.refuse_type(name, object, "KvCache");
 }
@@ -160,7 +194,7 @@ void add_kv_cache(nb::module_& module) {
   define(
       cache, "fork",
       [](LockedKvCache& self, nb::handle given_sequence, nb::handle given_length) {
-        constexpr Call call("KvCache.fork");
+        const Call call("KvCache.fork");
         const Index sequence = call.integer("sequence", given_sequence);
         const Index length = given_length.is_none() ? 0 : call.integer("length", given_length);
         call.require(length >= 0, "length is ", length, ", the minimum is 0");  // -1 means all in C++
@@ -168,10 +202,11 @@ void add_kv_cache(nb::module_& module) {
       },
       "sequence", "length");
   define(cache, "append", &append_to, "sequence", "k", "v");
+  define(cache, "read", &read_sequence, "sequence");
   define(
       cache, "truncate",
       [](LockedKvCache& self, nb::handle given_sequence, nb::handle given_length) {
-        constexpr Call call("KvCache.truncate");
+        const Call call("KvCache.truncate");
         const Index sequence = call.integer("sequence", given_sequence);
         const Index length = call.integer("length", given_length);
         change(self, [&](KvCache& keys) { keys.truncate(sequence, length); });

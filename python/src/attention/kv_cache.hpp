@@ -18,7 +18,7 @@ struct LockedKvCache {
 };
 
 /// Throws TypeError if the object is no cache, or its __init__() was not called.
-LockedKvCache& cache_of(Call call, const char* name, nb::handle object);
+LockedKvCache& cache_of(const Call& call, const char* name, nb::handle object);
 
 /// The number of keys of the longest of these sequences. Numbers of no sequence are skipped: the
 /// library refuses them.

@@ -9,20 +9,18 @@
 namespace headlane::python {
 namespace {
 
-constexpr Call call("merge");
-
 /// The parts, borrowed: tuples (out, lse) or (out, max, sum).
 class Parts {
  public:
-  explicit Parts(nb::handle parts) {
+  Parts(const Call& call, nb::handle parts) {
     if (!nb::hasattr(parts, "__iter__")) call.refuse_value("parts", parts, "a sequence of tuples");
-    for (const nb::handle part : nb::borrow<nb::object>(parts)) add(nb::borrow<nb::object>(part));
+    for (const nb::handle part : nb::borrow<nb::object>(parts)) add(call, nb::borrow<nb::object>(part));
     call.require(!parts_.empty(), "parts is empty");
     parts_[0].out->require(parts_[0].out->rank() >= 2, " has shape ", *parts_[0].out, ", the minimum is [length, dim]");
     for (const Part& part : parts_) check(part);
   }
 
-  [[nodiscard]] nb::handle first() const { return first_; }
+  [[nodiscard]] Like like() const { return parts_[0].out->like(); }
   [[nodiscard]] std::vector<Index> shape() const { return parts_[0].out->shape(); }
 
   [[nodiscard]] std::vector<AttentionPart> at(const Batch& batch, const Batch::Position& at, Index heads) const {
@@ -49,7 +47,7 @@ class Parts {
     const Array *out, *lse, *sum;
   };
 
-  void add(const nb::object& part) {
+  void add(const Call& call, const nb::object& part) {
     const std::string name = "parts[" + std::to_string(parts_.size()) + "]";
     const nb::object arrays = nb::steal(PySequence_Check(part.ptr()) != 0 ? PySequence_Tuple(part.ptr()) : nullptr);
     PyErr_Clear();
@@ -60,7 +58,6 @@ class Parts {
       const std::string& own = names_.emplace_back(name + what);
       return &arrays_.emplace_back(call, own.c_str(), nb::object(arrays[i]), Element::float32);
     };
-    if (parts_.empty()) first_ = arrays[0];
     parts_.push_back({array(0, ".out"), array(1, ".lse"), array(2, ".sum")});
   }
 
@@ -75,20 +72,20 @@ class Parts {
   std::deque<std::string> names_;
   std::deque<Array> arrays_;  // a deque: its elements do not move
   std::vector<Part> parts_;
-  nb::object first_;
 };
 
 }  // namespace
 
 nb::object merge_of(nb::handle parts, nb::handle sinks, nb::handle return_lse, nb::handle return_sum, nb::handle out,
                     nb::handle num_threads) {
-  const Parts of(parts);
+  const Call call("merge");
+  const Parts of(call, parts);
   const std::optional<Array> of_sinks = optional_array(call, "sinks", sinks, Element::float32);
   if (of_sinks) of_sinks->require(of_sinks->rank() == 1, " has shape ", *of_sinks, ", wanted [heads]");
   std::vector<Index> rows = of.shape();
   const Index columns = rows.back();
   rows.pop_back();
-  const RowResults results(call, of.first(), out, rows, columns, call.flag("return_lse", return_lse),
+  const RowResults results(call, of.like(), out, rows, columns, call.flag("return_lse", return_lse),
                            call.flag("return_sum", return_sum));
   const Array& result = results.out();
   const bool has_heads = result.rank() >= 3;

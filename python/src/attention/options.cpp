@@ -49,7 +49,8 @@ nb::tuple attention_options() {
   return nb::tuple(names);
 }
 
-ScoreOptions::ScoreOptions(Call call, nb::handle attn_mask, nb::handle options, nb::handle num_threads) : call_(call) {
+ScoreOptions::ScoreOptions(const Call& call, nb::handle attn_mask, nb::handle options, nb::handle num_threads)
+    : call_(&call) {
   if (!attn_mask.is_none()) set("attn_mask", attn_mask);
   PyObject *name = nullptr, *given = nullptr;
   for (Py_ssize_t at = 0; !options.is_none() && PyDict_Next(options.ptr(), &at, &name, &given) != 0;)
@@ -60,7 +61,7 @@ ScoreOptions::ScoreOptions(Call call, nb::handle attn_mask, nb::handle options, 
 void ScoreOptions::set(std::string_view name, nb::handle given) {
   if (name == "attn_mask") {
     if (given.is_none()) return;
-    mask.emplace(call_, "attn_mask", given);
+    mask.emplace(*call_, "attn_mask", given);
     if (mask->element() != Element::boolean) mask->require_element(Element::float32);
     return;
   }
@@ -72,26 +73,26 @@ void ScoreOptions::set(std::string_view name, nb::handle given) {
     assign(member, python_name(option), given);
     known = true;
   });
-  if (!known || name.empty()) call_.fail_as_type("there is no option '", name, "'");
+  if (!known || name.empty()) call_->fail_as_type("there is no option '", name, "'");
 }
 
 template <class T>
 void ScoreOptions::assign(T& value, const char* name, nb::handle given) {
-  if constexpr (std::is_same_v<T, bool>) value = call_.flag(name, given);
-  else if constexpr (std::is_same_v<T, Index>) value = call_.integer(name, given);
-  else if constexpr (std::is_same_v<T, float>) value = call_.float32(name, given);
+  if constexpr (std::is_same_v<T, bool>) value = call_->flag(name, given);
+  else if constexpr (std::is_same_v<T, Index>) value = call_->integer(name, given);
+  else if constexpr (std::is_same_v<T, float>) value = call_->float32(name, given);
   else if constexpr (std::is_same_v<T, std::optional<float>>) {
-    if (!given.is_none()) value = call_.float32(name, given);
+    if (!given.is_none()) value = call_->float32(name, given);
   }
 }
 
 template <class T, int Rank>
 void ScoreOptions::assign(View<T, Rank>& view, const char* name, nb::handle given) {
   if (given.is_none()) return;
-  if constexpr (std::is_same_v<T, const std::uint8_t>) mask_bits.emplace(call_, name, given, Element::uint8);
+  if constexpr (std::is_same_v<T, const std::uint8_t>) mask_bits.emplace(*call_, name, given, Element::uint8);
   else if constexpr (std::is_const_v<T> && Rank < 4) {
-    if constexpr (std::is_same_v<T, const Index>) arrays_.emplace_front(call_, name, int64_array(call_, name, given));
-    else arrays_.emplace_front(call_, name, given, Element::float32);
+    if constexpr (std::is_same_v<T, const Index>) arrays_.emplace_front(*call_, name, int64_array(*call_, name, given));
+    else arrays_.emplace_front(*call_, name, given, Element::float32);
     const Array& array = arrays_.front();
     array.require(array.rank() == Rank, " has shape ", array, ", wanted ", wanted_shape(name, Rank));
     view = view_of<T, Rank>(array);
@@ -103,10 +104,10 @@ void ScoreOptions::set_window(nb::handle given) {
   if (given.is_none()) return;
   const nb::object pair = nb::steal(PySequence_Tuple(given.ptr()));
   if (!pair.is_valid()) PyErr_Clear();
-  if (!pair.is_valid() || nb::len(pair) != 2) call_.refuse_value("window", given, "a pair (left, right)");
+  if (!pair.is_valid() || nb::len(pair) != 2) call_->refuse_value("window", given, "a pair (left, right)");
   const auto size = [&](int side, const char* name) {
     const nb::object one = pair[side];
-    return one.is_none() ? -1 : call_.integer(name, one);
+    return one.is_none() ? -1 : call_->integer(name, one);
   };
   values.window_left = size(0, "window_left");
   values.window_right = size(1, "window_right");
@@ -116,10 +117,10 @@ void ScoreOptions::set_window(nb::handle given) {
 void ScoreOptions::set_causal_offset(nb::handle given) {
   constexpr const char* name = "causal_offset";
   if (PyLong_Check(given.ptr()) != 0 || given.is_none()) {
-    values.causal_offset = call_.integer(name, given);
+    values.causal_offset = call_->integer(name, given);
     return;
   }
-  const Array offsets(call_, name, int64_array(call_, name, given));
+  const Array offsets(*call_, name, int64_array(*call_, name, given));
   if (offsets.rank() == 0) values.causal_offset = *offsets.data<Index>();
   else assign(values.causal_offsets, name, given);
 }

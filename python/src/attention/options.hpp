@@ -18,7 +18,7 @@ const char* python_name(std::string_view option);
 class ScoreOptions {
  public:
   /// `options`: a dict, or None for no options. Throws TypeError for a name that is no option.
-  ScoreOptions(Call call, nb::handle attn_mask, nb::handle options, nb::handle num_threads);
+  ScoreOptions(const Call& call, nb::handle attn_mask, nb::handle options, nb::handle num_threads);
 
   /// All options but the masks, whose strides depend on the shape of the scores.
   AttentionOptions values{};
@@ -43,7 +43,7 @@ class ScoreOptions {
   template <class T>
   [[nodiscard]] View<const T, 4> broadcast(const Array& x, const std::array<Index, 4>& scores) const;
 
-  Call call_;
+  const Call* call_;
   std::forward_list<Array> arrays_;  // those of `values`; they do not move
 };
 

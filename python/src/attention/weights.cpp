@@ -8,12 +8,12 @@ namespace headlane::python {
 
 nb::object attention_weights_of(nb::handle query, nb::handle key, nb::handle attn_mask, nb::handle enable_gqa,
                                 nb::handle options, nb::handle return_lse, nb::handle out, nb::handle num_threads) {
-  constexpr Call call("attention_weights");
+  const Call call("attention_weights");
   const ScoreOperands of(call, query, key, {}, call.flag("enable_gqa", enable_gqa));
   const ScoreOptions given(call, attn_mask, options, num_threads);
   const Index keys = of.key->size(-2);
   of.check(given, keys);
-  const RowResults results(call, query, out, of.shape(), keys, call.flag("return_lse", return_lse), false);
+  const RowResults results(call, of.query.like(), out, of.shape(), keys, call.flag("return_lse", return_lse), false);
   of.require_result_apart(results.result(), given);
   call.compute([&] {
     of.for_each([&](const Batch::Position& at) {
@@ -27,14 +27,14 @@ nb::object attention_weights_of(nb::handle query, nb::handle key, nb::handle att
 
 nb::object attention_key_sums_of(nb::handle query, nb::handle key, nb::handle attn_mask, nb::handle enable_gqa,
                                  nb::handle options, nb::handle out, nb::handle num_threads) {
-  constexpr Call call("attention_key_sums");
+  const Call call("attention_key_sums");
   const ScoreOperands of(call, query, key, {}, call.flag("enable_gqa", enable_gqa));
   const ScoreOptions given(call, attn_mask, options, num_threads);
   const Index keys = of.key->size(-2);
   of.check(given, keys);
   std::vector<Index> shape = of.shape();
   shape.back() = keys;
-  const Result result(call, query, out, shape);
+  const Result result(call, of.query.like(), out, shape);
   of.require_result_apart(result, given);
   call.compute([&] {
     of.for_each([&](const Batch::Position& at) {

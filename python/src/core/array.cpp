@@ -4,12 +4,15 @@
 #include "core/names.hpp"
 #include "core/views.hpp"
 
+#include <headlane/disjoint.hpp>
+
 #include <bit>
 
 namespace headlane::python {
 namespace {
 
-std::atomic<PyObject*> numpy_empty, numpy_float32, torch_empty, torch_float32;
+std::atomic<PyObject*> numpy_empty, numpy_float32, numpy_float16, numpy_uint16;
+std::atomic<PyObject*> torch_empty, torch_float32, torch_bfloat16, torch_float16;
 
 /// The format of an element in native byte order, 0 for another one. NumPy marks unaligned arrays
 /// with '=' or '^'.
@@ -20,16 +23,43 @@ char format_of(const char* format) {
   return format[0] != '\0' && format[1] == '\0' ? format[0] : '\0';
 }
 
+nb::dlpack::dtype float_of(nb::dlpack::dtype_code code, std::uint8_t bits) {
+  return {static_cast<std::uint8_t>(code), bits, 1};
+}
+
 nb::tuple tuple_of(const Index* shape, int rank) {
   nb::tuple result = nb::steal<nb::tuple>(PyTuple_New(rank));
   for (int axis = 0; axis < rank; ++axis) PyTuple_SetItem(result.ptr(), axis, PyLong_FromSsize_t(shape[axis]));
   return result;
 }
 
+nb::handle numpy_type(Element element) {
+  return element == Element::float16 ? cached(numpy_float16, "numpy", "float16")
+                                     : cached(numpy_float32, "numpy", "float32");
+}
+
+nb::handle torch_type(Element element) {
+  if (element == Element::bfloat16) return cached(torch_bfloat16, "torch", "bfloat16");
+  if (element == Element::float16) return cached(torch_float16, "torch", "float16");
+  return cached(torch_float32, "torch", "float32");
+}
+
+/// An array of bfloat16 that offers __dlpack__ and nothing more.
+nb::object exporter_of_bfloat16(const Index* shape, int rank) {
+  std::vector<std::size_t> sizes(shape, shape + rank);
+  std::size_t count = 1;
+  for (const std::size_t size : sizes) count *= size;
+  auto memory = std::make_unique<bfloat16[]>(count);
+  void* data = memory.get();
+  const nb::capsule owner(memory.release(), [](void* owned) noexcept { delete[] static_cast<bfloat16*>(owned); });
+  const nb::dlpack::dtype type = float_of(nb::dlpack::dtype_code::Bfloat, 16);
+  return nb::cast(nb::ndarray<nb::array_api>(data, sizes.size(), sizes.data(), owner, nullptr, type));
+}
+
 }  // namespace
 
-Array::Array(Call call, const char* name, nb::handle object, Access access)
-    : call_(call), name_(name), object_(object) {
+Array::Array(const Call& call, const char* name, nb::handle object, Access access)
+    : call_(&call), name_(name), object_(nb::borrow(object)) {
   refuse_special(call, name, object);
   if (is_numpy(object)) from_buffer(access);
   else if (!from_exchange_interface()) from_dlpack(access);
@@ -37,23 +67,25 @@ Array::Array(Call call, const char* name, nb::handle object, Access access)
   if (data_ == nullptr) data_ = const_cast<Index*>(&nothing);  // an empty array: never written
 }
 
-Array::Array(Call call, const char* name, nb::handle object, Element wanted, Access access)
+Array::Array(const Call& call, const char* name, nb::handle object, Element wanted, Access access)
     : Array(call, name, object, access) {
-  require_element(wanted);
+  require_element(wanted, access);
 }
 
 Array::~Array() {
   if (buffer_.obj != nullptr) PyBuffer_Release(&buffer_);
 }
 
-void Array::fail_as_type(const std::string& text) const { call_.fail_as_type(name_, " ", text); }
+void Array::fail_as_type(const std::string& text) const { call_->fail_as_type(name_, " ", text); }
 
 /// Appends the exporter's reason, if it set a Python error.
 void Array::fail_to_export() const {
   const std::string reason = PyErr_Occurred() != nullptr ? " (" + first_line(nb::python_error()) + ")" : "";
   if (is_torch(object_))
     if (const std::string own = reason_of(object_, name_); !own.empty()) fail_as_type(own);
-  fail_as_type(described(object_) + "; wanted: a float32 array in CPU memory, of NumPy, of PyTorch or with DLPack" +
+  fail_as_type(described(object_) +
+               "; wanted: an array of float32, bfloat16 or float16 in CPU memory, of NumPy, of PyTorch or with "
+               "DLPack" +
                reason);
 }
 
@@ -62,9 +94,22 @@ void Array::set_rank(Index rank) {
   rank_ = static_cast<int>(rank);
 }
 
+/// The buffer protocol has no bfloat16: NumPy exports the bits of its elements.
+void Array::get_buffer() {
+  if (PyObject_GetBuffer(object_.ptr(), &buffer_, PyBUF_RECORDS_RO) == 0) return;
+  const nb::python_error error;
+  if (!has_bfloat16(object_)) {
+    nb::python_error(error).restore();
+    fail_to_export();
+  }
+  const nb::object bits = object_.attr("view")(cached(numpy_uint16, "numpy", "uint16"));
+  if (PyObject_GetBuffer(bits.ptr(), &buffer_, PyBUF_RECORDS_RO) != 0) fail_to_export();
+  element_ = Element::bfloat16;
+}
+
 void Array::from_buffer(Access access) {
-  if (PyObject_GetBuffer(object_.ptr(), &buffer_, PyBUF_RECORDS_RO) != 0) fail_to_export();
-  if (access == Access::write && buffer_.readonly != 0) {
+  get_buffer();
+  if (access != Access::read && buffer_.readonly != 0) {
     PyBuffer_Release(&buffer_);
     require(false, " is read-only");
   }
@@ -72,6 +117,7 @@ void Array::from_buffer(Access access) {
     set_rank(buffer_.ndim);
     const char format = format_of(buffer_.format);
     if (format == 'f') element_ = Element::float32;
+    if (format == 'e') element_ = Element::float16;
     if (format == '?') element_ = Element::boolean;
     if (format == 'B') element_ = Element::uint8;
     if ((format == 'l' || format == 'q') && buffer_.itemsize == sizeof(Index)) element_ = Element::int64;
@@ -95,6 +141,8 @@ void Array::set_tensor(const nb::dlpack::dltensor& tensor) {
                  "); copy it there first, in PyTorch with .cpu()");
   set_rank(tensor.ndim);
   if (tensor.dtype == nb::dtype<float>()) element_ = Element::float32;
+  if (tensor.dtype == float_of(nb::dlpack::dtype_code::Bfloat, 16)) element_ = Element::bfloat16;
+  if (tensor.dtype == float_of(nb::dlpack::dtype_code::Float, 16)) element_ = Element::float16;
   if (tensor.dtype == nb::dtype<bool>()) element_ = Element::boolean;
   if (tensor.dtype == nb::dtype<std::uint8_t>()) element_ = Element::uint8;
   if (tensor.dtype == nb::dtype<Index>()) element_ = Element::int64;
@@ -127,7 +175,7 @@ void Array::from_dlpack(Access access) {
   // recorded.
   if (is_torch(object_) && nb::cast<bool>(object_.attr("requires_grad"))) source = object_.attr("detach")();
   nb::ndarray<> writable;
-  if (access == Access::write && nb::try_cast(source, writable)) tensor_.emplace(writable);
+  if (access != Access::read && nb::try_cast(source, writable)) tensor_.emplace(writable);
   nb::ndarray<nb::ro> readable;
   if (access == Access::read && nb::try_cast(source, readable)) tensor_.emplace(readable);
   if (!tensor_) fail_to_export();
@@ -141,8 +189,31 @@ void Array::from_dlpack(Access access) {
   set_tensor(tensor);
 }
 
-void Array::require_element(Element wanted) const {
+void Array::set_copy(Access access) {
+  Memory memory;
+  memory.data = data_;
+  memory.rank = rank_;
+  memory.shape = shape_;
+  memory.strides = strides_;
+  const auto address = reinterpret_cast<std::uintptr_t>(data_);
+  require(address % 2 == 0, " is misaligned: its address is 1 modulo 2");
+  if (access != Access::read) {
+    outline_.data = reinterpret_cast<const float*>(2 * address);  // NOLINT(performance-no-int-to-ptr): never read
+    outline_.rank = rank_;
+    outline_.shape = shape_;
+    outline_.strides = strides_;
+    require_disjoint(call_->function(), {name_, outline_}, {});
+  }
+  const DType type = element_ == Element::bfloat16 ? DType::bfloat16 : DType::float16;
+  const FloatCopy& copy = call_->keep({type, memory, access != Access::write, access != Access::read});
+  data_ = copy.data();
+  for (std::size_t axis = 0; axis < static_cast<std::size_t>(rank_); ++axis) strides_[axis] = copy.stride(axis);
+}
+
+void Array::require_element(Element wanted, Access access) {
   if (element_ == wanted) return;
+  if (wanted == Element::float32 && (element_ == Element::bfloat16 || element_ == Element::float16))
+    return set_copy(access);
   std::string text = described(object_);
   if (wanted == Element::boolean) fail_as_type(text + "; wanted: bool");
   if (wanted == Element::uint8) fail_as_type(text + "; wanted: uint8");
@@ -151,29 +222,33 @@ void Array::require_element(Element wanted) const {
     fail_as_type(text + "; headlane computes with real numbers: pass " + name_ + ".real and " + name_ +
                  ".imag, in float32");
   const char* remedy = is_torch(object_) ? ".float()" : ".astype(np.float32)";
-  fail_as_type(text + "; headlane computes in float32: pass " + name_ + remedy);
+  fail_as_type(text + "; wanted: float32, bfloat16 or float16: pass " + name_ + remedy);
 }
 
-std::optional<Array> optional_array(Call call, const char* name, nb::handle given, Element wanted) {
+std::optional<Array> optional_array(const Call& call, const char* name, nb::handle given, Element wanted) {
   if (given.is_none()) return {};
   return std::optional<Array>(std::in_place, call, name, given, wanted);
 }
 
-std::optional<Array> optional_integers(Call call, const char* name, nb::handle given) {
+std::optional<Array> optional_integers(const Call& call, const char* name, nb::handle given) {
   if (given.is_none()) return {};
   return std::optional<Array>(std::in_place, call, name, int64_array(call, name, given), Element::int64);
 }
 
-nb::object new_array(nb::handle like, const Index* shape, int rank) {
+nb::object new_array(const Like& like, const Index* shape, int rank) {
   const nb::tuple sizes = tuple_of(shape, rank);
-  if (!is_torch(like)) return cached(numpy_empty, "numpy", "empty")(sizes, cached(numpy_float32, "numpy", "float32"));
-  return cached(torch_empty, "torch", "empty")(sizes, nb::arg("dtype") = cached(torch_float32, "torch", "float32"),
-                                               nb::arg("device") = "cpu");
+  if (is_torch(like.object))
+    return cached(torch_empty, "torch", "empty")(sizes, nb::arg("dtype") = torch_type(like.element),
+                                                 nb::arg("device") = "cpu");
+  const nb::handle empty = cached(numpy_empty, "numpy", "empty");
+  if (like.element != Element::bfloat16) return empty(sizes, numpy_type(like.element));
+  return is_numpy(like.object) ? empty(sizes, like.object.attr("dtype")) : exporter_of_bfloat16(shape, rank);
 }
 
 nb::object array_of(const std::vector<float>& elements, const std::vector<Index>& shape) {
-  nb::object result = new_array(nb::none(), shape.data(), static_cast<int>(shape.size()));
-  std::copy(elements.begin(), elements.end(), Array(Call("array_of"), "result", result, Access::write).data<float>());
+  nb::object result = new_array({}, shape.data(), static_cast<int>(shape.size()));
+  const Call call("array_of");
+  std::copy(elements.begin(), elements.end(), Array(call, "result", result, Access::write).data<float>());
   return result;
 }
 

@@ -1,6 +1,6 @@
 // An array argument of a Python call: NumPy arrays through the buffer protocol, PyTorch tensors
-// (and others) through DLPack's C interface, anything else through __dlpack__. Borrowed, never
-// copied.
+// (and others) through DLPack's C interface, anything else through __dlpack__. Borrowed; what has
+// bfloat16 or float16 is read and written through a copy in float32.
 #pragma once
 
 #include "core/call.hpp"
@@ -19,11 +19,18 @@ namespace headlane::python {
 
 namespace nb = nanobind;
 
-enum class Access { read, write };
+/// update: read and written.
+enum class Access { read, write, update };
 
-/// Types of elements. The library computes with float32, and reads masks (bool, bits in uint8) and
-/// int64.
-enum class Element { float32, boolean, uint8, int64, other };
+/// Types of elements. The library computes with float32, to which the other two are converted; it
+/// reads masks (bool, bits in uint8) and int64.
+enum class Element { float32, bfloat16, float16, boolean, uint8, int64, other };
+
+/// What a new array is like: its kind, and the type of its elements.
+struct Like {
+  nb::handle object = nb::none();  // None: NumPy
+  Element element = Element::float32;
+};
 
 /// Borrows the array from construction to destruction; both need the GIL. Neither copied nor moved:
 /// a Py_buffer must stay at its address.
@@ -33,20 +40,21 @@ class Array {
   /// (masked, sparse, quantised, fake …); ValueError if it is to be written and is read-only, or
   /// has too many axes; RuntimeError where PyTorch would record the call: for a gradient, a tangent
   /// of forward mode, a trace of torch.jit.
-  Array(Call call, const char* name, nb::handle object, Access access = Access::read);
-  /// Throws TypeError, too, unless the elements have this type.
-  Array(Call call, const char* name, nb::handle object, Element wanted, Access access = Access::read);
+  /// The call must outlive the array.
+  Array(const Call& call, const char* name, nb::handle object, Access access = Access::read);
+  /// As require_element(), too.
+  Array(const Call& call, const char* name, nb::handle object, Element wanted, Access access = Access::read);
   ~Array();
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
 
   /// The call that the array is an argument of, and the argument's name.
-  [[nodiscard]] Call call() const { return call_; }
+  [[nodiscard]] const Call& call() const { return *call_; }
   [[nodiscard]] const char* name() const { return name_; }
   /// Throws ValueError, "function: name" and the parts, unless `condition`.
   template <class... Parts>
   void require(bool condition, const Parts&... parts) const {
-    call_.require(condition, name_, parts...);
+    call_->require(condition, name_, parts...);
   }
 
   [[nodiscard]] int rank() const { return rank_; }
@@ -56,9 +64,16 @@ class Array {
   [[nodiscard]] std::vector<Index> shape() const { return {shape_.begin(), shape_.begin() + rank_}; }
 
   [[nodiscard]] Element element() const { return element_; }
-  /// Throws TypeError unless the elements have this type. For float32 the message says how to
-  /// convert them.
-  void require_element(Element wanted) const;
+  /// For an array of this kind and type.
+  [[nodiscard]] Like like() const { return {object_, element_}; }
+  /// Throws TypeError unless the elements have this type; the message says how to convert them. For
+  /// float32 they may have bfloat16 or float16: then data and strides are from here on those of a
+  /// copy in float32, which has values while Call::compute() runs.
+  void require_element(Element wanted, Access access = Access::read);
+
+  /// Of an output with 16 bits: where it is, as floats at twice the address, which overlap where
+  /// the arrays do. Else without data.
+  [[nodiscard]] const AnyView<const float>& outline() const { return outline_; }
 
   /// The first element. Never null: PyTorch's empty tensors have no address, but a view without
   /// data would mean to the library that the argument is absent.
@@ -74,18 +89,21 @@ class Array {
   [[noreturn]] void fail_as_type(const std::string& text) const;
   [[noreturn]] void fail_to_export() const;
   void set_rank(Index rank);
+  void set_copy(Access access);
   void set_tensor(const nb::dlpack::dltensor& tensor);
+  void get_buffer();
   void from_buffer(Access access);
   bool from_exchange_interface();
   void from_dlpack(Access access);
-  Call call_;
+  const Call* call_;
   const char* name_;
-  nb::handle object_;
+  nb::object object_;  // keeps the memory
   void* data_ = nullptr;
   int rank_ = 0;
   Element element_ = Element::other;
   std::array<Index, static_cast<std::size_t>(max_rank)> shape_{};
   std::array<Index, static_cast<std::size_t>(max_rank)> strides_{};
+  AnyView<const float> outline_;
   Py_buffer buffer_{};                         // obj is null if none is held
   std::optional<nb::ndarray<nb::ro>> tensor_;  // owns what __dlpack__ returned
 };
@@ -94,16 +112,17 @@ class Array {
 inline std::string shown(const Array& array) { return shown(array.shape()); }
 
 /// An array that may be absent: None.
-std::optional<Array> optional_array(Call call, const char* name, nb::handle given, Element wanted);
+std::optional<Array> optional_array(const Call& call, const char* name, nb::handle given, Element wanted);
 /// Integers of any type, in an array or list, converted to int64; absent if None.
-std::optional<Array> optional_integers(Call call, const char* name, nb::handle given);
+std::optional<Array> optional_integers(const Call& call, const char* name, nb::handle given);
 
 /// Null if it is absent.
 inline const Array* pointer_to(const std::optional<Array>& array) { return array ? &*array : nullptr; }
 
-/// A new dense array of the same kind as `like`, for the result of a call. For a kind that cannot
-/// be written (JAX), or an unknown one, a NumPy array, which finished() converts.
-nb::object new_array(nb::handle like, const Index* shape, int rank);
+/// A new dense array for the result of a call. For a kind that cannot be written (JAX), or an
+/// unknown one, a NumPy array, which finished() converts; for bfloat16, which NumPy does not have,
+/// an object with __dlpack__.
+nb::object new_array(const Like& like, const Index* shape, int rank);
 
 /// A new NumPy array with these elements.
 nb::object array_of(const std::vector<float>& elements, const std::vector<Index>& shape);

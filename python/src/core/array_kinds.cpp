@@ -5,7 +5,7 @@
 namespace headlane::python {
 namespace {
 
-std::atomic<PyObject*> numpy_ndarray, numpy_asarray, masked_array;
+std::atomic<PyObject*> numpy_ndarray, numpy_asarray, masked_array, numpy_bfloat16;
 std::atomic<PyObject*> torch_tensor, torch_parameter, torch_is_tracing, torch_plain_dispatch, torch_forward_ad,
     torch_is_grad_enabled;
 constinit Name requires_grad("requires_grad"), is_neg("is_neg"), current_level("_current_level");
@@ -14,14 +14,19 @@ bool is_a(nb::handle object, nb::handle type) {
   return PyType_IsSubtype(Py_TYPE(object.ptr()), reinterpret_cast<PyTypeObject*>(type.ptr())) != 0;
 }
 
-/// An instance of a class of a module that may not have been imported. If it was not, there are no
-/// instances, and it is not imported here.
-bool is_a(nb::handle object, std::atomic<PyObject*>& cache, const char* module, const char* name) {
+/// A class of a module that may not have been imported: then null, and it is not imported here.
+nb::handle imported(std::atomic<PyObject*>& cache, const char* module, const char* name) {
   if (cache.load(std::memory_order_acquire) == nullptr) {
     PyObject* loaded = PyDict_GetItemString(PyImport_GetModuleDict(), module);
-    if (loaded == nullptr || !nb::hasattr(loaded, name)) return false;
+    if (loaded == nullptr || !nb::hasattr(loaded, name)) return {};
   }
-  return is_a(object, cached(cache, module, name));
+  return cached(cache, module, name);
+}
+
+/// An instance of such a class: if its module was not imported, there are none.
+bool is_a(nb::handle object, std::atomic<PyObject*>& cache, const char* module, const char* name) {
+  const nb::handle type = imported(cache, module, name);
+  return type.is_valid() && is_a(object, type);
 }
 
 bool is_masked(nb::handle object) { return is_a(object, masked_array, "numpy.ma", "MaskedArray"); }
@@ -33,7 +38,7 @@ bool is_true(nb::handle object, const char* attribute) {
 
 /// Throws RuntimeError, for a tensor whose use PyTorch would record.
 template <class... Parts>
-[[noreturn]] void refuse_to_record(Call call, const Parts&... parts) {
+[[noreturn]] void refuse_to_record(const Call& call, const Parts&... parts) {
   throw std::runtime_error(call.message(parts...));
 }
 
@@ -55,7 +60,7 @@ bool computes_by_itself(nb::handle tensor) {
   return !nb::getattr(type, "__torch_dispatch__", plain).is(plain);
 }
 
-void check_tensor(Call call, const char* name, nb::handle tensor) {
+void check_tensor(const Call& call, const char* name, nb::handle tensor) {
   if (nb::cast<bool>(cached(torch_is_tracing, "torch._C", "_is_tracing")()))
     refuse_to_record(call, name,
                      " is traced by torch.jit, which cannot record headlane: use the operators of headlane.torch_ops "
@@ -92,6 +97,11 @@ bool is_numpy(nb::handle object) { return is_a(object, cached(numpy_ndarray, "nu
 
 bool is_torch(nb::handle object) { return is_a(object, torch_tensor, "torch", "Tensor"); }
 
+bool has_bfloat16(nb::handle array) {
+  const nb::handle type = imported(numpy_bfloat16, "ml_dtypes", "bfloat16");
+  return type.is_valid() && array.attr("dtype").attr("type").is(type);
+}
+
 std::string described(nb::handle object) {
   std::string text = std::string("has type ") + nb::type_name(object.type()).c_str();
   const nb::object dtype = nb::getattr(object, "dtype", nb::none());
@@ -121,14 +131,14 @@ std::string reason_of(nb::handle tensor, const char* name) {
   return {};
 }
 
-void refuse_special(Call call, const char* name, nb::handle object) {
+void refuse_special(const Call& call, const char* name, nb::handle object) {
   if (is_torch(object)) return check_tensor(call, name, object);
   if (!object.type().is(cached(numpy_ndarray, "numpy", "ndarray")) && is_masked(object))
     call.fail_as_type(name, " is a masked array, and headlane does not read its mask: pass ", name,
                       ".filled(value) and, where there is one, a mask");
 }
 
-nb::object int64_array(Call call, const char* name, nb::handle given) {
+nb::object int64_array(const Call& call, const char* name, nb::handle given) {
   refuse_special(call, name, given);
   nb::object array;
   try {

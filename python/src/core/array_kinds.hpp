@@ -13,6 +13,9 @@ nb::handle cached(std::atomic<PyObject*>& cache, const char* module, const char*
 [[nodiscard]] bool is_numpy(nb::handle object);
 [[nodiscard]] bool is_torch(nb::handle object);
 
+/// An array of NumPy whose elements are ml_dtypes' bfloat16.
+[[nodiscard]] bool has_bfloat16(nb::handle array);
+
 /// The type's name and the dtype, if there is one: "has type ndarray, dtype float64".
 std::string described(nb::handle object);
 
@@ -20,13 +23,13 @@ std::string described(nb::handle object);
 std::string first_line(const nb::python_error& error);
 
 /// Throws for NumPy's masked arrays, and for tensors whose use PyTorch would record or intercept.
-void refuse_special(Call call, const char* name, nb::handle object);
+void refuse_special(const Call& call, const char* name, nb::handle object);
 
 /// Why a tensor's values cannot be read, and what to pass instead; empty if unknown.
 std::string reason_of(nb::handle tensor, const char* name);
 
 /// An array of int64, the library's type of integers, from integers of any type in a list or array.
 /// Throws TypeError.
-nb::object int64_array(Call call, const char* name, nb::handle given);
+nb::object int64_array(const Call& call, const char* name, nb::handle given);
 
 }  // namespace headlane::python

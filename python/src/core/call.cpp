@@ -33,6 +33,11 @@ std::string with_dots(std::string message) {
   return message;
 }
 
+std::string Call::prefixed(const char* message_of_library) const {
+  std::string text = with_dots(message_of_library);
+  return text.starts_with(message()) ? text : message(text);
+}
+
 void Call::fail_as_value(std::string_view name, nb::handle given, std::string_view reason) const {
   throw std::invalid_argument(message(name, " is ", short_repr(given), reason));
 }
@@ -104,7 +109,7 @@ int Call::threads(nb::handle given, std::string_view name) const {
   if (value < 0) fail_as_value(name, given, ", the minimum is 0");
   if (value > std::numeric_limits<int>::max())
     fail_as_value(name, given, joined(", the most is ", std::numeric_limits<int>::max()));
-  return static_cast<int>(value);
+  return threads_ = static_cast<int>(value);
 }
 
 std::vector<Index> Call::integers(std::string_view name, nb::handle given) const {

@@ -1,13 +1,15 @@
-// A call from Python: its error messages, its arguments that are numbers, flags or text, and its
-// work without the GIL.
+// A call from Python: its error messages, its arguments that are numbers, flags or text, copies of
+// its arrays of 16 bits, and its work without the GIL.
 #pragma once
 
+#include "core/float_copy.hpp"
 #include "core/text.hpp"
 
 #include <nanobind/nanobind.h>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace headlane::python {
@@ -20,12 +22,17 @@ std::string with_dots(std::string message);
 /// The function that Python called. Each function of the module makes one when it begins, with the
 /// name that its messages begin with: "gemm: …". An argument of a wrong type is a TypeError that
 /// names the argument.
+///
+/// A const Call, too, collects the copies that compute() converts and its number of threads.
 class Call {
  public:
   /// `function` must outlive the call.
-  constexpr explicit Call(const char* function) : function_(function) {}
+  explicit Call(const char* function) : function_(function) {}
+  ~Call() = default;
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
 
-  [[nodiscard]] constexpr const char* function() const { return function_; }
+  [[nodiscard]] const char* function() const { return function_; }
 
   /// "function: " and the parts.
   template <class... Parts>
@@ -67,7 +74,8 @@ class Call {
   /// A str, in UTF-8. Throws ValueError if it has surrogates, which are not Unicode text.
   [[nodiscard]] std::string text(std::string_view name, nb::handle given) const;
 
-  /// A maximum number of threads. None and 0 both mean the setting of the process.
+  /// A maximum number of threads, for compute() too. None and 0 both mean the setting of the
+  /// process.
   [[nodiscard]] int threads(nb::handle given, std::string_view name = "num_threads") const;
 
   /// The C++ object, null if `given` has another type. Throws TypeError if its __init__() was not
@@ -79,23 +87,32 @@ class Call {
     return nb::inst_ptr<T>(given);
   }
 
-  /// Runs `f` without the GIL. A message of the library that names another function is prefixed
-  /// with the name of this one.
+  /// A copy in float32 of an array of 16 bits, which the library reads or writes in its place.
+  const FloatCopy& keep(FloatCopy copy) const { return copies_.emplace_back(std::move(copy)); }
+
+  /// Runs `f` without the GIL: fills the copies before, and rounds them to their arrays after. A
+  /// message of the library that names another function is prefixed with the name of this one.
   template <class F>
   void compute(F f) const {
     try {
       const nb::gil_scoped_release release;
+      for (const FloatCopy& copy : copies_) copy.widen(threads_);
       f();
+      for (const FloatCopy& copy : copies_) copy.round(threads_);
     } catch (const std::invalid_argument& error) {
-      const std::string text = with_dots(error.what());
-      throw std::invalid_argument(text.starts_with(message()) ? text : message(text));
+      throw std::invalid_argument(prefixed(error.what()));
+    } catch (const std::length_error& error) {
+      throw std::length_error(prefixed(error.what()));
     }
   }
 
  private:
   [[noreturn]] void fail_as_value(std::string_view name, nb::handle given, std::string_view reason) const;
+  [[nodiscard]] std::string prefixed(const char* message_of_library) const;
 
   const char* function_;
+  mutable std::vector<FloatCopy> copies_{};
+  mutable int threads_ = 0;
 };
 
 }  // namespace headlane::python

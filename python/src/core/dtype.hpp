@@ -12,7 +12,8 @@
 namespace headlane::python {
 
 /// One of the types up to `last`.
-inline DType dtype_named(Call call, std::string_view argument, nb::handle given, DType last = DType::int4_group32) {
+inline DType dtype_named(const Call& call, std::string_view argument, nb::handle given,
+                         DType last = DType::int4_group32) {
   const std::string name = call.text(argument, given);
   std::string names;
   for (int i = 0; i <= static_cast<int>(last); ++i) {
@@ -24,7 +25,7 @@ inline DType dtype_named(Call call, std::string_view argument, nb::handle given,
 }
 
 /// The type of activations: those of GemmOptions::activations.
-inline DType activations_named(Call call, nb::handle given) {
+inline DType activations_named(const Call& call, nb::handle given) {
   const std::string name = call.text("activations", given);
   call.require(name == "float32" || name == "int8", "activations is '", name, "'; there are float32 and int8");
   return name == "int8" ? DType::int8 : DType::float32;

@@ -10,13 +10,15 @@
 
 namespace headlane::python {
 
-/// The caller's `out`, which must have this shape, or a new array of the same kind as `like`.
+/// The caller's `out`, which must have this shape, or a new array like `like`.
 class Result {
  public:
-  Result(Call call, nb::handle like, nb::handle out, const std::vector<Index>& shape)
-      : like_(like), given_(!out.is_none()) {
+  /// `access`: update if its old values are read.
+  Result(const Call& call, const Like& like, nb::handle out, const std::vector<Index>& shape,
+         Access access = Access::write)
+      : like_(like.object), given_(!out.is_none()) {
     object_ = given_ ? nb::borrow(out) : new_array(like, shape.data(), static_cast<int>(shape.size()));
-    array_.emplace(call, "out", object_, Element::float32, Access::write);
+    array_.emplace(call, "out", object_, Element::float32, access);
     bool same = array_->rank() == static_cast<int>(shape.size());
     for (std::size_t axis = 0; same && axis < shape.size(); ++axis)
       same = array_->size(static_cast<int>(axis)) == shape[axis];
@@ -33,6 +35,12 @@ class Result {
     for (const Array* input : inputs)
       if (input != nullptr) views.push_back({input->name(), any_view<const float>(*input)});
     require_disjoint(array_->call().function(), {"out", any_view<const float>(*array_)}, views);
+  }
+
+  /// The same for another output of the call, where the library sees copies of both.
+  void require_apart(const Result& other, const char* name) const {
+    if (array_->outline() && other.array_->outline())
+      require_disjoint(array_->call().function(), {"out", array_->outline()}, {{{name, other.array_->outline()}}});
   }
 
   /// To return once it has been written: `out` itself, or the new array.

@@ -10,14 +10,12 @@
 namespace headlane::python {
 namespace {
 
-constexpr Call call("gemm_gated");
-
 /// One of the two products: its weights and its bias.
 struct Branch {
   Right weights;
   std::optional<Array> bias;
 
-  Branch(const char* name, nb::handle matrix, const char* bias_name, nb::handle bias_object)
+  Branch(const Call& call, const char* name, nb::handle matrix, const char* bias_name, nb::handle bias_object)
       : weights(call, name, matrix), bias(optional_array(call, bias_name, bias_object, Element::float32)) {}
 
   [[nodiscard]] View<const float, 1> bias_view() const {
@@ -45,9 +43,10 @@ void multiply(const Array& a, const Right& gate, const Right& up, const Array& o
 
 nb::object gemm_gated_of(nb::handle a, nb::handle gate, nb::handle up, nb::handle gate_bias, nb::handle up_bias,
                          nb::handle activation, nb::handle activations, nb::handle out, nb::handle num_threads) {
+  const Call call("gemm_gated");
   const Array x(call, "a", a, Element::float32);
   require_axis(x);
-  const Branch of_gate("gate", gate, "gate_bias", gate_bias), of_up("up", up, "up_bias", up_bias);
+  const Branch of_gate(call, "gate", gate, "gate_bias", gate_bias), of_up(call, "up", up, "up_bias", up_bias);
   if ((of_gate.weights.packed() != nullptr) != (of_up.weights.packed() != nullptr))
     call.fail_as_type("of gate and up one is a PackedMatrix; pass both packed, or both as arrays");
   const DType type = activations_named(call, activations);
@@ -60,7 +59,7 @@ nb::object gemm_gated_of(nb::handle a, nb::handle gate, nb::handle up, nb::handl
                  branch->weights.columns());
     if (branch->bias) require_bias(*branch->bias, shape);
   }
-  const Result result(call, a, out, shape);
+  const Result result(call, x.like(), out, shape);
   result.require_apart(
       {&x, of_gate.weights.array(), of_up.weights.array(), pointer_to(of_gate.bias), pointer_to(of_up.bias)});
   const GemmGatedOptions options{.activation = activation_named(call, activation),

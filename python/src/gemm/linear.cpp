@@ -32,7 +32,7 @@ void multiply(const Array& x, const Right& right, const Array& out, const Epilog
 
 }  // namespace
 
-nb::object rows_times(Call call, const char* left, nb::handle a, const char* right, nb::handle b, nb::handle out,
+nb::object rows_times(const Call& call, const char* left, nb::handle a, const char* right, nb::handle b, nb::handle out,
                       const EpilogueArguments& given, nb::handle activations, nb::handle num_threads) {
   const Array x(call, left, a, Element::float32);
   require_axis(x);
@@ -44,7 +44,7 @@ nb::object rows_times(Call call, const char* left, nb::handle a, const char* rig
   std::vector<Index> shape = x.shape();
   shape.back() = weights.columns();
   epilogue.check(shape);
-  const Result result(call, a, out, shape);
+  const Result result(call, x.like(), out, shape);
   result.require_apart({&x, weights.array(), epilogue.bias(), epilogue.residual()});
   const int threads = call.threads(num_threads);
   call.compute([&] { multiply(x, weights, result.array(), epilogue, type, threads); });

@@ -12,7 +12,7 @@ namespace headlane::python {
 namespace {
 
 PackedMatrix pack(nb::handle b, nb::handle dtype, nb::handle num_threads) {
-  constexpr Call call("PackedMatrix");
+  const Call call("PackedMatrix");
   const Array matrix(call, "b", b, Element::float32);
   require_matrix(matrix);
   const PackOptions options{.type = dtype_named(call, "dtype", dtype), .num_threads = call.threads(num_threads)};
@@ -22,8 +22,8 @@ PackedMatrix pack(nb::handle b, nb::handle dtype, nb::handle num_threads) {
 }
 
 nb::object unpacked(const PackedMatrix& self) {
-  constexpr Call call("PackedMatrix.unpack");
-  const Result result(call, nb::none(), nb::none(), {self.rows(), self.columns()});
+  const Call call("PackedMatrix.unpack");
+  const Result result(call, {}, nb::none(), {self.rows(), self.columns()});
   call.compute([&] { self.unpack(view_of<float, 2>(result.array())); });
   return result.object();
 }

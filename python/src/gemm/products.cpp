@@ -47,21 +47,21 @@ void require_bias(const Array& bias, const std::vector<Index>& result) {
                ": wanted [", result.back(), "]");
 }
 
-void require_stored_for(Call call, DType activations, const char* name, const PackedMatrix* packed) {
+void require_stored_for(const Call& call, DType activations, const char* name, const PackedMatrix* packed) {
   if (activations == DType::float32 || (packed != nullptr && packed->type() == DType::int8)) return;
   constexpr const char* wanted = "; with activations int8 it must be a PackedMatrix of int8";
   call.require(packed != nullptr, name, " is not packed", wanted);
   call.require(false, name, " is a PackedMatrix of ", name_of(packed->type()), wanted);
 }
 
-Right::Right(Call call, const char* name, nb::handle object)
+Right::Right(const Call& call, const char* name, nb::handle object)
     : name_(name), packed_(call.instance<PackedMatrix>(name, object)) {
   if (packed_ != nullptr) return;
   array_.emplace(call, name, object, Element::float32);
   require_matrix(*array_);
 }
 
-Epilogue::Epilogue(Call call, const EpilogueArguments& given)
+Epilogue::Epilogue(const Call& call, const EpilogueArguments& given)
     : bias_(optional_array(call, "bias", given.bias, Element::float32)),
       residual_(optional_array(call, "residual", given.residual, Element::float32)),
       activation_(activation_named(call, given.activation)) {}
@@ -79,7 +79,7 @@ GemmOptions Epilogue::options() const {
 
 nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, nb::handle alpha, nb::handle given_beta, nb::handle bias,
                    nb::handle activation, nb::handle residual, nb::handle activations, nb::handle num_threads) {
-  constexpr Call call("gemm");
+  const Call call("gemm");
   const Array left(call, "a", a, Element::float32);
   require_matrix(left);
   const Right right(call, "b", b);
@@ -90,7 +90,7 @@ nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, nb::handle alpha,
   const Epilogue epilogue(call, {bias, residual, activation});
   const std::vector<Index> shape{left.size(0), right.columns()};
   epilogue.check(shape);
-  const Result result(call, a, out, shape);
+  const Result result(call, left.like(), out, shape, beta == 0 ? Access::write : Access::update);
   GemmOptions options = epilogue.options();
   options.alpha = call.float32("alpha", alpha);
   options.beta = beta;
@@ -102,7 +102,7 @@ nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, nb::handle alpha,
 }
 
 nb::object matmul(nb::handle a, nb::handle b, nb::handle out, nb::handle activations, nb::handle num_threads) {
-  constexpr Call call("matmul");
+  const Call call("matmul");
   if (call.instance<PackedMatrix>("b", b) != nullptr)
     return rows_times(call, "a", a, "b", b, out, {}, activations, num_threads);
   require_stored_for(call, activations_named(call, activations), "b", nullptr);
@@ -119,7 +119,7 @@ nb::object matmul(nb::handle a, nb::handle b, nb::handle out, nb::handle activat
   for (int axis = 0; axis < batch.rank(); ++axis) shape.push_back(batch.size(axis));
   if (left.rank() > 1) shape.push_back(of_a.rows);
   if (right.rank() > 1) shape.push_back(of_b.columns);
-  const Result result(call, a, out, shape);
+  const Result result(call, left.like(), out, shape);
 
   const Array& c = result.array();
   result.require_apart({&left, &right});

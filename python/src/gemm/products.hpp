@@ -9,7 +9,7 @@ namespace headlane::python {
 
 /// The activation of this name; none for None. Throws ValueError for another name, TypeError for
 /// another type.
-Activation activation_named(Call call, nb::handle given);
+Activation activation_named(const Call& call, nb::handle given);
 
 /// Throws ValueError unless it is a matrix.
 void require_matrix(const Array& array);
@@ -20,7 +20,7 @@ void require_axis(const Array& array);
 /// The right operand: a PackedMatrix, which the caller keeps alive, or a matrix, read in place.
 class Right {
  public:
-  Right(Call call, const char* name, nb::handle object);
+  Right(const Call& call, const char* name, nb::handle object);
 
   [[nodiscard]] const char* name() const { return name_; }
   [[nodiscard]] Index rows() const { return packed_ != nullptr ? packed_->rows() : array_->size(0); }
@@ -51,7 +51,7 @@ void require_fitting(const Array& left, const Right& right);
 
 /// Throws ValueError unless activations of this type can be multiplied by `packed`, which is null
 /// for a matrix that is not packed.
-void require_stored_for(Call call, DType activations, const char* name, const PackedMatrix* packed);
+void require_stored_for(const Call& call, DType activations, const char* name, const PackedMatrix* packed);
 
 /// Throws ValueError unless it is a vector as long as the last axis of the result.
 void require_bias(const Array& bias, const std::vector<Index>& result);
@@ -64,7 +64,7 @@ struct EpilogueArguments {
 /// activation(product + bias) + residual.
 class Epilogue {
  public:
-  Epilogue(Call call, const EpilogueArguments& given);
+  Epilogue(const Call& call, const EpilogueArguments& given);
 
   /// Throws ValueError unless bias and residual fit a result of this shape, which has an axis.
   void check(const std::vector<Index>& shape) const;
@@ -80,7 +80,7 @@ class Epilogue {
 };
 
 /// a [..., k] times b [k, n]. Messages name them `left` and `right`.
-nb::object rows_times(Call call, const char* left, nb::handle a, const char* right, nb::handle b, nb::handle out,
+nb::object rows_times(const Call& call, const char* left, nb::handle a, const char* right, nb::handle b, nb::handle out,
                       const EpilogueArguments& given, nb::handle activations, nb::handle num_threads);
 
 }  // namespace headlane::python

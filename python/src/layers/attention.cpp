@@ -7,8 +7,8 @@
 namespace headlane::python {
 namespace {
 
-void remember(Call call, const MultiHeadAttention& layer, nb::handle memory, nb::handle cache, nb::handle sequences,
-              nb::handle key_lengths, nb::handle key_starts, nb::handle num_threads) {
+void remember(const Call& call, const MultiHeadAttention& layer, nb::handle memory, nb::handle cache,
+              nb::handle sequences, nb::handle key_lengths, nb::handle key_starts, nb::handle num_threads) {
   const Array of_memory(call, "memory", memory, Element::float32);
   const View<const float, 3> rows = rows_of<const float>(of_memory);
   const CacheArgument to(call, "cache", cache, "sequences", sequences);
@@ -30,7 +30,7 @@ AttentionOptions options_for(const ScoreOptions& given, const View<const float, 
 nb::object attend(const MultiHeadAttention& self, nb::handle x, nb::handle memory, nb::handle attn_mask,
                   nb::handle options, nb::handle cache, nb::handle sequences, nb::handle given_remembered,
                   nb::handle out, nb::handle num_threads) {
-  constexpr Call call("MultiHeadAttention.forward");
+  const Call call("MultiHeadAttention.forward");
   const ScoreOptions given(call, attn_mask, options, num_threads);
   const bool remembered = call.flag("remembered", given_remembered);
   const Rows rows(call, x, out, self.d_model());
@@ -56,7 +56,7 @@ nb::object attend(const MultiHeadAttention& self, nb::handle x, nb::handle memor
 
 nb::object encode(const EncoderLayer& self, nb::handle x, nb::handle attn_mask, nb::handle options, nb::handle out,
                   nb::handle num_threads) {
-  constexpr Call call("EncoderLayer.forward");
+  const Call call("EncoderLayer.forward");
   const ScoreOptions given(call, attn_mask, options, num_threads);
   const Rows rows(call, x, out, self.d_model());
   call.compute([&] {
@@ -70,7 +70,7 @@ struct DecoderArguments {
 };
 
 nb::object decode(const DecoderLayer& self, const DecoderArguments& given) {
-  constexpr Call call("DecoderLayer.forward");
+  const Call call("DecoderLayer.forward");
   const ScoreOptions own(call, given.attn_mask, given.options, given.num_threads),
       cross(call, nb::none(), given.cross, given.num_threads);
   const Rows rows(call, given.x, given.out, self.d_model());
@@ -97,12 +97,13 @@ nb::object decode(const DecoderLayer& self, const DecoderArguments& given) {
 
 /// Defines __init__ of EncoderLayer or DecoderLayer, which take the same arguments.
 template <class Layer>
-void define_init(nb::class_<Layer>& layer, Call call, const std::vector<std::string_view>& parts) {
+void define_init(nb::class_<Layer>& layer, const char* name, const std::vector<std::string_view>& parts) {
   define(
       layer, "__init__",
-      [call, parts](Layer* self, nb::handle state, nb::handle prefix, nb::handle heads, nb::handle kv_heads,
+      [name, parts](Layer* self, nb::handle state, nb::handle prefix, nb::handle heads, nb::handle kv_heads,
                     nb::handle scale, nb::handle activation, nb::handle norm, nb::handle norm_first, nb::handle eps,
                     nb::handle weights, nb::handle activations) {
+        const Call call(name);
         const auto options =
             options_of(call, {heads, kv_heads, scale, activation, norm, norm_first, eps, weights, activations});
         construct(self, Tensors(call, state, prefix, parts), options);
@@ -113,12 +114,12 @@ void define_init(nb::class_<Layer>& layer, Call call, const std::vector<std::str
 
 /// Defines remember(), whose attention layer `attention` returns.
 template <class Self, class Attention>
-void define_remember(nb::class_<Self>& layer, Call call, Attention attention) {
+void define_remember(nb::class_<Self>& layer, const char* name, Attention attention) {
   define(
       layer, "remember",
-      [call, attention](const Self& self, nb::handle memory, nb::handle cache, nb::handle sequences,
+      [name, attention](const Self& self, nb::handle memory, nb::handle cache, nb::handle sequences,
                         nb::handle key_lengths, nb::handle key_starts, nb::handle num_threads) {
-        remember(call, attention(self), memory, cache, sequences, key_lengths, key_starts, num_threads);
+        remember(Call(name), attention(self), memory, cache, sequences, key_lengths, key_starts, num_threads);
       },
       "memory", "cache", "sequences", "key_lengths", "key_starts", "num_threads");
 }
@@ -129,7 +130,7 @@ void add_multi_head_attention(nb::module_& module) {
       attention, "__init__",
       [](MultiHeadAttention* self, nb::handle state, nb::handle prefix, nb::handle heads, nb::handle kv_heads,
          nb::handle scale, nb::handle weights, nb::handle activations) {
-        constexpr Call call("MultiHeadAttention");
+        const Call call("MultiHeadAttention");
         const Tensors tensors(
             call, state, prefix,
             {"in_proj_", "q_proj_weight", "k_proj_weight", "v_proj_weight", "out_proj.", "bias_k", "bias_v"});
@@ -138,7 +139,7 @@ void add_multi_head_attention(nb::module_& module) {
       "state", "prefix", "num_heads", "num_kv_heads", "scale", "weights", "activations");
   define(attention, "forward", &attend, "x", "memory", "attn_mask", "options", "cache", "sequences", "remembered",
          "out", "num_threads");
-  define_remember(attention, Call("MultiHeadAttention.remember"),
+  define_remember(attention, "MultiHeadAttention.remember",
                   // NOLINTNEXTLINE(bugprone-return-const-ref-from-parameter): Python holds it
                   [](const MultiHeadAttention& self) -> const MultiHeadAttention& { return self; });
   define(attention, "state_dict", &state_of<MultiHeadAttention>);
@@ -150,8 +151,7 @@ void add_multi_head_attention(nb::module_& module) {
 
 void add_encoder_layer(nb::module_& module) {
   nb::class_<EncoderLayer> encoder(module, "EncoderLayer");
-  define_init(encoder, Call("EncoderLayer"),
-              {"self_attn.", "linear1.", "linear2.", "linear_gate.", "norm1.", "norm2."});
+  define_init(encoder, "EncoderLayer", {"self_attn.", "linear1.", "linear2.", "linear_gate.", "norm1.", "norm2."});
   define(encoder, "forward", &encode, "x", "attn_mask", "options", "out", "num_threads");
   define(encoder, "state_dict", &state_of<EncoderLayer>);
   encoder.def_prop_ro("d_model", &EncoderLayer::d_model);
@@ -159,7 +159,7 @@ void add_encoder_layer(nb::module_& module) {
 
 void add_decoder_layer(nb::module_& module) {
   nb::class_<DecoderLayer> decoder(module, "DecoderLayer");
-  define_init(decoder, Call("DecoderLayer"),
+  define_init(decoder, "DecoderLayer",
               {"self_attn.", "multihead_attn.", "linear1.", "linear2.", "linear_gate.", "norm"});
   define(
       decoder, "forward",
@@ -171,7 +171,7 @@ void add_decoder_layer(nb::module_& module) {
       },
       "x", "memory", "attn_mask", "options", "cache", "sequences", "memory_cache", "memory_sequences", "cross", "out",
       "num_threads");
-  define_remember(decoder, Call("DecoderLayer.remember"),
+  define_remember(decoder, "DecoderLayer.remember",
                   [](const DecoderLayer& self) -> const MultiHeadAttention& { return self.multihead_attn(); });
   define(decoder, "state_dict", &state_of<DecoderLayer>);
   decoder.def_prop_ro("d_model", &DecoderLayer::d_model);

@@ -10,8 +10,8 @@
 
 namespace headlane::python {
 
-Tensors::Tensors(Call call, nb::handle state, nb::handle prefix, const std::vector<std::string_view>& parts)
-    : call_(call), prefix_(call.text("prefix", prefix)) {
+Tensors::Tensors(const Call& call, nb::handle state, nb::handle prefix, const std::vector<std::string_view>& parts)
+    : call_(&call), prefix_(call.text("prefix", prefix)) {
   if (!nb::hasattr(state, "items")) call.refuse_type("state", state, "a dict");
   for (const nb::handle item : state.attr("items")()) {
     const nb::object key = item[0], value = item[1];
@@ -29,7 +29,7 @@ namespace {
 
 nb::object linear_forward(const Linear& self, nb::handle x, nb::handle activation, nb::handle residual, nb::handle out,
                           nb::handle num_threads) {
-  constexpr Call call("Linear.forward");
+  const Call call("Linear.forward");
   LinearOptions options{.activation = activation_named(call, activation), .num_threads = call.threads(num_threads)};
   const Rows rows(call, x, out, self.out_features());
   const std::optional<Array> added = optional_array(call, "residual", residual, Element::float32);
@@ -46,7 +46,7 @@ struct LimitedEmbedding {
 
 nb::object embedding_forward(const LimitedEmbedding& self, nb::handle ids, nb::handle scale, nb::handle given_add,
                              nb::handle given_truncate, nb::handle out) {
-  constexpr Call call("Embedding.forward");
+  const Call call("Embedding.forward");
   const bool add = call.flag("add", given_add), truncate = call.flag("truncate", given_truncate);
   const float factor = call.float32("scale", scale);
   const nb::object numbers = int64_array(call, "ids", ids);
@@ -58,7 +58,7 @@ nb::object embedding_forward(const LimitedEmbedding& self, nb::handle ids, nb::h
   std::vector<Index> shape = of_ids.shape();
   if (truncate && self.max_length > 0) shape.back() = std::min(shape.back(), self.max_length);
   shape.push_back(self.layer.embedding_dim());
-  const Result result(call, numbers, out, shape);
+  const Result result(call, {}, out, shape, add ? Access::update : Access::write);
   const View<float, 3> y = rows_of<float>(result.array());
   call.compute([&] { self.layer.forward(view, y, {.scale = factor, .add = add, .truncate = truncate}); });
   return result.object();
@@ -69,7 +69,7 @@ void add_linear(nb::module_& module) {
   define(
       linear, "__init__",
       [](Linear* self, nb::handle state, nb::handle prefix, nb::handle weights, nb::handle activations) {
-        constexpr Call call("Linear");
+        const Call call("Linear");
         construct(self, Tensors(call, state, prefix, {"weight", "bias"}), dtype_named(call, "weights", weights),
                   activations_named(call, activations));
       },
@@ -85,7 +85,7 @@ void add_embedding(nb::module_& module) {
       embedding, "__init__",
       [](LimitedEmbedding* self, nb::handle state, nb::handle prefix, nb::handle tied, nb::handle max_length,
          nb::handle weights, nb::handle activations) {
-        constexpr Call call("Embedding");
+        const Call call("Embedding");
         const Tensors tensors(call, state, prefix, {"weight"});
         EmbeddingOptions options{.tied = call.flag("tied", tied),
                                  .weights = dtype_named(call, "weights", weights),
@@ -100,7 +100,7 @@ void add_embedding(nb::module_& module) {
   define(
       embedding, "logits",
       [](const LimitedEmbedding& self, nb::handle x, nb::handle out, nb::handle num_threads) {
-        constexpr Call call("Embedding.logits");
+        const Call call("Embedding.logits");
         const int threads = call.threads(num_threads);
         const Rows rows(call, x, out, self.layer.num_embeddings());
         call.compute([&] { self.layer.logits(rows.x(), rows.y(), threads); });
@@ -118,7 +118,7 @@ void add_feed_forward(nb::module_& module) {
       feed_forward, "__init__",
       [](FeedForward* self, nb::handle state, nb::handle prefix, nb::handle activation, nb::handle weights,
          nb::handle activations) {
-        constexpr Call call("FeedForward");
+        const Call call("FeedForward");
         const FeedForwardOptions options{.activation = activation_named(call, activation),
                                          .weights = dtype_named(call, "weights", weights),
                                          .activations = activations_named(call, activations)};
@@ -128,7 +128,7 @@ void add_feed_forward(nb::module_& module) {
   define(
       feed_forward, "forward",
       [](const FeedForward& self, nb::handle x, nb::handle out, nb::handle num_threads) {
-        constexpr Call call("FeedForward.forward");
+        const Call call("FeedForward.forward");
         const int threads = call.threads(num_threads);
         const Rows rows(call, x, out, self.d_model());
         call.compute([&] { self.forward(rows.x(), rows.y(), threads); });

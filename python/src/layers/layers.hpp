@@ -19,13 +19,13 @@ namespace headlane::python {
 /// followed by one of `parts` and anything, borrowed. Other entries are ignored.
 class Tensors {
  public:
-  Tensors(Call call, nb::handle state, nb::handle prefix, const std::vector<std::string_view>& parts);
-  [[nodiscard]] Call call() const { return call_; }
+  Tensors(const Call& call, nb::handle state, nb::handle prefix, const std::vector<std::string_view>& parts);
+  [[nodiscard]] const Call& call() const { return *call_; }
   [[nodiscard]] const std::string& prefix() const { return prefix_; }
   [[nodiscard]] const StateDict& dict() const { return dict_; }
 
  private:
-  Call call_;
+  const Call* call_;
   std::string prefix_;
   std::deque<std::string> names_;
   std::deque<Array> arrays_;
@@ -56,10 +56,10 @@ View<T, 3> rows_of(const Array& x) {
 /// The rows x of a layer's forward(), and its result: rows of `width`.
 class Rows {
  public:
-  Rows(Call call, nb::handle x, nb::handle out, Index width)
+  Rows(const Call& call, nb::handle x, nb::handle out, Index width)
       : from_(call, "x", x, Element::float32),
         view_(rows_of<const float>(from_)),
-        result_(call, x, out, shape(width)) {}
+        result_(call, from_.like(), out, shape(width)) {}
   [[nodiscard]] const View<const float, 3>& x() const { return view_; }
   [[nodiscard]] View<float, 3> y() const { return rows_of<float>(result_.array()); }
   [[nodiscard]] nb::object object() const { return result_.object(); }
@@ -81,7 +81,7 @@ View<const Index, 1> integers_view(const std::optional<Array>& array);
 
 /// The arguments cache and sequences of a call: both, or neither.
 struct CacheArgument {
-  CacheArgument(Call call, const char* name, nb::handle cache, const char* sequences_name, nb::handle given);
+  CacheArgument(const Call& call, const char* name, nb::handle cache, const char* sequences_name, nb::handle given);
   [[nodiscard]] explicit operator bool() const { return locked != nullptr; }
   [[nodiscard]] Index longest() const { return longest_of(locked->cache, sequences); }
 
@@ -90,14 +90,14 @@ struct CacheArgument {
 };
 
 /// The options of MultiHeadAttention.
-MultiHeadAttentionOptions attention_options_of(Call call, nb::handle heads, nb::handle kv_heads, nb::handle scale,
-                                               nb::handle weights, nb::handle activations);
+MultiHeadAttentionOptions attention_options_of(const Call& call, nb::handle heads, nb::handle kv_heads,
+                                               nb::handle scale, nb::handle weights, nb::handle activations);
 
 /// The options of EncoderLayer and DecoderLayer, and the names that Python has for them.
 struct LayerArguments {
   nb::handle heads, kv_heads, scale, activation, norm, norm_first, eps, weights, activations;
 };
-TransformerLayerOptions options_of(Call call, const LayerArguments& given);
+TransformerLayerOptions options_of(const Call& call, const LayerArguments& given);
 
 /// A dict of NumPy arrays.
 nb::dict dict_of(const OwnedStateDict& state);

@@ -11,7 +11,7 @@ View<const Index, 1> integers_view(const std::optional<Array>& array) {
   return view_of<const Index, 1>(*array);
 }
 
-CacheArgument::CacheArgument(Call call, const char* name, nb::handle cache, const char* sequences_name,
+CacheArgument::CacheArgument(const Call& call, const char* name, nb::handle cache, const char* sequences_name,
                              nb::handle given) {
   call.require(cache.is_none() == given.is_none(), "of ", name, " and ", sequences_name, " only one is given");
   if (cache.is_none()) return;
@@ -19,8 +19,8 @@ CacheArgument::CacheArgument(Call call, const char* name, nb::handle cache, cons
   sequences = call.integers(sequences_name, given);
 }
 
-MultiHeadAttentionOptions attention_options_of(Call call, nb::handle heads, nb::handle kv_heads, nb::handle scale,
-                                               nb::handle weights, nb::handle activations) {
+MultiHeadAttentionOptions attention_options_of(const Call& call, nb::handle heads, nb::handle kv_heads,
+                                               nb::handle scale, nb::handle weights, nb::handle activations) {
   MultiHeadAttentionOptions options{.heads = call.integer("num_heads", heads)};
   if (!kv_heads.is_none()) options.kv_heads = call.integer("num_kv_heads", kv_heads);
   if (!scale.is_none()) options.scale = call.float32("scale", scale);
@@ -29,7 +29,7 @@ MultiHeadAttentionOptions attention_options_of(Call call, nb::handle heads, nb::
   return options;
 }
 
-TransformerLayerOptions options_of(Call call, const LayerArguments& given) {
+TransformerLayerOptions options_of(const Call& call, const LayerArguments& given) {
   const std::string norm = call.text("norm", given.norm);
   call.require(norm == "layer" || norm == "rms", "norm is '", norm, "'; there are 'layer' and 'rms'");
   return {.attention =

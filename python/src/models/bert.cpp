@@ -13,7 +13,7 @@ using models::Bert;
 using models::EncodeProgress;
 using models::Pooling;
 
-Pooling pooling_named(Call call, nb::handle given) {
+Pooling pooling_named(const Call& call, nb::handle given) {
   const std::string name = call.text("pooling", given);
   std::string names;
   for (const auto& [known, pooling] : models::pooling_names) {
@@ -49,14 +49,14 @@ Index sum_of(const std::vector<Index>& values) {
   return sum;
 }
 
-std::vector<std::vector<Index>> types_of(Call call, nb::handle types) {
+std::vector<std::vector<Index>> types_of(const Call& call, nb::handle types) {
   return types.is_none() ? std::vector<std::vector<Index>>() : sentences_of(call, "token_type_ids", types);
 }
 
 nb::object embed(const Bert& bert, nb::handle given, nb::handle given_types, nb::handle pooling,
                  nb::handle given_normalize, nb::handle given_truncate, nb::handle out, nb::handle num_threads,
                  nb::handle given_prompt_tokens) {
-  constexpr Call call("embed");
+  const Call call("embed");
   const auto ids = sentences_of(call, "ids", given), types = types_of(call, given_types);
   std::optional<Pooling> pooled;
   if (!pooling.is_none()) pooled = pooling_named(call, pooling);
@@ -67,7 +67,7 @@ nb::object embed(const Bert& bert, nb::handle given, nb::handle given_types, nb:
   const bool pools = pooled.value_or(bert.config().pooling.front()) != Pooling::none;
   const Index rows = pools ? static_cast<Index>(ids.size()) : sum_of(lengths_of(bert, ids, truncate));
   const int threads = call.threads(num_threads);
-  const Result result(call, nb::none(), out, {rows, bert.embedding_size(pooled)});
+  const Result result(call, {}, out, {rows, bert.embedding_size(pooled)});
   const View<float, 2> y = view_of<float, 2>(result.array());
   if (ids.empty()) return result.object();
   Signals signals;
@@ -87,12 +87,12 @@ nb::object embed(const Bert& bert, nb::handle given, nb::handle given_types, nb:
 /// The states, and the number of rows of each sentence.
 nb::tuple encode(const Bert& bert, nb::handle given, nb::handle given_types, nb::handle given_truncate,
                  nb::handle num_threads) {
-  constexpr Call call("encode");
+  const Call call("encode");
   const auto ids = sentences_of(call, "ids", given), types = types_of(call, given_types);
   const bool truncate = call.flag("truncate", given_truncate);
   const std::vector<Index> lengths = lengths_of(bert, ids, truncate);
   const int threads = call.threads(num_threads);
-  const Result result(call, nb::none(), nb::none(), {sum_of(lengths), bert.config().hidden_size});
+  const Result result(call, {}, nb::none(), {sum_of(lengths), bert.config().hidden_size});
   const View<float, 2> y = view_of<float, 2>(result.array());
   Signals signals;
   if (!ids.empty())
@@ -134,7 +134,7 @@ nb::dict config_of(const Bert& bert) {
 }
 
 nb::object embedding_size_of(const Bert& bert, nb::handle pooling) {
-  constexpr Call call("embedding_size");
+  const Call call("embedding_size");
   return nb::int_(pooling.is_none() ? bert.embedding_size() : bert.embedding_size(pooling_named(call, pooling)));
 }
 

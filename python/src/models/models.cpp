@@ -8,7 +8,7 @@ namespace headlane::python {
 namespace {
 
 /// The elements of a sequence as a list. Throws TypeError for anything else, and for text.
-nb::object elements_of(Call call, const std::string& name, nb::handle object, const char* wanted) {
+nb::object elements_of(const Call& call, const std::string& name, nb::handle object, const char* wanted) {
   const bool text = PyUnicode_Check(object.ptr()) || PyBytes_Check(object.ptr());
   nb::object elements = nb::steal(text ? nullptr : PySequence_List(object.ptr()));
   if (elements.is_valid()) return elements;
@@ -18,7 +18,7 @@ nb::object elements_of(Call call, const std::string& name, nb::handle object, co
 
 }  // namespace
 
-std::vector<Index> sentence_of(Call call, const std::string& name, nb::handle object) {
+std::vector<Index> sentence_of(const Call& call, const std::string& name, nb::handle object) {
   const nb::object elements = elements_of(call, name, object, "a sequence of integers");
   std::vector<Index> sentence;
   sentence.reserve(nb::len(elements));
@@ -27,7 +27,7 @@ std::vector<Index> sentence_of(Call call, const std::string& name, nb::handle ob
   return sentence;
 }
 
-std::vector<std::vector<Index>> sentences_of(Call call, const char* name, nb::handle object) {
+std::vector<std::vector<Index>> sentences_of(const Call& call, const char* name, nb::handle object) {
   const nb::object outer = elements_of(call, name, object, "a sequence of sequences of integers");
   std::vector<std::vector<Index>> sentences;
   sentences.reserve(nb::len(outer));

@@ -19,8 +19,8 @@ namespace headlane::python {
 
 /// Token ids of a sentence, or of several: sequences of integers (lists, NumPy arrays …), copied.
 /// Throws TypeError, with the index, for anything else. The model checks the ids.
-std::vector<Index> sentence_of(Call call, const std::string& name, nb::handle object);
-std::vector<std::vector<Index>> sentences_of(Call call, const char* name, nb::handle object);
+std::vector<Index> sentence_of(const Call& call, const std::string& name, nb::handle object);
+std::vector<std::vector<Index>> sentences_of(const Call& call, const char* name, nb::handle object);
 
 /// Lets a signal (Ctrl-C) end a long call. To be called repeatedly without the GIL, by the thread
 /// that Python called; throws the exception of the signal's handler. Takes the GIL at most every 10

@@ -14,7 +14,7 @@ using models::GenerateOptions;
 using models::T5;
 
 /// False, True or "never".
-EarlyStopping early_stopping_of(Call call, nb::handle object) {
+EarlyStopping early_stopping_of(const Call& call, nb::handle object) {
   if (PyBool_Check(object.ptr())) return object.ptr() == Py_True ? EarlyStopping::yes : EarlyStopping::no;
   if (!nb::isinstance<nb::str>(object)) call.refuse_value("early_stopping", object, "False, True or 'never'");
   call.require(call.text("early_stopping", object) == "never", "early_stopping is neither False, True nor 'never'");
@@ -40,7 +40,7 @@ nb::dict defaults_of(const T5& t5, nb::handle task) {
 nb::list generate(const T5& t5, nb::handle given, nb::handle num_beams, nb::handle max_length, nb::handle min_length,
                   nb::handle length_penalty, nb::handle early_stopping, nb::handle no_repeat_ngram_size,
                   nb::handle num_threads) {
-  constexpr Call call("generate");
+  const Call call("generate");
   const auto ids = sentences_of(call, "ids", given);
   Signals signals;
   const GenerateOptions options{.num_beams = call.integer("num_beams", num_beams),
@@ -59,7 +59,7 @@ nb::list generate(const T5& t5, nb::handle given, nb::handle num_beams, nb::hand
 }
 
 nb::object encode(const T5& t5, nb::handle given, nb::handle num_threads) {
-  constexpr Call call("encode");
+  const Call call("encode");
   const std::vector<Index> ids = sentence_of(call, "ids", given);
   const int threads = call.threads(num_threads);
   std::vector<float> states;
@@ -68,7 +68,7 @@ nb::object encode(const T5& t5, nb::handle given, nb::handle num_threads) {
 }
 
 nb::object logits(const T5& t5, nb::handle given, nb::handle given_output, nb::handle num_threads) {
-  constexpr Call call("logits");
+  const Call call("logits");
   const std::vector<Index> ids = sentence_of(call, "ids", given), output = sentence_of(call, "output", given_output);
   const int threads = call.threads(num_threads);
   std::vector<float> values;

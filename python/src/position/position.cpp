@@ -11,7 +11,7 @@
 namespace headlane::python {
 namespace {
 
-SinusoidalOptions sinusoidal_options(Call call, nb::handle offset, nb::handle base, nb::handle doubled,
+SinusoidalOptions sinusoidal_options(const Call& call, nb::handle offset, nb::handle base, nb::handle doubled,
                                      nb::handle interleaved, float scale, nb::handle num_threads) {
   return {.offset = call.integer("offset", offset),
           .base = call.float64("base", base),
@@ -22,7 +22,7 @@ SinusoidalOptions sinusoidal_options(Call call, nb::handle offset, nb::handle ba
 }
 
 /// The sizes of a new array, each with its name for messages.
-std::vector<Index> sizes(Call call, std::initializer_list<std::pair<const char*, nb::handle>> given) {
+std::vector<Index> sizes(const Call& call, std::initializer_list<std::pair<const char*, nb::handle>> given) {
   std::vector<Index> result;
   for (const auto& [name, object] : given) {
     result.push_back(call.integer(name, object));
@@ -35,10 +35,10 @@ std::vector<Index> sizes(Call call, std::initializer_list<std::pair<const char*,
 
 nb::object sinusoidal_encoding_of(nb::handle length, nb::handle d_model, nb::handle offset, nb::handle base,
                                   nb::handle doubled, nb::handle interleaved, nb::handle out, nb::handle num_threads) {
-  constexpr Call call("sinusoidal_encoding");
+  const Call call("sinusoidal_encoding");
   const std::vector<Index> shape = sizes(call, {{"length", length}, {"d_model", d_model}});
   const SinusoidalOptions options = sinusoidal_options(call, offset, base, doubled, interleaved, 1.0f, num_threads);
-  const Result result(call, nb::none(), out, shape);
+  const Result result(call, {}, out, shape);
   call.compute([&] { sinusoidal_encoding(view_of<float, 2>(result.array()), options); });
   return result.object();
 }
@@ -46,12 +46,12 @@ nb::object sinusoidal_encoding_of(nb::handle length, nb::handle d_model, nb::han
 nb::object add_sinusoidal_encoding_of(nb::handle x, nb::handle scale, nb::handle offset, nb::handle base,
                                       nb::handle doubled, nb::handle interleaved, nb::handle out,
                                       nb::handle num_threads) {
-  constexpr Call call("add_sinusoidal_encoding");
+  const Call call("add_sinusoidal_encoding");
   const Array from(call, "x", x, Element::float32);
   from.require(from.rank() >= 2, " has shape ", from, ", the minimum is [length, d_model]");
   const SinusoidalOptions options =
       sinusoidal_options(call, offset, base, doubled, interleaved, call.float32("scale", scale), num_threads);
-  const Result result(call, x, out, from.shape());
+  const Result result(call, from.like(), out, from.shape());
   call.compute([&] { add_sinusoidal_encoding(any_view<const float>(from), any_view<float>(result.array()), options); });
   return result.object();
 }
@@ -59,7 +59,7 @@ nb::object add_sinusoidal_encoding_of(nb::handle x, nb::handle scale, nb::handle
 nb::object rotary_embedding_of(nb::handle x, nb::handle base, nb::handle rotary_dim, nb::handle interleaved,
                                nb::handle offset, nb::handle positions, nb::handle frequencies, nb::handle out,
                                nb::handle num_threads) {
-  constexpr Call call("rotary_embedding");
+  const Call call("rotary_embedding");
   const Array from(call, "x", x, Element::float32);
   from.require(2 <= from.rank() && from.rank() <= 4, " has shape ", from,
                ", wanted [batch, heads, length, head_dim], the first two or one of them at will");
@@ -80,20 +80,20 @@ nb::object rotary_embedding_of(nb::handle x, nb::handle base, nb::handle rotary_
     of_frequencies->require(of_frequencies->rank() == 1, " has shape ", *of_frequencies, ", wanted one axis");
     options.frequencies = view_of<const float, 1>(*of_frequencies);
   }
-  const Result result(call, x, out, from.shape());
+  const Result result(call, from.like(), out, from.shape());
   call.compute([&] { rotary_embedding(view_of<const float, 4>(from), view_of<float, 4>(result.array()), options); });
   return result.object();
 }
 
 nb::object alibi_slopes_of(nb::handle heads) {
-  constexpr Call call("alibi_slopes");
-  const Result result(call, nb::none(), nb::none(), sizes(call, {{"heads", heads}}));
+  const Call call("alibi_slopes");
+  const Result result(call, {}, nb::none(), sizes(call, {{"heads", heads}}));
   call.compute([&] { alibi_slopes(view_of<float, 1>(result.array())); });
   return result.object();
 }
 
 nb::object t5_bucket_of(nb::handle distance, nb::handle buckets, nb::handle max_distance, nb::handle bidirectional) {
-  constexpr Call call("t5_bucket");
+  const Call call("t5_bucket");
   return nb::int_(t5_bucket(call.integer("distance", distance), call.integer("buckets", buckets),
                             call.integer("max_distance", max_distance), call.flag("bidirectional", bidirectional)));
 }

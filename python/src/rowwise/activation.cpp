@@ -23,7 +23,7 @@ constexpr Named activations[] = {
 
 }  // namespace
 
-Activation activation_named(Call call, nb::handle given) {
+Activation activation_named(const Call& call, nb::handle given) {
   if (given.is_none()) return Activation::none;
   const std::string name = call.text("activation", given);
   const auto* found =
@@ -38,7 +38,7 @@ nb::object activate_by(const char* function, nb::handle activation, nb::handle x
                        nb::handle num_threads) {
   const Call call(function);
   const Array from(call, "x", x, Element::float32);
-  const Result result(call, x, out, from.shape());
+  const Result result(call, from.like(), out, from.shape());
   const Activation which = activation_named(call, activation);
   const ActivateOptions options{.num_threads = call.threads(num_threads)};
   call.compute([&] { activate(any_view<const float>(from), any_view<float>(result.array()), which, options); });

@@ -31,13 +31,14 @@ nb::object norm_over(bool centred, nb::handle x, nb::handle weight, nb::handle b
   options.weight = vector_of(of_weight, n);
   options.bias = vector_of(of_bias, n);
   if (of_residual) options.residual = any_view<const float>(*of_residual);
-  const Result result(call, x, out, from.shape());
+  const Result result(call, from.like(), out, from.shape());
   std::optional<Result> of_sum;
   const bool new_sum = sum.is(nb::bool_(true));
   if (new_sum || !sum.is(nb::bool_(false))) {
     const bool scalar = PyLong_Check(sum.ptr()) || PyFloat_Check(sum.ptr()) || PyUnicode_Check(sum.ptr());
     if (!new_sum && (sum.is_none() || scalar)) call.refuse_value("return_sum", sum, "True, False or an array");
-    of_sum.emplace(call, x, new_sum ? nb::none() : nb::borrow(sum), from.shape());
+    of_sum.emplace(call, from.like(), new_sum ? nb::none() : nb::borrow(sum), from.shape());
+    result.require_apart(*of_sum, "return_sum");
     options.sum = any_view<float>(of_sum->array());
   }
   call.compute([&] {

@@ -45,7 +45,7 @@ nb::object softmax_over(bool log, nb::handle x, nb::handle given_axis, nb::handl
   options.bias = broadcast<float>(of_bias, shape);
   shape.erase(shape.begin() + (axis < 0 ? axis + rank : axis));
   options.lengths = broadcast<Index>(of_lengths, shape);
-  const Result result(call, x, out, from.shape());
+  const Result result(call, from.like(), out, from.shape());
   call.compute([&] { softmax(any_view<const float>(from), any_view<float>(result.array()), options); });
   return result.object();
 }

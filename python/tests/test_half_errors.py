@@ -1,0 +1,64 @@
+"""Arrays of 16 bits that are refused, and types that are refused beside them."""
+
+import calls
+import headlane
+import numpy as np
+import pytest
+from half import HALVES, KINDS, wide
+
+FLOATS = [
+    (name, parameter)
+    for name, (_, arguments) in calls.CALLS.items()
+    for parameter, x in arguments.items()
+    if isinstance(x, np.ndarray) and x.dtype == np.float32
+]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64", "int8", "complex64"])
+@pytest.mark.parametrize(("name", "parameter"), FLOATS)
+def test_other_types_are_refused(name, parameter, dtype):
+    function, arguments = calls.CALLS[name]
+    wanted = "real numbers" if dtype == "complex64" else "wanted: float32, bfloat16 or float16: pass"
+    with pytest.raises(TypeError, match=f"^{name}: {parameter} has type ndarray, dtype {dtype}; .*{wanted}"):
+        function(**{**arguments, parameter: arguments[parameter].astype(dtype)})
+
+
+def test_types_of_out_that_are_refused():
+    for dtype in ("float64", "int32", "bool", ">f2"):
+        with pytest.raises(TypeError, match=f"^relu: out has type ndarray, dtype {dtype}; wanted: float32"):
+            headlane.relu(calls.X, out=np.zeros(calls.X.shape, dtype))
+
+
+def test_eight_bits_are_refused():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    for name in ("float8_e4m3fn", "int4"):
+        with pytest.raises(TypeError, match=f"^relu: x has type ndarray, dtype {name}; wanted: an array of"):
+            headlane.relu(np.zeros(3, getattr(ml_dtypes, name)))
+
+
+@pytest.mark.parametrize("kind", HALVES)
+def test_nothing_is_written_if_the_call_fails(kind):
+    out = HALVES[kind](np.full((4, 8), 77, np.float32))
+    for call in (
+        lambda: headlane.softmax(calls.X[0].astype(np.float16), num_threads=-1, out=out),
+        lambda: headlane.scaled_dot_product_attention(*[calls.X[0]] * 3, softcap=-1.0, out=out),
+        lambda: headlane.gemm(calls.X[0], calls.X[0], out=out),
+    ):
+        with pytest.raises(ValueError, match="softmax|attention|gemm"):
+            call()
+        assert (wide(out) == 77).all()
+
+
+def test_read_only_and_misaligned_memory():
+    if "bfloat16" not in KINDS:
+        pytest.skip("ml_dtypes is not installed")
+    bfloat16 = KINDS["bfloat16"](np.zeros(4, np.float32)).dtype
+    x = np.zeros(4, bfloat16)
+    x.flags.writeable = False
+    with pytest.raises(ValueError, match="^relu: out is read-only"):
+        headlane.relu(x, out=x)
+    with pytest.raises(ValueError, match="^relu: x is misaligned: its address is 1 modulo 2"):
+        headlane.relu(np.zeros(9, np.uint8)[1:].view(bfloat16))
+    one = np.lib.stride_tricks.as_strided(np.zeros(1, bfloat16), (4,), (0,))
+    with pytest.raises(ValueError, match=r"^relu: out of shape \[4\] overlaps itself"):
+        headlane.relu(np.zeros(4, bfloat16), out=one)
