@@ -3,8 +3,9 @@
     import headlane.transformers
     model = AutoModel.from_pretrained(folder, attn_implementation="headlane")
 
-Models must be in float32 on the CPU and run within torch.no_grad(): there are no gradients and no
-dropout.
+Models must be in float32, bfloat16 or float16 on the CPU and run within torch.no_grad(): there are no
+gradients and no dropout. In bfloat16 and float16, each call of attention returns the float32 result
+rounded once.
 
 The reference is attn_implementation="eager": a model either computes the same, or is refused with an
 error that names the reason. A model whose attention does not go through transformers'
@@ -54,8 +55,8 @@ def _require_known(keywords: dict[str, Any]) -> None:
 def _require_mask(mask: Any) -> None:
     if not isinstance(mask, torch.Tensor):
         _refuse(f"an attention_mask of type {type(mask).__name__}")
-    if mask.dtype not in (torch.bool, torch.float32):
-        _refuse(f"an attention_mask of {mask.dtype}, only bool and float32")
+    if mask.dtype not in (torch.bool, torch.float32, torch.bfloat16, torch.float16):
+        _refuse(f"an attention_mask of {mask.dtype}, only bool, float32, bfloat16 and float16")
     if mask.dtype == torch.bool and mask.dim() != 4:
         _refuse(
             f"a bool attention_mask of shape {list(mask.shape)}, only [batch, heads, q_length, kv_length]"

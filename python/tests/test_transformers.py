@@ -193,8 +193,8 @@ def test_refusals():
         model(input_ids=IDS)
     with torch.no_grad(), pytest.raises(ValueError, match=r"model\.eval"):
         model.train()(input_ids=IDS)
-    with torch.no_grad(), pytest.raises(TypeError, match="bfloat16"):
-        model.eval().bfloat16()(input_ids=IDS)
+    with torch.no_grad(), pytest.raises(TypeError, match="float64"):
+        model.eval().double()(input_ids=IDS)
     x = torch.ones(1, 1, 2, 4)
     with pytest.raises(ValueError, match="cache"):
         headlane.transformers.attention_forward(None, x, x, x, None, cache=1)
