@@ -17,8 +17,8 @@ struct GemmOptions {
   Activation activation = Activation::none;
   /// If data is not null: [m, n], any strides; added last.
   View<const float, 2> residual = {};
-  /// int8: rows of a are quantised for the product, which then is one of integers; b is a
-  /// PackedMatrix of int8.
+  /// bfloat16, int8: rows of a are rounded for the product, which then is one of bfloat16 or of
+  /// integers; b is a PackedMatrix of the same type.
   DType activations = DType::float32;
   int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
@@ -60,10 +60,20 @@ struct GemmOptions {
 ///     |c - exact| <= |alpha| (largest / 254 · 1.0001 · Σ|b| + gamma(4) |product|)
 ///                    + u (|beta c| + |c|)
 ///   where exact is that of gemm over the unpacked b.
+/// Arithmetic with activations = bfloat16: rows of a are rounded to bfloat16, to nearest, ties to
+///   even; an odd k counts as one more, of zeros. In each block, for pairs of p, in order,
+///     sum = fma(a[i, p], b[p, j], fma(a[i, p + 1], b[p + 1, j], sum)), from sum = 0
+///   with denormal operands and results as 0, where a result is denormal if it is after rounding to
+///   24 bits: VDPBF16PS of AVX512-BF16, on every instruction set. The rest is as above.
+/// Error with activations = bfloat16: before bias, activation and residual, unless something
+///   overflows or underflows, where exact is that of gemm over the unpacked b,
+///     |c - exact| <= (2^-8 + G · (1 + 2^-8)) |alpha| Σ|a||b| + G · |beta| |c|
+///     G = gamma(min(k, 512) + ceil(k / 512))
 /// Memory: scratch is kept per thread; a call allocates nothing once warm.
 /// Errors: std::invalid_argument, before anything is written, for shapes that do not match,
-///   negative sizes, null data, an overlapping c, sizes that overflow; for activations = int8 if b
-///   is not a PackedMatrix of int8 or has more than 132000 rows; std::bad_alloc.
+///   negative sizes, null data, an overlapping c, sizes that overflow; for activations other than
+///   float32 if b is not a PackedMatrix of that type, for int8 if it has more than 132000 rows;
+///   std::bad_alloc.
 /// Source: the error bound is that of Higham 2002, section 3.1.
 HEADLANE_API void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c,
                        const GemmOptions& options = {});

@@ -11,7 +11,7 @@ struct GemmGatedOptions {
   Activation activation = Activation::silu;
   /// If data is not null: [n], any stride.
   View<const float, 1> gate_bias = {}, up_bias = {};
-  /// int8: both products are those of integers (GemmOptions); both weights are of int8.
+  /// Of both products (GemmOptions), for weights of that type.
   DType activations = DType::float32;
   int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };

@@ -25,8 +25,8 @@ struct LinearOptions {
 class HEADLANE_API Linear {
  public:
   Linear() = default;
-  /// weights: how the weight is stored (PackedMatrix). activations: int8 quantises the rows of x
-  /// (GemmOptions), for weights of int8.
+  /// weights: how the weight is stored (PackedMatrix). activations: bfloat16 and int8 round the
+  /// rows of x (GemmOptions), for weights of the same type.
   explicit Linear(const StateDict& state, std::string_view prefix = {},
                   DType weights = DType::float32, DType activations = DType::float32);
 

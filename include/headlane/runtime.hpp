@@ -29,9 +29,10 @@ HEADLANE_API std::vector<std::string_view> available_isas();
 HEADLANE_API std::string_view isa();
 
 /// The extension of the instruction set in use that this CPU has, and products of 8-bit integers
-/// use: "vnni" (AVX512-VNNI, AVX-VNNI), "dotprod" (NEON), or "" for none. It changes no bit. The
-/// environment variable HEADLANE_EXTENSIONS=none turns them off, if it is set when the library is
-/// first used or set_isa() is called.
+/// and of bfloat16 use: "vnni" (AVX512-VNNI, AVX-VNNI), "vnni+bf16" (AVX512-BF16, too), "dotprod"
+/// (NEON), or "" for none. It changes no bit. The environment variable HEADLANE_EXTENSIONS limits
+/// it to "vnni" or turns it off ("none"), if it is set when the library is first used or set_isa()
+/// is called.
 ///
 /// Errors: as isa().
 HEADLANE_API std::string_view isa_extension();

@@ -58,9 +58,12 @@ TEST_CASE("Bert: stored weights") {
     DType weights, activations;
     double limit;
   };
-  constexpr DType f32 = DType::float32, int8 = DType::int8;
-  for (const auto& [type, activations, limit] :
-       {Stored{DType::float16, f32, 2e-3}, {DType::bfloat16, f32, 2e-2}, {int8, f32, 4e-2}, {int8, int8, 6e-2}}) {
+  constexpr DType f32 = DType::float32, bf16 = DType::bfloat16, int8 = DType::int8;
+  for (const auto& [type, activations, limit] : {Stored{DType::float16, f32, 2e-3},
+                                                 {bf16, f32, 2e-2},
+                                                 {int8, f32, 4e-2},
+                                                 {int8, int8, 6e-2},
+                                                 {bf16, bf16, 4e-2}}) {
     const Bert bert(loaded.folder.path(), {.weights = type, .activations = activations});
     const std::vector<float> rows = embedded(bert, ids);
     CHECK(distance(rows, expected) > 0);

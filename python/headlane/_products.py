@@ -93,7 +93,8 @@ def linear(
         out: Where to write the result; must not overlap any argument.
         activations: With "int8", and a PackedMatrix of "int8", the product is one of integers: each row
             of x is rounded to 8 bits by a scale of its own, max(abs(row)) / 127. The result of a row
-            depends on that row alone; one with an element that is not finite is NaN.
+            depends on that row alone; one with an element that is not finite is NaN. With "bfloat16",
+            and a PackedMatrix of "bfloat16", x is rounded to bfloat16, and sums are in float32.
         num_threads: Maximum number of threads; num_threads() if None or 0.
 
     Returns:

@@ -11,10 +11,11 @@ def isa() -> str:
 
 
 def isa_extension() -> str:
-    """The extension of isa() that this CPU has, for products of 8-bit integers: "vnni", "dotprod" or "".
+    """The extension of isa() that products of 8-bit integers and bfloat16 use, if this CPU has it.
 
-    It changes no bit. The environment variable HEADLANE_EXTENSIONS=none turns it off, if it is set when
-    the library is first used or set_isa() is called.
+    "vnni", "vnni+bf16", "dotprod" or "". It changes no bit. The environment variable HEADLANE_EXTENSIONS
+    limits it to "vnni" or turns it off ("none"), if it is set when the library is first used or set_isa()
+    is called.
     """
     return _core.isa_extension()
 

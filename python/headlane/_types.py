@@ -26,8 +26,8 @@ Parts = Sequence[tuple[Array, ...]]
 # How the elements of a PackedMatrix and a KvCache are stored.
 DType = Literal["float32", "bfloat16", "float16", "int8", "int8_group32", "int4_group32"]
 CacheDType = Literal["float32", "bfloat16", "float16", "int8"]
-# The type of activations in products: float32, or rounded to 8 bits row by row.
-ActivationDType = Literal["float32", "int8"]
+# The type of activations in products: float32, or rounded to bfloat16, or to 8 bits row by row.
+ActivationDType = Literal["float32", "bfloat16", "int8"]
 
 # The values of flags that decide what a function returns.
 No = Literal[False]

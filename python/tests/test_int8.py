@@ -201,7 +201,9 @@ def test_layers_refuse_other_weights(kind, options, name, weights):
     with pytest.raises(ValueError, match=wanted) as caught:
         kind(state, weights=weights, activations="int8", **options)
     assert str(caught.value).startswith(f"{kind.__name__}: ")
-    with pytest.raises(ValueError, match=f"^{kind.__name__}: activations is 'bfloat16'; there are"):
+    with pytest.raises(ValueError, match=f"^{kind.__name__}: activations is 'float16'; there are"):
+        kind(state, weights="int8", activations="float16", **options)
+    with pytest.raises(ValueError, match=f"{name} is a PackedMatrix of int8; with activations bfloat16 it"):
         kind(state, weights="int8", activations="bfloat16", **options)
 
 

@@ -85,9 +85,9 @@ def test_activations(folder):
     for kind, path in ((models.T5, calls.LITTLE), (models.Bert, folder)):
         name = kind.__name__
         with pytest.raises(
-            ValueError, match=f"{name}: activations is 'bfloat16'; there are float32 and int8"
+            ValueError, match=f"{name}: activations is 'float16'; there are float32, bfloat16 and int8"
         ):
-            kind(path, weights="int8", activations="bfloat16")
+            kind(path, weights="int8", activations="float16")
         with pytest.raises(TypeError, match=f"{name}: activations is 8; wanted: a str"):
             kind(path, activations=8)
         for weights in ("float32", "bfloat16"):

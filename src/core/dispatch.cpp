@@ -1,6 +1,6 @@
 // The choice of the instruction set. A row for each one, fastest first: its tables, the CPU
-// features that it requires, no fewer than the flags in cmake/isa.cmake, and the extension of the
-// second table.
+// features that it requires, no fewer than the flags in cmake/isa.cmake, and the extensions of the
+// second and the third table.
 #include "core/dispatch.hpp"
 
 #include "core/check.hpp"
@@ -17,7 +17,7 @@
 
 namespace headlane::internal {
 namespace kernels {
-extern const KernelTable table_avx512[2], table_avx2[2], table_neon[2], table_scalar[2], table_portable[2];
+extern const KernelTable table_avx512[3], table_avx2[3], table_neon[3], table_scalar[3], table_portable[3];
 }
 
 namespace {
@@ -27,7 +27,8 @@ using kernels::KernelTable;
 struct Row {
   const KernelTable* tables;
   bool (*runs_here)();
-  bool (*is_extended)();
+  bool (*has_integers)();  // the extension for products of 8-bit integers
+  bool (*has_bfloat)();    // that for bfloat16, beside it
 };
 
 [[maybe_unused]] bool always() { return true; }
@@ -45,10 +46,13 @@ struct Row {
 }
 [[maybe_unused]] constexpr auto has_scalar = has_fma;
 [[maybe_unused]] bool has_avx512_vnni() { return __builtin_cpu_supports("avx512vnni"); }
-[[maybe_unused]] bool has_avx_vnni() {
-  unsigned a = 0, b = 0, c = 0, d = 0;  // GCC 12 has no name for it
-  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & 1u << 4) != 0;
+/// A bit of leaf 7.1, of which GCC 12 knows no names.
+bool has_feature(unsigned bit) {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & 1u << bit) != 0;
 }
+[[maybe_unused]] bool has_avx_vnni() { return has_feature(4); }
+[[maybe_unused]] bool has_avx512_bf16() { return has_feature(5); }
 #elif defined(__aarch64__) && defined(__linux__)
 [[maybe_unused]] constexpr auto has_scalar = always;
 [[maybe_unused]] bool has_dotprod() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
@@ -58,19 +62,19 @@ struct Row {
 
 constexpr Row rows[] = {
 #ifdef HEADLANE_HAS_avx512
-    {kernels::table_avx512, has_avx512, has_avx512_vnni},
+    {kernels::table_avx512, has_avx512, has_avx512_vnni, has_avx512_bf16},
 #endif
 #ifdef HEADLANE_HAS_avx2
-    {kernels::table_avx2, has_avx2, has_avx_vnni},
+    {kernels::table_avx2, has_avx2, has_avx_vnni, never},
 #endif
 #ifdef HEADLANE_HAS_neon
-    {kernels::table_neon, always, has_dotprod},
+    {kernels::table_neon, always, has_dotprod, never},
 #endif
 #ifdef HEADLANE_HAS_scalar
-    {kernels::table_scalar, has_scalar, never},
+    {kernels::table_scalar, has_scalar, never, never},
 #endif
 #ifdef HEADLANE_HAS_portable
-    {kernels::table_portable, always, never},
+    {kernels::table_portable, always, never, never},
 #endif
 };
 
@@ -100,11 +104,15 @@ const KernelTable* first_choice() {
 }  // namespace
 
 std::vector<const KernelTable*> available_tables() {
-  const char* asked = std::getenv("HEADLANE_EXTENSIONS");
-  const bool extensions = asked == nullptr || std::string_view(asked) != "none";
+  const char* text = std::getenv("HEADLANE_EXTENSIONS");
+  const std::string_view asked = text == nullptr ? "" : text;
+  const auto extensions = [&](const Row& row) {
+    if (asked == "none" || !row.has_integers()) return 0;
+    return asked == "vnni" || !row.has_bfloat() ? 1 : 2;
+  };
   std::vector<const KernelTable*> tables;
   for (const Row& row : rows)
-    if (row.runs_here()) tables.push_back(row.tables + (extensions && row.is_extended() ? 1 : 0));
+    if (row.runs_here()) tables.push_back(row.tables + extensions(row));
   return tables;
 }
 

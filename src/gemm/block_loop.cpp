@@ -55,12 +55,14 @@ Index l1_ways() {
   return 8;
 }
 
-/// True if the kernel reads rows of a in place: their elements are contiguous, and they are not a
-/// multiple of 4 KiB apart, where they fall into one set of an L1 that cannot hold those of a
-/// strip. With 12 ways such rows cost 3 % of 512 × 512 × 2048, packing them 5 % (Zen 5); with 8
-/// ways it was not measured.
-bool reads_rows(const View<const float, 2>& a) {
+/// True if the kernel reads rows of a in place: they are not rounded, their elements are
+/// contiguous, and they are not a multiple of 4 KiB apart, where they fall into one set of an L1
+/// that cannot hold those of a strip. With 12 ways such rows cost 3 % of 512 × 512 × 2048, packing
+/// them 5 % (Zen 5); with 8 ways it was not measured.
+bool reads_rows(const Product& p) {
   constexpr Index page = 1024;  // floats
+  const View<const float, 2>& a = p.a;
+  if (p.activations == DType::bfloat16) return false;
   if (a.shape[1] == 1) return true;
   return a.strides[1] == 1 && (a.strides[0] % page != 0 || std::min(a.shape[0], kernels::strip_rows) <= l1_ways());
 }
@@ -85,9 +87,10 @@ bool writes_rows(const View<float, 2>& c) { return c.strides[1] == 1 || c.shape[
 /// Runs one block of the kernel on c from (row, column) on, by way of a copy if need be. With k = 0
 /// only the epilogue.
 void block_on_c(const Product& p, const KernelTable& kernel, GemmBlock block, bool last, Index row, Index column) {
-  const auto run = block.k == 0                 ? kernel.gemm_epilogue
-                   : block.quantised != nullptr ? kernel.gemm_int8
-                                                : kernel.gemm_block;
+  const auto run = block.k == 0                       ? kernel.gemm_epilogue
+                   : p.activations == DType::int8     ? kernel.gemm_int8
+                   : p.activations == DType::bfloat16 ? kernel.gemm_bfloat16
+                                                      : kernel.gemm_block;
   kernels::GemmEpilogue epilogue;
   if (last && has_effect(p.epilogue)) {
     epilogue = epilogue_from(p.epilogue, row, column);
@@ -128,9 +131,11 @@ void multiply_rows(const Product& p, const KernelTable& kernel, const DepthBlock
                    Index row, Index rows) {
   const float* a = p.a.data + row * p.a.strides[0] + depth.first * p.a.strides[1];
   Index a_row_step = p.a.strides[0];
-  if (!reads_rows(p.a)) {
+  if (!reads_rows(p)) {
     float* packed = scratch(Purpose::rows, rows * packed_row_stride);
-    kernel.pack_rows(source(p.a, row, rows, depth.first, depth.k), 1.0f, packed);
+    const kernels::Source from = source(p.a, row, rows, depth.first, depth.k);
+    if (p.activations == DType::bfloat16) kernel.round_rows(from, packed);
+    else kernel.pack_rows(from, 1.0f, packed);
     a = packed;
     a_row_step = packed_row_stride;
   }
@@ -203,7 +208,7 @@ void compute(const Product& p, const KernelTable& kernel) {
   const Index m = p.c.shape[0], k = p.a.shape[1];
   if (k == 0 || p.alpha == 0.0f) return compute_without_product(p, kernel);
   if (p.activations == DType::int8) return compute_int8(p, kernel);
-  const Index limit = reads_rows(p.a) && writes_rows(p.c) ? max_rows_in_place : max_rows_packed;
+  const Index limit = reads_rows(p) && writes_rows(p.c) ? max_rows_in_place : max_rows_packed;
   const Index rows = m <= limit ? m : ceil_div(m, ceil_div(m, limit));
   for_each_depth_block(k, p.beta, [&](const DepthBlock& depth) {
     RightBlock right = right_of(p, depth.first, depth.k, kernel);

@@ -47,14 +47,16 @@ void check_epilogue(const Operand& c, const Operand& bias, Activation activation
 
 void check_activations(const Operand& b, const PackedMatrix* packed, DType activations) {
   constexpr Index max_rows = 132000;  // 127 · 127 · 132000 < 2^31
-  b.caller.require(activations == DType::float32 || activations == DType::int8, "activations is ",
-                   static_cast<Index>(activations), ", it may be float32 or int8");
+  const bool is_int8 = activations == DType::int8;
+  b.caller.require(activations == DType::float32 || activations == DType::bfloat16 || is_int8, "activations is ",
+                   static_cast<Index>(activations), ", it may be float32, bfloat16 or int8");
   if (activations == DType::float32) return;
-  b.require(packed != nullptr && packed->type() == DType::int8, " is ",
+  b.require(packed != nullptr && packed->type() == activations, " is ",
             packed != nullptr ? "a PackedMatrix of " : "not packed",
-            packed != nullptr ? name_of(packed->type()) : std::string_view(),
-            "; with activations int8 it must be a PackedMatrix of int8");
-  b.require(packed->rows() <= max_rows, " has ", packed->rows(), " rows, with activations int8 at most ", max_rows);
+            packed != nullptr ? name_of(packed->type()) : std::string_view(), "; with activations ",
+            name_of(activations), " it must be a PackedMatrix of ", name_of(activations));
+  b.require(!is_int8 || packed->rows() <= max_rows, " has ", packed->rows(), " rows, with activations int8 at most ",
+            max_rows);
 }
 
 bool is_transposed(const View<float, 2>& c, const PackedMatrix* packed, const GemmOptions& options) {

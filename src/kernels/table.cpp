@@ -3,6 +3,7 @@
 
 #include "kernels/attention/block.hpp"
 #include "kernels/attention/weights.hpp"
+#include "kernels/gemm/bfloat.hpp"
 #include "kernels/gemm/block.hpp"
 #include "kernels/gemm/int8.hpp"
 #include "kernels/gemm/pack.hpp"
@@ -37,17 +38,22 @@ void log_each(const float* x, float* y, Index n) noexcept {
   each(x, y, n, [](const Lanes<Arch>& v) { return log(v); });
 }
 
-template <bool Extended>
+/// Integers, Bfloat: with the extension for products of them.
+template <bool Integers, bool Bfloat>
 constexpr KernelTable table{
     .name = HEADLANE_TEXT(HEADLANE_ISA),
-    .extension = Extended ? IntegerUnit<Arch, true>::name : "",
+    .extension = Bfloat     ? "vnni+bf16"
+                 : Integers ? IntegerUnit<Arch, true>::name
+                            : "",
     .tile_rows = Tile<Arch>::rows,
     .pack_rows = pack_rows<Arch>,
     .pack_panels = pack_panels<Arch>,
     .gemm_block = gemm_block<Arch>,
-    .quantise_rows = quantise_rows<Arch, Extended>,
-    .gemm_int8 = gemm_int8<Arch, Extended>,
-    .pairs = IntegerUnit<Arch, Extended>::in_pairs,
+    .quantise_rows = quantise_rows<Arch, Integers>,
+    .gemm_int8 = gemm_int8<Arch, Integers>,
+    .pairs = IntegerUnit<Arch, Integers>::in_pairs,
+    .round_rows = round_rows<Arch, Bfloat>,
+    .gemm_bfloat16 = gemm_bfloat16<Arch, Bfloat>,
     .gemm_epilogue = gemm_epilogue<Arch>,
     .softmax_rows = softmax_rows<Arch>,
     .softmax_masked = softmax_masked<Arch>,
@@ -72,7 +78,8 @@ constexpr KernelTable table{
 
 static_assert(Tile<Arch>::rows <= max_tile_rows);
 
-extern const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA)[2];
-const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA)[2] = {table<false>, table<true>};
+extern const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA)[3];
+const KernelTable HEADLANE_JOIN(table_, HEADLANE_ISA)[3] = {table<false, false>, table<true, false>,
+                                                            table<true, has_bfloat_dot<Arch>>};
 
 }  // namespace headlane::internal::kernels

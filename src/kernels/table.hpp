@@ -15,8 +15,9 @@
 
 namespace headlane::internal::kernels {
 
-/// Two for each instruction set: with the extension of products of 8-bit integers, which not every
-/// CPU has (simd/integer_unit.hpp), and without. They differ in quantise_rows and gemm_int8.
+/// Three for each instruction set: without an extension that not every CPU has, with that for
+/// products of 8-bit integers (simd/integer_unit.hpp), and with that for products of bfloat16 too
+/// (gemm/bfloat.hpp). They differ in quantise_rows, gemm_int8, round_rows and gemm_bfloat16.
 struct KernelTable {
   const char* name;
   const char* extension;  ///< "" without
@@ -33,6 +34,10 @@ struct KernelTable {
   void (*quantise_rows)(const Source& source, const QuantisedRows& to) noexcept;
   void (*gemm_int8)(const GemmBlock& block) noexcept;
   bool pairs;  ///< of 16-bit integers: rows that are quantised take two bytes for each element
+  /// As pack_rows, rounded to bfloat16, in the order that gemm_bfloat16 reads.
+  void (*round_rows)(const Source& source, float* packed) noexcept;
+  /// As gemm_block, with rows of round_rows and a b of bfloat16.
+  void (*gemm_bfloat16)(const GemmBlock& block) noexcept;
   /// Applies block.epilogue to block.c, without a product.
   void (*gemm_epilogue)(const GemmBlock& block) noexcept;
   void (*softmax_rows)(const SoftmaxRows& rows) noexcept;

@@ -277,11 +277,11 @@ TEST_CASE("activations: what is refused") {
   refused([&] { gemm(a, b, in.c.view, {.activations = int8}); },
           "gemm: b is not packed; with activations int8 it must be a PackedMatrix of int8");
   refused([&] { gemm(a, right, in.c.view, {.activations = DType::bfloat16}); },
-          "gemm: activations is 1, it may be float32 or int8");
+          "gemm: b is a PackedMatrix of int8; with activations bfloat16 it must be a PackedMatrix of bfloat16");
+  refused([&] { gemm(a, right, in.c.view, {.activations = DType::float16}); },
+          "gemm: activations is 2, it may be float32, bfloat16 or int8");
   refused([&] { gemm(a, right, in.c.view, {.activations = static_cast<DType>(9)}); },
-          "gemm: activations is 9, it may be float32 or int8");
-  refused([&] { gemm_gated(a, right, packed, in.c.view, {.activations = int8}); },
-          "gemm_gated: up is a PackedMatrix of bfloat16; with activations int8 it must be a PackedMatrix of int8");
+          "gemm: activations is 9, it may be float32, bfloat16 or int8");
   refused([&] { gemm_batch(a.broadcast(0, 1), packed, in.c.view.broadcast(0, 1), {.activations = int8}); },
           "gemm_batch: b is a PackedMatrix of bfloat16; with activations int8 it must be a PackedMatrix of int8");
 }

@@ -31,12 +31,14 @@ class ThreadsScope {
   ~ThreadsScope() { set_num_threads(0); }
 };
 
-/// With or without the extension of the instruction set, if this CPU has it, until the end of the
-/// block.
+/// With or without the extensions of the instruction set, if this CPU has them, until the end of
+/// the block.
 class ExtensionScope {
  public:
-  explicit ExtensionScope(bool extended) {
-    extended ? unsetenv(variable) : setenv(variable, "none", 1);
+  explicit ExtensionScope(bool extended) : ExtensionScope(extended ? "" : "none") {}
+  /// What HEADLANE_EXTENSIONS says.
+  explicit ExtensionScope(const char* extensions) {
+    setenv(variable, extensions, 1);
     set_isa(isa());
   }
   ExtensionScope(const ExtensionScope&) = delete;

@@ -48,8 +48,8 @@ class Bert:
             length.
         weights: How weights are stored: the dtype of a PackedMatrix.
             Sums are computed in float32 all the same.
-        activations: With "int8", and weights of "int8", products are those of integers, as in linear():
-            faster, with a larger error.
+        activations: With weights of the same type, "int8" makes products those of integers, "bfloat16"
+            those of bfloat16, as in linear(): faster, with a larger error.
 
     Raises:
         CheckpointError: The folder cannot be read as a model. The message names the file, the key or

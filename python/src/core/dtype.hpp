@@ -27,8 +27,9 @@ inline DType dtype_named(const Call& call, std::string_view argument, nb::handle
 /// The type of activations: those of GemmOptions::activations.
 inline DType activations_named(const Call& call, nb::handle given) {
   const std::string name = call.text("activations", given);
-  call.require(name == "float32" || name == "int8", "activations is '", name, "'; there are float32 and int8");
-  return name == "int8" ? DType::int8 : DType::float32;
+  for (const DType type : {DType::float32, DType::bfloat16, DType::int8})
+    if (name == name_of(type)) return type;
+  throw std::invalid_argument(call.message("activations is '", name, "'; there are float32, bfloat16 and int8"));
 }
 
 }  // namespace headlane::python

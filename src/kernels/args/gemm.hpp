@@ -98,10 +98,10 @@ struct GemmBlock {
   Index m, n, k;
   const float* a;  ///< column stride 1
   Index a_row_step;
-  const void* b;          ///< panels of panel_columns columns: word [w, j] of a panel at w·b_row_step + j,
-                          ///< or groups one after the other
-  DType b_type;           ///< if not float32, panels end with zeros up to a multiple of 16 columns and a whole word
-  const float* b_scales;  ///< int8: of the columns, with zeros up to a multiple of 16
+  const void* b;                   ///< panels of panel_columns columns: word [w, j] of a panel at w·b_row_step + j,
+                                   ///< or groups one after the other
+  DType b_type;                    ///< if not float32, panels are whole; columns from n on do not matter
+  const float* b_scales;           ///< int8: of the columns of whole panels
   Index b_row_step, b_panel_step;  ///< strides of rows of words and of panels, in items of PanelUnit
   const QuantisedRows* quantised;  ///< gemm_int8: the rows of a, which is not read; k is that of the product
   float* keep;                     ///< where to store b as packed panels of float, m >= 24 or another type; or null

@@ -165,17 +165,18 @@ HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) 
   alignas(64) float memory[Rows * Vectors * lanes];  // stays in the L1
   float* sums = memory;
   make_opaque(sums);  // not in registers, which GCC would spill
-  for (Index first = 0;; first += chain_length) {
-    const Index rest = block.k - first, length = rest < chain_length ? rest : chain_length;
+  for (Index first = 0;; first += chain_of<T>) {
+    const Index rest = block.k - first, length = rest < chain_of<T> ? rest : chain_of<T>;
+    const Index word = first / columns_of_word<T>;
     clear<Arch, Rows, Vectors>(acc);
-    multiply<Arch, Rows, Vectors, visit, has == Has::some>(
-        length, StridedRows<Rows>(a + first, block.a_row_step, ahead + first), b, acc, keep,
-        columns - (Vectors - 1) * lanes);
+    multiply<Arch, Rows, Vectors, visit, has == Has::some>(length,
+                                                           StridedRows<Rows>(a + word, block.a_row_step, ahead + word),
+                                                           b, acc, keep, columns - (Vectors - 1) * lanes);
     if (first > 0) add_sums<Arch, Rows, Vectors>(acc, sums);
-    if (rest <= chain_length) break;
+    if (rest <= chain_of<T>) break;
     store_sums<Arch, Rows, Vectors>(acc, sums);
-    b.data += chain_length / rows_of<T> * b.row_step;
-    if constexpr (visit == Visit::keep) keep += chain_length * panel_columns;
+    b.data += chain_of<T> / rows_of<T> * b.row_step;
+    if constexpr (visit == Visit::keep) keep += chain_of<T> * panel_columns;
   }
 
   finish_tile<Arch, Rows, Vectors, has>(acc, block, row, column);
@@ -199,22 +200,23 @@ HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) 
 template <class Arch, class T>
 HEADLANE_INLINE void gemm_few_rows(const GemmBlock& block, Index row, Index rows) {
   with_rows<Tile<Arch>::rows>(rows, [&](auto height) {
-    for_each_column_tile<Arch, height.value>(
+    for_each_column_tile<Arch, height.value, std::is_same_v<T, float>>(
         block.n, [&](Index column, auto width) { gemm_tile<Arch, T, height.value, width.value>(block, row, column); });
   });
 }
 
 /// Rows from `first` on, in strips.
-template <class Arch>
+template <class Arch, class T = float>
 HEADLANE_INLINE void gemm_strips(const GemmBlock& block, Index first) {
-  constexpr int vectors = Tile<Arch>::vectors;
+  [[maybe_unused]] constexpr int vectors = Tile<Arch>::vectors;
   for_each_part(block.m - first, strip_rows, [&](Index at, Index rows) {
     const Index strip = first + at;
-    if (rows <= Tile<Arch>::rows) return gemm_few_rows<Arch, float>(block, strip, rows);
-    for (Index column = 0; column < block.n; column += vectors * lanes)
-      for_each_row_tile<Arch>(rows, [&](Index row, auto height) {
-        gemm_tile<Arch, float, height.value, vectors>(block, strip + row, column);
-      });
+    if (rows <= Tile<Arch>::rows) return gemm_few_rows<Arch, T>(block, strip, rows);
+    if constexpr (Tile<Arch>::rows < strip_rows)
+      for (Index column = 0; column < block.n; column += vectors * lanes)
+        for_each_row_tile<Arch>(rows, [&](Index row, auto height) {
+          gemm_tile<Arch, T, height.value, vectors>(block, strip + row, column);
+        });
   });
 }
 
@@ -222,7 +224,7 @@ HEADLANE_INLINE void gemm_strips(const GemmBlock& block, Index first) {
 template <class Arch, class T, Visit visit>
 __attribute__((noinline)) void gemm_first_rows(const GemmBlock& block) {
   constexpr int rows = Tile<Arch>::rows;
-  for_each_column_tile<Arch, rows>(
+  for_each_column_tile<Arch, rows, std::is_same_v<T, float>>(
       block.n, [&](Index column, auto width) { gemm_tile<Arch, T, rows, width.value, visit>(block, 0, column); });
 }
 

@@ -43,6 +43,14 @@ inline constexpr Index rows_of<Int8Quad> = 4;
 template <class Word, int Depth>
 inline constexpr Index rows_of<PanelGroup<Word, Depth>> = 32;
 
+/// Columns of the left operand in a word of 32 bits.
+template <class T>
+inline constexpr Index columns_of_word = 1;
+
+/// The longest chain of a product by this type, in columns of the left operand.
+template <class T>
+inline constexpr Index chain_of = chain_length;
+
 /// A right operand: word [w, j] of panel i is data[i · panel_step + w · row_step + j]. T: a word,
 /// float or what is widened as it is loaded.
 template <class T>
@@ -212,16 +220,18 @@ constexpr int vectors_of_tile(int rows) {
 
 /// Calls f(first_column, Constant<vectors>) for the tiles that cover `columns` of b, each as wide
 /// as the rest allows: at most what a tile of Rows rows may be, then half of it in whole panels,
-/// and so on.
-template <class Arch, int Rows, class F, int Wide = vectors_of_tile<Arch>(Rows)>
+/// and so on. Narrow: the last one may be half a panel. Stored types have whole panels, and save
+/// the code.
+template <class Arch, int Rows, bool Narrow = true, class F, int Wide = vectors_of_tile<Arch>(Rows)>
 HEADLANE_INLINE void for_each_column_tile(Index columns, const F& f, Index first = 0) {
   constexpr int usual = Tile<Arch>::vectors, per_panel = panel_columns / lanes;
   if constexpr (Wide > usual) {
     for (; columns - first >= Wide * lanes; first += Wide * lanes) f(first, Constant<Wide>{});
-    return for_each_column_tile<Arch, Rows, F, Wide / 2 / per_panel * per_panel>(columns, f, first);
+    return for_each_column_tile<Arch, Rows, Narrow, F, Wide / 2 / per_panel * per_panel>(columns, f, first);
   }
-  for (; columns - first > (usual - 1) * lanes; first += usual * lanes) f(first, Constant<usual>{});
-  if constexpr (usual > 1)
+  constexpr Index at_least = Narrow ? (usual - 1) * lanes : 0;
+  for (; columns - first > at_least; first += usual * lanes) f(first, Constant<usual>{});
+  if constexpr (Narrow && usual > 1)
     for (; first < columns; first += lanes) f(first, Constant<1>{});
 }
 

@@ -1,0 +1,287 @@
+// Products of bfloat16: rows that are rounded times panels of pairs of rows. A pair adds
+// fma(even, even, fma(odd, odd, sum)), where operands and results that are denormal count as 0:
+// VDPBF16PS of AVX512-BF16, whatever the floating-point state. Without it, these two fmas.
+#pragma once
+
+#include "kernels/gemm/block.hpp"
+#include "kernels/gemm/pack.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace headlane::internal::kernels {
+namespace {
+
+/// Two rows of b, which are multiplied at once. Extended: by VDPBF16PS, which takes the two
+/// elements of a as one word; otherwise they are floats.
+template <bool Extended>
+struct DotPair : BfloatPair {};
+template <bool Extended>
+inline constexpr Index rows_of<DotPair<Extended>> = 2;
+template <>
+inline constexpr Index columns_of_word<DotPair<true>> = 2;
+/// Rounding to bfloat16 leaves errors next to which those of a long chain are small.
+template <bool Extended>
+inline constexpr Index chain_of<DotPair<Extended>> = block_size;
+
+/// True for the instruction sets with VDPBF16PS, if the CPU has it.
+template <class Arch>
+inline constexpr bool has_bfloat_dot = false;
+#if defined(__AVX512F__)
+template <>
+inline constexpr bool has_bfloat_dot<xsimd::avx512bw> = true;
+#endif
+
+// The state in which an fma takes denormal operands as 0 and returns 0 instead of denormal results.
+// x86 flushes what is denormal after rounding, as VDPBF16PS does. Arm flushes what would be before,
+// and says so: the few results that this may concern are computed again.
+#if defined(__x86_64__)
+template <class Arch>
+inline constexpr bool flushes = !std::is_same_v<Arch, Portable>;
+HEADLANE_INLINE void begin_flushing() {
+  const unsigned state = 0x9fc0;
+  asm volatile("ldmxcsr %0" : : "m"(state));
+}
+/// True if anything was flushed that may be a number.
+HEADLANE_INLINE bool end_flushing() {
+  const unsigned state = 0x1f80;
+  asm volatile("ldmxcsr %0" : : "m"(state));
+  return false;
+}
+#elif defined(__aarch64__)
+template <class Arch>
+inline constexpr bool flushes = !std::is_same_v<Arch, Portable>;
+HEADLANE_INLINE void begin_flushing() {
+  const std::uint64_t flush = 1u << 24, no_flags = 0;
+  asm volatile("msr fpsr, %1\n\tmsr fpcr, %0" : : "r"(flush), "r"(no_flags));
+}
+HEADLANE_INLINE bool end_flushing() {
+  const std::uint64_t normal = 0, underflow = 1u << 3;
+  std::uint64_t flags = 0;
+  asm volatile("mrs %0, fpsr\n\tmsr fpcr, %1" : "=r"(flags) : "r"(normal));
+  return (flags & underflow) != 0;
+}
+#else
+template <class Arch>
+inline constexpr bool flushes = false;
+HEADLANE_INLINE void begin_flushing() {}
+HEADLANE_INLINE bool end_flushing() { return false; }
+#endif
+
+/// The compiler may move arithmetic over a change of the floating-point state, but not over this.
+HEADLANE_INLINE void pin(float& x) {
+#if defined(__x86_64__)
+  asm volatile("" : "+x"(x));
+#elif defined(__aarch64__)
+  asm volatile("" : "+w"(x));
+#else
+  asm volatile("" : "+m"(x));
+#endif
+}
+template <class Batch>
+HEADLANE_INLINE void pin(Batch& x) {
+  auto value = __builtin_bit_cast(typename Batch::register_type, x);
+#if defined(__AVX512F__)
+  asm volatile("" : "+v"(value));
+#elif defined(__x86_64__)
+  asm volatile("" : "+x"(value));
+#else
+  asm volatile("" : "+w"(value));
+#endif
+  x = Batch(value);
+}
+
+template <class Arch, int Rows, int Vectors>
+HEADLANE_INLINE void pin(Accumulators<Arch, Rows, Vectors>& acc) {
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j)
+#pragma GCC unroll 16
+      for (int part = 0; part < Lanes<Arch>::parts; ++part) pin(acc[i][j].part[part]);
+}
+
+/// One of the two columns of a that a pair of rows of b is multiplied by.
+template <int Rows>
+struct ColumnOfPair {
+  const StridedRows<Rows>& rows;
+  int column;
+  [[nodiscard]] HEADLANE_INLINE float operator[](int i) const {
+    constexpr int group = StridedRows<Rows>::group;
+    return rows.data[i / group][i % group * rows.step + column];
+  }
+  HEADLANE_INLINE void next() {}
+};
+
+/// The two fmas of each pair, in registers.
+template <class Arch, int Rows, int Vectors>
+HEADLANE_INLINE void multiply_in_two(Index k, const StridedRows<Rows>& a, const PanelsOf<DotPair<false>>& b,
+                                     Accumulators<Arch, Rows, Vectors>& acc) {
+  using R = Register<Arch>;
+#pragma GCC unroll 2
+  for (int first = 0; first < Lanes<Arch>::parts; first += registers_per_pass<Arch>) {
+    StridedRows<Rows> left = a;
+    const BfloatPair* words = b.data + first * R::width;
+    float* not_kept = nullptr;
+    for (Index rest = k; rest > 0; rest -= 2, words += b.row_step) {
+#pragma GCC unroll 2
+      for (int r = 1; r >= 0; --r) {
+        ColumnOfPair<Rows> column{left, r};
+        multiply_row<Arch, Rows, Vectors, Visit::again>(
+            column, first, acc, not_kept,
+            [&](int j, int part) HEADLANE_INLINE_LAMBDA { return R::load(words + b.offset(j) + part * R::width, r); });
+      }
+      left.next();
+      left.next();
+    }
+  }
+}
+
+/// x, or 0 of its sign if it is denormal.
+HEADLANE_INLINE float flushed(float x) {
+  const auto bits = __builtin_bit_cast(std::uint32_t, x);
+  return (bits & 0x7f800000u) != 0 ? x : __builtin_bit_cast(float, bits & 0x80000000u);
+}
+
+/// fma with denormal operands and results as 0, where a result is denormal if it is after rounding
+/// to 24 bits. What becomes the least normal number where denormal numbers exist may be less if the
+/// exponent has no end; then it is rounded 2^64 further up.
+inline float flushing_fma(float x, float y, float z) {
+  x = flushed(x), y = flushed(y), z = flushed(z);
+  const float result = __builtin_fmaf(x, y, z);
+  if (__builtin_fabsf(result) != 0x1p-126f) return flushed(result);
+  const float higher = __builtin_fmaf(x * 0x1p64f, y, z * 0x1p64f);
+  return __builtin_fabsf(higher) < 0x1p-62f ? __builtin_copysignf(0.0f, result) : result;
+}
+
+/// The same element by element, where no state flushes as it should.
+template <class Arch, int Rows, int Vectors>
+__attribute__((noinline)) void multiply_exactly(Index k, StridedRows<Rows> left, const PanelsOf<DotPair<false>>& b,
+                                                Accumulators<Arch, Rows, Vectors>& acc) {
+  float sums[Rows][Vectors][lanes] = {};
+  const BfloatPair* words = b.data;
+  for (Index rest = k; rest > 0; rest -= 2, words += b.row_step) {
+    for (int r = 1; r >= 0; --r)
+      for (int i = 0; i < Rows; ++i)
+        for (int j = 0; j < Vectors; ++j)
+          for (Index lane = 0; lane < lanes; ++lane) {
+            const auto factor = static_cast<float>(words[b.offset(j) + lane].row[r]);
+            sums[i][j][lane] = flushing_fma(ColumnOfPair<Rows>{left, r}[i], factor, sums[i][j][lane]);
+          }
+    left.next();
+    left.next();
+  }
+  for (int i = 0; i < Rows; ++i)
+    for (int j = 0; j < Vectors; ++j) acc[i][j] = Lanes<Arch>::load(sums[i][j]);
+}
+
+/// acc[i][j] = the sum of the pairs 0 … (k-1)/2 of row i of a and column j of b; acc is 0 before.
+template <class Arch, int Rows, int Vectors, Visit visit, bool Partial>
+HEADLANE_INLINE void multiply(Index k, const StridedRows<Rows>& a, const PanelsOf<DotPair<false>>& b,
+                              Accumulators<Arch, Rows, Vectors>& acc, float*, Index) {
+  if constexpr (flushes<Arch>) {
+    begin_flushing();
+    pin<Arch, Rows, Vectors>(acc);
+    multiply_in_two<Arch, Rows, Vectors>(k, a, b, acc);
+    pin<Arch, Rows, Vectors>(acc);
+    if (!end_flushing()) return;
+  }
+  multiply_exactly<Arch, Rows, Vectors>(k, a, b, acc);
+}
+
+#if defined(__AVX512F__)
+template <class Arch, int Rows, int Vectors, Visit visit, bool Partial>
+HEADLANE_INLINE void multiply(Index k, const StridedRows<Rows>& a, const PanelsOf<DotPair<true>>& b,
+                              Accumulators<Arch, Rows, Vectors>& acc, float*, Index) {
+  StridedRows<Rows> left = a;
+  const BfloatPair* words = b.data;
+  for (Index rest = k; rest > 0; rest -= 2, words += b.row_step, left.next()) {
+    __m512 pairs[Vectors];
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) pairs[j] = _mm512_loadu_ps(reinterpret_cast<const float*>(words + b.offset(j)));
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) {
+      const __m512 pair = _mm512_set1_ps(left[i]);
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j) {
+        __m512 sum = acc[i][j].part[0];
+        asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(pairs[j]), "v"(pair));
+        acc[i][j].part[0] = sum;
+      }
+    }
+  }
+}
+#endif
+
+/// Rows of a tile, all columns.
+template <class Arch, class T, int Rows>
+__attribute__((noinline)) void gemm_row_of_tiles(const GemmBlock& block, Index row) {
+  for_each_column_tile<Arch, Rows, false>(
+      block.n, [&](Index column, auto width) { gemm_tile<Arch, T, Rows, width.value>(block, row, column); });
+}
+
+/// Tiles of whole, half … the rows that fit: other heights are not worth their code.
+template <class Arch, class T, int Rows>
+HEADLANE_INLINE void gemm_pairs(const GemmBlock& block, Index row) {
+  for (; block.m - row >= Rows; row += Rows) gemm_row_of_tiles<Arch, T, Rows>(block, row);
+  if constexpr (Rows > 1) gemm_pairs<Arch, T, Rows == 3 ? 2 : Rows / 2>(block, row);
+}
+
+template <class Arch, bool Extended>
+void gemm_bfloat16(const GemmBlock& block) noexcept {
+  using T = DotPair<Extended && has_bfloat_dot<Arch>>;
+  gemm_pairs<Arch, T, Tile<Arch>::rows>(block, 0);
+}
+
+/// Bits of x rounded to bfloat16, to nearest, ties to even; the lower half is 0. NaN stays NaN.
+template <class Arch>
+HEADLANE_INLINE typename Register<Arch>::Int bfloat_bits(typename Register<Arch>::Float x) {
+  using R = Register<Arch>;
+  using Int = typename R::Int;
+  const Int bits = R::as_int(x), odd = R::shift_right(bits, 16) & Int(1);
+  const auto rounded = R::as_float(bits + Int(0x7fff) + odd), quiet = R::as_float(bits | Int(0x400000));
+  return R::as_int(R::select(x == x, rounded, quiet)) & Int(static_cast<std::int32_t>(0xffff0000));
+}
+
+/// Rounds 16 elements.
+template <class Arch>
+HEADLANE_INLINE void store_rounded(const Lanes<Arch>& x, float* to) {
+  using R = Register<Arch>;
+#pragma GCC unroll 16
+  for (int i = 0; i < Lanes<Arch>::parts; ++i) R::store(to + i * R::width, R::as_float(bfloat_bits<Arch>(x.part[i])));
+}
+
+#if defined(__AVX512F__)
+/// The same, to the eight words of their pairs.
+template <class Arch>
+HEADLANE_INLINE void store_words(const Lanes<Arch>& x, float* to) {
+  const __m512i bits = bfloat_bits<Arch>(x.part[0]);
+  const __m512i even = _mm512_srli_epi64(_mm512_slli_epi64(bits, 32), 48), odd = _mm512_srli_epi64(bits, 32);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi64_epi32(_mm512_or_si512(even, odd)));
+}
+#endif
+
+template <class Arch, bool Extended>
+void round_rows(const Source& source, float* packed) noexcept {
+  constexpr Index at_once = lanes;
+  const auto [data, rows, columns, row_step, column_step] = source;
+  for (Index first = 0; first < rows; first += at_once) {
+    const Index height = rows - first < at_once ? rows - first : at_once;
+    float* const strip = packed + first * packed_row_stride;
+    const bool contiguous = column_step == 1;
+    if (!contiguous) pack_rows<Arch>({data + first * row_step, height, columns, row_step, column_step}, 1.0f, strip);
+    for (Index r = 0; r < height; ++r) {
+      float* const row = strip + r * packed_row_stride;
+      const float* const from = contiguous ? data + (first + r) * row_step : row;
+      for (Index c = 0; c < columns; c += lanes) {
+        const Lanes<Arch> x = load_some<Arch>(from + c, columns - c);
+        if constexpr (Extended && has_bfloat_dot<Arch>) store_words<Arch>(x, row + c / 2);
+        else store_rounded<Arch>(x, row + c);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headlane::internal::kernels
