@@ -42,7 +42,8 @@ TEST_CASE("Checkpoint") {
                 {"shape", [&] { (void)from.shape(name); }, {"Checkpoint::shape", "moved from"}},
                 {"names", [&] { (void)from.names(); }, {"Checkpoint::names", "moved from"}},
                 {"load", [&] { (void)from.load(name); }, {"Checkpoint::load", "moved from"}},
-                {"load with a shape", [&] { (void)from.load(name, {61, 24}); }, {"Checkpoint::load", "moved from"}}};
+                {"load with a shape", [&] { (void)from.load(name, {61, 24}); }, {"Checkpoint::load", "moved from"}},
+                {"pack", [&] { (void)from.pack("shared."); }, {"Checkpoint::pack", "moved from"}}};
       },
       [&](const Checkpoint& checkpoint) { CHECK(checkpoint.load(name, {61, 24}).view().shape[0] == 61); });
 }

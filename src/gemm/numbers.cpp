@@ -82,7 +82,7 @@ struct Numbers {
       for (Index j = 0; j < view.shape[1]; ++j) {
         const std::int8_t q = view(i, j);
         numbers.require(q >= least() && q <= greatest(), "[", i, ", ", j, "] is ", q, "; ", name_of(type), " has ",
-                        least(), " … ", greatest());
+                        least(), " … ", greatest(), ", clamp is not set");
       }
   }
 };

@@ -257,7 +257,8 @@ TEST_CASE("from_numbers: numbers that a type does not have") {
         return PackedMatrix::from_numbers(view, View<const float, 1>(floats.data(), {40}), options);
       };
       const std::string message = std::string("PackedMatrix::from_numbers: numbers[66, 33] is ") + std::to_string(q) +
-                                  "; " + name_of(type) + " has " + (four ? "-8 … 7" : "-127 … 127");
+                                  "; " + name_of(type) + " has " + (four ? "-8 … 7" : "-127 … 127") +
+                                  ", clamp is not set";
       CHECK_THROWS_WITH_AS(make(all, false), message.c_str(), std::invalid_argument);
       const PackedMatrix one = make(all, true), other = make(clamped, false);
       CHECK(std::memcmp(one.data(), other.data(), one.bytes()) == 0);

@@ -1,5 +1,6 @@
 #include <headlane/models/checkpoint.hpp>
 
+#include "io/checkpoint_contents.hpp"
 #include "io/convert.hpp"
 #include "io/error.hpp"
 #include "io/input_file.hpp"
@@ -20,12 +21,6 @@ using namespace internal;
 namespace {
 
 constexpr std::size_t max_index_bytes = 100'000'000;
-
-/// An open file and the tensors in it.
-struct Shard {
-  std::shared_ptr<const InputFile> file;
-  StoredTensors tensors;
-};
 
 Shard open_shard(const std::filesystem::path& path) {
   Shard shard{std::make_shared<InputFile>(path), {}};
@@ -54,28 +49,6 @@ void read_halves(const InputFile& file, const StoredTensor& stored, std::string_
 }
 
 }  // namespace
-
-struct HEADLANE_HIDDEN Checkpoint::Contents {
-  struct Entry {
-    std::shared_ptr<const InputFile> file;
-    StoredTensor stored;
-  };
-  std::filesystem::path folder;
-  std::map<std::string, Entry, std::less<>> entries;
-
-  void add_all(Shard shard) {
-    for (auto& [name, stored] : shard.tensors)
-      entries.emplace_hint(entries.end(), name, Entry{shard.file, std::move(stored)});
-  }
-
-  void add_indexed(const std::filesystem::path& index);
-
-  [[nodiscard]] const Entry& at(std::string_view name) const {
-    const auto found = entries.find(name);
-    if (found == entries.end()) fail(folder, "there is no tensor ", in_quotes(name));
-    return found->second;
-  }
-};
 
 /// Ignores tensors of a shard that the index does not assign to it.
 void Checkpoint::Contents::add_indexed(const std::filesystem::path& index) {

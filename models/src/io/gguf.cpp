@@ -4,6 +4,7 @@
 #include "io/error.hpp"
 #include "io/gguf_header.hpp"
 #include "io/input_file.hpp"
+#include "io/pack_weight.hpp"
 #include "io/tensor_memory.hpp"
 
 #include <algorithm>
@@ -39,14 +40,16 @@ struct HEADLANE_HIDDEN GgufFile::Contents {
   }
 
   template <class T>
-  [[nodiscard]] PackedMatrix pack_elements(const GgufTensor& tensor, std::string_view subject, int threads) const {
+  [[nodiscard]] PackedMatrix pack_elements(const GgufTensor& tensor, std::string_view subject,
+                                           const NumbersOptions& options) const {
     const auto elements = std::make_unique_for_overwrite<T[]>(tensor.size / sizeof(T));
     file.read(tensor.offset, std::as_writable_bytes(std::span(elements.get(), tensor.size / sizeof(T))), subject);
     const View<const T, 2> w(elements.get(), {tensor.shape[0], tensor.shape[1]});
-    return PackedMatrix::from_numbers(w.transposed(), {.num_threads = threads});
+    return PackedMatrix::from_numbers(w.transposed(), options);
   }
 
-  [[nodiscard]] PackedMatrix pack_groups(const GgufTensor& tensor, std::string_view subject, int threads) const {
+  [[nodiscard]] PackedMatrix pack_groups(const GgufTensor& tensor, std::string_view subject,
+                                         const NumbersOptions& options) const {
     const std::uint64_t groups = tensor.size / tensor.type->bytes;
     const auto numbers = std::make_unique_for_overwrite<std::int8_t[]>(groups * 32);
     const auto scales = std::make_unique_for_overwrite<float16[]>(groups);
@@ -55,7 +58,7 @@ struct HEADLANE_HIDDEN GgufFile::Contents {
     });
     const View<const std::int8_t, 2> q(numbers.get(), {tensor.shape[0], tensor.shape[1]});
     const View<const float16, 2> s(scales.get(), {tensor.shape[0], tensor.shape[1] / 32});
-    return PackedMatrix::from_numbers(q.transposed(), s.transposed(), *tensor.type->stored, {.num_threads = threads});
+    return PackedMatrix::from_numbers(q.transposed(), s.transposed(), *tensor.type->stored, options);
   }
 
   [[nodiscard]] Tensor load(const GgufTensor& tensor, std::string_view subject) const {
@@ -69,15 +72,19 @@ struct HEADLANE_HIDDEN GgufFile::Contents {
     return {view, std::move(memory)};
   }
 
-  [[nodiscard]] PackedMatrix pack(const GgufTensor& tensor, std::string_view subject, DType type, int threads) const {
-    if (type != tensor.type->stored || type == DType::float32) {
+  [[nodiscard]] PackedMatrix pack(const GgufTensor& tensor, std::string_view subject,
+                                  const PackWeightOptions& options) const {
+    const std::optional<DType> stored = tensor.type->stored;
+    const DType type = options.type.value_or(stored.value_or(DType::int8_group32));
+    const NumbersOptions as_stored{.clamp = options.clamp, .num_threads = options.num_threads};
+    if (type != stored || type == DType::float32) {
       const Tensor loaded = load(tensor, subject);
       const View<const float, 2> w(loaded.view().data, {tensor.shape[0], tensor.shape[1]});
-      return PackedMatrix(w.transposed(), {.type = type, .num_threads = threads});
+      return PackedMatrix(w.transposed(), {.type = type, .num_threads = options.num_threads});
     }
-    if (type == DType::float16) return pack_elements<float16>(tensor, subject, threads);
-    if (type == DType::bfloat16) return pack_elements<bfloat16>(tensor, subject, threads);
-    return pack_groups(tensor, subject, threads);
+    if (type == DType::float16) return pack_elements<float16>(tensor, subject, as_stored);
+    if (type == DType::bfloat16) return pack_elements<bfloat16>(tensor, subject, as_stored);
+    return pack_groups(tensor, subject, as_stored);
   }
 };
 
@@ -145,26 +152,15 @@ Tensor GgufFile::load(std::string_view name, std::span<const Index> shape) const
   return load(name);
 }
 
-PackedMatrix GgufFile::pack(std::string_view name, const GgufPackOptions& options) const {
+PackedMatrix GgufFile::pack(std::string_view name, const PackWeightOptions& options) const {
   const Contents& all = contents("GgufFile::pack");
-  const auto require = [](bool condition, const auto&... parts) {
-    headlane::internal::require(condition, "GgufFile::pack: ", parts...);
-  };
-  if (options.type)
-    require(*options.type <= DType::int4_group32, "type is ", static_cast<Index>(*options.type),
-            ", which is none of float32 … int4_group32");
-  require(options.num_threads >= 0, "num_threads is ", options.num_threads, ", the minimum is 0");
+  check_pack_options("GgufFile::pack", options);
   const GgufTensor& tensor = all.at(name);
   const std::string subject = subject_of(name);
   check_loadable(tensor, all.file.path(), subject);
   if (tensor.shape.size() != 2)
     fail(all.file.path(), subject, "has the shape ", listed(tensor.shape), ", a matrix is expected");
-  try {
-    return all.pack(tensor, subject, options.type.value_or(tensor.type->stored.value_or(DType::int8_group32)),
-                    options.num_threads);
-  } catch (const std::invalid_argument& error) {
-    fail(all.file.path(), subject, error.what());
-  }
+  return packed_from(all.file.path(), subject, [&] { return all.pack(tensor, subject, options); });
 }
 
 }  // namespace headlane::models

@@ -1,13 +1,16 @@
 // Checkpoint: the weights of a model in safetensors format, as in Hugging Face folders.
 #pragma once
 
+#include <headlane/dtype.hpp>
 #include <headlane/export.h>
 #include <headlane/models/checkpoint_error.hpp>
+#include <headlane/packed_matrix.hpp>
 #include <headlane/view.hpp>
 
 #include <filesystem>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,6 +35,16 @@ class HEADLANE_API Tensor {
  private:
   AnyView<const float> view_;
   std::shared_ptr<const void> memory_;
+};
+
+struct PackWeightOptions {
+  /// How elements are stored. Not given: as in the file. Any other type than that: packed from the
+  /// float32 values (PackOptions).
+  std::optional<DType> type = {};
+  /// Numbers of -128, which int8 of PackedMatrix does not have, become -127. Otherwise they are an
+  /// error.
+  bool clamp = false;
+  int num_threads = 0;  ///< maximum number of threads for packing; 0: num_threads() (runtime.hpp)
 };
 
 /// All tensors of a folder.
@@ -65,8 +78,31 @@ class HEADLANE_API Checkpoint {
     return load(name, std::span<const Index>(shape.begin(), shape.size()));
   }
 
+  /// Packs the weight [out, in] of a layer as a right operand [in, out]: gemm(x, packed, y) is
+  /// y = x · wᵀ. `prefix` ends with a dot: "encoder.layer.0.output.dense.".
+  ///
+  /// Types, unless the options name another one:
+  ///     weight of F32, F16 or BF16               float32, float16, bfloat16
+  ///   as compressed-tensors stores it, with weight_scale of F32, F16 or BF16:
+  ///     weight of I8, a scale for each row       int8
+  ///     weight of I8, scales for groups          int8_group32
+  ///     weight_packed of I32, 8 bits             as of I8
+  ///     weight_packed of I32, 4 bits             int4_group32
+  ///   weight_scale is [1], [out] or [out, 1] for rows, [out, groups] for groups of in / groups
+  ///   columns, a multiple of 32; weight_packed needs weight_shape [2], and 32 columns at least.
+  /// Numbers: those of the file. A group is stored as several of 32 with the same scale.
+  /// Scales: those of the file for int8; for groups rounded to float16, to nearest, ties to even:
+  ///   those of F16, and of BF16 from 2^-14 to 65280, are exact.
+  /// Errors: CheckpointError if the tensors are others or do not fit, for zero points other than 0
+  ///   and for groups in another order (weight_g_idx); for what PackedMatrix does not have: scales
+  ///   that are not finite, and a number of -128 unless options.clamp is set (compressed-tensors
+  ///   stores the largest number of a row so if it is negative); std::invalid_argument for options
+  ///   that are wrong.
+  [[nodiscard]] PackedMatrix pack(std::string_view prefix, const PackWeightOptions& options = {}) const;
+
  private:
   struct Contents;
+  struct LayerReader;
   [[nodiscard]] HEADLANE_HIDDEN const Contents& contents(const char* function) const;
   std::shared_ptr<const Contents> contents_;
 };

@@ -1,7 +1,6 @@
 // GgufFile: the weights and the metadata of a GGUF file, as llama.cpp and its relatives write them.
 #pragma once
 
-#include <headlane/dtype.hpp>
 #include <headlane/export.h>
 #include <headlane/models/checkpoint.hpp>
 #include <headlane/packed_matrix.hpp>
@@ -23,19 +22,6 @@ namespace headlane::models {
 /// double. Strings have the bytes of the file, by the format UTF-8, which is not checked.
 using GgufValue = std::variant<bool, std::int64_t, double, std::string, std::vector<bool>, std::vector<std::int64_t>,
                                std::vector<double>, std::vector<std::string>>;
-
-struct GgufPackOptions {
-  /// How elements are stored. Not given: as they are in the file, with
-  ///     F16         float16
-  ///     BF16        bfloat16
-  ///     Q8_0        int8_group32
-  ///     Q4_0        int4_group32    bit by bit, and
-  ///     F32         float32
-  ///     Q4_K, Q6_K  int8_group32, packed from their float32 values (PackOptions).
-  /// Any other type than that of the file: packed from the float32 values.
-  std::optional<DType> type = {};
-  int num_threads = 0;  ///< maximum number of threads for packing; 0: num_threads() (runtime.hpp)
-};
 
 /// All tensors and all metadata of one file; of a model that is split, each file has its own.
 ///
@@ -84,10 +70,17 @@ class HEADLANE_API GgufFile {
 
   /// Packs a weight [out, in] as a right operand [in, out]: gemm(x, packed, y) is y = x · wᵀ.
   ///
-  /// Errors: CheckpointError unless it has two axes, and for what from_numbers() and PackedMatrix
-  ///   refuse of its elements: Q8_0 with a number of -128, scales that are not finite;
+  /// Types, unless the options name another one:
+  ///     F16         float16
+  ///     BF16        bfloat16
+  ///     Q8_0        int8_group32
+  ///     Q4_0        int4_group32    bit by bit, and
+  ///     F32         float32
+  ///     Q4_K, Q6_K  int8_group32, packed from the float32 values as PackOptions has it
+  /// Errors: CheckpointError unless it has two axes, and for what PackedMatrix does not have: a
+  ///   number of -128 (unless options.clamp is set), scales that are not finite;
   ///   std::invalid_argument for options that are wrong.
-  [[nodiscard]] PackedMatrix pack(std::string_view name, const GgufPackOptions& options = {}) const;
+  [[nodiscard]] PackedMatrix pack(std::string_view name, const PackWeightOptions& options = {}) const;
 
  private:
   struct Contents;
