@@ -137,8 +137,9 @@ TEST_CASE("W4A16 and W8A16: packed integers, or of I8, and scales for groups") {
   Random random(3);
   const Index out = 35;
   for (const std::string dtype : {"F32", "F16", "BF16"})
-    for (const auto& [in, groups] : {Groups{64, 2}, {256, 2}, {384, 12}, {192, 3}, {32, 1}, {45, 1}, {1056, 33}})
+    for (const Groups& grouping : {Groups{64, 2}, {256, 2}, {384, 12}, {192, 3}, {32, 1}, {45, 1}, {1056, 33}})
       for (const auto& [bits, packed] : {std::pair{4, true}, {8, true}, {8, false}}) {
+        const Index in = grouping.in, groups = grouping.groups;
         if (bits == 8 && groups == 1) continue;
         const std::vector<std::int8_t> q = random_numbers(out * in, bits, random);
         const Scales scales = random_scales(out * groups, dtype, random);
@@ -147,7 +148,7 @@ TEST_CASE("W4A16 and W8A16: packed integers, or of I8, and scales for groups") {
         CHECK(matrix.type() == (bits == 4 ? DType::int4_group32 : DType::int8_group32));
         CHECK(matrix.rows() == in);
         CHECK(matrix.columns() == out);
-        CHECK(different(matrix, [&, in = in, groups = groups](Index i, Index j) {
+        CHECK(different(matrix, [&](Index i, Index j) {
                 const float scale = scales.values[static_cast<std::size_t>(i * groups + j / (in / groups))];
                 return static_cast<float>(q[static_cast<std::size_t>(i * in + j)]) *
                        static_cast<float>(float16(scale));  // exact but for F32
