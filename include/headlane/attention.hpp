@@ -2,6 +2,7 @@
 #pragma once
 
 #include <headlane/attention_options.hpp>
+#include <headlane/dtype.hpp>
 #include <headlane/export.h>
 #include <headlane/kv_cache.hpp>
 #include <headlane/view.hpp>
@@ -67,6 +68,18 @@ namespace headlane {
 HEADLANE_API void attention(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
                             View<float, 4> out, const AttentionOptions& options = {});
 
+/// The same in bfloat16 and float16: q, k and v are widened exactly, out is the result for float32
+/// rounded once, to nearest, ties to even. Options are of float32, lse too; sum and workspace are
+/// errors.
+/// Memory: besides that of float32, scratch for float32 copies of q, k, v and out; the calling
+///   thread keeps up to 64 MiB of it.
+HEADLANE_API void attention(View<const bfloat16, 4> q, View<const bfloat16, 4> k,
+                            View<const bfloat16, 4> v, View<bfloat16, 4> out,
+                            const AttentionOptions& options = {});
+HEADLANE_API void attention(View<const float16, 4> q, View<const float16, 4> k,
+                            View<const float16, 4> v, View<float16, 4> out,
+                            const AttentionOptions& options = {});
+
 /// attention() over the keys and values of sequences in a cache: batch element b of q and out
 /// belongs to sequence sequences[b].
 ///
@@ -81,6 +94,15 @@ HEADLANE_API void attention(View<const float, 4> q, View<const float, 4> k, View
 ///   uses all of them.
 HEADLANE_API void attention(View<const float, 4> q, const KvCache& cache,
                             std::span<const Index> sequences, View<float, 4> out,
+                            const AttentionOptions& options = {});
+
+/// The same in bfloat16 and float16, with a cache of any type: as attention() of such tensors, with
+/// copies of q and out alone.
+HEADLANE_API void attention(View<const bfloat16, 4> q, const KvCache& cache,
+                            std::span<const Index> sequences, View<bfloat16, 4> out,
+                            const AttentionOptions& options = {});
+HEADLANE_API void attention(View<const float16, 4> q, const KvCache& cache,
+                            std::span<const Index> sequences, View<float16, 4> out,
                             const AttentionOptions& options = {});
 
 /// How attention() divides a call into tasks, and the memory that it needs.
@@ -127,6 +149,20 @@ HEADLANE_API void multi_head_attention(View<const float, 3> q, View<const float,
 /// [1, heads, q_length].
 HEADLANE_API void multi_head_attention(View<const float, 2> q, View<const float, 2> k,
                                        View<const float, 2> v, View<float, 2> out, Index heads,
+                                       const AttentionOptions& options = {});
+
+/// Both in bfloat16 and float16, as attention().
+HEADLANE_API void multi_head_attention(View<const bfloat16, 3> q, View<const bfloat16, 3> k,
+                                       View<const bfloat16, 3> v, View<bfloat16, 3> out,
+                                       Index heads, const AttentionOptions& options = {});
+HEADLANE_API void multi_head_attention(View<const float16, 3> q, View<const float16, 3> k,
+                                       View<const float16, 3> v, View<float16, 3> out, Index heads,
+                                       const AttentionOptions& options = {});
+HEADLANE_API void multi_head_attention(View<const bfloat16, 2> q, View<const bfloat16, 2> k,
+                                       View<const bfloat16, 2> v, View<bfloat16, 2> out,
+                                       Index heads, const AttentionOptions& options = {});
+HEADLANE_API void multi_head_attention(View<const float16, 2> q, View<const float16, 2> k,
+                                       View<const float16, 2> v, View<float16, 2> out, Index heads,
                                        const AttentionOptions& options = {});
 
 }  // namespace headlane

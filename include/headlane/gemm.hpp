@@ -82,4 +82,18 @@ HEADLANE_API void gemm(View<const float, 2> a, View<const float, 2> b, View<floa
 HEADLANE_API void gemm(View<const float, 2> a, const PackedMatrix& b, View<float, 2> c,
                        const GemmOptions& options = {});
 
+/// The same in bfloat16 and float16: a, b and c are widened exactly, c is the result for float32
+/// rounded once, to nearest, ties to even. A PackedMatrix may be of any type. Bias and residual are
+/// of float32.
+/// Memory: scratch for float32 copies of b, unless it is packed, and of some rows of a and c, 8 MiB
+///   or 256 rows. The calling thread keeps up to 64 MiB of it.
+HEADLANE_API void gemm(View<const bfloat16, 2> a, View<const bfloat16, 2> b, View<bfloat16, 2> c,
+                       const GemmOptions& options = {});
+HEADLANE_API void gemm(View<const float16, 2> a, View<const float16, 2> b, View<float16, 2> c,
+                       const GemmOptions& options = {});
+HEADLANE_API void gemm(View<const bfloat16, 2> a, const PackedMatrix& b, View<bfloat16, 2> c,
+                       const GemmOptions& options = {});
+HEADLANE_API void gemm(View<const float16, 2> a, const PackedMatrix& b, View<float16, 2> c,
+                       const GemmOptions& options = {});
+
 }  // namespace headlane

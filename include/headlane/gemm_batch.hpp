@@ -40,6 +40,18 @@ HEADLANE_API void gemm_batch(View<const float, 3> a, View<const float, 3> b, Vie
 HEADLANE_API void gemm_batch(View<const float, 3> a, const PackedMatrix& b, View<float, 3> c,
                              const GemmBatchOptions& options = {});
 
+/// The same in bfloat16 and float16, with the bits of gemm (gemm.hpp) for each product.
+/// Memory: scratch for float32 copies of a, b, unless it is packed, and c; the calling thread keeps
+///   up to 64 MiB of it.
+HEADLANE_API void gemm_batch(View<const bfloat16, 3> a, View<const bfloat16, 3> b,
+                             View<bfloat16, 3> c, const GemmBatchOptions& options = {});
+HEADLANE_API void gemm_batch(View<const float16, 3> a, View<const float16, 3> b, View<float16, 3> c,
+                             const GemmBatchOptions& options = {});
+HEADLANE_API void gemm_batch(View<const bfloat16, 3> a, const PackedMatrix& b, View<bfloat16, 3> c,
+                             const GemmBatchOptions& options = {});
+HEADLANE_API void gemm_batch(View<const float16, 3> a, const PackedMatrix& b, View<float16, 3> c,
+                             const GemmBatchOptions& options = {});
+
 /// One product of a list.
 struct GemmProblem {
   View<const float, 2> a;

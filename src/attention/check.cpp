@@ -134,6 +134,15 @@ KeysAndValues keys_of(Caller caller, const KvCache& cache, std::span<const Index
 
 AttentionProblem checked_attention(Caller caller, const View<const float, 4>& q, const KeysAndValues& keys,
                                    const View<float, 4>& out, const AttentionOptions& options, CheckLevel level) {
+  const AttentionOperands operands{caller.operand("q", q), caller.operand("k", keys.k), caller.operand("v", keys.v),
+                                   caller.operand("out", out)};
+  return checked_attention(operands, q, keys, out, options, level);
+}
+
+AttentionProblem checked_attention(const AttentionOperands& operands, const View<const float, 4>& q,
+                                   const KeysAndValues& keys, const View<float, 4>& out,
+                                   const AttentionOptions& options, CheckLevel level) {
+  const Caller caller = operands.q.caller;
   const bool cached = keys.cache != nullptr;
   caller.require(!cached || !options.query_starts,
                  "query_starts is given with a cache, whose sequences are batch elements");
@@ -141,10 +150,10 @@ AttentionProblem checked_attention(Caller caller, const View<const float, 4>& q,
                                      .level = level,
                                      .cached = cached,
                                      .options = options,
-                                     .q = caller.operand("q", q),
-                                     .k = caller.operand(cached ? "cache" : "k", keys.k),
-                                     .v = caller.operand(cached ? "cache" : "v", keys.v),
-                                     .result = caller.operand("out", out)};
+                                     .q = operands.q,
+                                     .k = cached ? caller.operand("cache", keys.k) : operands.k,
+                                     .v = cached ? caller.operand("cache", keys.v) : operands.v,
+                                     .result = operands.out};
   const AttentionProblem problem = checked_problem(arguments, q, keys, out);
   // The axis is as long as the longest sequence; a length belongs to one.
   for (Index i = 0; cached && options.key_lengths && i < problem.batch; ++i) {

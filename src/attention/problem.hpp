@@ -69,7 +69,16 @@ KeysAndValues keys_of(Caller caller, const KvCache& cache, std::span<const Index
 /// How much a check covers: everything, or for a plan only shapes and strides.
 enum class CheckLevel { full, shapes };
 
-/// Checks the arguments and fills in defaults.
+/// q, k, v and out as the caller gave them. With a cache, k and v are none.
+struct AttentionOperands {
+  Operand q, k, v, out;
+};
+
+/// Checks the operands and fills in defaults. Of the views only the shapes are looked at.
+AttentionProblem checked_attention(const AttentionOperands& operands, const View<const float, 4>& q,
+                                   const KeysAndValues& keys, const View<float, 4>& out,
+                                   const AttentionOptions& options, CheckLevel level);
+/// The same for operands that are these views.
 AttentionProblem checked_attention(Caller caller, const View<const float, 4>& q, const KeysAndValues& keys,
                                    const View<float, 4>& out, const AttentionOptions& options, CheckLevel level);
 /// The same without values, for functions whose result is not attention's.

@@ -12,6 +12,19 @@
 
 namespace headlane::internal {
 
+/// Of bfloat16 or float16.
+template <class T>
+inline constexpr DType type_of = std::is_same_v<std::remove_const_t<T>, bfloat16> ? DType::bfloat16 : DType::float16;
+
+/// The bits of a tensor of such a type, const for an input.
+template <class T>
+using BitsOf = std::conditional_t<std::is_const_v<T>, const std::uint16_t, std::uint16_t>;
+template <class T, int Rank>
+View<BitsOf<T>, Rank> bits_of(const View<T, Rank>& view) {
+  static_assert(sizeof(T) == sizeof(std::uint16_t));
+  return {reinterpret_cast<BitsOf<T>*>(view.data), view.shape, view.strides};
+}
+
 /// A tensor of bfloat16 or float16: its bits, and which of the two it is. One type for both, so
 /// that functions are compiled once. Bits is std::uint16_t, const for an input.
 template <class Bits>
@@ -21,8 +34,7 @@ struct HalfView : AnyView<Bits> {
   HalfView(const AnyView<Bits>& view, DType type_) : AnyView<Bits>(view), type(type_) {}
   template <class T>
     requires(std::is_const_v<T> == std::is_const_v<Bits> && !std::is_same_v<T, Bits>)
-  explicit HalfView(const AnyView<T>& view)
-      : type(std::is_same_v<std::remove_const_t<T>, bfloat16> ? DType::bfloat16 : DType::float16) {
+  explicit HalfView(const AnyView<T>& view) : type(type_of<T>) {
     static_assert(sizeof(T) == sizeof(Bits));
     this->data = reinterpret_cast<Bits*>(view.data);
     this->rank = view.rank;
@@ -58,5 +70,30 @@ View<T, Rank> as_view(const AnyView<T>& view) {
 void convert_all(const kernels::KernelTable& kernel, const HalfInput& from, const AnyView<float>& to, int threads);
 void convert_all(const kernels::KernelTable& kernel, const AnyView<const float>& from, const HalfOutput& to,
                  int threads);
+
+/// Float32 copies of whole tensors, one behind the other in scratch memory, for functions that read
+/// an input more than once. Axes of stride 0 share their elements in the copy, too.
+class HalfCopies {
+ public:
+  /// `num_threads`: as an option has it.
+  HalfCopies(const kernels::KernelTable& kernel, int num_threads) : kernel_(kernel), num_threads_(num_threads) {}
+
+  /// Counts a tensor that add() or room() will be called with.
+  void reserve(const AnyView<const std::uint16_t>& view);
+  /// Called once, after the last reserve(). Throws std::bad_alloc.
+  void allocate();
+  /// The copy of a tensor; it may be empty.
+  AnyView<float> add(const HalfInput& from);
+  /// Its memory, not filled.
+  AnyView<float> room(const AnyView<const std::uint16_t>& like);
+  /// Rounds a copy.
+  void round(const AnyView<const float>& from, const HalfOutput& to) const;
+
+ private:
+  const kernels::KernelTable& kernel_;
+  int num_threads_;
+  Index floats_ = 0;
+  float* memory_ = nullptr;
+};
 
 }  // namespace headlane::internal

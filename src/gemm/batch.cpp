@@ -1,5 +1,6 @@
 // gemm_batch: the entries. A batch with one right operand is a single product, if strides allow.
 #include "core/call_scope.hpp"
+#include "core/convert.hpp"
 #include "core/dispatch.hpp"
 #include "core/overlap.hpp"
 #include "core/parallel.hpp"
@@ -32,8 +33,9 @@ bool as_one_product(const View<const float, 3>& a, bool one_b, const View<float,
          (!options.residual || all_rows(options.residual, stacked.residual));
 }
 
-void check_batch(const View<const float, 3>& a, const View<const float, 3>& b, const PackedMatrix* packed,
-                 const View<float, 3>& c, const GemmBatchOptions& options) {
+template <class T>
+void check_batch(const View<const T, 3>& a, const View<const T, 3>& b, const PackedMatrix* packed, const View<T, 3>& c,
+                 const GemmBatchOptions& options) {
   const Operand of_a = caller.operand("a", a), of_c = caller.operand("c", c);
   const View<const float, 2> packed_shape = packed != nullptr ? shape_of(*packed) : View<const float, 2>{};
   const Operand of_b = packed != nullptr ? caller.operand("b", packed_shape) : caller.operand("b", b);
@@ -88,6 +90,32 @@ void run_batch(const View<const float, 3>& given_a, const View<const float, 3>& 
   const auto products = static_cast<double>(c.shape[0]);
   run_gemm({&batch, 1}, kernel,
            useful_threads(products * work.operations, products * work.elements, options.num_threads));
+}
+
+/// The same for operands of 16 bits, by way of copies.
+void run_halves(const View<const std::uint16_t, 3>& given_a, const View<const std::uint16_t, 3>& given_b,
+                const PackedMatrix* packed, const View<std::uint16_t, 3>& c, DType type,
+                const GemmBatchOptions& options) {
+  const CallScope scope;
+  const View<const std::uint16_t, 3> a = with_safe_strides(given_a), b = with_safe_strides(given_b);
+  check_batch(a, b, packed, c, options);
+  const kernels::KernelTable& kernel = active();
+  if (is_empty(c)) return;
+  HalfCopies copies(kernel, options.num_threads);
+  copies.reserve(AnyView<const std::uint16_t>(a));
+  if (packed == nullptr) copies.reserve(AnyView<const std::uint16_t>(b));
+  copies.reserve(AnyView<const std::uint16_t>(c));
+  copies.allocate();
+  const auto copy_of = [&]<class Bits>(const View<Bits, 3>& x, bool is_read) {
+    const AnyView<const std::uint16_t> any(x);
+    return as_view<3>(is_read ? copies.add({any, type}) : copies.room(any));
+  };
+  const bool reads_product = options.alpha != 0;
+  const View<const float, 3> wide_a = copy_of(a, reads_product);
+  const View<float, 3> wide_c = copy_of(c, options.beta != 0);
+  if (packed != nullptr) gemm_batch(wide_a, *packed, wide_c, options);
+  else gemm_batch(wide_a, copy_of(b, reads_product), wide_c, options);
+  copies.round(AnyView<const float>(wide_c), {AnyView<std::uint16_t>(c), type});
 }
 
 /// The operands of a problem of a list.
@@ -162,6 +190,22 @@ void gemm_batch(View<const float, 3> a, View<const float, 3> b, View<float, 3> c
 
 void gemm_batch(View<const float, 3> a, const PackedMatrix& b, View<float, 3> c, const GemmBatchOptions& options) {
   run_batch(a, shape_of(b).broadcast(0, c.shape[0]), &b, c, options);
+}
+
+void gemm_batch(View<const bfloat16, 3> a, View<const bfloat16, 3> b, View<bfloat16, 3> c,
+                const GemmBatchOptions& options) {
+  run_halves(bits_of(a), bits_of(b), nullptr, bits_of(c), DType::bfloat16, options);
+}
+void gemm_batch(View<const float16, 3> a, View<const float16, 3> b, View<float16, 3> c,
+                const GemmBatchOptions& options) {
+  run_halves(bits_of(a), bits_of(b), nullptr, bits_of(c), DType::float16, options);
+}
+void gemm_batch(View<const bfloat16, 3> a, const PackedMatrix& b, View<bfloat16, 3> c,
+                const GemmBatchOptions& options) {
+  run_halves(bits_of(a), {}, &b, bits_of(c), DType::bfloat16, options);
+}
+void gemm_batch(View<const float16, 3> a, const PackedMatrix& b, View<float16, 3> c, const GemmBatchOptions& options) {
+  run_halves(bits_of(a), {}, &b, bits_of(c), DType::float16, options);
 }
 
 void gemm_batch(std::span<const GemmProblem> problems, int num_threads) {

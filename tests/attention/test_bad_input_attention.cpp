@@ -264,8 +264,8 @@ TEST_CASE("attention: options at the edge of what is legal") {
 
   AttentionOptions nothing;  // no batch: nothing is read
   nothing.key_lengths = nothing.query_lengths = {keys.data(), {0}};
-  attention({nullptr, {0, 1, 1, 1}}, {nullptr, {0, 1, 1, 1}}, {nullptr, {0, 1, 1, 1}}, {nullptr, {0, 1, 1, 1}},
-            nothing);
+  attention(View<const float, 4>(nullptr, {0, 1, 1, 1}), {nullptr, {0, 1, 1, 1}}, {nullptr, {0, 1, 1, 1}},
+            {nullptr, {0, 1, 1, 1}}, nothing);
 }
 
 TEST_CASE("enough illegal calls were made") {

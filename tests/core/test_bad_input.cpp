@@ -185,9 +185,10 @@ TEST_CASE("unusual calls that are legal") {
   const View<const float, 2> nothing(nullptr, {3, 0}), none(nullptr, {0, 4});
   gemm(nothing, none, c.view);
   for_each(c.view, [](float x) { CHECK(x == 0); });
-  gemm({nullptr, {0, 5}}, {nullptr, {5, 0}}, {nullptr, {0, 0}});
+  gemm(View<const float, 2>(nullptr, {0, 5}), {nullptr, {5, 0}}, {nullptr, {0, 0}});
   softmax(View<const float, 2>(nullptr, {0, 5}), View<float, 2>(nullptr, {0, 5}));
-  attention({nullptr, {0, 1, 1, 1}}, {nullptr, {0, 1, 1, 1}}, {nullptr, {0, 1, 1, 1}}, {nullptr, {0, 1, 1, 1}});
+  attention(View<const float, 4>(nullptr, {0, 1, 1, 1}), {nullptr, {0, 1, 1, 1}}, {nullptr, {0, 1, 1, 1}},
+            {nullptr, {0, 1, 1, 1}});
   // An axis of one element may have any stride.
   Tensor<1> x({5}), y({5});
   for_each(x.view, [](float& e) { e = 1; });

@@ -59,6 +59,13 @@ TEST_CASE("products of nothing") {
     e.call([&] { gemm(a, b, c); });
     e.call([&] { gemm_batch(as, bs, cs); });
     e.call([&] { gemm_gated(a, b, b, c); });
+    e.call([&] {
+      gemm(e.view<const bfloat16, 2>({m, k}), e.view<const bfloat16, 2>({k, n}), e.view<bfloat16, 2>({m, n}));
+    });
+    e.call([&] {
+      gemm_batch(e.view<const float16, 3>({batch, m, k}), e.view<const float16, 3>({batch, k, n}),
+                 e.view<float16, 3>({batch, m, n}));
+    });
     e.call([&] { (void)PackedMatrix(a); });
     const GemmProblem problem{a, b, nullptr, c, {}};
     const std::vector<GemmProblem> two{problem, problem};
@@ -137,6 +144,12 @@ TEST_CASE("attention to nothing, of nothing") {
         .causal = i % 2 == 0, .causal_offset = e.stride(), .window_left = i % 3 == 0 ? most : -1, .lse = {}};
     e.call([&] { attention(q, k, v, out, options); });
     e.call([&] { (void)plan_attention(q, k, v, out, options); });
+    e.call([&] {
+      attention(e.view<const bfloat16, 4>({batch, heads, length, dim}),
+                e.view<const bfloat16, 4>({batch, heads, keys, dim}),
+                e.view<const bfloat16, 4>({batch, heads, keys, dim}), e.view<bfloat16, 4>({batch, heads, length, dim}),
+                options);
+    });
     e.call([&] { attention_weights(q, k, e.view<float, 4>({batch, heads, length, keys}), options); });
     e.call([&] { attention_key_sums(q, k, e.view<float, 3>({batch, heads, keys}), options); });
     e.call([&] {

@@ -111,7 +111,7 @@ TEST_CASE("PackedMatrix: empty when moved from") {
         {"batch", [&] { gemm_batch(a.view.broadcast(0, 1), b, c.view.broadcast(0, 1)); }, {"gemm_batch", "40", "0"}},
         {"gated", [&] { gemm_gated(a.view, b, b, c.view); }, {"gemm_gated", "40", "0"}}};
     check_refused(calls);
-    gemm({nullptr, {2, 0}}, b, {nullptr, {2, 0}});
+    gemm(View<const float, 2>(nullptr, {2, 0}), b, {nullptr, {2, 0}});
     gemm_gated({nullptr, {2, 0}}, b, b, {nullptr, {2, 0}});
   };
   const auto work = [&](const PackedMatrix& b) {

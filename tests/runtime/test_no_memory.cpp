@@ -59,6 +59,10 @@ TEST_CASE("gemm, gemm_batch, gemm_gated, PackedMatrix, cblas: each allocation fa
     const GemmProblem problems[] = {{m.a.view, m.b.view, nullptr, m.c.view, {}},
                                     {m.batch_a.view.select(0, 0), {}, &packed, m.batch_c.view.select(0, 0), {}}};
     check_failing(writes("gemm_batch, a list", m.c, [&] { gemm_batch(problems); }), 1);
+    const HalfTensor<float16, 2> half_a(m.a.view), half_b(m.b.view), half_c(m.c.view.shape);
+    check_failing(writes("gemm, float16", m.c,
+                         [&] { gemm(half_a.view, half_b.view, half_c.view), convert(half_c.view, m.c.view); }),
+                  1);
     check_failing(writes("gemm_gated", m.c, [&] { gemm_gated(m.a.view, m.b.view, m.up.view, m.c.view); }), 1);
     check_failing(writes("gemm_gated, packed", m.c, [&] { gemm_gated(m.a.view, packed, packed_up, m.c.view); }), 0);
     std::optional<PackedMatrix> made;
@@ -143,6 +147,13 @@ TEST_CASE("attention, its weights, merge: each allocation fails") {
   for (const int threads : {1, 2}) {
     const ThreadsScope team(threads);
     check_failing(writes("attention", merged, [&] { attention(t.q.view, t.k.view, t.v.view, merged.view); }), 1);
+    const HalfTensor<bfloat16, 4> q(t.q.view), k(t.k.view), v(t.v.view), half_out(merged.view.shape);
+    check_failing(writes("attention, bfloat16", merged,
+                         [&] {
+                           attention(q.view, k.view, v.view, half_out.view);
+                           convert(half_out.view, merged.view);
+                         }),
+                  1);
     check_failing(writes("attention, relative bias", merged,
                          [&] { attention(t.q.view, t.k.view, t.v.view, merged.view, biased); }),
                   1);

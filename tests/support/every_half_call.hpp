@@ -40,6 +40,33 @@ void EveryCall::add_halves(const std::string& type) {
   add_half<T>("rotary_embedding, " + type, heads, output<4>(heads.shape), [](auto from, auto to, int threads) {
     rotary_embedding(from, to, {.offset = 5, .num_threads = threads});
   });
+  const auto a = input<2>({size_, 70}), b = input<2>({70, 90});
+  const auto right = std::make_shared<HalfTensor<T, 2>>(b);
+  add_half<T>("gemm, " + type, a, output<2>({size_, 90}), [=](auto from, auto to, int threads) {
+    gemm(from, right->view, to, {.alpha = 0.7f, .num_threads = threads});
+  });
+  packed_.emplace_back(b);
+  const PackedMatrix& packed = packed_.back();
+  add_half<T>("gemm_batch, packed, " + type, a, output<2>({size_, 90}), [&packed](auto from, auto to, int threads) {
+    gemm_batch(from.broadcast(0, 1), packed, to.broadcast(0, 1), {.num_threads = threads});
+  });
+  const auto q = input<4>({2, 4, size_, 48}), k = input<4>({2, 2, size_ + 520, 48}),
+             v = input<4>({2, 2, size_ + 520, 40});
+  const auto keys = std::make_shared<HalfTensor<T, 4>>(k), values = std::make_shared<HalfTensor<T, 4>>(v);
+  add_half<T>("attention, " + type, q, output<4>({2, 4, size_, 40}), [=](auto from, auto to, int threads) {
+    attention(from, keys->view, values->view, to, {.causal = true, .causal_offset = 520, .num_threads = threads});
+  });
+  KvCache& cache = caches_.emplace_back(2, 48, 40, KvCacheOptions{.type = DType::bfloat16});
+  const std::array<Index, 2> sequences{cache.add(), cache.add()};
+  cache.append(sequences, k, v);
+  add_half<T>("attention over a cache, " + type, q, output<4>({2, 4, size_, 40}),
+              [=, &cache](auto from, auto to, int threads) {
+                attention(from, cache, sequences, to, {.num_threads = threads});
+              });
+  const auto rows = input<3>({1, size_, 96});
+  add_half<T>("multi_head_attention, " + type, rows, output<3>(rows.shape), [](auto from, auto to, int threads) {
+    multi_head_attention(from, from, from, to, 3, {.num_threads = threads});
+  });
 }
 
 }  // namespace headlane::test
