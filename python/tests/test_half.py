@@ -1,6 +1,7 @@
 """bfloat16 and float16: every function returns its float32 result of the widened arguments, rounded once."""
 
 import itertools
+import resource
 import subprocess
 import sys
 
@@ -226,6 +227,49 @@ def test_broadcasts_are_copied_once():
     assert (out.dtype, out) == (np.float16, 1)
     wide_rows = np.broadcast_to(np.ones((1, 1), np.float16), (2**40, 0))
     assert headlane.relu(wide_rows).shape == (2**40, 0)
+
+
+@pytest.mark.parametrize("kind", HALVES)
+def test_references_and_memory(kind):
+    """Nothing is kept: neither arrays nor their copies, also where a call fails."""
+    x = HALVES[kind](np.ones((64, 1024), np.float32))
+    out = HALVES[kind](np.ones((64, 1024), np.float32))
+
+    def run():
+        for _ in range(20):
+            headlane.softmax(x, bias=x, out=out)
+            headlane.rms_norm(x, return_sum=True)
+            with pytest.raises(ValueError, match="has 1024 columns"):
+                headlane.linear(x, x, out=out)
+
+    run()
+    before = sys.getrefcount(x), sys.getrefcount(out)
+    pages = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(10):
+        run()
+    assert (sys.getrefcount(x), sys.getrefcount(out)) == before
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - pages
+    assert grown < 16 * 1024  # KiB; 200 copies have 50 MiB
+
+
+class InNamespace(Exporter):
+    """An array of a library that makes its own arrays."""
+
+    @staticmethod
+    def from_dlpack(array):
+        return InNamespace(array)
+
+    def __array_namespace__(self):
+        return InNamespace
+
+
+@pytest.mark.parametrize("kind", TENSORS)
+def test_libraries_with_a_namespace(kind):
+    torch = pytest.importorskip("torch")
+    x = TENSORS[kind](calls.X)
+    result = headlane.softmax(InNamespace(x))
+    assert isinstance(result, InNamespace)
+    assert_rounded_once(torch.from_dlpack(result), headlane.softmax(wide(x)), kind)
 
 
 @pytest.mark.parametrize("kind", TENSORS)

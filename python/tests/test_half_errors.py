@@ -36,6 +36,15 @@ def test_eight_bits_are_refused():
             headlane.relu(np.zeros(3, getattr(ml_dtypes, name)))
 
 
+def test_no_memory_for_a_copy():
+    """A view of 32 MiB whose windows overlap: 2^46 elements."""
+    x = np.lib.stride_tricks.sliding_window_view(np.zeros(2**24 - 1, np.float16), 2**23)
+    with pytest.raises(
+        MemoryError, match=r"^matmul: a of shape \[8388608, 8388608\]: there is no memory for a"
+    ):
+        headlane.matmul(x, x[:1].T)
+
+
 @pytest.mark.parametrize("kind", HALVES)
 def test_nothing_is_written_if_the_call_fails(kind):
     out = HALVES[kind](np.full((4, 8), 77, np.float32))

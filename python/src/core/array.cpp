@@ -7,6 +7,8 @@
 #include <headlane/disjoint.hpp>
 
 #include <bit>
+#include <new>
+#include <utility>
 
 namespace headlane::python {
 namespace {
@@ -43,6 +45,16 @@ nb::handle torch_type(Element element) {
   if (element == Element::float16) return cached(torch_float16, "torch", "float16");
   return cached(torch_float32, "torch", "float32");
 }
+
+/// A MemoryError that names function and argument.
+class NoMemory : public std::bad_alloc {
+ public:
+  explicit NoMemory(std::string text) : text_(std::move(text)) {}
+  [[nodiscard]] const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  std::string text_;
+};
 
 /// An array of bfloat16 that offers __dlpack__ and nothing more.
 nb::object exporter_of_bfloat16(const Index* shape, int rank) {
@@ -205,9 +217,13 @@ void Array::set_copy(Access access) {
     require_disjoint(call_->function(), {name_, outline_}, {});
   }
   const DType type = element_ == Element::bfloat16 ? DType::bfloat16 : DType::float16;
-  const FloatCopy& copy = call_->keep({type, memory, access != Access::write, access != Access::read});
-  data_ = copy.data();
-  for (std::size_t axis = 0; axis < static_cast<std::size_t>(rank_); ++axis) strides_[axis] = copy.stride(axis);
+  try {
+    const FloatCopy& copy = call_->keep({type, memory, access != Access::write, access != Access::read});
+    data_ = copy.data();
+    for (std::size_t axis = 0; axis < static_cast<std::size_t>(rank_); ++axis) strides_[axis] = copy.stride(axis);
+  } catch (const std::bad_alloc&) {
+    throw NoMemory(call_->message(name_, " of shape ", *this, ": there is no memory for a copy in float32"));
+  }
 }
 
 void Array::require_element(Element wanted, Access access) {

@@ -68,7 +68,8 @@ class Array {
   [[nodiscard]] Like like() const { return {object_, element_}; }
   /// Throws TypeError unless the elements have this type; the message says how to convert them. For
   /// float32 they may have bfloat16 or float16: then data and strides are from here on those of a
-  /// copy in float32, which has values while Call::compute() runs.
+  /// copy in float32, which has values while Call::compute() runs. Throws MemoryError if there is
+  /// none for it.
   void require_element(Element wanted, Access access = Access::read);
 
   /// Of an output with 16 bits: where it is, as floats at twice the address, which overlap where
