@@ -137,7 +137,7 @@ def wrong(x: Floats, state: dict[str, Floats], t5: T5) -> None:
     headlane.softmax(x, axis=1.5)  # type: ignore
     headlane.softmax(x, causal="yes")  # type: ignore
     headlane.gemm(x, x, activation=3)  # type: ignore
-    headlane.linear(x, x, activations="bfloat16")  # type: ignore
+    headlane.linear(x, x, activations="float16")  # type: ignore
     headlane.scaled_dot_product_attention(x, x, x, softcap="1")  # type: ignore
     headlane.scaled_dot_product_attention(x, x, x, soft_cap=1.0)  # type: ignore
     headlane.scaled_dot_product_attention(x, x, x, return_lse=True).sum()  # type: ignore
