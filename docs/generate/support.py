@@ -173,7 +173,9 @@ TYPES = """
 | Sums with activations in int8 | integers, exact |
 | Masks | bool, or packed bits (uint8) |
 | Lengths, starts, positions, token ids | `headlane::Index` (`std::ptrdiff_t`); in Python any integers |
-| Weights in checkpoints (safetensors) | float32, float16, bfloat16; converted to float32 exactly |
+| Weights in checkpoints (safetensors) | float32, float16, bfloat16; exact, as float32 or packed |
+| Weights of compressed-tensors (`Checkpoint::pack`) | W8A8, W8A16 and W4A16, symmetric |
+| GGUF (`GgufFile`) | F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K |
 | `headlane_cblas_sgemm` | float32, sizes of 64 bits |
 
 ## Options of attention

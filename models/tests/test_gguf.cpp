@@ -54,6 +54,37 @@ TEST_CASE("Every type, with the bits of the format") {
     }
 }
 
+/// FNV-1a of the bytes of floats.
+std::uint64_t hash_of(const float* x, Index count) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const char byte : bytes_of(std::vector<float>(x, x + count)))
+    hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3u;
+  return hash;
+}
+
+/// Of 1024 elements as gguf.quants.dequantize() of PyPI's gguf 0.19.0 returns them, for blocks
+/// whose byte i is the bits 13 … 20 of 2654435761 · i, in the high byte of a scale or float & 0xbb.
+TEST_CASE("The bits of PyPI's gguf") {
+  const std::vector<std::uint64_t> expected{0x41a18f3c77cb1f0bu, 0xce236c734460844fu, 0x51de733fe87d1a35u,
+                                            0xf1fac5e48ea5507eu, 0x39448168afed7a6bu, 0x1843e54a3fc97c78u,
+                                            0x393f1621a9c9f06bu};
+  const Folder folder;
+  for (std::size_t t = 0; t < std::size(gguf_types); ++t) {
+    const GgufType& type = gguf_types[t];
+    std::string blocks;
+    for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(1024 / type.elements * type.bytes); ++i) {
+      const Index at = static_cast<Index>(i) % type.bytes;
+      const bool high = type.elements == 1         ? at == type.bytes - 1
+                        : type.number == gguf_q6_k ? at == 209
+                                                   : at == 1 || (at == 3 && type.number == gguf_q4_k);
+      blocks += static_cast<char>(i * 2654435761u >> 13 & (high ? 0xbbu : 0xffu));
+    }
+    folder.write("x.gguf", GgufBuilder().tensor("x", {1024}, type.number, blocks).file());
+    CAPTURE(type.name);
+    CHECK(hash_of(GgufFile(folder.path() / "x.gguf").load("x").view().data, 1024) == expected[t]);
+  }
+}
+
 TEST_CASE("The caller's rounding does not matter") {
   const Weights weights(16, 512);
   const GgufFile file(weights.path);
