@@ -115,7 +115,7 @@ def layers(x: Floats, state: dict[str, Floats]) -> None:
 
 def with_models(folder: str) -> None:
     t5 = T5(folder, weights="int8", activations="int8")
-    assert_type(t5.activations, Literal["float32", "int8"])
+    assert_type(t5.activations, Literal["float32", "bfloat16", "int8"])
     assert_type(t5.config, T5Config)
     assert_type(t5.generate([[1, 2]], num_beams=4, early_stopping="never", max_new_tokens=8), list[list[int]])
     t5.encode([1]).sum()
