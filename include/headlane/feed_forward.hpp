@@ -47,6 +47,9 @@ class HEADLANE_API FeedForward {
   /// Memory: the hidden activations are computed in chunks of at most 4 MiB, or 96 rows if those
   ///   are larger.
   void forward(View<const float, 3> x, View<float, 3> y, int num_threads = 0) const;
+  /// In bfloat16 and float16, as Linear.
+  void forward(View<const bfloat16, 3> x, View<bfloat16, 3> y, int num_threads = 0) const;
+  void forward(View<const float16, 3> x, View<float16, 3> y, int num_threads = 0) const;
 
  private:
   Activation activation_ = Activation::none;

@@ -44,6 +44,13 @@ class HEADLANE_API Linear {
   /// Shapes: x [batch, length, in_features], y [batch, length, out_features].
   /// Aliasing: y must not overlap any input.
   void forward(View<const float, 3> x, View<float, 3> y, const LinearOptions& options = {}) const;
+  /// In bfloat16 and float16: x is widened exactly, y is the result for float32 rounded once, to
+  /// nearest, ties to even. The residual is of float32.
+  /// Memory: scratch for float32 copies of x and y, of which the calling thread keeps up to 64 MiB.
+  void forward(View<const bfloat16, 3> x, View<bfloat16, 3> y,
+               const LinearOptions& options = {}) const;
+  void forward(View<const float16, 3> x, View<float16, 3> y,
+               const LinearOptions& options = {}) const;
 
  private:
   PackedMatrix weight_;

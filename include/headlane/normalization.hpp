@@ -1,6 +1,7 @@
 // Normalization: layer norm or RMS norm with weights. The contract of all layers: layers.hpp.
 #pragma once
 
+#include <headlane/dtype.hpp>
 #include <headlane/export.h>
 #include <headlane/state_dict.hpp>
 #include <headlane/view.hpp>
@@ -25,8 +26,14 @@ class HEADLANE_API Normalization {
 
   /// y = norm(x), any rank.
   void forward(AnyView<const float> x, AnyView<float> y, int num_threads = 0) const;
+  void forward(AnyView<const bfloat16> x, AnyView<bfloat16> y, int num_threads = 0) const;
+  void forward(AnyView<const float16> x, AnyView<float16> y, int num_threads = 0) const;
 
  private:
+  template <class T>
+  HEADLANE_HIDDEN void normalize(const AnyView<const T>& x, const AnyView<T>& y,
+                                 int num_threads) const;
+
   NormKind kind_ = NormKind::layer;
   float eps_ = 0;
   std::vector<float> weight_, bias_;

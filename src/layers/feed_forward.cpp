@@ -6,6 +6,7 @@
 #include "core/scratch.hpp"
 #include "gemm/check.hpp"
 #include "layers/forward_check.hpp"
+#include "layers/half.hpp"
 #include "layers/rows.hpp"
 #include "layers/state_dict_reader.hpp"
 #include "layers/state_dict_writer.hpp"
@@ -45,6 +46,25 @@ OwnedStateDict FeedForward::state_dict(std::string_view prefix) const {
   if (gated_) tensors.add(linear_gate_.state_dict(tensors.name("linear_gate.")));
   tensors.add(linear2_.state_dict(tensors.name("linear2.")));
   return tensors.take();
+}
+
+namespace {
+
+void forward_of_halves(const FeedForward& layer, const View<const std::uint16_t, 3>& x, const View<std::uint16_t, 3>& y,
+                       DType type, int num_threads) {
+  const CallScope scope;
+  check_forward("FeedForward::forward", x, layer.d_model(), y, layer.d_model(), true, num_threads);
+  forward_halves(x, y, type, num_threads,
+                 [&](const auto& from, const auto& to) { layer.forward(from, to, num_threads); });
+}
+
+}  // namespace
+
+void FeedForward::forward(View<const bfloat16, 3> x, View<bfloat16, 3> y, int num_threads) const {
+  forward_of_halves(*this, bits_of(x), bits_of(y), DType::bfloat16, num_threads);
+}
+void FeedForward::forward(View<const float16, 3> x, View<float16, 3> y, int num_threads) const {
+  forward_of_halves(*this, bits_of(x), bits_of(y), DType::float16, num_threads);
 }
 
 void FeedForward::forward(View<const float, 3> x, View<float, 3> y, int num_threads) const {

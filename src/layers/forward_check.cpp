@@ -6,17 +6,16 @@
 
 namespace headlane::internal {
 
-void check_forward(Caller caller, const View<const float, 3>& x, Index in, const View<float, 3>& y, Index out,
-                   bool in_place, int num_threads) {
-  const Operand of_x = caller.operand("x", x), of_y = caller.operand("y", y);
-  check_operand(of_x);
-  check_output(of_y);
-  check_same(of_x, 0, "batch elements", of_y, 0, "batch elements");
-  check_same(of_x, 1, "rows a batch element", of_y, 1, "rows a batch element");
-  caller.require(x.shape[2] == in, "x is ", of_x, ", the layer takes rows of ", in);
-  caller.require(y.shape[2] == out, "y is ", of_y, ", the layer returns rows of ", out);
-  if (in_place && in == out) check_elementwise(of_x, of_y);
-  else check_no_overlap(of_y, of_x);
+void check_forward(const Operand& x, Index in, const Operand& y, Index out, bool in_place, int num_threads) {
+  const Caller caller = x.caller;
+  check_operand(x);
+  check_output(y);
+  check_same(x, 0, "batch elements", y, 0, "batch elements");
+  check_same(x, 1, "rows a batch element", y, 1, "rows a batch element");
+  caller.require(x.shape[2] == in, "x is ", x, ", the layer takes rows of ", in);
+  caller.require(y.shape[2] == out, "y is ", y, ", the layer returns rows of ", out);
+  if (in_place && in == out) check_elementwise(x, y);
+  else check_no_overlap(y, x);
   check_threads(caller, num_threads);
 }
 

@@ -3,6 +3,7 @@
 #include "core/call_scope.hpp"
 #include "gemm/check.hpp"
 #include "layers/forward_check.hpp"
+#include "layers/half.hpp"
 #include "layers/rows.hpp"
 #include "layers/state_dict_reader.hpp"
 #include "layers/state_dict_writer.hpp"
@@ -28,13 +29,37 @@ OwnedStateDict Linear::state_dict(std::string_view prefix) const {
   return tensors.take();
 }
 
-void Linear::forward(View<const float, 3> x, View<float, 3> y, const LinearOptions& options) const {
-  const CallScope scope;
+namespace {
+
+template <class T>
+void check_linear(const Linear& layer, const View<const T, 3>& x, const View<T, 3>& y, const LinearOptions& options) {
   constexpr Caller caller = "Linear::forward";
-  check_forward(caller, x, in_features(), y, out_features(), false, options.num_threads);
+  check_forward(caller, x, layer.in_features(), y, layer.out_features(), false, options.num_threads);
   const Operand of_y = caller.operand("y", y), residual = caller.operand("residual", options.residual);
   check_epilogue(of_y, caller.operand("bias", View<const float, 1>{}), options.activation, residual);
   if (options.residual) check_same(residual, 0, "batch elements", of_y, 0, "batch elements");
+}
+
+void linear_halves(const Linear& layer, const View<const std::uint16_t, 3>& x, const View<std::uint16_t, 3>& y,
+                   DType type, const LinearOptions& options) {
+  const CallScope scope;
+  check_linear(layer, x, y, options);
+  forward_halves(x, y, type, options.num_threads,
+                 [&](const auto& from, const auto& to) { layer.forward(from, to, options); });
+}
+
+}  // namespace
+
+void Linear::forward(View<const bfloat16, 3> x, View<bfloat16, 3> y, const LinearOptions& options) const {
+  linear_halves(*this, bits_of(x), bits_of(y), DType::bfloat16, options);
+}
+void Linear::forward(View<const float16, 3> x, View<float16, 3> y, const LinearOptions& options) const {
+  linear_halves(*this, bits_of(x), bits_of(y), DType::float16, options);
+}
+
+void Linear::forward(View<const float, 3> x, View<float, 3> y, const LinearOptions& options) const {
+  const CallScope scope;
+  check_linear(*this, x, y, options);
   for_each_matrix(x, y, options.residual, [&](const auto& from, const auto& to, const auto& add) {
     multiply(from, weight_, 0, to,
              {.bias = bias(),

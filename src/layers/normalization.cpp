@@ -31,7 +31,8 @@ OwnedStateDict Normalization::state_dict(std::string_view prefix) const {
   return tensors.take();
 }
 
-void Normalization::forward(AnyView<const float> x, AnyView<float> y, int num_threads) const {
+template <class T>
+void Normalization::normalize(const AnyView<const T>& x, const AnyView<T>& y, int num_threads) const {
   const Operand of_x = Caller("Normalization::forward").operand("x", x);
   check_operand(of_x);
   of_x.require(x.rank >= 1 && x.shape[static_cast<std::size_t>(x.rank - 1)] == size(), " is ", of_x,
@@ -39,6 +40,16 @@ void Normalization::forward(AnyView<const float> x, AnyView<float> y, int num_th
   if (kind_ == NormKind::layer)
     layer_norm(x, y, {.eps = eps_, .weight = view_of(weight_), .bias = view_of(bias_), .num_threads = num_threads});
   else rms_norm(x, y, {.eps = eps_, .weight = view_of(weight_), .num_threads = num_threads});
+}
+
+void Normalization::forward(AnyView<const float> x, AnyView<float> y, int num_threads) const {
+  normalize(x, y, num_threads);
+}
+void Normalization::forward(AnyView<const bfloat16> x, AnyView<bfloat16> y, int num_threads) const {
+  normalize(x, y, num_threads);
+}
+void Normalization::forward(AnyView<const float16> x, AnyView<float16> y, int num_threads) const {
+  normalize(x, y, num_threads);
 }
 
 }  // namespace headlane
