@@ -22,6 +22,11 @@ inline void load_all(const std::filesystem::path& folder) {
         elements *= static_cast<std::uint64_t>(view.shape[static_cast<std::size_t>(axis)]);
       for (std::uint64_t i = 0; i < elements; ++i) sum_of_loaded += std::bit_cast<std::uint32_t>(view.data[i]);
     });
+    const std::string prefix = name.substr(0, name.find_last_of('.') + 1);
+    expect_checkpoint_error([&] {
+      const PackedMatrix packed = checkpoint.pack(prefix, {.clamp = true, .num_threads = 1});
+      sum_of_loaded += static_cast<std::uint32_t>(packed.bytes());
+    });
   }
 }
 

@@ -82,6 +82,20 @@ TEST_CASE("GgufFile: each allocation fails while it is opened, loads and packs")
   check_failing({"GgufFile", clear, use, bits, true}, 20);
 }
 
+TEST_CASE("Checkpoint::pack: each allocation fails") {
+  const Folder folder;
+  folder.write("model.safetensors", FileBuilder()
+                                        .add("x.weight_packed", "I32", "[3,8]", std::string(96, '\x77'))
+                                        .add("x.weight_shape", "I64", "[2]", bytes_of<Index>({3, 64}))
+                                        .add("x.weight_scale", "F32", "[3,2]", bytes_of(std::vector<float>(6, 0.5f)))
+                                        .file());
+  const models::Checkpoint checkpoint(folder.path());
+  PackedMatrix packed;
+  check_failing({"Checkpoint::pack", [&] { packed = {}; }, [&] { packed = checkpoint.pack("x."); },
+                 [&] { return packed.bytes(); }, true},
+                5);
+}
+
 TEST_CASE("T5: each allocation fails while it is read") {
   const Folder folder;
   write_t5(folder, {.shards = 2});

@@ -34,7 +34,7 @@ using GgufValue = std::variant<bool, std::int64_t, double, std::string, std::vec
 ///   of all metadata, are checked when the file is opened: no overlaps, no gaps but for alignment,
 ///   no bytes behind the last tensor, no duplicate names or keys. In addition, a header has at most
 ///   100 MB and 65,536 keys, a name or key at most 65,535 bytes, a tensor at most four axes, and
-///   arrays hold no arrays. The memory is that of the header, whatever it says.
+///   arrays hold no arrays. Memory is proportional to the length of the header.
 /// Threads: immutable; any number of threads may use it concurrently. Copies share its contents.
 /// Errors: CheckpointError, which names the file, and the tensor or key; std::bad_alloc;
 ///   std::invalid_argument if it was moved from (it may still be destroyed and assigned to).
