@@ -18,7 +18,7 @@ struct GemmOptions {
   /// If data is not null: [m, n], any strides; added last.
   View<const float, 2> residual = {};
   /// bfloat16, int8: rows of a are rounded for the product, which then is one of bfloat16 or of
-  /// integers; b is a PackedMatrix of the same type.
+  /// integers; b is a PackedMatrix of the same type or, for int8, of int8_group32 or int4_group32.
   DType activations = DType::float32;
   int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };
@@ -54,12 +54,18 @@ struct GemmOptions {
 ///     sum = Σ q_a[p] · q_b[p, j]                    exact, in 32 bits
 ///     product = (float(sum) · (largest / 127)) · scale_b[j]
 ///     c = activation(fma(alpha, product, beta · c) + bias) + residual
-///   each operation rounded once. A row with an element that is not finite counts as NaN, one whose
-///   largest is below 2^-100 as zeros. A row of c depends on that row of a alone.
+///   each operation rounded once. A row with an element that is not finite counts as NaN, one
+///   whose largest is below 2^-100 as zeros. A row of c depends on that row of a alone.
+///   For b in groups of 32 along k, in blocks of 512 as above:
+///     sum = fma(float(Σ q_a[p] · q_b[p, j] of the group), scale_b[group, j], sum), from sum = 0
+///     c = fma(alpha, sum · (largest / 127), c)
 /// Error with activations = int8: before bias, activation and residual,
 ///     |c - exact| <= |alpha| (largest / 254 · 1.0001 · Σ|b| + gamma(4) |product|)
 ///                    + u (|beta c| + |c|)
-///   where exact is that of gemm over the unpacked b.
+///   where exact is that of gemm over the unpacked b; in groups, where E = largest / 254 · 1.0001 ·
+///   Σ|b|,
+///     |c - exact| <= |alpha| (E + G · (Σ|a||b| + E)) + G · |beta c|
+///     G = gamma(min(ceil(k / 32), 16) + ceil(k / 512) + 3)
 /// Arithmetic with activations = bfloat16: rows of a are rounded to bfloat16, to nearest, ties to
 ///   even; an odd k counts as one more, of zeros. In each block, for pairs of p, in order,
 ///     sum = fma(a[i, p], b[p, j], fma(a[i, p + 1], b[p + 1, j], sum)), from sum = 0
@@ -72,7 +78,7 @@ struct GemmOptions {
 /// Memory: scratch is kept per thread; a call allocates nothing once warm.
 /// Errors: std::invalid_argument, before anything is written, for shapes that do not match,
 ///   negative sizes, null data, an overlapping c, sizes that overflow; for activations other than
-///   float32 if b is not a PackedMatrix of that type, for int8 if it has more than 132000 rows;
+///   float32 if b is not a PackedMatrix of such a type, or of int8 with more than 132000 rows;
 ///   std::bad_alloc.
 /// Source: the error bound is that of Higham 2002, section 3.1.
 HEADLANE_API void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c,

@@ -26,7 +26,7 @@ class HEADLANE_API Linear {
  public:
   Linear() = default;
   /// weights: how the weight is stored (PackedMatrix). activations: bfloat16 and int8 round the
-  /// rows of x (GemmOptions), for weights of the same type.
+  /// rows of x (GemmOptions), for weights of such a type.
   explicit Linear(const StateDict& state, std::string_view prefix = {},
                   DType weights = DType::float32, DType activations = DType::float32);
 

@@ -80,7 +80,7 @@ void declare(CLI::App& app, Arguments& arguments) {
           dtypes({headlane::DType::float32, headlane::DType::bfloat16, headlane::DType::float16, headlane::DType::int8,
                   headlane::DType::int8_group32, headlane::DType::int4_group32})));
   app.add_option("--activations", arguments.translator.activations,
-                 "Rounds them, too, for weights of the same type; int8 is the fastest")
+                 "Rounds them, too, for weights of such a type; int8 is the fastest")
       ->transform(CLI::CheckedTransformer(
           dtypes({headlane::DType::float32, headlane::DType::bfloat16, headlane::DType::int8})));
   app.add_option("--threads", arguments.threads, "Number of threads; 0: one per processor")

@@ -29,7 +29,7 @@ class Linear(_core.Linear):
             prefix + "bias". It keeps a packed copy; the arrays are not needed afterwards.
         prefix: The beginning of the names.
         weights: How the weights are stored: the dtype of a PackedMatrix.
-        activations: "int8" and "bfloat16" round x, as in linear(), for weights of the same type.
+        activations: "int8" and "bfloat16" round x, as in linear(), for weights of such a type.
     """
 
     __slots__ = ("_options",)

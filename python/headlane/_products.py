@@ -91,9 +91,10 @@ def linear(
         activation: "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf" or None.
         residual: [..., n], added last.
         out: Where to write the result; must not overlap any argument.
-        activations: With "int8", and a PackedMatrix of "int8", the product is one of integers: each row
-            of x is rounded to 8 bits by a scale of its own, max(abs(row)) / 127. The result of a row
-            depends on that row alone; one with an element that is not finite is NaN. With "bfloat16",
+        activations: With "int8", and a PackedMatrix of "int8", "int8_group32" or "int4_group32", the
+            product is one of integers: each row of x is rounded to 8 bits by a scale of its own,
+            max(abs(row)) / 127. The result of a row depends on that row alone; one with an element that
+            is not finite is NaN. With "bfloat16",
             and a PackedMatrix of "bfloat16", x is rounded to bfloat16, and sums are in float32.
         num_threads: Maximum number of threads; num_threads() if None or 0.
 

@@ -154,22 +154,32 @@ void multiply_rows(const Product& p, const KernelTable& kernel, const DepthBlock
 /// Bytes of rows, and of columns, that stay in the L2 in a product of integers.
 constexpr Index bytes_in_l2 = 262144;
 
-/// A product of integers.
+/// Some rows of a product of integers, by a block along k.
+void multiply_integers(const Product& p, const KernelTable& kernel, const DepthBlock& depth,
+                       kernels::QuantisedRows quantised, Index row, Index rows) {
+  const Index n = p.c.shape[1];
+  const Index width = std::min(n, std::max<Index>(1, bytes_in_l2 / depth.k / panel_columns) * panel_columns);
+  const RightBlock right = right_of(p, depth.first, depth.k, kernel);
+  quantised.numbers += depth.first;
+  for (Index column = 0; column < n; column += width) {
+    GemmBlock block = block_of(p, right, rows, column, width);
+    block.k = depth.k;
+    block.quantised = &quantised;
+    block.beta = depth.beta;
+    block_on_c(p, kernel, block, depth.last, row, column);
+  }
+}
+
+/// A product of integers, by all of k at a time if the columns of b have one scale each.
 void compute_int8(const Product& p, const KernelTable& kernel) {
-  const Index m = p.c.shape[0], n = p.c.shape[1], k = p.a.shape[1];
+  const Index m = p.c.shape[0], k = p.a.shape[1];
   const Index height = std::min(m, std::max(kernels::strip_rows, bytes_in_l2 / quantised_row_bytes(k, kernel)));
-  const Index width = std::min(n, std::max<Index>(1, bytes_in_l2 / k / panel_columns) * panel_columns);
-  const RightBlock right = right_of(p, 0, k, kernel);
   for (Index row = 0; row < m; row += height) {
     const Index rows = std::min(height, m - row);
     const kernels::QuantisedRows quantised = quantise(p.a, row, rows, kernel);
-    for (Index column = 0; column < n; column += width) {
-      GemmBlock block = block_of(p, right, rows, column, width);
-      block.k = k;
-      block.quantised = &quantised;
-      block.beta = p.beta;
-      block_on_c(p, kernel, block, true, row, column);
-    }
+    const auto multiply = [&](const DepthBlock& depth) { multiply_integers(p, kernel, depth, quantised, row, rows); };
+    if (has_scales(p.packed.type)) multiply({0, k, p.beta, true});
+    else for_each_depth_block(k, p.beta, multiply);
   }
 }
 

@@ -51,12 +51,13 @@ void check_activations(const Operand& b, const PackedMatrix* packed, DType activ
   b.caller.require(activations == DType::float32 || activations == DType::bfloat16 || is_int8, "activations is ",
                    static_cast<Index>(activations), ", it may be float32, bfloat16 or int8");
   if (activations == DType::float32) return;
-  b.require(packed != nullptr && packed->type() == activations, " is ",
+  const DType type = packed == nullptr ? DType::float32 : packed->type();
+  b.require(type == activations || (is_int8 && has_groups(type)), " is ",
             packed != nullptr ? "a PackedMatrix of " : "not packed",
-            packed != nullptr ? name_of(packed->type()) : std::string_view(), "; with activations ",
-            name_of(activations), " it must be a PackedMatrix of ", name_of(activations));
-  b.require(!is_int8 || packed->rows() <= max_rows, " has ", packed->rows(), " rows, with activations int8 at most ",
-            max_rows);
+            packed != nullptr ? name_of(type) : std::string_view(), "; with activations ", name_of(activations),
+            " it must be a PackedMatrix of ", is_int8 ? "int8, int8_group32 or int4_group32" : name_of(activations));
+  b.require(type != DType::int8 || packed->rows() <= max_rows, " has ", packed->rows(),
+            " rows, with activations int8 at most ", max_rows);
 }
 
 bool is_transposed(const View<float, 2>& c, const PackedMatrix* packed, const GemmOptions& options) {

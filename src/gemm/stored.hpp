@@ -20,6 +20,9 @@ constexpr bool is_grouped(DType type) { return type == DType::int8_group32 || ty
 /// in whole panels.
 constexpr bool has_scales(DType type) { return type == DType::int8; }
 
+/// True if each 32 rows of a column have a scale.
+constexpr bool has_groups(DType type) { return kernels::unit_of(type).rows == 32; }
+
 /// The memory of `width` columns, a multiple of panel_columns, without scales that follow them.
 constexpr Index bytes_of_panels(Index rows, Index width, DType type) {
   const kernels::PanelUnit unit = kernels::unit_of(type);

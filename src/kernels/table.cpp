@@ -5,7 +5,7 @@
 #include "kernels/attention/weights.hpp"
 #include "kernels/gemm/bfloat.hpp"
 #include "kernels/gemm/block.hpp"
-#include "kernels/gemm/int8.hpp"
+#include "kernels/gemm/int8_groups.hpp"
 #include "kernels/gemm/pack.hpp"
 #include "kernels/position/rotary.hpp"
 #include "kernels/position/sin_cos.hpp"
@@ -50,7 +50,7 @@ constexpr KernelTable table{
     .pack_panels = pack_panels<Arch>,
     .gemm_block = gemm_block<Arch>,
     .quantise_rows = quantise_rows<Arch, Integers>,
-    .gemm_int8 = gemm_int8<Arch, Integers>,
+    .gemm_int8 = gemm_integers<Arch, Integers>,
     .pairs = IntegerUnit<Arch, Integers>::in_pairs,
     .round_rows = round_rows<Arch, Bfloat>,
     .gemm_bfloat16 = gemm_bfloat16<Arch, Bfloat>,

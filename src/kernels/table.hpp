@@ -32,6 +32,7 @@ struct KernelTable {
   /// For each row: q = rint(x · (127 / max|x|)), scale = max|x| / 127. A row whose max|x| is below
   /// least_largest is zeros, one with an element that is not finite zeros with the scale NaN.
   void (*quantise_rows)(const Source& source, const QuantisedRows& to) noexcept;
+  /// b is of int8, with all of its rows, or of integers in groups.
   void (*gemm_int8)(const GemmBlock& block) noexcept;
   bool pairs;  ///< of 16-bit integers: rows that are quantised take two bytes for each element
   /// As pack_rows, rounded to bfloat16, in the order that gemm_bfloat16 reads.

@@ -252,5 +252,18 @@ TEST_CASE("gemm, bfloat16: operands between guard pages") {
   });
 }
 
+TEST_CASE("isa_extension: what the environment allows") {
+  const std::string before(isa_extension());
+  {
+    const ExtensionScope off("none");
+    CHECK(isa_extension().empty());
+  }
+  {
+    const ExtensionScope integers("vnni");
+    CHECK(isa_extension() == before.substr(0, before.find('+')));
+  }
+  CHECK(isa_extension() == before);
+}
+
 }  // namespace
 }  // namespace headlane::test

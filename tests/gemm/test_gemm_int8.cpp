@@ -273,9 +273,11 @@ TEST_CASE("activations: what is refused") {
   };
   const View<const float, 2> a = in.a.view, b = in.b.view;
   refused([&] { gemm(a, packed, in.c.view, {.activations = int8}); },
-          "gemm: b is a PackedMatrix of bfloat16; with activations int8 it must be a PackedMatrix of int8");
+          "gemm: b is a PackedMatrix of bfloat16; with activations int8 it must be a PackedMatrix of int8, "
+          "int8_group32 or int4_group32");
   refused([&] { gemm(a, b, in.c.view, {.activations = int8}); },
-          "gemm: b is not packed; with activations int8 it must be a PackedMatrix of int8");
+          "gemm: b is not packed; with activations int8 it must be a PackedMatrix of int8, "
+          "int8_group32 or int4_group32");
   refused([&] { gemm(a, right, in.c.view, {.activations = DType::bfloat16}); },
           "gemm: b is a PackedMatrix of int8; with activations bfloat16 it must be a PackedMatrix of bfloat16");
   refused([&] { gemm(a, right, in.c.view, {.activations = DType::float16}); },
@@ -283,16 +285,8 @@ TEST_CASE("activations: what is refused") {
   refused([&] { gemm(a, right, in.c.view, {.activations = static_cast<DType>(9)}); },
           "gemm: activations is 9, it may be float32, bfloat16 or int8");
   refused([&] { gemm_batch(a.broadcast(0, 1), packed, in.c.view.broadcast(0, 1), {.activations = int8}); },
-          "gemm_batch: b is a PackedMatrix of bfloat16; with activations int8 it must be a PackedMatrix of int8");
-}
-
-TEST_CASE("isa_extension: none if the environment says so") {
-  const std::string before(isa_extension());
-  {
-    const ExtensionScope off(false);
-    CHECK(isa_extension().empty());
-  }
-  CHECK(isa_extension() == before);
+          "gemm_batch: b is a PackedMatrix of bfloat16; with activations int8 it must be a PackedMatrix of int8, "
+          "int8_group32 or int4_group32");
 }
 
 }  // namespace

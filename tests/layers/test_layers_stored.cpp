@@ -127,7 +127,9 @@ TEST_CASE("layers: activations of int8 need weights of int8") {
   const LayerSizes s{.d_model = 64, .d_ff = 96};
   const RandomState state = random_layer(s, 1, false);
   constexpr DType int8 = DType::int8;
-  const char* const refused = " is a PackedMatrix of float32; with activations int8 it must be a PackedMatrix of int8";
+  const char* const refused =
+      " is a PackedMatrix of float32; with activations int8 it must be a PackedMatrix of int8, int8_group32 or "
+      "int4_group32";
   const auto refuses = [&](const auto& make, const std::string& name) {
     CHECK_THROWS_WITH_AS(make(), (name + refused).c_str(), std::invalid_argument);
   };

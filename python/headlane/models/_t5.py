@@ -43,7 +43,7 @@ class T5:
             generation_config.json if present.
         weights: How weights are stored: the dtype of a PackedMatrix.
             Sums are computed in float32 all the same.
-        activations: With weights of the same type, "int8" makes products those of integers, "bfloat16"
+        activations: With weights of such a type, "int8" makes products those of integers, "bfloat16"
             those of bfloat16, as in linear(): faster, with a larger error, which may change tokens.
 
     Raises:

@@ -48,10 +48,15 @@ void require_bias(const Array& bias, const std::vector<Index>& result) {
 }
 
 void require_stored_for(const Call& call, DType activations, const char* name, const PackedMatrix* packed) {
-  if (activations == DType::float32 || (packed != nullptr && packed->type() == DType::int8)) return;
-  constexpr const char* wanted = "; with activations int8 it must be a PackedMatrix of int8";
+  if (activations == DType::float32) return;
+  const bool is_int8 = activations == DType::int8;
+  const DType type = packed == nullptr ? DType::float32 : packed->type();
+  if (type == activations || (is_int8 && (type == DType::int8_group32 || type == DType::int4_group32))) return;
+  const std::string wanted = std::string("; with activations ") + name_of(activations) +
+                             " it must be a PackedMatrix of " +
+                             (is_int8 ? "int8, int8_group32 or int4_group32" : name_of(activations));
   call.require(packed != nullptr, name, " is not packed", wanted);
-  call.require(false, name, " is a PackedMatrix of ", name_of(packed->type()), wanted);
+  call.require(false, name, " is a PackedMatrix of ", name_of(type), wanted);
 }
 
 Right::Right(const Call& call, const char* name, nb::handle object)

@@ -84,6 +84,10 @@ struct IntegerUnit<xsimd::avx512bw, true> {
     return _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(-128));
   }
   static HEADLANE_INLINE Left left(const std::int8_t* row, Index) { return _mm512_set1_epi32(four_bytes(row)); }
+  // With the operands the other way round:
+  static HEADLANE_INLINE Weights signed_weights(const Int8Quad* p) { return _mm512_loadu_si512(p); }
+  static HEADLANE_INLINE Left offset() { return _mm512_set1_epi8(-128); }
+  static HEADLANE_INLINE Left with_offset(Left x) { return _mm512_xor_si512(x, offset()); }
   static HEADLANE_INLINE Int dot(Int sum, Weights w, Left x) {
     __m512i result = sum;
     asm("vpdpbusd %2, %1, %0" : "+v"(result) : "v"(w), "v"(x));
@@ -135,6 +139,11 @@ struct IntegerUnit<xsimd::fma3<xsimd::avx2>, true> {
     return _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), _mm256_set1_epi8(-128));
   }
   static HEADLANE_INLINE Left left(const std::int8_t* row, Index) { return _mm256_set1_epi32(four_bytes(row)); }
+  static HEADLANE_INLINE Weights signed_weights(const Int8Quad* p) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  }
+  static HEADLANE_INLINE Left offset() { return _mm256_set1_epi8(-128); }
+  static HEADLANE_INLINE Left with_offset(Left x) { return _mm256_xor_si256(x, offset()); }
   static HEADLANE_INLINE Int dot(Int sum, Weights w, Left x) {
     __m256i result = sum;
     asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(result) : "x"(w), "x"(x));

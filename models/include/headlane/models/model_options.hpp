@@ -10,7 +10,7 @@ struct ModelOptions {
   /// half the memory of float32, int8 a quarter. Sums are computed in float32 all the same. Norms
   /// and biases stay float32. int8 refuses weights that are not finite: std::invalid_argument.
   DType weights = DType::float32;
-  /// Rounds the rows that weights of the same type multiply (GemmOptions). int8: products are those
+  /// Rounds the rows that weights of such a type multiply (GemmOptions). int8: products are those
   /// of integers, the fastest, which suits encoders and T5, and may change tokens. bfloat16: faster
   /// where the CPU has AVX512-BF16 (isa_extension()).
   DType activations = DType::float32;

@@ -1,0 +1,160 @@
+// Products of 8-bit integers by weights in groups: quantised rows times panels of groups.
+#pragma once
+
+#include "kernels/gemm/int8.hpp"
+
+namespace headlane::internal::kernels {
+namespace {
+
+/// The products of a group, and what they begin at: 0, or what takes back that the left operand has
+/// 128 added where it is multiplied as unsigned.
+template <class Unit>
+struct GroupDot {
+  using Int = typename Unit::Int;
+  static HEADLANE_INLINE auto weights(const Int8Quad* p) {
+    if constexpr (Unit::from_zero) return Unit::weights(p);
+    else return Unit::signed_weights(p);
+  }
+  template <class Weights>
+  static HEADLANE_INLINE Int start(Int sum, const Weights& w) {
+    if constexpr (Unit::from_zero) return sum;
+    else return Unit::dot(sum, Unit::offset(), w);
+  }
+  static HEADLANE_INLINE auto left(const std::int8_t* row, Index odd) {
+    if constexpr (Unit::from_zero) return Unit::left(row, odd);
+    else return Unit::with_offset(Unit::left(row, odd));
+  }
+  template <class Weights, class Left>
+  static HEADLANE_INLINE Int dot(Int sum, const Weights& w, const Left& x) {
+    if constexpr (Unit::from_zero) return Unit::dot(sum, w, x);
+    else return Unit::dot(sum, x, w);
+  }
+};
+
+/// acc[i][j] = Σ over groups, in order, as fma(float(Σ q_a · q_b), scale, acc[i][j]).
+template <class Arch, class Unit, int Rows, int Vectors>
+HEADLANE_INLINE void multiply_groups(const GemmBlock& block, const Int8Group* groups, Index row, Index within,
+                                     Accumulators<Arch, Rows, Vectors>& acc) {
+  using R = Register<Arch>;
+  using Int = typename R::Int;
+  using Dot = GroupDot<Unit>;
+  constexpr int pass = registers_per_pass<Arch>;
+  const QuantisedRows& a = *block.quantised;
+#pragma GCC unroll 2
+  for (int first = 0; first < Lanes<Arch>::parts; first += pass) {
+    QuantisedTile<Rows> left(a.numbers + row * a.row_step, a.row_step);
+    const Int8Group* group = groups;
+    const Index column = within + first * R::width;
+    for (Index rest = block.k; rest > 0; rest -= 32, ++group) {
+      Int start[Vectors][pass], sums[Rows][Vectors][pass];
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j)
+#pragma GCC unroll 8
+        for (int part = 0; part < pass; ++part) {
+          const Int8Quad* quads = group->numbers[0] + column + j * lanes + part * R::width;
+          Int sum = Int(0);
+#pragma GCC unroll 8
+          for (int quad = 0; quad < 8; ++quad) sum = Dot::start(sum, Dot::weights(quads + quad * panel_columns));
+          start[j][part] = Int(0) - sum;
+        }
+#pragma GCC unroll 16
+      for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+        for (int j = 0; j < Vectors; ++j)
+#pragma GCC unroll 8
+          for (int part = 0; part < pass; ++part) sums[i][j][part] = start[j][part];
+      for (int quad = 0; quad < 8; ++quad, left.next()) {
+        const Int8Quad* quads = group->numbers[quad] + column;
+#pragma GCC unroll 16
+        for (int i = 0; i < Rows; ++i) {
+          const auto x = Dot::left(left[i], a.odd);
+#pragma GCC unroll 8
+          for (int j = 0; j < Vectors; ++j)
+#pragma GCC unroll 8
+            for (int part = 0; part < pass; ++part)
+              sums[i][j][part] = Dot::dot(sums[i][j][part], Dot::weights(quads + j * lanes + part * R::width), x);
+        }
+      }
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j)
+#pragma GCC unroll 8
+        for (int part = 0; part < pass; ++part) {
+          const auto scale = R::load(group->scales + column + j * lanes + part * R::width);
+#pragma GCC unroll 16
+          for (int i = 0; i < Rows; ++i)
+            acc[i][j].part[first + part] = R::fma(R::to_float(sums[i][j][part]), scale, acc[i][j].part[first + part]);
+        }
+    }
+  }
+}
+
+/// Some rows times a panel, of which block.n columns are left from `column` on.
+template <class Arch, class Unit, int Rows>
+__attribute__((noinline)) void grouped_rows(const GemmBlock& block, const Int8Group* groups, Index row, Index panel) {
+  constexpr int vectors = Tile<Arch>::vectors;
+  for (Index within = 0; within < panel_columns && panel + within < block.n; within += vectors * lanes) {
+    Lanes<Arch> acc[Rows][vectors];
+    clear<Arch, Rows, vectors>(acc);
+    multiply_groups<Arch, Unit, Rows, vectors>(block, groups, row, within, acc);
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (int j = 0; j < vectors; ++j)
+        acc[i][j] = acc[i][j] * Lanes<Arch>::broadcast(block.quantised->scales[row + i]);
+    finish_tile<Arch, Rows, vectors, Has::either>(acc, block, row, panel + within);
+  }
+}
+
+/// Four integers of 4 bits, the lowest ones of each word, as bytes.
+template <class R>
+HEADLANE_INLINE typename R::Int bytes_of(typename R::Int bits) {
+  using Int = typename R::Int;
+  const Int two = (bits & Int(0xff)) | (bits & Int(0xff00)) << 8;
+  const Int four = (two & Int(0x000f000f)) | (two & Int(0x00f000f0)) << 4, negative = four & Int(0x08080808);
+  return four | ((negative << 5) - (negative << 1));
+}
+
+/// Groups of 4 bits as groups of 8.
+template <class Arch>
+__attribute__((noinline)) void widen_groups(const Int4Group* from, Index count, Int8Group* to) {
+  using R = Register<Arch>;
+  for (Index g = 0; g < count; ++g, ++from, ++to) {
+    for (int quad = 0; quad < 8; ++quad)
+      for (Index j = 0; j < panel_columns; j += R::width) {
+        const auto words = R::load_int(&from->numbers[quad / 2][j].bits);
+        std::uint32_t bytes[R::width];
+        R::store_int(bytes, bytes_of<R>(quad % 2 == 0 ? words : R::shift_right(words, 16)));
+        __builtin_memcpy(to->numbers[quad] + j, bytes, sizeof bytes);
+      }
+    __builtin_memcpy(to->scales, from->scales, sizeof to->scales);
+  }
+}
+
+/// All rows go through a panel before the next one, which stays in the L1.
+template <class Arch, bool Extended>
+__attribute__((noinline)) void gemm_groups(const GemmBlock& block) {
+  using Unit = IntegerUnit<Arch, Extended>;
+  constexpr int tile_rows = (Unit::rows + 1) / 2;  // beside the sums of integers, those of floats
+  Int8Group widened[block_size / 32];
+  for (Index column = 0; column < block.n; column += panel_columns) {
+    const Index at = column / panel_columns * block.b_panel_step;
+    const Int8Group* groups = static_cast<const Int8Group*>(block.b) + at;
+    if (block.b_type == DType::int4_group32) {
+      widen_groups<Arch>(static_cast<const Int4Group*>(block.b) + at, (block.k + 31) / 32, widened);
+      groups = widened;
+    }
+    for_each_part(block.m, tile_rows, [&](Index row, Index rows) {
+      with_rows<tile_rows>(rows,
+                           [&](auto height) { grouped_rows<Arch, Unit, height.value>(block, groups, row, column); });
+    });
+  }
+}
+
+template <class Arch, bool Extended>
+void gemm_integers(const GemmBlock& block) noexcept {
+  if (block.b_type == DType::int8) gemm_int8<Arch, Extended>(block);
+  else gemm_groups<Arch, Extended>(block);
+}
+
+}  // namespace
+}  // namespace headlane::internal::kernels
