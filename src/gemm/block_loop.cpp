@@ -139,7 +139,8 @@ void multiply_rows(const Product& p, const KernelTable& kernel, const DepthBlock
     a = packed;
     a_row_step = packed_row_stride;
   }
-  const Index at_once = std::min(p.c.shape[1], columns_in_l2(depth.k));
+  const bool half = p.activations == DType::bfloat16;
+  const Index at_once = std::min(p.c.shape[1], columns_in_l2(depth.k) * (half ? 2 : 1));
   for (Index column = 0; column < p.c.shape[1]; column += at_once) {
     GemmBlock block = block_of(p, right, rows, column, at_once);
     block.k = depth.k;

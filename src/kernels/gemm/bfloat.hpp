@@ -221,17 +221,11 @@ __attribute__((noinline)) void gemm_row_of_tiles(const GemmBlock& block, Index r
       block.n, [&](Index column, auto width) { gemm_tile<Arch, T, Rows, width.value>(block, row, column); });
 }
 
-/// Tiles of whole, half … the rows that fit: other heights are not worth their code.
-template <class Arch, class T, int Rows>
-HEADLANE_INLINE void gemm_pairs(const GemmBlock& block, Index row) {
-  for (; block.m - row >= Rows; row += Rows) gemm_row_of_tiles<Arch, T, Rows>(block, row);
-  if constexpr (Rows > 1) gemm_pairs<Arch, T, Rows == 3 ? 2 : Rows / 2>(block, row);
-}
-
 template <class Arch, bool Extended>
 void gemm_bfloat16(const GemmBlock& block) noexcept {
   using T = DotPair<Extended && has_bfloat_dot<Arch>>;
-  gemm_pairs<Arch, T, Tile<Arch>::rows>(block, 0);
+  for_each_halved_part<Tile<Arch>::rows>(
+      block.m, [&](Index row, auto height) { gemm_row_of_tiles<Arch, T, height.value>(block, row); });
 }
 
 /// Bits of x rounded to bfloat16, to nearest, ties to even; the lower half is 0. NaN stays NaN.
@@ -262,6 +256,8 @@ HEADLANE_INLINE void store_words(const Lanes<Arch>& x, float* to) {
 }
 #endif
 
+/// Rows are prefetched four ahead, since the hardware does not follow them from page to page:
+/// 512 × 2048 × 512 from 1.76 to 1.86 times the speed of float32 (Zen 5).
 template <class Arch, bool Extended>
 void round_rows(const Source& source, float* packed) noexcept {
   constexpr Index at_once = lanes;
@@ -274,7 +270,9 @@ void round_rows(const Source& source, float* packed) noexcept {
     for (Index r = 0; r < height; ++r) {
       float* const row = strip + r * packed_row_stride;
       const float* const from = contiguous ? data + (first + r) * row_step : row;
+      const float* const ahead = contiguous ? data + (first + r + (first + r + 4 < rows ? 4 : 0)) * row_step : row;
       for (Index c = 0; c < columns; c += lanes) {
+        __builtin_prefetch(ahead + c);
         const Lanes<Arch> x = load_some<Arch>(from + c, columns - c);
         if constexpr (Extended && has_bfloat_dot<Arch>) store_words<Arch>(x, row + c / 2);
         else store_rounded<Arch>(x, row + c);

@@ -91,12 +91,17 @@ void gemm_int8(const GemmBlock& block) noexcept {
   using Unit = IntegerUnit<Arch, Extended>;
   for_each_part(block.m, strip_rows, [&](Index strip, Index rows) {
     const Index at_once = rows <= Unit::rows ? block.n : panel_columns;
-    for (Index column = 0; column < block.n; column += at_once)
-      for_each_part(rows, Unit::rows, [&](Index first, Index count) {
-        const Index columns = block.n - column < at_once ? block.n - column : at_once;
-        with_rows<Unit::rows>(
-            count, [&](auto height) { int8_rows<Arch, Unit, height.value>(block, strip + first, column, columns); });
-      });
+    for (Index column = 0; column < block.n; column += at_once) {
+      const Index columns = block.n - column < at_once ? block.n - column : at_once;
+      const auto multiply = [&](Index first, auto height) {
+        int8_rows<Arch, Unit, height.value>(block, strip + first, column, columns);
+      };
+      if constexpr (Unit::in_pairs) for_each_halved_part<Unit::rows>(rows, multiply);
+      else
+        for_each_part(rows, Unit::rows, [&](Index first, Index count) {
+          with_rows<Unit::rows>(count, [&](auto height) { multiply(first, height); });
+        });
+    }
   });
 }
 

@@ -143,10 +143,8 @@ __attribute__((noinline)) void gemm_groups(const GemmBlock& block) {
       widen_groups<Arch>(static_cast<const Int4Group*>(block.b) + at, (block.k + 31) / 32, widened);
       groups = widened;
     }
-    for_each_part(block.m, tile_rows, [&](Index row, Index rows) {
-      with_rows<tile_rows>(rows,
-                           [&](auto height) { grouped_rows<Arch, Unit, height.value>(block, groups, row, column); });
-    });
+    for_each_halved_part<tile_rows>(
+        block.m, [&](Index row, auto height) { grouped_rows<Arch, Unit, height.value>(block, groups, row, column); });
   }
 }
 

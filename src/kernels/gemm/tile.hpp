@@ -190,6 +190,14 @@ HEADLANE_INLINE void with_rows(Index rows, const F& f) {
   f(Constant<Limit>{});
 }
 
+/// Calls f(first, Constant<rows>) for parts of Limit, Limit / 2 … 1 rows that cover n: with_rows for
+/// products whose other heights are not worth their code.
+template <int Limit, class F>
+HEADLANE_INLINE void for_each_halved_part(Index n, const F& f, Index first = 0) {
+  for (; n - first >= Limit; first += Limit) f(first, Constant<Limit>{});
+  if constexpr (Limit > 1) for_each_halved_part<Limit == 3 ? 2 : Limit / 2>(n, f, first);
+}
+
 /// Calls f(first, count) for parts that cover n, none longer than `max`, as even as possible: 16
 /// with max 12 is 8 + 8.
 template <class F>
