@@ -1,6 +1,6 @@
-"""Products by weights in fewer bits, from Python. The modes: "bfloat16", "w8" (8 bits, a scale for each column)
-and "w4" (4 bits, one for each 32 rows of a column), by float32 activations where a library has that; and
-"w8a8", with activations rounded to 8 bits in each call. Each library rounds the weights by its own rule
+"""Products by weights in fewer bits, from Python. The modes: "w8" (8 bits, a scale for each column) and "w4"
+(4 bits, one for each 32 rows of a column), by float32 activations where a library has that; "bfloat16" and
+"w8a8", with activations rounded to the same type in each call. Each library rounds the weights by its own rule
 beforehand."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Headlane(eager.Headlane):
 
     def lowbit(self, mode, a, b, out):
         linear, weights = self.library.linear, self.library.PackedMatrix(b, dtype=self.TYPES[mode])
-        activations = "int8" if mode == "w8a8" else "float32"
+        activations = {"bfloat16": "bfloat16", "w8a8": "int8"}.get(mode, "float32")
         return Job(lambda: linear(a, weights, activations=activations, out=out), lambda _: out)
 
 

@@ -190,8 +190,8 @@ HEADLANE_INLINE void with_rows(Index rows, const F& f) {
   f(Constant<Limit>{});
 }
 
-/// Calls f(first, Constant<rows>) for parts of Limit, Limit / 2 … 1 rows that cover n: with_rows for
-/// products whose other heights are not worth their code.
+/// Calls f(first, Constant<rows>) for parts of Limit, Limit / 2 … 1 rows that cover n: for products
+/// whose other heights are not worth their code.
 template <int Limit, class F>
 HEADLANE_INLINE void for_each_halved_part(Index n, const F& f, Index first = 0) {
   for (; n - first >= Limit; first += Limit) f(first, Constant<Limit>{});
