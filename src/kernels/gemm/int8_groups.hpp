@@ -3,6 +3,8 @@
 
 #include "kernels/gemm/int8.hpp"
 
+#include <cstddef>
+
 namespace headlane::internal::kernels {
 namespace {
 
@@ -135,7 +137,8 @@ template <class Arch, bool Extended>
 __attribute__((noinline)) void gemm_groups(const GemmBlock& block) {
   using Unit = IntegerUnit<Arch, Extended>;
   constexpr int tile_rows = (Unit::rows + 1) / 2;  // beside the sums of integers, those of floats
-  Int8Group widened[block_size / 32];
+  alignas(64) std::byte memory[block_size / 32 * sizeof(Int8Group)];  // without constructors
+  auto* const widened = reinterpret_cast<Int8Group*>(memory);
   for (Index column = 0; column < block.n; column += panel_columns) {
     const Index at = column / panel_columns * block.b_panel_step;
     const Int8Group* groups = static_cast<const Int8Group*>(block.b) + at;
