@@ -136,7 +136,7 @@ __attribute__((noinline)) void widen_groups(const Int4Group* from, Index count, 
 template <class Arch, bool Extended>
 __attribute__((noinline)) void gemm_groups(const GemmBlock& block) {
   using Unit = IntegerUnit<Arch, Extended>;
-  constexpr int tile_rows = (Unit::rows + 1) / 2;  // beside the sums of integers, those of floats
+  constexpr int tile_rows = (Unit::rows + 1) / 2;                     // beside the sums of integers, those of floats
   alignas(64) std::byte memory[block_size / 32 * sizeof(Int8Group)];  // without constructors
   auto* const widened = reinterpret_cast<Int8Group*>(memory);
   for (Index column = 0; column < block.n; column += panel_columns) {
