@@ -82,11 +82,11 @@ class HEADLANE_API PackedMatrix {
   /// elements.
   ///
   /// Shapes, with any strides; [out, in] as `w.transposed()`:
-  ///     b, numbers  [k, n]
-  ///     scales      [n], or [ceil(k / 32), n] of groups
+  ///     numbers  [k, n]
+  ///     scales   [n], or [ceil(k / 32), n] of groups
   ///   The arguments are not needed afterwards.
   /// Elements:
-  ///     bfloat16, float16    b, bit by bit: NaN and inf too
+  ///     bfloat16, float16    the numbers, bit by bit: NaN and inf too
   ///     int8                 numbers · scales of the column, rounded to float: exact if the scale
   ///                          has at most 16 significant bits, as that of the constructor above
   ///     int8_group32,        numbers · scales of the group: rows 32·g … 32·g + 31 of the column
@@ -96,9 +96,9 @@ class HEADLANE_API PackedMatrix {
   /// Errors: std::invalid_argument, with the position, for other numbers (unless clamp is set) or
   ///   scales; for shapes that do not match, a type without groups, null data, sizes that overflow;
   ///   std::bad_alloc.
-  [[nodiscard]] static PackedMatrix from_numbers(View<const bfloat16, 2> b,
+  [[nodiscard]] static PackedMatrix from_numbers(View<const bfloat16, 2> numbers,
                                                  const NumbersOptions& options = {});
-  [[nodiscard]] static PackedMatrix from_numbers(View<const float16, 2> b,
+  [[nodiscard]] static PackedMatrix from_numbers(View<const float16, 2> numbers,
                                                  const NumbersOptions& options = {});
   [[nodiscard]] static PackedMatrix from_numbers(View<const std::int8_t, 2> numbers,
                                                  View<const float, 1> scales,

@@ -24,8 +24,11 @@ class PackedMatrix(_core.PackedMatrix):
     Elements are rounded to nearest; results are bit-identical to those with the float32 matrix that
     decoded() returns, unless activations are "int8".
 
+    from_numbers() makes one of numbers and scales that are stored, and headlane.models.GgufFile and
+    Checkpoint read one from a file; neither rounds anything.
+
     It is immutable: any number of threads may use it, and a copy of it is itself. It is pickled as the
-    matrix.
+    matrix, or as its numbers and scales.
 
     Args:
         b: A matrix of float32, bfloat16 or float16 with any strides; not needed afterwards.
@@ -41,6 +44,35 @@ class PackedMatrix(_core.PackedMatrix):
 
     def __init__(self, b: Any, *, dtype: DType = "float32", num_threads: int | None = None) -> None:
         _core.PackedMatrix.__init__(self, b, dtype, num_threads)
+
+    @classmethod
+    def from_numbers(
+        cls,
+        numbers: Any,
+        scales: Any = None,
+        *,
+        dtype: DType = "int8",
+        clamp: bool = False,
+        num_threads: int | None = None,
+    ) -> PackedMatrix:
+        """Packs what a file of stored weights holds, without rounding anything.
+
+        decoded() then returns numbers · scales: of the column with "int8", rounded to float32, and of the
+        group with "int8_group32" and "int4_group32", which is exact. For [out, in] pass numbers.T and
+        scales.T.
+
+        Args:
+            numbers: A matrix [k, n] of int8: -127 … 127, for "int4_group32" -8 … 7. For "bfloat16" and
+                "float16" a matrix of that type, which is kept bit by bit.
+            scales: For "int8" [n], float32, bfloat16 or float16; 127 times a scale is finite. For groups
+                [ceil(k / 32), n], float16 and finite: numbers[32 * g : 32 * g + 32] have scales[g]. None for
+                "bfloat16" and "float16".
+            dtype: "int8", "int8_group32", "int4_group32", "bfloat16" or "float16".
+            clamp: A number that the type does not have becomes the nearest one that it has: -128 becomes
+                -127. Otherwise it is an error.
+            num_threads: Maximum number of threads for packing; num_threads() if None or 0.
+        """
+        return _adopted(_core.PackedMatrix.from_numbers(numbers, scales, dtype, clamp, num_threads))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -63,15 +95,40 @@ class PackedMatrix(_core.PackedMatrix):
 
     decoded = unpack
 
+    def unpack_numbers(self) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers and scales of a matrix of integers, as NumPy arrays: from_numbers() makes the same
+        matrix of them.
+
+        Packing what unpack() returns need not make the same one, since it finds scales of its own.
+
+        Returns:
+            Numbers of int8 [k, n]; scales of float32 [n], or of float16 [ceil(k / 32), n].
+        """
+        return _core.PackedMatrix.unpack_numbers(self)
+
     __copy__ = __deepcopy__ = itself
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.dtype.startswith("int"):
+            return _packed_numbers, (*self.unpack_numbers(), self.dtype)
         return _packed, (self.unpack(), self.dtype)
 
     def __repr__(self) -> str:
         return f"PackedMatrix(shape={self.shape}, dtype={self.dtype!r}, nbytes={self.nbytes})"
 
 
+def _adopted(made: _core.PackedMatrix) -> PackedMatrix:
+    """Takes over a matrix that the extension made, which is empty then."""
+    matrix = PackedMatrix.__new__(PackedMatrix)
+    _core.PackedMatrix.__init__(matrix, made)
+    return matrix
+
+
 def _packed(b: np.ndarray, dtype: DType) -> PackedMatrix:
     """From a pickle."""
     return PackedMatrix(b, dtype=dtype)
+
+
+def _packed_numbers(numbers: np.ndarray, scales: np.ndarray, dtype: DType) -> PackedMatrix:
+    """From a pickle."""
+    return PackedMatrix.from_numbers(numbers, scales, dtype=dtype)

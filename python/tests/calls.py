@@ -75,6 +75,7 @@ RETURNS = {"return_lse": False, "return_sum": False}
 ACTIVATION = {"x": X}
 SINES = {"offset": 0, "base": 1e4, "doubled_exponent": False, "interleaved": True}
 PARTS = [headlane.scaled_dot_product_attention(Q, Q, Q, return_lse=True)]
+TYPES = {"weights": "float32", "activations": "float32"}
 OF_LAYER = {
     "num_heads": 2,
     "num_kv_heads": 2,
@@ -182,6 +183,15 @@ CALLS = {
     "set_isa": (headlane.set_isa, {"name": headlane.isa()}),
     "set_num_threads": (headlane.set_num_threads, {"threads": 0}),
     "PackedMatrix": (headlane.PackedMatrix, {"b": X[0], "dtype": "float32"}),
+    "PackedMatrix.from_numbers": (
+        headlane.PackedMatrix.from_numbers,
+        {
+            "numbers": np.arange(-7, 8, dtype=np.int8).reshape(3, 5),
+            "scales": normal(5),
+            "dtype": "int8",
+            "clamp": False,
+        },
+    ),
     "KvCache": (
         headlane.KvCache,
         {"kv_heads": 1, "head_dim": 8, "value_dim": 8, "page_size": 32, "max_pages": 3, "dtype": "int8"},
@@ -192,24 +202,14 @@ CALLS = {
     "KvCache.truncate": (lambda **o: cache().truncate(**o), {"sequence": 0, "length": 2}),
     "KvCache.remove": (lambda **o: cache().remove(**o), {"sequence": 0}),
     "KvCache.length": (lambda **o: cache().length(**o), {"sequence": 0}),
-    "Linear": (
-        headlane.Linear,
-        {"state": WEIGHT, "prefix": "", "weights": "float32", "activations": "float32"},
-    ),
+    "Linear": (headlane.Linear, {"state": WEIGHT, "prefix": "", **TYPES}),
     "Linear.forward": (
         lambda **o: headlane.Linear(WEIGHT).forward(**o),
         {"x": X, "activation": "relu", "residual": X},
     ),
     "Embedding": (
         headlane.Embedding,
-        {
-            "state": WEIGHT,
-            "prefix": "",
-            "tied": True,
-            "max_length": 5,
-            "weights": "float32",
-            "activations": "float32",
-        },
+        {"state": WEIGHT, "prefix": "", "tied": True, "max_length": 5, **TYPES},
     ),
     "Embedding.forward": (
         lambda **o: embedding().forward(**o),
@@ -218,13 +218,7 @@ CALLS = {
     "Embedding.logits": (lambda **o: embedding().logits(**o), {"x": X}),
     "FeedForward": (
         headlane.FeedForward,
-        {
-            "state": FEED_FORWARD,
-            "prefix": "",
-            "activation": "gelu",
-            "weights": "float32",
-            "activations": "float32",
-        },
+        {"state": FEED_FORWARD, "prefix": "", "activation": "gelu", **TYPES},
     ),
     "FeedForward.forward": (lambda **o: headlane.FeedForward(FEED_FORWARD).forward(**o), {"x": X}),
     "MultiHeadAttention": (
@@ -282,7 +276,8 @@ def public_callables():
         if name not in WITHOUT_PARAMETERS:
             names.add(name)
         if inspect.isclass(one) and name != "AttentionPlan":
-            for method, function in vars(one).items():
+            for method, member in vars(one).items():
+                function = getattr(member, "__func__", member)  # of a class method
                 if method.startswith("_") or not inspect.isfunction(function):
                     continue
                 if len(inspect.signature(function).parameters) > 1:

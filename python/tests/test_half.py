@@ -37,7 +37,7 @@ ARRAYS = {
     if any(isinstance(x, np.ndarray) and x.dtype == np.float32 for x in call[1].values()) or name == "merge"
 }
 RESULTS = {name: call for name, call in ARRAYS.items() if name not in ("PackedMatrix", "KvCache.append")}
-RESULTS = {name: call for name, call in RESULTS.items() if not name.endswith("remember")}
+RESULTS = {name: call for name, call in RESULTS.items() if not name.endswith(("remember", "from_numbers"))}
 del RESULTS["plan_attention"]
 # … and layers, which keep what they read of a state dict.
 LAYERS = {name: call for name, call in calls.CALLS.items() if "state" in call[1]}

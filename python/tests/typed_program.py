@@ -92,6 +92,10 @@ def attention(x: Floats, flag: bool) -> None:
 def layers(x: Floats, state: dict[str, Floats]) -> None:
     assert_type(headlane.PackedMatrix(x, dtype="bfloat16").shape, tuple[int, int])
     headlane.PackedMatrix(x).unpack().sum()
+    stored = headlane.PackedMatrix.from_numbers(x > 0, x[0], dtype="int8_group32", clamp=True)
+    assert_type(stored, headlane.PackedMatrix)
+    numbers, scales = stored.unpack_numbers()
+    print(numbers.sum(), scales.sum(), headlane.PackedMatrix.from_numbers(x, dtype="bfloat16").dtype)
     linear = headlane.Linear(state, "a.", weights="int8", activations="int8")
     assert_type(linear(x, activation="relu", residual=x), Floats)
     assert_type(linear.forward(x, out=x), Floats)
@@ -138,6 +142,8 @@ def wrong(x: Floats, state: dict[str, Floats], t5: T5) -> None:
     headlane.softmax(x, causal="yes")  # type: ignore
     headlane.gemm(x, x, activation=3)  # type: ignore
     headlane.linear(x, x, activations="float16")  # type: ignore
+    headlane.PackedMatrix.from_numbers(x, x, dtype="int4")  # type: ignore
+    headlane.PackedMatrix.from_numbers(x, x, "int8")  # type: ignore
     headlane.scaled_dot_product_attention(x, x, x, softcap="1")  # type: ignore
     headlane.scaled_dot_product_attention(x, x, x, soft_cap=1.0)  # type: ignore
     headlane.scaled_dot_product_attention(x, x, x, return_lse=True).sum()  # type: ignore

@@ -157,19 +157,19 @@ void check_scales(const Operand& of_scales, const View<const float16, 2>& scales
 
 }  // namespace
 
-PackedMatrix PackedMatrix::from_numbers(View<const bfloat16, 2> b, const NumbersOptions& options) {
+PackedMatrix PackedMatrix::from_numbers(View<const bfloat16, 2> numbers, const NumbersOptions& options) {
   const CallScope scope;
-  checked(from_numbers_of.operand("b", b), options);
-  PackedMatrix result(b.shape[0], b.shape[1], DType::bfloat16);
-  if (result.data_) store_elements(result, b, options);
+  checked(from_numbers_of.operand("numbers", numbers), options);
+  PackedMatrix result(numbers.shape[0], numbers.shape[1], DType::bfloat16);
+  if (result.data_) store_elements(result, numbers, options);
   return result;
 }
 
-PackedMatrix PackedMatrix::from_numbers(View<const float16, 2> b, const NumbersOptions& options) {
+PackedMatrix PackedMatrix::from_numbers(View<const float16, 2> numbers, const NumbersOptions& options) {
   const CallScope scope;
-  checked(from_numbers_of.operand("b", b), options);
-  PackedMatrix result(b.shape[0], b.shape[1], DType::float16);
-  if (result.data_) store_elements(result, b, options);
+  checked(from_numbers_of.operand("numbers", numbers), options);
+  PackedMatrix result(numbers.shape[0], numbers.shape[1], DType::float16);
+  if (result.data_) store_elements(result, numbers, options);
   return result;
 }
 

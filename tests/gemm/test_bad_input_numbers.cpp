@@ -41,9 +41,9 @@ std::vector<Wrong<T, Rank>> wrong_alone(const View<T, Rank>& view, bool sizes, b
 TEST_CASE("from_numbers: views and sizes that are wrong") {
   const Arguments in;
   std::vector<Illegal> calls;
-  add(calls, function, "b", wrong_alone(in.b, false, true),
+  add(calls, function, "numbers", wrong_alone(in.b, false, true),
       [](const auto& b) { static_cast<void>(PackedMatrix::from_numbers(b)); });
-  add(calls, function, "b", wrong_alone(in.h, false, true),
+  add(calls, function, "numbers", wrong_alone(in.h, false, true),
       [](const auto& b) { static_cast<void>(PackedMatrix::from_numbers(b)); });
   const auto of_columns = [&in](const auto& q) { static_cast<void>(PackedMatrix::from_numbers(q, in.s)); };
   std::vector<Wrong<const std::int8_t, 2>> wrong = wrong_alone(in.q, true, false);

@@ -13,7 +13,7 @@
 namespace headlane::python {
 namespace {
 
-std::atomic<PyObject*> numpy_empty, numpy_float32, numpy_float16, numpy_uint16;
+std::atomic<PyObject*> numpy_empty, numpy_float32, numpy_float16, numpy_int8, numpy_uint16;
 std::atomic<PyObject*> torch_empty, torch_float32, torch_bfloat16, torch_float16;
 
 /// The format of an element in native byte order, 0 for another one. NumPy marks unaligned arrays
@@ -36,14 +36,20 @@ nb::tuple tuple_of(const Index* shape, int rank) {
 }
 
 nb::handle numpy_type(Element element) {
-  return element == Element::float16 ? cached(numpy_float16, "numpy", "float16")
-                                     : cached(numpy_float32, "numpy", "float32");
+  if (element == Element::float16) return cached(numpy_float16, "numpy", "float16");
+  if (element == Element::int8) return cached(numpy_int8, "numpy", "int8");
+  return cached(numpy_float32, "numpy", "float32");
 }
 
 nb::handle torch_type(Element element) {
   if (element == Element::bfloat16) return cached(torch_bfloat16, "torch", "bfloat16");
   if (element == Element::float16) return cached(torch_float16, "torch", "float16");
   return cached(torch_float32, "torch", "float32");
+}
+
+const char* name_of(Element element) {
+  constexpr const char* names[] = {"float32", "bfloat16", "float16", "bool", "uint8", "int8", "int64", "another type"};
+  return names[static_cast<int>(element)];
 }
 
 /// A MemoryError that names function and argument.
@@ -132,6 +138,7 @@ void Array::from_buffer(Access access) {
     if (format == 'e') element_ = Element::float16;
     if (format == '?') element_ = Element::boolean;
     if (format == 'B') element_ = Element::uint8;
+    if (format == 'b') element_ = Element::int8;
     if ((format == 'l' || format == 'q') && buffer_.itemsize == sizeof(Index)) element_ = Element::int64;
     for (std::size_t axis = 0; axis < static_cast<std::size_t>(rank_); ++axis) {
       shape_[axis] = buffer_.shape[axis];
@@ -157,6 +164,7 @@ void Array::set_tensor(const nb::dlpack::dltensor& tensor) {
   if (tensor.dtype == float_of(nb::dlpack::dtype_code::Float, 16)) element_ = Element::float16;
   if (tensor.dtype == nb::dtype<bool>()) element_ = Element::boolean;
   if (tensor.dtype == nb::dtype<std::uint8_t>()) element_ = Element::uint8;
+  if (tensor.dtype == nb::dtype<std::int8_t>()) element_ = Element::int8;
   if (tensor.dtype == nb::dtype<Index>()) element_ = Element::int64;
   data_ = static_cast<char*>(tensor.data) + tensor.byte_offset;
   Index dense = 1;
@@ -231,9 +239,7 @@ void Array::require_element(Element wanted, Access access) {
   if (wanted == Element::float32 && (element_ == Element::bfloat16 || element_ == Element::float16))
     return set_copy(access);
   std::string text = described(object_);
-  if (wanted == Element::boolean) fail_as_type(text + "; wanted: bool");
-  if (wanted == Element::uint8) fail_as_type(text + "; wanted: uint8");
-  if (wanted == Element::int64) fail_as_type(text + "; wanted: int64");
+  if (wanted != Element::float32) fail_as_type(text + "; wanted: " + name_of(wanted));
   if (text.find("complex") != std::string::npos)
     fail_as_type(text + "; headlane computes with real numbers: pass " + name_ + ".real and " + name_ +
                  ".imag, in float32");

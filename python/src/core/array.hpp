@@ -23,8 +23,8 @@ namespace nb = nanobind;
 enum class Access { read, write, update };
 
 /// Types of elements. The library computes with float32, to which the other two are converted; it
-/// reads masks (bool, bits in uint8) and int64.
-enum class Element { float32, bfloat16, float16, boolean, uint8, int64, other };
+/// reads masks (bool, bits in uint8), int64, and int8 of stored weights.
+enum class Element { float32, bfloat16, float16, boolean, uint8, int8, int64, other };
 
 /// What a new array is like: its kind, and the type of its elements.
 struct Like {

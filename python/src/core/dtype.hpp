@@ -11,15 +11,15 @@
 
 namespace headlane::python {
 
-/// One of the types up to `last`.
+/// One of the types from `first` to `last`.
 inline DType dtype_named(const Call& call, std::string_view argument, nb::handle given,
-                         DType last = DType::int4_group32) {
+                         DType last = DType::int4_group32, DType first = DType::float32) {
   const std::string name = call.text(argument, given);
   std::string names;
-  for (int i = 0; i <= static_cast<int>(last); ++i) {
+  for (int i = static_cast<int>(first); i <= static_cast<int>(last); ++i) {
     const auto type = static_cast<DType>(i);
     if (name == name_of(type)) return type;
-    names += std::string(type == DType::float32 ? "" : type == last ? " and " : ", ") + name_of(type);
+    names += std::string(type == first ? "" : type == last ? " and " : ", ") + name_of(type);
   }
   throw std::invalid_argument(call.message(argument, " is '", name, "'; there are ", names));
 }
