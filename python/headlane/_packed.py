@@ -72,7 +72,7 @@ class PackedMatrix(_core.PackedMatrix):
                 -127. Otherwise it is an error.
             num_threads: Maximum number of threads for packing; num_threads() if None or 0.
         """
-        return _adopted(_core.PackedMatrix.from_numbers(numbers, scales, dtype, clamp, num_threads))
+        return adopted(_core.PackedMatrix.from_numbers(numbers, scales, dtype, clamp, num_threads))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -117,7 +117,7 @@ class PackedMatrix(_core.PackedMatrix):
         return f"PackedMatrix(shape={self.shape}, dtype={self.dtype!r}, nbytes={self.nbytes})"
 
 
-def _adopted(made: _core.PackedMatrix) -> PackedMatrix:
+def adopted(made: _core.PackedMatrix) -> PackedMatrix:
     """Takes over a matrix that the extension made, which is empty then."""
     matrix = PackedMatrix.__new__(PackedMatrix)
     _core.PackedMatrix.__init__(matrix, made)

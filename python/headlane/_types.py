@@ -29,6 +29,9 @@ CacheDType = Literal["float32", "bfloat16", "float16", "int8"]
 # The type of activations in products: float32, or rounded to bfloat16, or to 8 bits row by row.
 ActivationDType = Literal["float32", "bfloat16", "int8"]
 
+# A value of the metadata of a GGUF file.
+GgufValue = Union[bool, int, float, str, list[bool], list[int], list[float], list[str]]
+
 # The values of flags that decide what a function returns.
 No = Literal[False]
 Yes = Literal[True]
@@ -104,6 +107,7 @@ __all__ = [
     "CacheDType",
     "CallOptions",
     "GenerateOptions",
+    "GgufValue",
     "InnerCallOptions",
     "InnerOptions",
     "MaskedScoreOptions",

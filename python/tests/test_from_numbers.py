@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from exporter import Exporter
 from half import HALVES, KINDS, TENSORS, bits, wide
+from stored import check_stored, same_bits, split_blocks
 
 RNG = np.random.default_rng(0)
 PackedMatrix = headlane.PackedMatrix
@@ -30,40 +31,18 @@ def stored(k, n, dtype):
     return numbers, scales
 
 
-def decoded(numbers, scales):
-    """numbers · scales in float32, where each product is rounded at most once."""
-    if scales.ndim == 2:
-        scales = np.repeat(scales, 32, axis=0)[: len(numbers)]
-    return numbers.astype(np.float32) * scales.astype(np.float32)
-
-
-def same_bits(x, y):
-    assert (x.dtype, x.shape) == (y.dtype, y.shape)
-    assert x.tobytes() == y.tobytes()
-
-
-def check(packed, numbers, scales, dtype):
-    """It holds these numbers and scales."""
-    assert type(packed) is PackedMatrix
-    assert (packed.shape, packed.dtype) == (numbers.shape, dtype)
-    own_numbers, own_scales = packed.unpack_numbers()
-    same_bits(own_numbers, numbers)
-    same_bits(own_scales, scales if len(numbers) else np.zeros_like(scales))
-    same_bits(packed.decoded(), decoded(numbers, scales))
-
-
 @pytest.mark.parametrize("dtype", LIMITS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_what_is_given_is_what_is_stored(shape, dtype):
     numbers, scales = stored(*shape, dtype)
     packed = PackedMatrix.from_numbers(numbers, scales, dtype=dtype)
-    check(packed, numbers, scales, dtype)
+    check_stored(packed, numbers, scales, dtype)
     assert packed.nbytes == PackedMatrix(np.zeros(shape, np.float32), dtype=dtype).nbytes
     for threads in (0, 1, 3):
         again = PackedMatrix.from_numbers(
             *packed.unpack_numbers(), dtype=packed.dtype, clamp=True, num_threads=threads
         )
-        check(again, numbers, scales, dtype)
+        check_stored(again, numbers, scales, dtype)
 
 
 @pytest.mark.parametrize("dtype", LIMITS)
@@ -87,7 +66,7 @@ def test_copies_and_pickles_keep_numbers_and_scales(dtype):
     assert same_elements.unpack_numbers()[1].tobytes() != abs(scales).tobytes()
     assert copy.copy(packed) is copy.deepcopy(packed) is packed
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
-        check(pickle.loads(pickle.dumps(packed, protocol)), numbers, scales, dtype)
+        check_stored(pickle.loads(pickle.dumps(packed, protocol)), numbers, scales, dtype)
 
 
 @pytest.mark.parametrize("dtype", LIMITS)
@@ -95,20 +74,9 @@ def test_numbers_of_packed_values(dtype):
     """Those of a matrix that was packed from float32: its numbers times its scales are its elements."""
     packed = PackedMatrix(RNG.standard_normal((70, 33), np.float32), dtype=dtype)
     numbers, scales = packed.unpack_numbers()
-    check(packed, numbers, scales, dtype)
+    check_stored(packed, numbers, scales, dtype)
     assert len(np.unique(numbers)) > 10
-    check(PackedMatrix.from_numbers(numbers, scales, dtype=dtype), numbers, scales, dtype)
-
-
-def split(blocks, kind):
-    """The numbers [out, in] and scales [out, in / 32] of GGUF's blocks, as its documentation has them."""
-    blocks = blocks.reshape(len(blocks), -1, 34 if kind == "Q8_0" else 18)
-    scales = blocks[..., :2].copy().view(np.float16)[..., 0]
-    if kind == "Q8_0":
-        numbers = blocks[..., 2:].view(np.int8)
-    else:
-        numbers = np.concatenate([blocks[..., 2:] & 15, blocks[..., 2:] >> 4], -1).astype(np.int8) - 8
-    return np.ascontiguousarray(numbers.reshape(len(blocks), -1), np.int8), scales
+    check_stored(PackedMatrix.from_numbers(numbers, scales, dtype=dtype), numbers, scales, dtype)
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("Q8_0", "int8_group32"), ("Q4_0", "int4_group32")])
@@ -116,10 +84,10 @@ def test_blocks_of_gguf(kind, dtype):
     """Quantised and dequantised by PyPI's gguf."""
     quantisation = gguf.GGMLQuantizationType[kind]
     blocks = gguf.quants.quantize(RNG.standard_normal((40, 256), np.float32), quantisation)
-    numbers, scales = split(blocks, kind)
+    numbers, scales = split_blocks(blocks, kind)
     packed = PackedMatrix.from_numbers(numbers.T, scales.T, dtype=dtype)
-    check(packed, np.ascontiguousarray(numbers.T), np.ascontiguousarray(scales.T), dtype)
-    same_bits(np.ascontiguousarray(packed.decoded().T), gguf.quants.dequantize(blocks, quantisation))
+    check_stored(packed, numbers.T, scales.T, dtype)
+    same_bits(packed.decoded().T, gguf.quants.dequantize(blocks, quantisation))
 
 
 WORDS = np.arange(2**16, dtype=np.uint16)
@@ -145,7 +113,7 @@ def test_scales_of_any_type(kind):
     numbers, _ = stored(40, 33, "int8")
     scales = {**KINDS, **TENSORS}[kind](RNG.standard_normal(33, np.float32))
     packed = PackedMatrix.from_numbers(numbers, scales)
-    check(packed, numbers, np.array(wide(scales)), "int8")
+    check_stored(packed, numbers, wide(scales), "int8")
 
 
 @pytest.mark.parametrize("dtype", LIMITS)
@@ -158,11 +126,13 @@ def test_any_strides(dtype):
         Exporter,
         memoryview,
     ):
-        check(PackedMatrix.from_numbers(layout(numbers), layout(scales), dtype=dtype), numbers, scales, dtype)
+        check_stored(
+            PackedMatrix.from_numbers(layout(numbers), layout(scales), dtype=dtype), numbers, scales, dtype
+        )
     row = np.broadcast_to(numbers[:1], (64, 33))
     one = np.broadcast_to(scales.flat[5], (33,) if dtype == "int8" else (2, 33))  # one scale for all
     packed = PackedMatrix.from_numbers(row, one, dtype=dtype)
-    check(packed, np.ascontiguousarray(row), np.ascontiguousarray(one), dtype)
+    check_stored(packed, row, one, dtype)
 
 
 @pytest.mark.parametrize("dtype", LIMITS)
@@ -171,7 +141,7 @@ def test_tensors(dtype):
     numbers, scales = stored(33, 70, dtype)
     weight = torch.from_numpy(np.ascontiguousarray(numbers.T))  # [out, in]
     packed = PackedMatrix.from_numbers(weight.T, torch.from_numpy(scales), dtype=dtype)
-    check(packed, numbers, scales, dtype)
+    check_stored(packed, numbers, scales, dtype)
     quantised = torch.quantize_per_tensor(torch.ones(3, 3), 0.1, 0, torch.qint8)
     with pytest.raises(TypeError, match="numbers is quantised: pass numbers.dequantize"):
         PackedMatrix.from_numbers(quantised, torch.ones(3))
@@ -189,7 +159,7 @@ def test_numbers_that_a_type_does_not_have():
             with pytest.raises(ValueError, match=words):
                 PackedMatrix.from_numbers(numbers, scales, dtype=dtype)
             packed = PackedMatrix.from_numbers(numbers, scales, dtype=dtype, clamp=True)
-            check(packed, np.clip(numbers, least, greatest), scales, dtype)
+            check_stored(packed, np.clip(numbers, least, greatest), scales, dtype)
 
 
 @pytest.mark.parametrize("dtype", LIMITS)
@@ -200,9 +170,9 @@ def test_nothing_is_kept(dtype):
     assert (sys.getrefcount(numbers), sys.getrefcount(scales)) == before
     kept = numbers.copy(), scales.copy()
     numbers[:], scales[:] = 1, 1
-    check(packed, *kept, dtype)
+    check_stored(packed, *kept, dtype)
     packed.unpack_numbers()[0][:] = 0
-    check(packed, *kept, dtype)
+    check_stored(packed, *kept, dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

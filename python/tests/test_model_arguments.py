@@ -107,6 +107,9 @@ def test_names_of_any_bytes(folder, tmp_path):
         bert = models.Bert(given)
         assert os.fsencode(bert.folder) == name
         assert bert.embed([[1, 2]]).shape == (1, 64)
+    os.mkdir(name + b"2")
+    with pytest.raises(models.CheckpointError, match=r"/\\xff\\xfe2/config.json: cannot be opened"):
+        models.Bert(name + b"2")
 
 
 def test_texts(translator, encoder):

@@ -8,7 +8,16 @@ from typing import Any, Literal, Union
 
 import headlane
 import numpy as np
-from headlane.models import T5, Bert, BertConfig, SentenceEncoder, T5Config, Translator
+from headlane.models import (
+    T5,
+    Bert,
+    BertConfig,
+    Checkpoint,
+    GgufFile,
+    SentenceEncoder,
+    T5Config,
+    Translator,
+)
 from typing_extensions import assert_type
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -136,6 +145,22 @@ def with_models(folder: str) -> None:
     SentenceEncoder(folder).encode(["a"], batch_size=3).sum()
 
 
+def with_files(path: str, x: Floats) -> None:
+    checkpoint, gguf = Checkpoint(path), GgufFile(path)
+    for file in (checkpoint, gguf):
+        assert_type(file.names(), list[str])
+        assert_type(file.shape("a"), tuple[int, ...])
+        assert_type(file.contains("a"), bool)
+        print("a" in file, file.load("a", (2, 3)).sum(), repr(file))
+    assert_type(checkpoint.pack("a.", clamp=True), headlane.PackedMatrix)
+    assert_type(headlane.linear(x, gguf.pack("a", dtype="int8", num_threads=2)), Floats)
+    assert_type(checkpoint.folder + gguf.file + gguf.type("a"), str)
+    assert_type(gguf.keys(), list[str])
+    value = gguf.metadata("general.name")
+    if isinstance(value, str):
+        print(value.upper())
+
+
 def wrong(x: Floats, state: dict[str, Floats], t5: T5) -> None:
     """Each line is an error; the comment would be one if it were not."""
     headlane.softmax(x, axis=1.5)  # type: ignore
@@ -154,4 +179,7 @@ def wrong(x: Floats, state: dict[str, Floats], t5: T5) -> None:
     headlane.EncoderLayer(state, num_heads=2)(x, is_causal="no")  # type: ignore
     headlane.KvCache("2", 8)  # type: ignore
     t5.generate([[1]], beams=4)  # type: ignore
+    GgufFile("a").pack("b", dtype="Q8_0")  # type: ignore
+    GgufFile("a").metadata("b").upper()  # type: ignore
+    Checkpoint("a").pack("b", True)  # type: ignore
     t5.generate([[1]], num_beams="4")  # type: ignore

@@ -16,7 +16,8 @@ PYTHON_TESTS = {
     "torch_ops.py": ["test_torch*.py", "test_transformers*.py"],
     "models/_t5.py": ["test_t5*.py", "test_translator.py"],
     "models/_bert.py": ["test_bert*.py", "test_minilm.py"],
-    "models/_text.py": ["test_translator.py", "test_bert*.py", "test_minilm.py"],
+    "models/_stored.py": ["test_checkpoint.py", "test_gguf.py", "test_compressed_tensors.py"],
+    "models/_text.py": ["test_translator.py", "test_bert*.py", "test_minilm.py", "test_gguf.py"],
     "_attention.py": [
         "test_attention*.py",
         "test_kv_cache*.py",

@@ -22,20 +22,26 @@ def text_package(name: str, what: str) -> Any:
         raise ImportError(f"{what} needs the package {name} for text: pip install {name}") from error
 
 
-def folder_path(what: str, folder: str | os.PathLike[str]) -> str:
-    """The absolute path of a model's folder. Messages name `what`."""
+def path_of(what: str, name: str, given: str | os.PathLike[str]) -> str:
+    """The path of a file or folder. Messages name `what` and the argument."""
     try:
-        path = os.fsdecode(folder)
+        path = os.fsdecode(given)
     except TypeError:
         raise TypeError(
-            f"{what}: folder has type {type(folder).__name__}; wanted: str or os.PathLike"
+            f"{what}: {name} has type {type(given).__name__}; wanted: str or os.PathLike"
         ) from None
     try:
         encoded = os.fsencode(path)
     except UnicodeEncodeError:
-        raise ValueError(f"{what}: folder is {path!r}, which can be no file's name") from None
+        raise ValueError(f"{what}: {name} is {path!r}, which can be no file's name") from None
     if b"\0" in encoded:
-        raise ValueError(f"{what}: folder is {path!r}, which has a NUL")
+        raise ValueError(f"{what}: {name} is {path!r}, which has a NUL")
+    return path
+
+
+def folder_path(what: str, folder: str | os.PathLike[str]) -> str:
+    """The absolute path of a model's folder. Messages name `what`."""
+    path = path_of(what, "folder", folder)
     if not os.path.isdir(path):
         raise _core.CheckpointError(
             f"{what}: there is no folder {path!r}. headlane downloads nothing: pass a folder of this machine, such as "

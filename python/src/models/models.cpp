@@ -4,6 +4,9 @@
 
 #include <headlane/models/checkpoint_error.hpp>
 
+#include <exception>
+#include <string_view>
+
 namespace headlane::python {
 namespace {
 
@@ -14,6 +17,18 @@ nb::object elements_of(const Call& call, const std::string& name, nb::handle obj
   if (elements.is_valid()) return elements;
   PyErr_Clear();
   call.refuse_type(name, object, wanted);
+}
+
+/// Names of files may have bytes that are no UTF-8: the message shows them as \xff.
+void translate(const std::exception_ptr& thrown, void* type) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const models::CheckpointError& error) {
+    const std::string_view text = error.what();
+    const nb::object message =
+        nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
+    if (message.is_valid()) PyErr_SetObject(static_cast<PyObject*>(type), message.ptr());
+  }
 }
 
 }  // namespace
@@ -38,7 +53,9 @@ std::vector<std::vector<Index>> sentences_of(const Call& call, const char* name,
 
 void add_models(nb::module_& module) {
   const nb::exception<models::CheckpointError> error(module, "CheckpointError", PyExc_RuntimeError);
+  nb::register_exception_translator(&translate, error.ptr());  // before nanobind's own
   add_bert(module);
+  add_stored(module);
   add_t5(module);
 }
 

@@ -66,6 +66,7 @@ nb::dict dict_of(const Config& config, const std::pair<const char*, Fields Confi
 }
 
 void add_bert(nb::module_& module);
+void add_stored(nb::module_& module);
 void add_t5(nb::module_& module);
 
 }  // namespace headlane::python
