@@ -31,7 +31,7 @@ class Caller {
 
   /// Throws "function: " and the parts unless `condition`.
   template <class... Parts>
-  void require(bool condition, const Parts&... parts) const {
+  [[gnu::always_inline]] inline void require(bool condition, const Parts&... parts) const {
     if (!condition) fail(function_, ": ", parts...);
   }
 
@@ -54,7 +54,7 @@ struct Operand {
 
   /// Throws "function: name" and the parts unless `condition`.
   template <class... Parts>
-  void require(bool condition, const Parts&... parts) const {
+  [[gnu::always_inline]] inline void require(bool condition, const Parts&... parts) const {
     if (!condition) fail(caller.function(), ": ", name, parts...);
   }
 };
@@ -77,8 +77,8 @@ struct Axes {
 Axes axes_by_step(const Operand& operand);
 
 /// In a message, an operand is its shape.
-inline void append(std::string& message, const Operand& operand) {
-  append(message, std::span(operand.shape, static_cast<std::size_t>(operand.rank)));
+inline MessagePart part_of(const Operand& operand) {
+  return part_of(std::span(operand.shape, static_cast<std::size_t>(operand.rank)));
 }
 
 /// True if there are no elements.

@@ -3,7 +3,11 @@
 
 #include <headlane/index.hpp>
 
+#include <bit>
+#include <charconv>
 #include <cstddef>
+#include <initializer_list>
+#include <iterator>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -12,43 +16,78 @@
 
 namespace headlane::internal {
 
-/// Appends a part of a message. For a type of its own, declare an overload in the namespace of that
-/// type.
-inline void append(std::string& message, std::string_view text) { message += text; }
+/// A part of a message: a text, a number or a shape, "[2, 3]". It refers to what it is made of. For
+/// a type of its own, define part_of() in the namespace of that type.
+struct MessagePart {
+  enum class Kind { text, shape, integer, natural, real };
+  Kind kind;
+  Index number;                // itself (of a real number, the bits), or of characters or axes
+  const char* text = nullptr;  // of a text
+  const Index* shape = nullptr;
+};
 
-/// A number or an unscoped enumerator.
+inline MessagePart part_of(std::string_view text) {
+  return {MessagePart::Kind::text, static_cast<Index>(text.size()), text.data()};
+}
+inline MessagePart part_of(double number) { return {MessagePart::Kind::real, std::bit_cast<Index>(number)}; }
+/// An integer or an unscoped enumerator.
 template <class T>
-  requires std::is_convertible_v<T, Index>
-void append(std::string& message, T number) {
-  message += std::to_string(number);
+  requires(std::is_convertible_v<T, Index> && !std::is_floating_point_v<T>)
+MessagePart part_of(T number) {
+  constexpr bool is_natural = std::is_unsigned_v<T> && sizeof(T) == sizeof(Index);
+  return {is_natural ? MessagePart::Kind::natural : MessagePart::Kind::integer, static_cast<Index>(number)};
+}
+inline MessagePart part_of(std::span<const Index> shape) {
+  return {MessagePart::Kind::shape, static_cast<Index>(shape.size()), nullptr, shape.data()};
 }
 
-/// A shape: "[2, 3]".
-inline void append(std::string& message, std::span<const Index> shape) {
-  message += "[";
-  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-    if (axis > 0) message += ", ";
-    message += std::to_string(shape[axis]);
-  }
-  message += "]";
-}
-
-template <class... Parts>
-[[gnu::cold, gnu::noinline]] std::string message_of(const Parts&... parts) {
+[[gnu::cold, gnu::noinline]] inline std::string message_of(std::initializer_list<MessagePart> parts) {
   std::string message;
-  (append(message, parts), ...);
+  for (const MessagePart& part : parts) {
+    const auto number = static_cast<std::size_t>(part.number);
+    switch (part.kind) {
+      case MessagePart::Kind::text:
+        message += std::string_view(part.text, number);
+        break;
+      case MessagePart::Kind::shape:
+        message += '[';
+        for (std::size_t axis = 0; axis < number; ++axis) {
+          if (axis > 0) message += ", ";
+          message += std::to_string(part.shape[axis]);
+        }
+        message += ']';
+        break;
+      case MessagePart::Kind::integer:
+        message += std::to_string(part.number);
+        break;
+      case MessagePart::Kind::natural:
+        message += std::to_string(number);
+        break;
+      case MessagePart::Kind::real:
+        char digits[320];  // of the largest number, its sign and six decimals
+        message.append(digits, std::to_chars(digits, std::end(digits), std::bit_cast<double>(part.number),
+                                             std::chars_format::fixed, 6)
+                                   .ptr);
+    }
+  }
   return message;
 }
 
-/// Throws an Error whose message is the joined parts.
+template <class Error>
+[[noreturn, gnu::cold, gnu::noinline]] void fail_with(std::initializer_list<MessagePart> parts) {
+  throw Error(message_of(parts));
+}
+
+/// Throws an Error whose message is the joined parts. Inlined, as all that call it: a function for
+/// each list of types would be larger than the calls.
 template <class Error = std::invalid_argument, class... Parts>
-[[noreturn, gnu::cold, gnu::noinline]] void fail(const Parts&... parts) {
-  throw Error(message_of(parts...));
+[[noreturn, gnu::always_inline]] inline void fail(const Parts&... parts) {
+  fail_with<Error>({part_of(parts)...});
 }
 
 /// Throws std::invalid_argument unless `condition`; the message is joined only then.
 template <class... Parts>
-void require(bool condition, const Parts&... parts) {
+[[gnu::always_inline]] inline void require(bool condition, const Parts&... parts) {
   if (!condition) fail(parts...);
 }
 

@@ -20,9 +20,7 @@ View<const float, Rank> StateDictReader::tensor(std::string_view name, const std
   for (int axis = 0; axis < Rank; ++axis) {
     const Index size = shape[static_cast<std::size_t>(axis)];
     fits = fits && (size == any_size || tensor.shape[static_cast<std::size_t>(axis)] == size);
-    append(wanted, axis == 0 ? "[" : ", ");
-    if (size == any_size) append(wanted, "any");
-    else append(wanted, size);
+    wanted.append(axis == 0 ? "[" : ", ").append(size == any_size ? "any" : std::to_string(size));
   }
   require(fits, layer_, ": ", full_name, " is ", given, ", it must be ", wanted, "]");
   check_operand(given);
