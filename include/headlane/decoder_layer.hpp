@@ -3,6 +3,7 @@
 #pragma once
 
 #include <headlane/attention.hpp>
+#include <headlane/dtype.hpp>
 #include <headlane/export.h>
 #include <headlane/feed_forward.hpp>
 #include <headlane/kv_cache.hpp>
@@ -36,6 +37,13 @@ class HEADLANE_API DecoderLayer {
   void forward(View<const float, 3> x, View<const float, 3> memory, View<float, 3> y,
                const AttentionOptions& self = {.causal = true},
                const AttentionOptions& cross = {}) const;
+  /// In bfloat16 and float16, as MultiHeadAttention.
+  void forward(View<const bfloat16, 3> x, View<const bfloat16, 3> memory, View<bfloat16, 3> y,
+               const AttentionOptions& self = {.causal = true},
+               const AttentionOptions& cross = {}) const;
+  void forward(View<const float16, 3> x, View<const float16, 3> memory, View<float16, 3> y,
+               const AttentionOptions& self = {.causal = true},
+               const AttentionOptions& cross = {}) const;
 
   /// The next tokens of sequences, bit-identical to all positions at once.
   ///
@@ -43,6 +51,12 @@ class HEADLANE_API DecoderLayer {
   /// memory what multihead_attn().project_memory() wrote.
   void forward(View<const float, 3> x, KvCache& cache, std::span<const Index> sequences,
                const KvCache& memory, std::span<const Index> memory_sequences, View<float, 3> y,
+               const AttentionOptions& self = {}, const AttentionOptions& cross = {}) const;
+  void forward(View<const bfloat16, 3> x, KvCache& cache, std::span<const Index> sequences,
+               const KvCache& memory, std::span<const Index> memory_sequences, View<bfloat16, 3> y,
+               const AttentionOptions& self = {}, const AttentionOptions& cross = {}) const;
+  void forward(View<const float16, 3> x, KvCache& cache, std::span<const Index> sequences,
+               const KvCache& memory, std::span<const Index> memory_sequences, View<float16, 3> y,
                const AttentionOptions& self = {}, const AttentionOptions& cross = {}) const;
 
  private:

@@ -8,10 +8,16 @@
 #include <headlane/state_dict.hpp>
 #include <headlane/view.hpp>
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
 namespace headlane {
+
+namespace internal {
+struct HalfRows;
+struct Operand;
+}  // namespace internal
 
 struct EmbeddingOptions {
   /// The output layer shares the weight (logits()): it is stored once, as a PackedMatrix.
@@ -51,17 +57,34 @@ class HEADLANE_API Embedding {
   /// Errors: an id outside 0 … num_embeddings-1; the message names its position.
   void forward(View<const Index, 2> ids, View<float, 3> y,
                const EmbeddingForwardOptions& options = {}) const;
+  /// In bfloat16 and float16: y is the result for float32 rounded once, to nearest, ties to even;
+  /// with `add`, that of y as it was, widened exactly.
+  /// Memory: scratch for a float32 copy of y, of which the calling thread keeps up to 64 MiB.
+  void forward(View<const Index, 2> ids, View<bfloat16, 3> y,
+               const EmbeddingForwardOptions& options = {}) const;
+  void forward(View<const Index, 2> ids, View<float16, 3> y,
+               const EmbeddingForwardOptions& options = {}) const;
 
   /// y = x · weightᵀ; requires EmbeddingOptions::tied.
   ///
   /// Shapes: x [batch, length, embedding_dim], y [batch, length, num_embeddings].
   /// Aliasing: y must not overlap x.
   void logits(View<const float, 3> x, View<float, 3> y, int num_threads = 0) const;
+  /// In bfloat16 and float16, as Linear.
+  void logits(View<const bfloat16, 3> x, View<bfloat16, 3> y, int num_threads = 0) const;
+  void logits(View<const float16, 3> x, View<float16, 3> y, int num_threads = 0) const;
 
  private:
   [[nodiscard]] bool is_packed() const {
     return options_.tied || options_.weights != DType::float32;
   }
+
+  HEADLANE_HIDDEN void forward_halves(const View<const Index, 2>& ids,
+                                      const View<std::uint16_t, 3>& y, DType type,
+                                      const EmbeddingForwardOptions& options) const;
+  HEADLANE_HIDDEN void check_logits(const internal::Operand& x, const internal::Operand& y,
+                                    int num_threads) const;
+  HEADLANE_HIDDEN void logits_halves(const internal::HalfRows& rows, int num_threads) const;
 
   detail::Size rows_, columns_;
   EmbeddingOptions options_;

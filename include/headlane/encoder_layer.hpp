@@ -2,6 +2,7 @@
 #pragma once
 
 #include <headlane/attention.hpp>
+#include <headlane/dtype.hpp>
 #include <headlane/export.h>
 #include <headlane/feed_forward.hpp>
 #include <headlane/multi_head_attention.hpp>
@@ -28,6 +29,11 @@ class HEADLANE_API EncoderLayer {
   [[nodiscard]] OwnedStateDict state_dict(std::string_view prefix = {}) const;
 
   void forward(View<const float, 3> x, View<float, 3> y,
+               const AttentionOptions& options = {}) const;
+  /// In bfloat16 and float16, as MultiHeadAttention.
+  void forward(View<const bfloat16, 3> x, View<bfloat16, 3> y,
+               const AttentionOptions& options = {}) const;
+  void forward(View<const float16, 3> x, View<float16, 3> y,
                const AttentionOptions& options = {}) const;
 
  private:

@@ -49,6 +49,10 @@ struct ProjectMemoryOptions {
 ///
 /// AttentionOptions of every forward function: scale defaults to the layer's; sum and workspace
 /// are an error.
+/// In bfloat16 and float16: x and memory are widened exactly, y is the result for float32 rounded
+/// once, to nearest, ties to even; what caches get is that of float32, too. The tensors of the
+/// options are of float32. Memory: scratch for float32 copies of x, memory and y, of which the
+/// calling thread keeps up to 64 MiB.
 class HEADLANE_API MultiHeadAttention {
  public:
   MultiHeadAttention() = default;
@@ -75,9 +79,17 @@ class HEADLANE_API MultiHeadAttention {
   /// Self-attention. Queries, keys and values come from one product.
   void forward(View<const float, 3> x, View<float, 3> y,
                const AttentionOptions& options = {}) const;
+  void forward(View<const bfloat16, 3> x, View<bfloat16, 3> y,
+               const AttentionOptions& options = {}) const;
+  void forward(View<const float16, 3> x, View<float16, 3> y,
+               const AttentionOptions& options = {}) const;
 
   /// Cross-attention to memory [batch, memory length, kv_dim].
   void forward(View<const float, 3> x, View<const float, 3> memory, View<float, 3> y,
+               const AttentionOptions& options = {}) const;
+  void forward(View<const bfloat16, 3> x, View<const bfloat16, 3> memory, View<bfloat16, 3> y,
+               const AttentionOptions& options = {}) const;
+  void forward(View<const float16, 3> x, View<const float16, 3> memory, View<float16, 3> y,
                const AttentionOptions& options = {}) const;
 
   /// Self-attention over a cache (of kv_heads, head_dim, head_dim): always causal.
@@ -88,10 +100,20 @@ class HEADLANE_API MultiHeadAttention {
   /// Errors: as all layers; the cache is then unchanged.
   void forward(View<const float, 3> x, KvCache& cache, std::span<const Index> sequences,
                View<float, 3> y, const AttentionOptions& options = {}) const;
+  void forward(View<const bfloat16, 3> x, KvCache& cache, std::span<const Index> sequences,
+               View<bfloat16, 3> y, const AttentionOptions& options = {}) const;
+  void forward(View<const float16, 3> x, KvCache& cache, std::span<const Index> sequences,
+               View<float16, 3> y, const AttentionOptions& options = {}) const;
 
   /// Cross-attention to the keys and values that project_memory() wrote to a cache. Not causal.
   void forward_projected(View<const float, 3> x, const KvCache& cache,
                          std::span<const Index> sequences, View<float, 3> y,
+                         const AttentionOptions& options = {}) const;
+  void forward_projected(View<const bfloat16, 3> x, const KvCache& cache,
+                         std::span<const Index> sequences, View<bfloat16, 3> y,
+                         const AttentionOptions& options = {}) const;
+  void forward_projected(View<const float16, 3> x, const KvCache& cache,
+                         std::span<const Index> sequences, View<float16, 3> y,
                          const AttentionOptions& options = {}) const;
 
   /// Projects memory to keys and values once, for many calls of forward_projected().
@@ -99,6 +121,12 @@ class HEADLANE_API MultiHeadAttention {
   /// Appends batch element b to sequence sequences[b], in ascending order of b; a sequence may
   /// occur more than once.
   void project_memory(View<const float, 3> memory, KvCache& cache, std::span<const Index> sequences,
+                      const ProjectMemoryOptions& options = {}) const;
+  void project_memory(View<const bfloat16, 3> memory, KvCache& cache,
+                      std::span<const Index> sequences,
+                      const ProjectMemoryOptions& options = {}) const;
+  void project_memory(View<const float16, 3> memory, KvCache& cache,
+                      std::span<const Index> sequences,
                       const ProjectMemoryOptions& options = {}) const;
 
  private:

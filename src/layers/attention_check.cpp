@@ -36,21 +36,21 @@ void check_cache(Caller caller, const MultiHeadAttention& layer, const KvCache& 
 
 }  // namespace
 
-void check_attention(Caller caller, const MultiHeadAttention& layer, const View<const float, 3>& x,
-                     const KeySource& source, const View<float, 3>& y, const AttentionOptions& options) {
-  check_forward(caller, x, x_width(layer), y, layer.d_model(), true, options.num_threads);
+void check_attention(const MultiHeadAttention& layer, const ForwardOperands& operands, const KeySource& source,
+                     const AttentionOptions& options) {
+  const auto& [x, y, memory] = operands;
+  const Caller caller = x.caller;
+  check_forward(x, x_width(layer), y, layer.d_model(), true, options.num_threads);
   check_constructed(caller, layer);
-  const Operand of_x = caller.operand("x", x), of_y = caller.operand("y", y);
-  check_layer_options(caller, options, of_x, of_y);
+  check_layer_options(caller, options, x, y);
   if (source.from_x())
     caller.require(layer.kv_dim() == x_width(layer), "the layer takes x of width ", x_width(layer),
                    " and memory of width ", layer.kv_dim(), ": it has no self-attention");
   if (source.kind == Kind::memory) {
-    const Operand memory = caller.operand("memory", source.memory);
     check_operand(memory);
-    check_same(memory, 0, "batch elements", of_x, 0, "batch elements");
+    check_same(memory, 0, "batch elements", x, 0, "batch elements");
     check_memory(memory, layer);
-    check_no_overlap(of_y, memory);
+    check_no_overlap(y, memory);
     if (options.lse) check_no_overlap(caller.operand("lse", options.lse), memory);
   }
   if (source.cache != nullptr) check_cache(caller, layer, *source.cache, source.sequences, x.shape[0]);
@@ -82,12 +82,12 @@ void check_keys(Caller caller, const MultiHeadAttention& layer, const View<const
   }
 }
 
-void check_project_memory(Caller caller, const MultiHeadAttention& layer, const View<const float, 3>& memory,
-                          const KvCache& cache, std::span<const Index> sequences, const ProjectMemoryOptions& options) {
-  const Operand of_memory = caller.operand("memory", memory);
-  check_operand(of_memory);
+void check_project_memory(const MultiHeadAttention& layer, const Operand& memory, const KvCache& cache,
+                          std::span<const Index> sequences, const ProjectMemoryOptions& options) {
+  const Caller caller = memory.caller;
+  check_operand(memory);
   check_constructed(caller, layer);
-  check_memory(of_memory, layer);
+  check_memory(memory, layer);
   check_threads(caller, options.num_threads);
   const View<const Index, 1>&lengths = options.key_lengths, &starts = options.key_starts;
   const auto count = static_cast<Index>(sequences.size());

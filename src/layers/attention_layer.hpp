@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/check.hpp"
+#include "layers/forward_check.hpp"
 
 #include <headlane/multi_head_attention.hpp>
 #include <headlane/view.hpp>
@@ -20,9 +21,9 @@ struct KeySource {
     projected_cache,  // cross-attention to what a cache holds
   };
   Kind kind = Kind::self;
-  View<const float, 3> memory = {};
-  KvCache* growing = nullptr;      // of growing_cache
-  const KvCache* cache = nullptr;  // of either kind of cache
+  View<const float, 3> memory = {};  // of memory
+  KvCache* growing = nullptr;        // of growing_cache
+  const KvCache* cache = nullptr;    // of either kind of cache
   std::span<const Index> sequences = {};
 
   /// Keys are projected from x, together with the queries.
@@ -67,14 +68,14 @@ class AppendGuard {
 
 /// Checks shapes, overlaps (y may be x itself), and options that a layer does not accept;
 /// attention() checks the rest.
-void check_attention(Caller caller, const MultiHeadAttention& layer, const View<const float, 3>& x,
-                     const KeySource& source, const View<float, 3>& y, const AttentionOptions& options);
+void check_attention(const MultiHeadAttention& layer, const ForwardOperands& operands, const KeySource& source,
+                     const AttentionOptions& options);
 /// Checks what attention to memory or a cache will check, a cache as it will have grown: for a
 /// layer that writes something before.
 void check_keys(Caller caller, const MultiHeadAttention& layer, const View<const float, 3>& x, const KeySource& source,
                 const AttentionOptions& options);
-void check_project_memory(Caller caller, const MultiHeadAttention& layer, const View<const float, 3>& memory,
-                          const KvCache& cache, std::span<const Index> sequences, const ProjectMemoryOptions& options);
+void check_project_memory(const MultiHeadAttention& layer, const Operand& memory, const KvCache& cache,
+                          std::span<const Index> sequences, const ProjectMemoryOptions& options);
 
 /// y = layer(x) + residual; the residual may have null data. Arguments are checked by
 /// check_attention().

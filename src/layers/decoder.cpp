@@ -1,6 +1,7 @@
 #include "attention/check.hpp"
 #include "core/call_scope.hpp"
 #include "layers/feed_forward.hpp"
+#include "layers/half.hpp"
 #include "layers/state_dict_writer.hpp"
 #include "layers/sublayer.hpp"
 
@@ -50,25 +51,35 @@ OwnedStateDict DecoderLayer::state_dict(std::string_view prefix) const {
   return tensors.take();
 }
 
+namespace {
+
 /// All arguments, both attentions included: the first one writes before the second one would check.
-void DecoderLayer::check(const Call& call) const {
-  const AttentionOptions &self = call.self_options, &cross = call.cross_options;
-  check_attention(caller, self_attn_, call.x, call.self, call.y, self);
-  check_attention(caller, multihead_attn_, call.x, call.cross, call.y, cross);
+/// How the keys fit is left to check_keys().
+void check(const DecoderLayer& layer, const ForwardOperands& operands, const KeySource& self_keys,
+           const KeySource& cross_keys, const AttentionOptions& self, const AttentionOptions& cross) {
+  check_attention(layer.self_attn(), operands, self_keys, self);
+  check_attention(layer.multihead_attn(), operands, cross_keys, cross);
   const auto check_apart = [&](const char* name, const View<float, 3>& lse, const AttentionOptions& other) {
     if (!lse) return;
     for_each_input(caller, other, [&](const Operand& in) { check_no_overlap(caller.operand(name, lse), in); });
   };
   check_apart("self.lse", self.lse, cross);
   check_apart("cross.lse", cross.lse, self);
-  if (self.lse) {
-    const Operand of_self = caller.operand("self.lse", self.lse);
-    if (call.cross.kind == KeySource::Kind::memory)
-      check_no_overlap(of_self, caller.operand("memory", call.cross.memory));
-    if (cross.lse) check_no_overlap(of_self, caller.operand("cross.lse", cross.lse));
-  }
-  check_keys(caller, multihead_attn_, call.x, call.cross, cross);
-  if (call.self.kind == KeySource::Kind::growing_cache) check_keys(caller, self_attn_, call.x, call.self, self);
+  if (!self.lse) return;
+  const Operand of_self = caller.operand("self.lse", self.lse);
+  if (cross_keys.kind == KeySource::Kind::memory) check_no_overlap(of_self, operands.memory);
+  if (cross.lse) check_no_overlap(of_self, caller.operand("cross.lse", cross.lse));
+}
+
+}  // namespace
+
+void DecoderLayer::check(const Call& call) const {
+  const ForwardOperands operands{caller.operand("x", call.x), caller.operand("y", call.y),
+                                 caller.operand("memory", call.cross.memory)};
+  headlane::check(*this, operands, call.self, call.cross, call.self_options, call.cross_options);
+  check_keys(caller, multihead_attn_, call.x, call.cross, call.cross_options);
+  if (call.self.kind == KeySource::Kind::growing_cache)
+    check_keys(caller, self_attn_, call.x, call.self, call.self_options);
 }
 
 void DecoderLayer::run(const Call& call) const {
@@ -114,6 +125,57 @@ void DecoderLayer::forward(View<const float, 3> x, KvCache& cache, std::span<con
   AppendGuard appended(cache, sequences);
   run(call);
   appended.commit();
+}
+
+namespace {
+
+void forward_halves(const DecoderLayer& layer, const HalfRows& rows, const AttentionOptions& self,
+                    const AttentionOptions& cross) {
+  const CallScope scope;
+  check(layer, rows.operands(caller), {}, {.kind = KeySource::Kind::memory}, self, cross);
+  const WideRows wide(rows, self.num_threads);
+  layer.forward(wide.x, wide.memory, wide.y, self, cross);
+  wide.round();
+}
+
+/// The caches of a call.
+struct Caches {
+  KvCache& own;
+  std::span<const Index> sequences;
+  const KvCache& memory;
+  std::span<const Index> memory_sequences;
+};
+
+void forward_halves(const DecoderLayer& layer, const HalfRows& rows, const Caches& caches, const AttentionOptions& self,
+                    const AttentionOptions& cross) {
+  const CallScope scope;
+  check(layer, rows.operands(caller), growing(caches.own, caches.sequences),
+        projected(caches.memory, caches.memory_sequences), self, cross);
+  const WideRows wide(rows, self.num_threads);
+  layer.forward(wide.x, caches.own, caches.sequences, caches.memory, caches.memory_sequences, wide.y, self, cross);
+  wide.round();
+}
+
+}  // namespace
+
+void DecoderLayer::forward(View<const bfloat16, 3> x, View<const bfloat16, 3> memory, View<bfloat16, 3> y,
+                           const AttentionOptions& self, const AttentionOptions& cross) const {
+  forward_halves(*this, half_rows(x, y, memory), self, cross);
+}
+void DecoderLayer::forward(View<const float16, 3> x, View<const float16, 3> memory, View<float16, 3> y,
+                           const AttentionOptions& self, const AttentionOptions& cross) const {
+  forward_halves(*this, half_rows(x, y, memory), self, cross);
+}
+
+void DecoderLayer::forward(View<const bfloat16, 3> x, KvCache& cache, std::span<const Index> sequences,
+                           const KvCache& memory, std::span<const Index> memory_sequences, View<bfloat16, 3> y,
+                           const AttentionOptions& self, const AttentionOptions& cross) const {
+  forward_halves(*this, half_rows(x, y), {cache, sequences, memory, memory_sequences}, self, cross);
+}
+void DecoderLayer::forward(View<const float16, 3> x, KvCache& cache, std::span<const Index> sequences,
+                           const KvCache& memory, std::span<const Index> memory_sequences, View<float16, 3> y,
+                           const AttentionOptions& self, const AttentionOptions& cross) const {
+  forward_halves(*this, half_rows(x, y), {cache, sequences, memory, memory_sequences}, self, cross);
 }
 
 }  // namespace headlane

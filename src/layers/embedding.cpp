@@ -2,8 +2,10 @@
 #include <headlane/embedding.hpp>
 
 #include "core/call_scope.hpp"
+#include "core/dispatch.hpp"
 #include "gemm/check.hpp"
 #include "layers/forward_check.hpp"
+#include "layers/half.hpp"
 #include "layers/rows.hpp"
 #include "layers/state_dict_reader.hpp"
 #include "layers/state_dict_writer.hpp"
@@ -48,25 +50,39 @@ OwnedStateDict Embedding::state_dict(std::string_view prefix) const {
   return tensors.take();
 }
 
-void Embedding::forward(View<const Index, 2> ids, View<float, 3> y, const EmbeddingForwardOptions& options) const {
-  const CallScope scope;
-  constexpr Caller caller = "Embedding::forward";
-  const Operand of_ids = caller.operand("ids", ids), of_y = caller.operand("y", y);
+namespace {
+
+constexpr Caller forward_caller = "Embedding::forward", logits_caller = "Embedding::logits";
+
+/// Of each sequence: the number of tokens that are not dropped.
+Index checked_length(const Embedding& layer, const View<const Index, 2>& ids, const Operand& y, Index max_length,
+                     const EmbeddingForwardOptions& options) {
+  const Caller caller = y.caller;
+  const Operand of_ids = caller.operand("ids", ids);
   check_operand(of_ids);
-  check_output(of_y);
-  check_no_overlap(of_y, of_ids);
-  const Index limit = options_.max_length == 0 ? ids.shape[1] : options_.max_length;
+  check_output(y);
+  check_no_overlap(y, of_ids);
+  const Index limit = max_length == 0 ? ids.shape[1] : max_length;
   caller.require(options.truncate || ids.shape[1] <= limit, "ids has ", ids.shape[1],
                  " tokens in a sequence, max_length is ", limit, "; truncate keeps the first ones");
   const Index length = std::min(ids.shape[1], limit);
-  check_same(of_ids, 0, "batch elements", of_y, 0, "batch elements");
-  caller.require(y.shape[1] == length && y.shape[2] == columns_, "y is ", of_y, ", it must be ", length,
-                 " rows a batch element, of ", columns_);
-  if (length == 0) return;
+  check_same(of_ids, 0, "batch elements", y, 0, "batch elements");
+  caller.require(y.shape[1] == length && y.shape[2] == layer.embedding_dim(), "y is ", y, ", it must be ", length,
+                 " rows a batch element, of ", layer.embedding_dim());
+  if (length == 0) return 0;
   for (Index b = 0; b < ids.shape[0]; ++b)
     for (Index i = 0; i < length; ++i)
-      caller.require(ids(b, i) >= 0 && ids(b, i) < rows_, "ids[", b, ", ", i, "] is ", ids(b, i),
-                     ", num_embeddings is ", rows_);
+      caller.require(ids(b, i) >= 0 && ids(b, i) < layer.num_embeddings(), "ids[", b, ", ", i, "] is ", ids(b, i),
+                     ", num_embeddings is ", layer.num_embeddings());
+  return length;
+}
+
+}  // namespace
+
+void Embedding::forward(View<const Index, 2> ids, View<float, 3> y, const EmbeddingForwardOptions& options) const {
+  const CallScope scope;
+  const Index length = checked_length(*this, ids, forward_caller.operand("y", y), options_.max_length, options);
+  if (length == 0) return;
   const PackedColumns packed = packed_columns(packed_);
   for (Index b = 0; b < ids.shape[0]; ++b)
     for (Index i = 0; i < length; ++i) {
@@ -80,14 +96,54 @@ void Embedding::forward(View<const Index, 2> ids, View<float, 3> y, const Embedd
     }
 }
 
+void Embedding::forward_halves(const View<const Index, 2>& ids, const View<std::uint16_t, 3>& y, DType type,
+                               const EmbeddingForwardOptions& options) const {
+  const CallScope scope;
+  checked_length(*this, ids, forward_caller.operand("y", y), options_.max_length, options);
+  if (is_empty(y)) return;
+  const AnyView<const std::uint16_t> before(y);
+  HalfCopies copies(active(), 1);
+  copies.reserve(before);
+  copies.allocate();
+  const View<float, 3> wide = as_view<3>(options.add ? copies.add({before, type}) : copies.room(before));
+  forward(ids, wide, options);
+  copies.round(AnyView<const float>(wide), {y, type});
+}
+
+void Embedding::forward(View<const Index, 2> ids, View<bfloat16, 3> y, const EmbeddingForwardOptions& options) const {
+  forward_halves(ids, bits_of(y), DType::bfloat16, options);
+}
+void Embedding::forward(View<const Index, 2> ids, View<float16, 3> y, const EmbeddingForwardOptions& options) const {
+  forward_halves(ids, bits_of(y), DType::float16, options);
+}
+
+void Embedding::check_logits(const Operand& x, const Operand& y, int num_threads) const {
+  x.caller.require(options_.tied, "the embedding was not made with EmbeddingOptions::tied");
+  check_forward(x, columns_, y, rows_, false, num_threads);
+}
+
 void Embedding::logits(View<const float, 3> x, View<float, 3> y, int num_threads) const {
   const CallScope scope;
-  constexpr Caller caller = "Embedding::logits";
-  caller.require(options_.tied, "the embedding was not made with EmbeddingOptions::tied");
-  check_forward(caller, x, columns_, y, rows_, false, num_threads);
+  check_logits(logits_caller.operand("x", x), logits_caller.operand("y", y), num_threads);
   for_each_matrix(x, y, {}, [&](const auto& from, const auto& to, const auto&) {
     multiply(from, packed_, 0, to, {.activations = options_.activations, .num_threads = num_threads});
   });
+}
+
+void Embedding::logits_halves(const HalfRows& rows, int num_threads) const {
+  const CallScope scope;
+  const ForwardOperands operands = rows.operands(logits_caller);
+  check_logits(operands.x, operands.y, num_threads);
+  const WideRows wide(rows, num_threads);
+  logits(wide.x, wide.y, num_threads);
+  wide.round();
+}
+
+void Embedding::logits(View<const bfloat16, 3> x, View<bfloat16, 3> y, int num_threads) const {
+  logits_halves(half_rows(x, y), num_threads);
+}
+void Embedding::logits(View<const float16, 3> x, View<float16, 3> y, int num_threads) const {
+  logits_halves(half_rows(x, y), num_threads);
 }
 
 }  // namespace headlane

@@ -1,5 +1,6 @@
 #include "core/call_scope.hpp"
 #include "layers/feed_forward.hpp"
+#include "layers/half.hpp"
 #include "layers/state_dict_writer.hpp"
 #include "layers/sublayer.hpp"
 
@@ -27,10 +28,30 @@ OwnedStateDict EncoderLayer::state_dict(std::string_view prefix) const {
   return tensors.take();
 }
 
+namespace {
+
+constexpr Caller caller = "EncoderLayer::forward";
+
+void forward_halves(const EncoderLayer& layer, const HalfRows& rows, const AttentionOptions& options) {
+  const CallScope scope;
+  check_attention(layer.self_attn(), rows.operands(caller), {}, options);
+  const WideRows wide(rows, options.num_threads);
+  layer.forward(wide.x, wide.y, options);
+  wide.round();
+}
+
+}  // namespace
+
+void EncoderLayer::forward(View<const bfloat16, 3> x, View<bfloat16, 3> y, const AttentionOptions& options) const {
+  forward_halves(*this, half_rows(x, y), options);
+}
+void EncoderLayer::forward(View<const float16, 3> x, View<float16, 3> y, const AttentionOptions& options) const {
+  forward_halves(*this, half_rows(x, y), options);
+}
+
 void EncoderLayer::forward(View<const float, 3> x, View<float, 3> y, const AttentionOptions& options) const {
   const CallScope scope;
-  constexpr Caller caller = "EncoderLayer::forward";
-  check_attention(caller, self_attn_, x, {}, y, options);
+  check_attention(self_attn_, {caller.operand("x", x), caller.operand("y", y)}, {}, options);
   const View<float, 3> sum = scratch_rows(Purpose::sum, x.shape[0], x.shape[1], x.shape[2]);
   sublayer(norm1_, norm_first_, x, sum, options.num_threads, [&](const auto& in, const auto& out, const auto& add) {
     attend(caller, self_attn_, in, {}, out, add, options);

@@ -50,21 +50,21 @@ OwnedStateDict FeedForward::state_dict(std::string_view prefix) const {
 
 namespace {
 
-void forward_of_halves(const FeedForward& layer, const View<const std::uint16_t, 3>& x, const View<std::uint16_t, 3>& y,
-                       DType type, int num_threads) {
+void forward_halves(const FeedForward& layer, const HalfRows& rows, int num_threads) {
   const CallScope scope;
-  check_forward("FeedForward::forward", x, layer.d_model(), y, layer.d_model(), true, num_threads);
-  forward_halves(x, y, type, num_threads,
-                 [&](const auto& from, const auto& to) { layer.forward(from, to, num_threads); });
+  check_forward("FeedForward::forward", rows.x, layer.d_model(), rows.y, layer.d_model(), true, num_threads);
+  const WideRows wide(rows, num_threads);
+  layer.forward(wide.x, wide.y, num_threads);
+  wide.round();
 }
 
 }  // namespace
 
 void FeedForward::forward(View<const bfloat16, 3> x, View<bfloat16, 3> y, int num_threads) const {
-  forward_of_halves(*this, bits_of(x), bits_of(y), DType::bfloat16, num_threads);
+  forward_halves(*this, half_rows(x, y), num_threads);
 }
 void FeedForward::forward(View<const float16, 3> x, View<float16, 3> y, int num_threads) const {
-  forward_of_halves(*this, bits_of(x), bits_of(y), DType::float16, num_threads);
+  forward_halves(*this, half_rows(x, y), num_threads);
 }
 
 void FeedForward::forward(View<const float, 3> x, View<float, 3> y, int num_threads) const {

@@ -8,6 +8,11 @@
 
 namespace headlane::internal {
 
+/// x, y and memory of forward(), as the caller gave them; memory only where keys come from it.
+struct ForwardOperands {
+  Operand x, y, memory = {};
+};
+
 /// Checks x [batch, length, in] and y [batch, length, out]; with `in_place`, y may be x itself.
 void check_forward(const Operand& x, Index in, const Operand& y, Index out, bool in_place, int num_threads);
 template <class T>

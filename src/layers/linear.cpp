@@ -40,21 +40,21 @@ void check_linear(const Linear& layer, const View<const T, 3>& x, const View<T, 
   if (options.residual) check_same(residual, 0, "batch elements", of_y, 0, "batch elements");
 }
 
-void linear_halves(const Linear& layer, const View<const std::uint16_t, 3>& x, const View<std::uint16_t, 3>& y,
-                   DType type, const LinearOptions& options) {
+void forward_halves(const Linear& layer, const HalfRows& rows, const LinearOptions& options) {
   const CallScope scope;
-  check_linear(layer, x, y, options);
-  forward_halves(x, y, type, options.num_threads,
-                 [&](const auto& from, const auto& to) { layer.forward(from, to, options); });
+  check_linear(layer, rows.x, rows.y, options);
+  const WideRows wide(rows, options.num_threads);
+  layer.forward(wide.x, wide.y, options);
+  wide.round();
 }
 
 }  // namespace
 
 void Linear::forward(View<const bfloat16, 3> x, View<bfloat16, 3> y, const LinearOptions& options) const {
-  linear_halves(*this, bits_of(x), bits_of(y), DType::bfloat16, options);
+  forward_halves(*this, half_rows(x, y), options);
 }
 void Linear::forward(View<const float16, 3> x, View<float16, 3> y, const LinearOptions& options) const {
-  linear_halves(*this, bits_of(x), bits_of(y), DType::float16, options);
+  forward_halves(*this, half_rows(x, y), options);
 }
 
 void Linear::forward(View<const float, 3> x, View<float, 3> y, const LinearOptions& options) const {

@@ -191,6 +191,11 @@ TEST_CASE("layers of nothing, for nothing") {
                         e.view<const float, 3>({batch, keys, s.memory_width}),
                         e.view<float, 3>({batch, length, layer.out}), {});
         });
+        e.call([&] {
+          layer.of<bfloat16>()(e.view<const bfloat16, 3>({batch, length, layer.in}),
+                               e.view<const bfloat16, 3>({batch, keys, s.memory_width}),
+                               e.view<bfloat16, 3>({batch, length, layer.out}), {});
+        });
       }
     }
   }
@@ -212,6 +217,7 @@ TEST_CASE("layers of nothing, for nothing") {
     const Embedding nothing(StateDict{{"weight", e.view<const float, 2>({5, 0})}});
     e.call([&] { nothing.forward(e.view<const Index, 2>({huge_size, 0}), e.view<float, 3>({huge_size, 0, 0})); });
     e.call([&] { nothing.forward(e.view<const Index, 2>({0, huge_size}), e.view<float, 3>({0, huge_size, 0})); });
+    e.call([&] { nothing.forward(e.view<const Index, 2>({0, huge_size}), e.view<float16, 3>({0, huge_size, 0})); });
   }
   CHECK(e.returned > e.calls / 4);
 }

@@ -1,5 +1,6 @@
 // Fault injection: each allocation of the layers fails in turn, as in test_no_memory.cpp.
 #include "support/failing_allocation.hpp"
+#include "support/half_tensor.hpp"
 #include "support/layer_case.hpp"
 #include "support/scope.hpp"
 
@@ -41,6 +42,11 @@ TEST_CASE("layers' forward: each allocation fails") {
       check_failing({layer.name, [&] { fill(y); }, [&] { layer.forward(rows.x.view, rows.memory.view, y.view, {}); },
                      [&] { return bits_of_rows(y); }},
                     layer.self || layer.cross ? 2 : 0);
+      const HalfTensor<float16, 3> x(rows.x.view), memory(rows.memory.view), to(y.view.shape);
+      check_failing({layer.name + ", float16", [&] { fill(y); },
+                     [&] { layer.of<float16>()(x.view, memory.view, to.view, {}), convert(to.view, y.view); },
+                     [&] { return bits_of_rows(y); }},
+                    1);
     }
   }
 }
@@ -128,6 +134,15 @@ TEST_CASE("layers over caches: each allocation fails, and the caches are as they
                   1);
     check_failing({"DecoderLayer over caches", prepare,
                    [&] { decoder.forward(rows.x.view, *cache, both, *memory, both, rows.y.view); }, held, true},
+                  3);
+    const HalfTensor<bfloat16, 3> x(rows.x.view), y(rows.y.view.shape);
+    check_failing(
+        {"project_memory, bfloat16", prepare, [&] { attention.project_memory(x.view, *cache, both); }, held, true}, 2);
+    check_failing({"MultiHeadAttention over a cache, bfloat16", prepare,
+                   [&] { attention.forward(x.view, *cache, both, y.view); }, held, true},
+                  2);
+    check_failing({"DecoderLayer over caches, bfloat16", prepare,
+                   [&] { decoder.forward(x.view, *cache, both, *memory, both, y.view); }, held, true},
                   3);
   }
 }

@@ -67,6 +67,14 @@ void EveryCall::add_halves(const std::string& type) {
   add_half<T>("multi_head_attention, " + type, rows, output<3>(rows.shape), [](auto from, auto to, int threads) {
     multi_head_attention(from, from, from, to, 3, {.num_threads = threads});
   });
+  const LayerSizes sizes{.d_model = 64, .heads = 4, .kv_heads = 2, .head_dim = 16, .memory_width = 64, .d_ff = 130};
+  for (const AnyLayer& layer : all_layers(sizes, 3)) {
+    const auto memory = std::make_shared<HalfTensor<T, 3>>(input<3>({2, size_ + 9, sizes.memory_width}));
+    add_half<T>(layer.name + ", " + type, input<3>({2, size_, layer.in}), output<3>({2, size_, layer.out}),
+                [=, forward = layer.of<T>()](auto from, auto to, int threads) {
+                  forward(from, memory->view, to, {.num_threads = threads});
+                });
+  }
 }
 
 }  // namespace headlane::test

@@ -78,6 +78,12 @@ class HalfTensor {
   std::vector<T> storage_;
 };
 
+template <class T, int Rank>
+void copy_halves(const View<T, Rank>& from, const View<T, Rank>& to) {
+  for_each_position(
+      to.shape, [&](const auto& at) { to.data[offset_of(at, to.strides)] = from.data[offset_of(at, from.strides)]; });
+}
+
 /// Number of elements that are not the rounded ones; all NaNs are the same.
 template <class T, class U, int Rank>
 Index different_from_rounded(const View<T, Rank>& actual, const View<U, Rank>& expected) {

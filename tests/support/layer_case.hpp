@@ -4,6 +4,7 @@
 
 #include "support/data.hpp"
 
+#include <headlane/dtype.hpp>
 #include <headlane/layers.hpp>
 
 #include <cmath>
@@ -11,6 +12,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace headlane::test {
@@ -109,72 +112,68 @@ inline RandomState random_layer(const LayerSizes& s, std::uint64_t seed, bool de
 /// Any layer. Layers without attention use only num_threads of the options; layers without
 /// cross-attention ignore the memory.
 struct AnyLayer {
-  using Forward = std::function<void(View<const float, 3> x, View<const float, 3> memory, View<float, 3> y,
+  template <class T>
+  using Forward = std::function<void(const View<const T, 3>& x, const View<const T, 3>& memory, const View<T, 3>& y,
                                      const AttentionOptions& options)>;
   std::string name;
   Index in = 0, out = 0;
   bool in_place = true;  ///< y may be x
   bool self = false;     ///< rows of a batch element attend to each other
   bool cross = false;    ///< they attend to the memory
-  Forward forward;
+  Forward<float> forward = nullptr;
+  Forward<bfloat16> forward_bfloat16 = nullptr;
+  Forward<float16> forward_float16 = nullptr;
+
+  /// forward() of tensors of this type.
+  template <class T>
+  [[nodiscard]] const Forward<T>& of() const {
+    if constexpr (std::is_same_v<T, bfloat16>) return forward_bfloat16;
+    else if constexpr (std::is_same_v<T, float16>) return forward_float16;
+    else return forward;
+  }
 };
 
 /// Every layer, with these sizes.
 inline std::vector<AnyLayer> all_layers(const LayerSizes& s, std::uint64_t seed) {
-  using In = View<const float, 3>;
-  using Out = View<float, 3>;
   using Options = const AttentionOptions&;
   std::vector<AnyLayer> all;
+  const auto add = [&](AnyLayer layer, const auto& forward) {
+    layer.forward = forward;
+    layer.forward_bfloat16 = forward;
+    layer.forward_float16 = forward;
+    all.push_back(std::move(layer));
+  };
   const auto state = std::make_shared<RandomState>(random_layer(s, seed, true));
   const StateDict& dict = state->dict;
   const auto linear = std::make_shared<Linear>(dict, "linear1.");
-  all.push_back(
-      {.name = "Linear", .in = s.d_model, .out = s.d_ff, .in_place = false, .forward = [=](In x, In, Out y, Options o) {
-         linear->forward(x, y, {.activation = s.layer.activation, .num_threads = o.num_threads});
-       }});
+  add({.name = "Linear", .in = s.d_model, .out = s.d_ff, .in_place = false},
+      [=](const auto& x, const auto&, const auto& y, Options o) {
+        linear->forward(x, y, {.activation = s.layer.activation, .num_threads = o.num_threads});
+      });
   const auto norm = std::make_shared<Normalization>(dict, "norm1.", s.layer.norm, 1e-5f);
-  all.push_back(
-      {.name = "Normalization", .in = s.d_model, .out = s.d_model, .forward = [=](In x, In, Out y, Options o) {
-         norm->forward(x, y, o.num_threads);
-       }});
+  add({.name = "Normalization", .in = s.d_model, .out = s.d_model},
+      [=](const auto& x, const auto&, const auto& y, Options o) { norm->forward(x, y, o.num_threads); });
   const auto embedding = std::make_shared<Embedding>(dict, "linear1.", EmbeddingOptions{.tied = true});
-  all.push_back({.name = "Embedding::logits",
-                 .in = s.d_model,
-                 .out = s.d_ff,
-                 .in_place = false,
-                 .forward = [=](In x, In, Out y, Options o) { embedding->logits(x, y, o.num_threads); }});
+  add({.name = "Embedding::logits", .in = s.d_model, .out = s.d_ff, .in_place = false},
+      [=](const auto& x, const auto&, const auto& y, Options o) { embedding->logits(x, y, o.num_threads); });
   const auto feed_forward =
       std::make_shared<FeedForward>(dict, "", FeedForwardOptions{.activation = s.layer.activation});
-  all.push_back({.name = "FeedForward", .in = s.d_model, .out = s.d_model, .forward = [=](In x, In, Out y, Options o) {
-                   feed_forward->forward(x, y, o.num_threads);
-                 }});
+  add({.name = "FeedForward", .in = s.d_model, .out = s.d_model},
+      [=](const auto& x, const auto&, const auto& y, Options o) { feed_forward->forward(x, y, o.num_threads); });
   const auto self = std::make_shared<MultiHeadAttention>(dict, "self_attn.", s.attention());
-  all.push_back({.name = "MultiHeadAttention, self",
-                 .in = s.d_model,
-                 .out = s.d_model,
-                 .self = true,
-                 .forward = [=](In x, In, Out y, Options o) { self->forward(x, y, o); }});
+  add({.name = "MultiHeadAttention, self", .in = s.d_model, .out = s.d_model, .self = true},
+      [=](const auto& x, const auto&, const auto& y, Options o) { self->forward(x, y, o); });
   const auto cross = std::make_shared<MultiHeadAttention>(dict, "multihead_attn.", s.attention());
-  all.push_back({.name = "MultiHeadAttention, cross",
-                 .in = s.d_model,
-                 .out = s.d_model,
-                 .cross = true,
-                 .forward = [=](In x, In memory, Out y, Options o) { cross->forward(x, memory, y, o); }});
+  add({.name = "MultiHeadAttention, cross", .in = s.d_model, .out = s.d_model, .cross = true},
+      [=](const auto& x, const auto& memory, const auto& y, Options o) { cross->forward(x, memory, y, o); });
   const auto encoder = std::make_shared<EncoderLayer>(dict, "", s.options());
-  all.push_back({.name = "EncoderLayer",
-                 .in = s.d_model,
-                 .out = s.d_model,
-                 .self = true,
-                 .forward = [=](In x, In, Out y, Options o) { encoder->forward(x, y, o); }});
+  add({.name = "EncoderLayer", .in = s.d_model, .out = s.d_model, .self = true},
+      [=](const auto& x, const auto&, const auto& y, Options o) { encoder->forward(x, y, o); });
   const auto decoder = std::make_shared<DecoderLayer>(dict, "", s.options());
-  all.push_back({.name = "DecoderLayer",
-                 .in = s.d_model,
-                 .out = s.d_model,
-                 .self = true,
-                 .cross = true,
-                 .forward = [=](In x, In memory, Out y, Options o) {
-                   decoder->forward(x, memory, y, o, {.num_threads = o.num_threads});
-                 }});
+  add({.name = "DecoderLayer", .in = s.d_model, .out = s.d_model, .self = true, .cross = true},
+      [=](const auto& x, const auto& memory, const auto& y, Options o) {
+        decoder->forward(x, memory, y, o, {.num_threads = o.num_threads});
+      });
   return all;
 }
 
