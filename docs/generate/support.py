@@ -167,7 +167,7 @@ TYPES = """
 
 | Data | Types |
 |---|---|
-| Inputs and outputs of all functions | float32; in Python bfloat16 and float16, too, rounded once |
+| Inputs and outputs of all functions | float32; bfloat16 and float16, rounded once |
 | Weights in memory (`PackedMatrix`, layers, models) | float32, bfloat16, float16, int8 with a scale for each column |
 | Sums and products | float32, fused multiply-add; means and lengths of sentence embeddings: float64 |
 | Sums with activations in int8 | integers, exact |

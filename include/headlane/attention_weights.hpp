@@ -25,6 +25,15 @@ namespace headlane {
 /// Errors: as in attention().
 HEADLANE_API void attention_weights(View<const float, 4> q, View<const float, 4> k,
                                     View<float, 4> weights, const AttentionOptions& options = {});
+/// In bfloat16 and float16: q and k are widened exactly, weights is the result for float32 rounded
+/// once, to nearest, ties to even. The tensors of the options are of float32.
+/// Memory: scratch for float32 copies of q, k and weights, of which the calling thread keeps up to
+///   64 MiB.
+HEADLANE_API void attention_weights(View<const bfloat16, 4> q, View<const bfloat16, 4> k,
+                                    View<bfloat16, 4> weights,
+                                    const AttentionOptions& options = {});
+HEADLANE_API void attention_weights(View<const float16, 4> q, View<const float16, 4> k,
+                                    View<float16, 4> weights, const AttentionOptions& options = {});
 
 /// How much all rows together attend to each key (heavy hitters; Zhang et al. 2023):
 ///   sums[b, h, j] = Σ_i weights[b, h, i, j]
@@ -34,5 +43,9 @@ HEADLANE_API void attention_weights(View<const float, 4> q, View<const float, 4>
 ///   attention_weights().
 HEADLANE_API void attention_key_sums(View<const float, 4> q, View<const float, 4> k,
                                      View<float, 3> sums, const AttentionOptions& options = {});
+HEADLANE_API void attention_key_sums(View<const bfloat16, 4> q, View<const bfloat16, 4> k,
+                                     View<bfloat16, 3> sums, const AttentionOptions& options = {});
+HEADLANE_API void attention_key_sums(View<const float16, 4> q, View<const float16, 4> k,
+                                     View<float16, 3> sums, const AttentionOptions& options = {});
 
 }  // namespace headlane

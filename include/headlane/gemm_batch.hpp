@@ -52,14 +52,17 @@ HEADLANE_API void gemm_batch(View<const bfloat16, 3> a, const PackedMatrix& b, V
 HEADLANE_API void gemm_batch(View<const float16, 3> a, const PackedMatrix& b, View<float16, 3> c,
                              const GemmBatchOptions& options = {});
 
-/// One product of a list.
-struct GemmProblem {
-  View<const float, 2> a;
-  View<const float, 2> b;                ///< ignored if `packed` is given
+/// One product of a list, in float, bfloat16 or float16.
+template <class T>
+struct GemmProblemOf {
+  View<const T, 2> a;
+  View<const T, 2> b;                    ///< ignored if `packed` is given
   const PackedMatrix* packed = nullptr;  ///< if not null, the right operand
-  View<float, 2> c;
+  View<T, 2> c;
   GemmOptions options = {};  ///< num_threads is ignored: the call has its own
 };
+/// Of float32.
+using GemmProblem = GemmProblemOf<float>;
 
 /// Computes every product of a list as gemm does. Sizes may differ: the experts of a mixture, the
 /// sequences of a variable-length batch.
@@ -68,5 +71,10 @@ struct GemmProblem {
 /// Errors: as gemm. All problems are checked before anything is written; messages number them
 ///   from 0.
 HEADLANE_API void gemm_batch(std::span<const GemmProblem> problems, int num_threads = 0);
+/// In bfloat16 and float16, as gemm_batch of these types. Memory: scratch for float32 copies of all
+///   operands.
+HEADLANE_API void gemm_batch(std::span<const GemmProblemOf<bfloat16>> problems,
+                             int num_threads = 0);
+HEADLANE_API void gemm_batch(std::span<const GemmProblemOf<float16>> problems, int num_threads = 0);
 
 }  // namespace headlane

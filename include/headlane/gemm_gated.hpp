@@ -38,4 +38,21 @@ HEADLANE_API void gemm_gated(View<const float, 2> a, const PackedMatrix& gate,
                              const PackedMatrix& up, View<float, 2> c,
                              const GemmGatedOptions& options = {});
 
+/// The same in bfloat16 and float16: a, gate and up are widened exactly, unless gate and up are
+/// packed; c is the result for float32 rounded once, to nearest, ties to even. Biases are of
+/// float32.
+/// Memory: as gemm.
+HEADLANE_API void gemm_gated(View<const bfloat16, 2> a, View<const bfloat16, 2> gate,
+                             View<const bfloat16, 2> up, View<bfloat16, 2> c,
+                             const GemmGatedOptions& options = {});
+HEADLANE_API void gemm_gated(View<const float16, 2> a, View<const float16, 2> gate,
+                             View<const float16, 2> up, View<float16, 2> c,
+                             const GemmGatedOptions& options = {});
+HEADLANE_API void gemm_gated(View<const bfloat16, 2> a, const PackedMatrix& gate,
+                             const PackedMatrix& up, View<bfloat16, 2> c,
+                             const GemmGatedOptions& options = {});
+HEADLANE_API void gemm_gated(View<const float16, 2> a, const PackedMatrix& gate,
+                             const PackedMatrix& up, View<float16, 2> c,
+                             const GemmGatedOptions& options = {});
+
 }  // namespace headlane

@@ -10,6 +10,8 @@
 // Shapes: x and y are [batch, length, d_model], any strides. Padding is described by lengths,
 //   masks or variable-length sequences in AttentionOptions (attention.hpp), with the shapes of
 //   the layer's heads.
+// Types: x, y and memory are float32, or all bfloat16 or float16, with the result of float32
+//   rounded once. State dicts and the tensors of options are float32.
 // Aliasing: y may be x itself (same data and strides), unless stated otherwise; other overlaps
 //   are an error.
 // Arithmetic: that of gemm, attention, layer_norm and so on, each with its own rounding. The bits

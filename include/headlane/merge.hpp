@@ -1,6 +1,7 @@
 // merge() combines split-KV partial results: shared prefixes, keys distributed over machines.
 #pragma once
 
+#include <headlane/dtype.hpp>
 #include <headlane/export.h>
 #include <headlane/view.hpp>
 
@@ -8,16 +9,20 @@
 
 namespace headlane {
 
-/// The result of attention() for some queries over some of their keys.
-struct AttentionPart {
+/// The result of attention() for some queries over some of their keys, in float, bfloat16 or
+/// float16.
+template <class T>
+struct AttentionPartOf {
   /// [batch, q_heads, q_length, value_dim], any strides.
-  View<const float, 4> out;
+  View<const T, 4> out;
   /// [batch, q_heads, q_length], any strides.
   View<const float, 3> lse;
   /// Shape as for lse. Given if attention() was called with `sum`: out is then not divided, and lse
   /// is the maximum score of the row.
   View<const float, 3> sum = {};
 };
+/// Of float32.
+using AttentionPart = AttentionPartOf<float>;
 
 struct MergeOptions {
   /// [batch, q_heads, q_length]; receives the log-sum-exp over all keys.
@@ -52,6 +57,12 @@ struct MergeOptions {
 /// Errors: std::invalid_argument, before anything is written; std::bad_alloc.
 /// Source: Milakov and Gimelshein 2018; Dao et al. 2023 (Flash-Decoding).
 HEADLANE_API void merge(std::span<const AttentionPart> parts, View<float, 4> out,
+                        const MergeOptions& options = {});
+/// In bfloat16 and float16: the out of each part is widened exactly, out is the result for float32
+/// rounded once, to nearest, ties to even.
+HEADLANE_API void merge(std::span<const AttentionPartOf<bfloat16>> parts, View<bfloat16, 4> out,
+                        const MergeOptions& options = {});
+HEADLANE_API void merge(std::span<const AttentionPartOf<float16>> parts, View<float16, 4> out,
                         const MergeOptions& options = {});
 
 }  // namespace headlane

@@ -163,9 +163,9 @@ AttentionProblem checked_attention(const AttentionOperands& operands, const View
   return problem;
 }
 
-AttentionProblem checked_scores(const View<const float, 4>& q, const View<const float, 4>& k, const Operand& result,
-                                const AttentionOptions& options) {
-  const Caller caller = result.caller;
+AttentionProblem checked_scores(const AttentionOperands& operands, const View<const float, 4>& q,
+                                const View<const float, 4>& k, const AttentionOptions& options) {
+  const Caller caller = operands.q.caller;
   caller.require(!options.query_starts && !options.key_starts,
                  "query_starts or key_starts is given, sequences of variable length are not supported");
   caller.require(!options.sum && options.workspace.data() == nullptr,
@@ -174,10 +174,10 @@ AttentionProblem checked_scores(const View<const float, 4>& q, const View<const 
                                      .level = CheckLevel::full,
                                      .cached = false,
                                      .options = options,
-                                     .q = caller.operand("q", q),
-                                     .k = caller.operand("k", k),
+                                     .q = operands.q,
+                                     .k = operands.k,
                                      .v = {},
-                                     .result = result};
+                                     .result = operands.out};
   return checked_problem(arguments, q, {.k = k, .v = {}}, {});
 }
 

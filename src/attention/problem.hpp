@@ -69,7 +69,8 @@ KeysAndValues keys_of(Caller caller, const KvCache& cache, std::span<const Index
 /// How much a check covers: everything, or for a plan only shapes and strides.
 enum class CheckLevel { full, shapes };
 
-/// q, k, v and out as the caller gave them. With a cache, k and v are none.
+/// q, k, v, and out or what a function has in its place, as the caller gave them. With a cache, k
+/// and v are none.
 struct AttentionOperands {
   Operand q, k, v, out;
 };
@@ -82,8 +83,8 @@ AttentionProblem checked_attention(const AttentionOperands& operands, const View
 AttentionProblem checked_attention(Caller caller, const View<const float, 4>& q, const KeysAndValues& keys,
                                    const View<float, 4>& out, const AttentionOptions& options, CheckLevel level);
 /// The same without values, for functions whose result is not attention's.
-AttentionProblem checked_scores(const View<const float, 4>& q, const View<const float, 4>& k, const Operand& result,
-                                const AttentionOptions& options);
+AttentionProblem checked_scores(const AttentionOperands& operands, const View<const float, 4>& q,
+                                const View<const float, 4>& k, const AttentionOptions& options);
 
 /// attention(), on behalf of `caller`.
 void attention_named(Caller caller, const View<const float, 4>& q, const KeysAndValues& keys, const View<float, 4>& out,

@@ -3,6 +3,8 @@
 #include "attention/task.hpp"
 #include "core/call_scope.hpp"
 #include "core/check.hpp"
+#include "core/convert.hpp"
+#include "core/dispatch.hpp"
 #include "core/parallel.hpp"
 #include "core/round.hpp"
 #include "core/scratch.hpp"
@@ -10,6 +12,7 @@
 #include <headlane/attention_weights.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 
 namespace headlane {
@@ -140,19 +143,58 @@ void run(Caller caller, const AttentionProblem& p, const Outputs& outputs) {
   });
 }
 
-/// Checks the arguments; `result` is [batch, q_heads, …, kv_length].
-template <int Rank>
-AttentionProblem checked(Caller caller, const View<const float, 4>& q, const View<const float, 4>& k, const char* name,
-                         const View<float, Rank>& view, const AttentionOptions& options) {
-  const Operand result = caller.operand(name, view), queries = caller.operand("q", q);
-  const AttentionProblem p = checked_scores(q, k, result, options);
-  constexpr int last = Rank - 1;
+constexpr Caller weights_caller("attention_weights"), sums_caller("attention_key_sums");
+
+/// Checks the arguments; the result, operands.out, is [batch, q_heads, …, kv_length].
+AttentionProblem checked(const AttentionOperands& operands, const View<const float, 4>& q,
+                         const View<const float, 4>& k, const AttentionOptions& options) {
+  const Operand& result = operands.out;
+  const AttentionProblem p = checked_scores(operands, q, k, options);
+  const int last = result.rank - 1;
   for (int axis = 0; axis < last; ++axis)
-    check_same(result, axis, "elements along an axis", queries, axis, "elements along it");
-  check_same(result, last, "keys", caller.operand("k", k), 2, "keys");
-  result.require(view.stride(last) == 1 || view.size(last) <= 1, " has ", view.stride(last),
+    check_same(result, axis, "elements along an axis", operands.q, axis, "elements along it");
+  check_same(result, last, "keys", operands.k, 2, "keys");
+  result.require(result.strides[last] == 1 || result.shape[last] <= 1, " has ", result.strides[last],
                  " as its last stride, it must be 1");
   return p;
+}
+
+template <class T>
+AttentionOperands operands_of(const View<const T, 4>& q, const View<const T, 4>& k, const Operand& result) {
+  return {result.caller.operand("q", q), result.caller.operand("k", k), {}, result};
+}
+
+/// By way of float32 copies, with which it calls f(q, k, result).
+template <int Rank, class F>
+void run_halves(Caller caller, const char* name, const View<const std::uint16_t, 4>& q,
+                const View<const std::uint16_t, 4>& k, const View<std::uint16_t, Rank>& result, DType type,
+                const AttentionOptions& options, const F& f) {
+  const CallScope scope;
+  (void)checked(operands_of(q, k, caller.operand(name, result)), {nullptr, q.shape}, {nullptr, k.shape}, options);
+  const AnyView<const std::uint16_t> like(result);
+  HalfCopies copies(active(), options.num_threads);
+  copies.reserve(q);
+  copies.reserve(k);
+  copies.reserve(like);
+  copies.allocate();
+  const View<const float, 4> wide_q = as_view<4>(copies.add({q, type})), wide_k = as_view<4>(copies.add({k, type}));
+  const View<float, Rank> wide = as_view<Rank>(copies.room(like));
+  f(wide_q, wide_k, wide, options);
+  copies.round(AnyView<const float>(wide), {AnyView<std::uint16_t>(result), type});
+}
+
+using HalfTensor = View<const std::uint16_t, 4>;
+
+void weights_halves(const HalfTensor& q, const HalfTensor& k, const View<std::uint16_t, 4>& weights, DType type,
+                    const AttentionOptions& options) {
+  run_halves(weights_caller, "weights", q, k, weights, type, options,
+             [](const auto&... arguments) { attention_weights(arguments...); });
+}
+
+void sums_halves(const HalfTensor& q, const HalfTensor& k, const View<std::uint16_t, 3>& sums, DType type,
+                 const AttentionOptions& options) {
+  run_halves(sums_caller, "sums", q, k, sums, type, options,
+             [](const auto&... arguments) { attention_key_sums(arguments...); });
 }
 
 }  // namespace
@@ -160,15 +202,31 @@ AttentionProblem checked(Caller caller, const View<const float, 4>& q, const Vie
 void attention_weights(View<const float, 4> q, View<const float, 4> k, View<float, 4> weights,
                        const AttentionOptions& options) {
   const CallScope scope;
-  constexpr Caller caller("attention_weights");
-  run(caller, checked(caller, q, k, "weights", weights, options), {.weights = weights, .sums = {}});
+  const Operand result = weights_caller.operand("weights", weights);
+  run(weights_caller, checked(operands_of(q, k, result), q, k, options), {.weights = weights, .sums = {}});
+}
+void attention_weights(View<const bfloat16, 4> q, View<const bfloat16, 4> k, View<bfloat16, 4> weights,
+                       const AttentionOptions& options) {
+  weights_halves(bits_of(q), bits_of(k), bits_of(weights), DType::bfloat16, options);
+}
+void attention_weights(View<const float16, 4> q, View<const float16, 4> k, View<float16, 4> weights,
+                       const AttentionOptions& options) {
+  weights_halves(bits_of(q), bits_of(k), bits_of(weights), DType::float16, options);
 }
 
 void attention_key_sums(View<const float, 4> q, View<const float, 4> k, View<float, 3> sums,
                         const AttentionOptions& options) {
   const CallScope scope;
-  constexpr Caller caller("attention_key_sums");
-  run(caller, checked(caller, q, k, "sums", sums, options), {.weights = {}, .sums = sums});
+  const Operand result = sums_caller.operand("sums", sums);
+  run(sums_caller, checked(operands_of(q, k, result), q, k, options), {.weights = {}, .sums = sums});
+}
+void attention_key_sums(View<const bfloat16, 4> q, View<const bfloat16, 4> k, View<bfloat16, 3> sums,
+                        const AttentionOptions& options) {
+  sums_halves(bits_of(q), bits_of(k), bits_of(sums), DType::bfloat16, options);
+}
+void attention_key_sums(View<const float16, 4> q, View<const float16, 4> k, View<float16, 3> sums,
+                        const AttentionOptions& options) {
+  sums_halves(bits_of(q), bits_of(k), bits_of(sums), DType::float16, options);
 }
 
 }  // namespace headlane

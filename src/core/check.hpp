@@ -31,7 +31,7 @@ class Caller {
 
   /// Throws "function: " and the parts unless `condition`.
   template <class... Parts>
-  [[gnu::always_inline]] inline void require(bool condition, const Parts&... parts) const {
+  [[gnu::always_inline]] void require(bool condition, const Parts&... parts) const {
     if (!condition) fail(function_, ": ", parts...);
   }
 
@@ -54,7 +54,7 @@ struct Operand {
 
   /// Throws "function: name" and the parts unless `condition`.
   template <class... Parts>
-  [[gnu::always_inline]] inline void require(bool condition, const Parts&... parts) const {
+  [[gnu::always_inline]] void require(bool condition, const Parts&... parts) const {
     if (!condition) fail(caller.function(), ": ", name, parts...);
   }
 };

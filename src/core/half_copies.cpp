@@ -17,6 +17,7 @@ int threads_for(const AnyView<T>& view, int asked) {
 
 /// Elements of the copy of a tensor.
 Index size_of(const AnyView<const std::uint16_t>& view) {
+  if (is_empty(view)) return 0;  // its strides are not checked, and its sizes may be huge
   Index size = 1;
   for (std::size_t axis = 0; axis < static_cast<std::size_t>(view.rank); ++axis)
     size *= view.strides[axis] == 0 && view.shape[axis] != 0 ? 1 : view.shape[axis];
@@ -37,6 +38,7 @@ AnyView<float> HalfCopies::room(const AnyView<const std::uint16_t>& like) {
   copy.data = memory_;
   copy.rank = like.rank;
   copy.shape = like.shape;
+  if (is_empty(like)) return copy;
   const Axes axes = axes_by_step(Caller("").operand("", like));
   Index stride = 1;
   for (std::size_t i = 0; i < axes.count; ++i) {
@@ -61,7 +63,7 @@ AnyView<float> HalfCopies::add(const HalfInput& from) {
 }
 
 void HalfCopies::round(const AnyView<const float>& from, const HalfOutput& to) const {
-  convert_all(kernel_, from, to, threads_for(from, num_threads_));
+  if (!is_empty(to)) convert_all(kernel_, from, to, threads_for(from, num_threads_));
 }
 
 }  // namespace headlane::internal

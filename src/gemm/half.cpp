@@ -1,13 +1,11 @@
-// gemm of bfloat16 and float16: products of float32 copies, whose results are rounded. Some rows at
-// a time, so that their copies stay in the caches.
+// gemm of bfloat16 and float16: products of float32 copies, whose results are rounded.
+#include "gemm/half.hpp"
+
 #include "core/call_scope.hpp"
-#include "core/convert.hpp"
 #include "core/dispatch.hpp"
 #include "gemm/check.hpp"
 
 #include <headlane/gemm.hpp>
-
-#include <algorithm>
 
 namespace headlane {
 
@@ -16,10 +14,6 @@ using namespace internal;
 namespace {
 
 constexpr Caller caller("gemm");
-/// Elements of the copies of a and c: 8 MiB.
-constexpr Index max_elements = Index{1} << 21;
-/// Fewer rows would not be worth packing b, which is done for each block of rows.
-constexpr Index min_rows = 256;
 
 /// The operands: b of 16 bits, or packed.
 struct Halves {
@@ -40,41 +34,24 @@ void check(const Halves& x, const GemmOptions& options) {
   check_threads(caller, options.num_threads);
 }
 
-/// A copy, or only its memory if it is not read.
-template <int Rank, class Bits>
-View<float, Rank> copy_of(HalfCopies& copies, const View<Bits, Rank>& x, DType type, bool is_read) {
-  const AnyView<const std::uint16_t> any(x);
-  return as_view<Rank>(is_read ? copies.add({any, type}) : copies.room(any));
-}
-
 void run(Halves x, const GemmOptions& options) {
   const CallScope scope;
   check(x, options);
   const kernels::KernelTable& kernel = active();
   if (is_empty(x.c)) return;
-  x.a = with_safe_strides(x.a);
   x.b = with_safe_strides(x.b);
-  const Index m = x.c.shape[0], fit = max_elements / (x.a.shape[1] + x.c.shape[1]),
-              rows = std::min(m, std::max(fit, min_rows));
   const bool reads_product = options.alpha != 0;
+  const HalfBlocks blocks{with_safe_strides(x.a), x.c, x.type, reads_product, options.beta != 0};
   HalfCopies copies(kernel, options.num_threads);
-  if (x.packed == nullptr) copies.reserve(AnyView<const std::uint16_t>(x.b));
-  copies.reserve(AnyView<const std::uint16_t>(x.a.slice(0, 0, rows)));
-  copies.reserve(AnyView<const std::uint16_t>(x.c.slice(0, 0, rows)));
+  if (x.packed == nullptr) copies.reserve(x.b);
+  blocks.reserve(copies);
   copies.allocate();
-  const View<const float, 2> b =
-      x.packed == nullptr ? copy_of<2>(copies, x.b, x.type, reads_product) : View<float, 2>();
-  for (Index first = 0; first < m; first += rows) {
-    const Index end = std::min(first + rows, m);
-    HalfCopies block = copies;
-    const View<std::uint16_t, 2> to = x.c.slice(0, first, end);
-    const View<const float, 2> a = copy_of<2>(block, x.a.slice(0, first, end), x.type, reads_product);
-    const View<float, 2> c = copy_of<2>(block, to, x.type, options.beta != 0);
+  const View<const float, 2> b = x.packed == nullptr ? copy_of(copies, x.b, x.type, reads_product) : View<float, 2>();
+  blocks.for_each(copies, [&](const View<const float, 2>& a, const View<float, 2>& c, Index first) {
     GemmOptions part = options;
-    if (options.residual) part.residual = options.residual.slice(0, first, end);
+    if (options.residual) part.residual = options.residual.slice(0, first, first + c.shape[0]);
     x.packed == nullptr ? gemm(a, b, c, part) : gemm(a, *x.packed, c, part);
-    block.round(c, {to, x.type});
-  }
+  });
 }
 
 template <class T>

@@ -59,13 +59,6 @@ TEST_CASE("products of nothing") {
     e.call([&] { gemm(a, b, c); });
     e.call([&] { gemm_batch(as, bs, cs); });
     e.call([&] { gemm_gated(a, b, b, c); });
-    e.call([&] {
-      gemm(e.view<const bfloat16, 2>({m, k}), e.view<const bfloat16, 2>({k, n}), e.view<bfloat16, 2>({m, n}));
-    });
-    e.call([&] {
-      gemm_batch(e.view<const float16, 3>({batch, m, k}), e.view<const float16, 3>({batch, k, n}),
-                 e.view<float16, 3>({batch, m, n}));
-    });
     e.call([&] { (void)PackedMatrix(a); });
     const GemmProblem problem{a, b, nullptr, c, {}};
     const std::vector<GemmProblem> two{problem, problem};
@@ -144,12 +137,6 @@ TEST_CASE("attention to nothing, of nothing") {
         .causal = i % 2 == 0, .causal_offset = e.stride(), .window_left = i % 3 == 0 ? most : -1, .lse = {}};
     e.call([&] { attention(q, k, v, out, options); });
     e.call([&] { (void)plan_attention(q, k, v, out, options); });
-    e.call([&] {
-      attention(e.view<const bfloat16, 4>({batch, heads, length, dim}),
-                e.view<const bfloat16, 4>({batch, heads, keys, dim}),
-                e.view<const bfloat16, 4>({batch, heads, keys, dim}), e.view<bfloat16, 4>({batch, heads, length, dim}),
-                options);
-    });
     e.call([&] { attention_weights(q, k, e.view<float, 4>({batch, heads, length, keys}), options); });
     e.call([&] { attention_key_sums(q, k, e.view<float, 3>({batch, heads, keys}), options); });
     e.call([&] {
@@ -175,6 +162,55 @@ TEST_CASE("attention to nothing, of nothing") {
     });
   }
   CHECK(cache.length(sequences[0]) == 0);
+  CHECK(e.returned > e.calls / 10);
+}
+
+TEST_CASE("products and attention of no 16-bit numbers") {
+  Extremes e;
+  for (int i = 0; i < rounds; ++i) {
+    const Index batch = e.size(), m = e.size(), n = e.size(), k = e.size();
+    e.call([&] {
+      gemm(e.view<const bfloat16, 2>({m, k}), e.view<const bfloat16, 2>({k, n}), e.view<bfloat16, 2>({m, n}));
+    });
+    e.call([&] {
+      gemm_batch(e.view<const float16, 3>({batch, m, k}), e.view<const float16, 3>({batch, k, n}),
+                 e.view<float16, 3>({batch, m, n}));
+    });
+    e.call([&] {
+      const auto right = e.view<const bfloat16, 2>({k, n});
+      gemm_gated(e.view<const bfloat16, 2>({m, k}), right, right, e.view<bfloat16, 2>({m, n}));
+    });
+    e.call([&] {
+      const GemmProblemOf<float16> one{.a = e.view<const float16, 2>({m, k}),
+                                       .b = e.view<const float16, 2>({k, n}),
+                                       .c = e.view<float16, 2>({m, n})};
+      gemm_batch(std::vector<GemmProblemOf<float16>>{one, one});
+    });
+    const Index heads = e.size(), length = e.size(), keys = e.size(), dim = e.random.integer(0, 3);
+    const AttentionOptions options{
+        .causal = i % 2 == 0, .causal_offset = e.stride(), .window_left = i % 3 == 0 ? most : -1};
+    e.call([&] {
+      attention(e.view<const bfloat16, 4>({batch, heads, length, dim}),
+                e.view<const bfloat16, 4>({batch, heads, keys, dim}),
+                e.view<const bfloat16, 4>({batch, heads, keys, dim}), e.view<bfloat16, 4>({batch, heads, length, dim}),
+                options);
+    });
+    e.call([&] {
+      attention_weights(e.view<const bfloat16, 4>({batch, heads, length, dim}),
+                        e.view<const bfloat16, 4>({batch, heads, keys, dim}),
+                        e.view<bfloat16, 4>({batch, heads, length, keys}), options);
+    });
+    e.call([&] {
+      attention_key_sums(e.view<const float16, 4>({batch, heads, length, dim}),
+                         e.view<const float16, 4>({batch, heads, keys, dim}), e.view<float16, 3>({batch, heads, keys}),
+                         options);
+    });
+    e.call([&] {
+      const AttentionPartOf<bfloat16> half{e.view<const bfloat16, 4>({batch, heads, length, dim}),
+                                           e.view<const float, 3>({batch, heads, length})};
+      merge({&half, 1}, e.view<bfloat16, 4>({batch, heads, length, dim}));
+    });
+  }
   CHECK(e.returned > e.calls / 10);
 }
 

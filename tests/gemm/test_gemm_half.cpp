@@ -8,6 +8,7 @@
 #include <headlane/headlane.hpp>
 
 #include <string>
+#include <vector>
 
 namespace headlane::test {
 namespace {
@@ -133,6 +134,62 @@ TEST_CASE_TEMPLATE("gemm_batch of 16-bit numbers: the rounded products of float3
     }
 }
 
+template <class T>
+void check_gated(const Sizes& s, const Layout& one, const Layout& other, const GemmGatedOptions& options,
+                 DType packed_type) {
+  Random random(9);
+  const HalfTensor<T, 2> a = random_half<T, 2>({s.m, s.k}, random, one),
+                         gate = random_half<T, 2>({s.k, s.n}, random, other),
+                         up = random_half<T, 2>({s.k, s.n}, random, one);
+  const Tensor<2> wide_a = a.widened(), wide_gate = gate.widened(), wide_up = up.widened(), expected({s.m, s.n});
+  const PackedMatrix packed_gate(wide_gate.view, {.type = packed_type}), packed_up(wide_up.view, {.type = packed_type});
+  for (const bool is_packed : {false, true}) {
+    if (!is_packed && options.activations != DType::float32) continue;
+    is_packed ? gemm_gated(wide_a.view, packed_gate, packed_up, expected.view, options)
+              : gemm_gated(wide_a.view, wide_gate.view, wide_up.view, expected.view, options);
+    for (const int threads : {1, 3}) {
+      GemmGatedOptions own = options;
+      own.num_threads = threads;
+      const HalfTensor<T, 2> c({s.m, s.n}, other);
+      is_packed ? gemm_gated(a.view, packed_gate, packed_up, c.view, own)
+                : gemm_gated(a.view, gate.view, up.view, c.view, own);
+      INFO(name_of_half<T>(), ", ", text_of(s), ", ", one.name, ", ", other.name, is_packed ? ", packed, " : ", ",
+           threads, " threads, isa ", isa());
+      CHECK(different_from_rounded(c.view, expected.view) == 0);
+      CHECK(c.surroundings_untouched());
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("gemm_gated of 16-bit numbers: the rounded result of float32", T, bfloat16, float16) {
+  for (const Sizes& s : {Sizes{1, 1, 1}, {3, 17, 33}, {5, 0, 3}, {70, 129, 65}})
+    for (const Layout& layout : layouts()) {
+      check_gated<T>(s, layout, {}, {}, DType::float32);
+      check_gated<T>(s, {}, layout, {.activation = Activation::gelu}, DType::bfloat16);
+    }
+  Random random(6);
+  const Tensor<1> bias = random_tensor<1>({50}, random, {.step = 3}), other = random_tensor<1>({50}, random);
+  check_gated<T>({37, 140, 50}, {}, {}, {.gate_bias = bias.view, .up_bias = other.view}, DType::float16);
+  check_gated<T>({37, 140, 50}, {}, {}, {.gate_bias = bias.view, .activations = DType::int8}, DType::int8);
+  if (!slow_isa()) check_gated<T>({700, 3, 6000}, {}, {}, {}, DType::float32);  // rows some at a time
+}
+
+TEST_CASE_TEMPLATE("gemm_gated of 16-bit numbers reads and writes nothing else", T, bfloat16, float16) {
+  Random random(10);
+  GuardedBuffer of_a(4096), of_gate(4096), of_up(4096), of_c(4096);
+  for (const Index n : {1, 15, 33})
+    for (const Index k : {1, 7, 18})
+      for (const Place where : {Place::start, Place::end}) {
+        const HalfTensor<T, 2> a = random_half<T, 2>({5, k}, random, {}), gate = random_half<T, 2>({k, n}, random, {}),
+                               up = random_half<T, 2>({k, n}, random, {}), c({5, n});
+        const View<T, 2> to = placed(of_c, c.view, where);
+        gemm_gated(a.view, gate.view, up.view, c.view);
+        gemm_gated(placed(of_a, a.view, where), placed(of_gate, gate.view, where), placed(of_up, up.view, where), to);
+        CHECK(different_from_rounded(to, c.view) == 0);
+        CHECK(of_c.surroundings_untouched());
+      }
+}
+
 TEST_CASE_TEMPLATE("products of 16-bit numbers: nothing, however large", T, bfloat16, float16) {
   constexpr Index most = std::numeric_limits<Index>::max();
   gemm(View<const T, 2>(nullptr, {0, huge}), View<const T, 2>(nullptr, {huge, 0}, {most, most}),
@@ -170,6 +227,18 @@ TEST_CASE_TEMPLATE("products of 16-bit numbers: illegal calls", T, bfloat16, flo
   const View<T, 2> over(const_cast<T*>(vb.data), {5, 9});
   push("c over b", [=] { gemm(va, vb, over); }, {"gemm: c of shape [5, 9] overlaps b of shape [7, 9]"});
   push("c over itself", [=] { gemm(va, vb, View<T, 2>(vc.data, {5, 9}, {0, 1})); }, {"gemm: c", "overlaps itself"});
+  add(calls, "gemm_gated", "a", wrong_views(va), [=](auto view) { gemm_gated(view, vb, vb, vc); });
+  add(calls, "gemm_gated", "gate", wrong_views(vb), [=](auto view) { gemm_gated(va, view, vb, vc); });
+  add(calls, "gemm_gated", "up", wrong_views(vb), [=](auto view) { gemm_gated(va, vb, view, vc); });
+  add(calls, "gemm_gated", "c", wrong_views(vc), [=](auto view) { gemm_gated(va, vb, vb, view); });
+  add(calls, "gemm_gated", "a", wrong_views(va), [=, &packed](auto view) { gemm_gated(view, packed, packed, vc); });
+  push("c over up", [=] { gemm_gated(va, va.transposed(), vb, over); }, {"gemm_gated: "});
+  push("c over gate", [=] { gemm_gated(va, vb, vb, over); }, {"gemm_gated: c", "overlaps gate"});
+  const View<const float, 1> bias(reinterpret_cast<const float*>(vc.data), {9});
+  push("bias", [=] { gemm_gated(va, vb, vb, vc, {.up_bias = bias}); }, {"gemm_gated: c", "overlaps up_bias"});
+  push("gated, int8", [=] { gemm_gated(va, vb, vb, vc, {.activations = DType::int8}); },
+       {"gemm_gated: gate is not packed"});
+  push("gated, threads", [=] { gemm_gated(va, vb, vb, vc, {.num_threads = -1}); }, {"gemm_gated: num_threads is -1"});
   push("int8", [=] { gemm(va, vb, vc, {.activations = DType::int8}); }, {"gemm: b is not packed"});
   push("threads", [=] { gemm_batch(one(va), one(vb), one(vc), {.num_threads = -1}); },
        {"gemm_batch: num_threads is -1"});

@@ -151,16 +151,6 @@ TEST_CASE_TEMPLATE("Embedding of 16-bit numbers: the rounded result of float32",
       }
 }
 
-/// x, memory and y at the end of memory, or at its beginning.
-template <class T>
-View<T, 3> placed(GuardedBuffer& buffer, const View<T, 3>& from, Place where) {
-  const Index size = from.size(0) * from.size(1) * from.size(2), odd = size % 2;
-  auto* const first = reinterpret_cast<T*>(buffer.place(size / 2 + odd, 0, where));
-  const View<T, 3> to(where == Place::start ? first : first + odd, from.shape);
-  copy_halves(from, to);
-  return to;
-}
-
 TEST_CASE_TEMPLATE("layers on 16-bit numbers read and write nothing outside of x, memory and y", T, bfloat16, float16) {
   GuardedBuffer x(4096), memory(4096), y(8192);
   for (const LayerSizes& s : layer_sizes())

@@ -112,7 +112,7 @@ TEST_CASE("PackedMatrix: empty when moved from") {
         {"gated", [&] { gemm_gated(a.view, b, b, c.view); }, {"gemm_gated", "40", "0"}}};
     check_refused(calls);
     gemm(View<const float, 2>(nullptr, {2, 0}), b, {nullptr, {2, 0}});
-    gemm_gated({nullptr, {2, 0}}, b, b, {nullptr, {2, 0}});
+    gemm_gated(View<const float, 2>(nullptr, {2, 0}), b, b, {nullptr, {2, 0}});
   };
   const auto work = [&](const PackedMatrix& b) {
     gemm(a.view, b, c.view);
@@ -184,9 +184,9 @@ TEST_CASE("Embedding: moved from") {
     const View<float, 3> rows = t.y.view.slice(0, 0, 1);
     const auto use = [&](const Embedding& e) {
       CHECK(e.num_embeddings() + e.embedding_dim() == 0);
-      refuse("Embedding::forward", [&] { e.forward(id_view, {nullptr, {1, 3, 0}}); });
+      refuse("Embedding::forward", [&] { e.forward(id_view, View<float, 3>(nullptr, {1, 3, 0})); });
       refuse("Embedding::forward", [&] { e.forward(id_view, rows); });
-      e.forward({nullptr, {1, 0}}, {nullptr, {1, 0, 0}});
+      e.forward({nullptr, {1, 0}}, View<float, 3>(nullptr, {1, 0, 0}));
       refuse("Embedding::logits", [&] { e.logits(t.x.view, t.wide.view); });
       if (tied) e.logits(none, to_none);
       ++t.used;

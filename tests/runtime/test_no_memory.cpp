@@ -63,6 +63,16 @@ TEST_CASE("gemm, gemm_batch, gemm_gated, PackedMatrix, cblas: each allocation fa
     check_failing(writes("gemm, float16", m.c,
                          [&] { gemm(half_a.view, half_b.view, half_c.view), convert(half_c.view, m.c.view); }),
                   1);
+    check_failing(writes("gemm_gated, float16", m.c,
+                         [&] {
+                           gemm_gated(half_a.view, half_b.view, half_b.view, half_c.view);
+                           convert(half_c.view, m.c.view);
+                         }),
+                  1);
+    const GemmProblemOf<float16> half_problems[] = {{half_a.view, half_b.view, nullptr, half_c.view, {}}};
+    check_failing(
+        writes("gemm_batch, a list, float16", m.c, [&] { gemm_batch(half_problems), convert(half_c.view, m.c.view); }),
+        1);
     check_failing(writes("gemm_gated", m.c, [&] { gemm_gated(m.a.view, m.b.view, m.up.view, m.c.view); }), 1);
     check_failing(writes("gemm_gated, packed", m.c, [&] { gemm_gated(m.a.view, packed, packed_up, m.c.view); }), 0);
     std::optional<PackedMatrix> made;
@@ -165,6 +175,16 @@ TEST_CASE("attention, its weights, merge: each allocation fails") {
                   1);
     check_failing(writes("attention_key_sums", sums, [&] { attention_key_sums(t.q.view, t.k.view, sums.view); }), 1);
     check_failing(writes("merge", merged, [&] { merge(parts, merged.view); }), 0);
+    const HalfTensor<bfloat16, 4> half_weights(weights.view.shape);
+    check_failing(
+        writes("attention_weights, bfloat16", weights,
+               [&] { attention_weights(q.view, k.view, half_weights.view), convert(half_weights.view, weights.view); }),
+        1);
+    const AttentionPartOf<bfloat16> halves[] = {{half_out.view, t.lse.view}, {half_out.view, t.lse.view}};
+    const HalfTensor<bfloat16, 4> half_merged(merged.view.shape);
+    check_failing(writes("merge, bfloat16", merged,
+                         [&] { merge(halves, half_merged.view), convert(half_merged.view, merged.view); }),
+                  1);
   }
 }
 

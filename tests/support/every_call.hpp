@@ -84,6 +84,12 @@ class EveryCall {
   void add_layers();
   template <class T>
   void add_halves(const std::string& type);
+  template <class T>
+  void add_half_rows(const std::string& type);
+  template <class T>
+  void add_half_products(const std::string& type);
+  template <class T>
+  void add_half_attention(const std::string& type);
   /// f(x, y, threads) on tensors of 16 bits; x is given as float.
   template <class T, int Rank, class F>
   void add_half(const std::string& name, const View<float, Rank>& x, const View<float, Rank>& y, const F& f);

@@ -19,7 +19,7 @@ void EveryCall::add_half(const std::string& name, const View<float, Rank>& x, co
 }
 
 template <class T>
-void EveryCall::add_halves(const std::string& type) {
+void EveryCall::add_half_rows(const std::string& type) {
   const auto x = input<2>({8 * size_, 300}), bias = input<2>({8 * size_, 300});
   const auto add_rows = [&](const std::string& name, const auto& f) {
     add_half<T>(name + ", " + type, x, output<2>({8 * size_, 300}), f);
@@ -40,22 +40,46 @@ void EveryCall::add_halves(const std::string& type) {
   add_half<T>("rotary_embedding, " + type, heads, output<4>(heads.shape), [](auto from, auto to, int threads) {
     rotary_embedding(from, to, {.offset = 5, .num_threads = threads});
   });
+}
+
+template <class T>
+void EveryCall::add_half_products(const std::string& type) {
   const auto a = input<2>({size_, 70}), b = input<2>({70, 90});
   const auto right = std::make_shared<HalfTensor<T, 2>>(b);
   add_half<T>("gemm, " + type, a, output<2>({size_, 90}), [=](auto from, auto to, int threads) {
     gemm(from, right->view, to, {.alpha = 0.7f, .num_threads = threads});
+  });
+  add_half<T>("gemm_gated, " + type, a, output<2>({size_, 90}), [=](auto from, auto to, int threads) {
+    gemm_gated(from, right->view, right->view, to, {.num_threads = threads});
+  });
+  add_half<T>("gemm_batch, list, " + type, a, output<2>({size_, 90}), [=](auto from, auto to, int threads) {
+    const GemmProblemOf<T> problem{.a = from, .b = right->view, .c = to};
+    gemm_batch(std::span(&problem, 1), threads);
   });
   packed_.emplace_back(b);
   const PackedMatrix& packed = packed_.back();
   add_half<T>("gemm_batch, packed, " + type, a, output<2>({size_, 90}), [&packed](auto from, auto to, int threads) {
     gemm_batch(from.broadcast(0, 1), packed, to.broadcast(0, 1), {.num_threads = threads});
   });
+}
+
+template <class T>
+void EveryCall::add_half_attention(const std::string& type) {
   const auto q = input<4>({2, 4, size_, 48}), k = input<4>({2, 2, size_ + 520, 48}),
              v = input<4>({2, 2, size_ + 520, 40});
   const auto keys = std::make_shared<HalfTensor<T, 4>>(k), values = std::make_shared<HalfTensor<T, 4>>(v);
   add_half<T>("attention, " + type, q, output<4>({2, 4, size_, 40}), [=](auto from, auto to, int threads) {
     attention(from, keys->view, values->view, to, {.causal = true, .causal_offset = 520, .num_threads = threads});
   });
+  add_half<T>(
+      "attention_weights, " + type, q, output<4>({2, 4, size_, size_ + 520}),
+      [=](auto from, auto to, int threads) { attention_weights(from, keys->view, to, {.num_threads = threads}); });
+  const auto lse = input<3>({2, 4, size_});
+  add_half<T>("merge, " + type, input<4>({2, 4, size_, 40}), output<4>({2, 4, size_, 40}),
+              [=](auto from, auto to, int threads) {
+                const AttentionPartOf<T> part{from, lse};
+                merge(std::array{part, part}, to, {.num_threads = threads});
+              });
   KvCache& cache = caches_.emplace_back(2, 48, 40, KvCacheOptions{.type = DType::bfloat16});
   const std::array<Index, 2> sequences{cache.add(), cache.add()};
   cache.append(sequences, k, v);
@@ -67,6 +91,13 @@ void EveryCall::add_halves(const std::string& type) {
   add_half<T>("multi_head_attention, " + type, rows, output<3>(rows.shape), [](auto from, auto to, int threads) {
     multi_head_attention(from, from, from, to, 3, {.num_threads = threads});
   });
+}
+
+template <class T>
+void EveryCall::add_halves(const std::string& type) {
+  add_half_rows<T>(type);
+  add_half_products<T>(type);
+  add_half_attention<T>(type);
   const LayerSizes sizes{.d_model = 64, .heads = 4, .kv_heads = 2, .head_dim = 16, .memory_width = 64, .d_ff = 130};
   for (const AnyLayer& layer : all_layers(sizes, 3)) {
     const auto memory = std::make_shared<HalfTensor<T, 3>>(input<3>({2, size_ + 9, sizes.memory_width}));

@@ -84,6 +84,18 @@ void copy_halves(const View<T, Rank>& from, const View<T, Rank>& to) {
       to.shape, [&](const auto& at) { to.data[offset_of(at, to.strides)] = from.data[offset_of(at, from.strides)]; });
 }
 
+/// A dense copy at an end of a buffer.
+template <class T, int Rank>
+View<T, Rank> placed(GuardedBuffer& buffer, const View<T, Rank>& from, Place where) {
+  Index size = 1;
+  for (const Index n : from.shape) size *= n;
+  const Index odd = size % 2;
+  auto* const first = reinterpret_cast<T*>(buffer.place(size / 2 + odd, 0, where));
+  const View<T, Rank> to(where == Place::start ? first : first + odd, from.shape);
+  copy_halves(from, to);
+  return to;
+}
+
 /// Number of elements that are not the rounded ones; all NaNs are the same.
 template <class T, class U, int Rank>
 Index different_from_rounded(const View<T, Rank>& actual, const View<U, Rank>& expected) {
