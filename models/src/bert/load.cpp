@@ -3,6 +3,7 @@
 #include "core/floating_point_scope.hpp"
 #include "io/config.hpp"
 #include "io/error.hpp"
+#include "io/tensor_memory.hpp"
 
 #include <headlane/limits.hpp>
 #include <headlane/models/bert.hpp>
@@ -152,6 +153,7 @@ EncoderLayer layer_of(const Checkpoint& checkpoint, const BertConfig& config, co
 
 Bert::Bert(const path& folder, const ModelOptions& options) {
   const headlane::internal::FloatingPointScope scope;
+  const ReturnsFreedMemory at_the_end;
   SentenceFolder sentences = sentence_folder(folder);
   folder_ = sentences.transformer;
   config_ = config_of(folder_ / "config.json", std::move(sentences));

@@ -4,11 +4,21 @@
 
 #include <new>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 namespace headlane::models::internal {
 
 std::shared_ptr<float> allocate_floats(std::size_t n) {
   constexpr std::align_val_t line{64};
   return {static_cast<float*>(operator new(n * sizeof(float), line)), [](float* p) { operator delete(p, line); }};
+}
+
+ReturnsFreedMemory::~ReturnsFreedMemory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 AnyView<const float> dense_view(std::span<const Index> shape, const std::filesystem::path& path,

@@ -1,6 +1,7 @@
 #include "core/floating_point_scope.hpp"
 #include "generation/generate.hpp"
 #include "io/error.hpp"
+#include "io/tensor_memory.hpp"
 #include "t5/config.hpp"
 #include "t5/decoder.hpp"
 #include "t5/model.hpp"
@@ -36,6 +37,7 @@ struct T5::Implementation {
 
 T5::T5(const std::filesystem::path& folder, const ModelOptions& options) {
   const headlane::internal::FloatingPointScope scope;
+  const ReturnsFreedMemory at_the_end;
   T5Config config = read_t5_config(folder);
   implementation_ = std::make_unique<const Implementation>(Checkpoint(folder), std::move(config), options);
 }
