@@ -5,7 +5,7 @@
 #include "kernels/attention/weights.hpp"
 #include "kernels/gemm/bfloat.hpp"
 #include "kernels/gemm/block.hpp"
-#include "kernels/gemm/int8_groups.hpp"
+#include "kernels/gemm/integers.hpp"
 #include "kernels/gemm/pack.hpp"
 #include "kernels/position/rotary.hpp"
 #include "kernels/position/sin_cos.hpp"
