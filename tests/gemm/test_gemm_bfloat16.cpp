@@ -1,27 +1,17 @@
 // Products with activations = bfloat16: rows are rounded, and multiplied by a PackedMatrix of
 // bfloat16.
-#include "support/gemm_case.hpp"
-#include "support/guard.hpp"
-#include "support/scope.hpp"
-#include "support/tolerance.hpp"
-
-#include <headlane/activation.hpp>
-#include <headlane/gemm.hpp>
-#include <headlane/gemm_batch.hpp>
-#include <headlane/gemm_gated.hpp>
+#include "support/activations_case.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
-#include <vector>
+#include <string>
 
 namespace headlane::test {
 namespace {
 
 constexpr DType type = DType::bfloat16;
-/// What HEADLANE_EXTENSIONS may say.
-constexpr std::array<const char*, 3> extensions{"", "vnni", "none"};
 
 float rounded(float x) { return static_cast<float>(bfloat16(x)); }
 float without_denormals(float x) { return std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
@@ -36,11 +26,13 @@ float dot_fma(float x, float y, float z) {
   return std::abs(higher) < 0x1p-62f ? std::copysign(0.0f, higher) : result;
 }
 
-/// The contract of gemm.hpp, step by step: alpha · a · b + beta · c + bias.
-void by_contract(const GemmInputs& in, const View<float, 2>& b, const GemmOptions& options, const View<float, 2>& c) {
+void by_contract(const GemmInputs& in, const PackedMatrix& packed, const GemmOptions& options,
+                 const View<float, 2>& c) {
   const Index k = in.a.view.shape[1];
+  const Tensor<2> b(in.b.view.shape);
+  packed.unpack(b.view);
   const auto a_at = [&](Index i, Index p) { return p < k ? rounded(in.a.view(i, p)) : 0.0f; };
-  const auto b_at = [&](Index p, Index j) { return p < k ? b(p, j) : 0.0f; };
+  const auto b_at = [&](Index p, Index j) { return p < k ? b.view(p, j) : 0.0f; };
   for_each_position(c.shape, [&](const auto& at) {
     const auto [i, j] = at;
     float& out = c(i, j);
@@ -55,58 +47,13 @@ void by_contract(const GemmInputs& in, const View<float, 2>& b, const GemmOption
   });
 }
 
-/// Compares a call with the contract, bit by bit.
-void check(const GemmInputs& in, const GemmInputs& copy, GemmOptions options, const std::string& where) {
-  const PackedMatrix b(in.b.view, {.type = type});
-  const Tensor<2> unpacked(in.b.view.shape);
-  b.unpack(unpacked.view);
-  by_contract(copy, unpacked.view, options, copy.c.view);
-  if (options.activation != Activation::none) activate(copy.c.view, copy.c.view, options.activation);
-  if (options.residual)
-    for_each_position(copy.c.view.shape,
-                      [&](const auto& p) { copy.c.view(p[0], p[1]) += options.residual(p[0], p[1]); });
-  options.activations = type;
-  gemm(in.a.view, b, in.c.view, options);
-  CHECK_MESSAGE(different_bits(in.c.view, copy.c.view) == 0, where, ", isa ", isa(), " ", isa_extension());
-  CHECK(in.c.surroundings_untouched());
-}
+const ActivationsCase products{type, type, by_contract, {"", "vnni", "none"}};
 
-template <class F>
-void with_each_extension(const F& f) {
-  for (const char* extension : extensions) {
-    const ExtensionScope scope(extension);
-    f();
-  }
-}
-
-TEST_CASE("gemm, bfloat16: the bits that the contract describes") {
-  Random random(1);
-  with_each_extension([&] {
-    for (std::uint64_t i = 0; i < (slow_isa() ? 40u : 250u); ++i) {
-      const Index m = random.integer(0, i % 4 == 0 ? 70 : 30), n = random.integer(0, 150);
-      const Index k = i % 10 == 0 ? random.integer(500, 1100) : random.integer(1, 140);
-      const Layout& layout = random.pick(layouts());
-      const GemmInputs in(m, n, k, layout, i), copy(m, n, k, layout, i);
-      GemmOptions options{.alpha = random.pick(std::vector<float>{1, 1, -0.7f}),
-                          .beta = random.pick(std::vector<float>{0, 0, 1, 1.3f}),
-                          .activation = random.pick(std::vector{Activation::none, Activation::gelu}),
-                          .num_threads = static_cast<int>(random.integer(0, 3))};
-      if (i % 2 == 0) options.bias = in.bias.view;
-      if (i % 3 == 0) options.residual = in.residual.view;
-      check(in, copy, options, text_of(std::array<Index, 3>{m, n, k}) + ", seed " + std::to_string(i));
-    }
-  });
-}
-
-TEST_CASE("gemm, bfloat16: every height and width around a tile, and every k around a chain") {
-  with_each_extension([] {
-    for (Index m = 1; m <= 26; ++m)
-      for (const Index n : {1, 15, 16, 17, 32, 33, 48, 63, 65, 129, 257})
-        if (!slow_isa() || m % 5 == 1) check({m, n, 9}, {m, n, 9}, {}, text_of(std::array<Index, 2>{m, n}));
-    for (Index k = 1; k <= 140; ++k) check({13, 35, k}, {13, 35, k}, {}, "k = " + std::to_string(k));
-    for (const Index k : {511, 512, 513, 514, 641, 1025}) check({2, 35, k}, {2, 35, k}, {}, "k = " + std::to_string(k));
-  });
-}
+TEST_CASE("gemm, bfloat16: the bits that the contract describes") { products.check_random(250); }
+TEST_CASE("gemm, bfloat16: every height, width and k") { products.check_sizes(13); }
+TEST_CASE("gemm, bfloat16: a row depends on nothing but itself") { products.check_rows_alone(); }
+TEST_CASE("gemm_gated, gemm_batch, a list, bfloat16: the bits of gemm") { products.check_other_products(); }
+TEST_CASE("gemm, bfloat16: operands between guard pages") { products.check_guard_pages(); }
 
 /// A float with few random bits and an exponent from 2^low to 2^(low + count - 1).
 float of_exponent(Random& random, Index low, Index count, unsigned fraction) {
@@ -119,7 +66,7 @@ TEST_CASE("gemm, bfloat16: denormal operands, sums and products count as 0, over
   constexpr struct {
     Index a, b, count;  // least exponents, and how many
   } ranges[] = {{-127, 0, 3}, {0, -127, 3}, {-64, -64, 4}, {-70, -57, 3}, {-75, -75, 40}, {60, 60, 8}, {-40, -100, 30}};
-  with_each_extension([&] {
+  products.with_each_extension([&] {
     for (const auto& range : ranges)
       for (std::uint64_t seed = 0; seed < (slow_isa() ? 2u : 20u); ++seed) {
         Random random(seed);
@@ -127,9 +74,9 @@ TEST_CASE("gemm, bfloat16: denormal operands, sums and products count as 0, over
         for_each(in.a.view, [&](float& x) { x = of_exponent(random, range.a, range.count, 0x7f0000); });
         for_each(in.b.view, [&](float& x) { x = of_exponent(random, range.b, range.count, 0x7f0000); });
         for_each_position(in.a.view.shape, [&](const auto& p) { copy.a.view(p[0], p[1]) = in.a.view(p[0], p[1]); });
-        check(in, copy, {},
-              "exponents " + std::to_string(range.a) + " and " + std::to_string(range.b) + ", seed " +
-                  std::to_string(seed));
+        products.check(in, copy, {},
+                       "exponents " + std::to_string(range.a) + " and " + std::to_string(range.b) + ", seed " +
+                           std::to_string(seed));
       }
   });
 }
@@ -137,7 +84,7 @@ TEST_CASE("gemm, bfloat16: denormal operands, sums and products count as 0, over
 /// 2^-126 and a product of 2^-151 or so: above the least normal number there is nothing between,
 /// below it there is 2^-126 - 2^-150, which is flushed, and the number that rounds up to 2^-126.
 TEST_CASE("gemm, bfloat16: results around the least normal number") {
-  with_each_extension([] {
+  products.with_each_extension([] {
     for (const double tiny : {0x1p-149, 0x1.02p-150, 0x1p-150, 0x1.fcp-151, 0x1.02p-151, 0x1p-151, 0x1.fcp-152}) {
       const GemmInputs in(2, 17, 4), copy(2, 17, 4);
       for (const GemmInputs* each : {&in, &copy})
@@ -149,13 +96,13 @@ TEST_CASE("gemm, bfloat16: results around the least normal number") {
       const float column[] = {0x1p-90f, 0x1p-66f, 1.0f, 1.0f};
       for (Index p = 0; p < 4; ++p)
         for (Index j = 0; j < 17; ++j) in.b.view(p, j) = column[p];
-      check(in, copy, {}, std::to_string(std::log2(tiny)));
+      products.check(in, copy, {}, std::to_string(std::log2(tiny)));
     }
   });
 }
 
 TEST_CASE("gemm, bfloat16: NaN and inf stay in their row") {
-  with_each_extension([] {
+  products.with_each_extension([] {
     for (const float x : {nan, infinity, -infinity, std::bit_cast<float>(0x7f800001u)}) {
       const GemmInputs in(14, 40, 70);
       in.a.view(3, 69) = in.a.view(12, 0) = x;
@@ -166,18 +113,6 @@ TEST_CASE("gemm, bfloat16: NaN and inf stay in their row") {
       CHECK((std::isinf(in.c.view(3, 0)) == std::isinf(x)));
     }
   });
-}
-
-TEST_CASE("gemm, bfloat16: a row depends on nothing but itself") {
-  const Index m = 37, n = 70, k = 130;
-  const GemmInputs all(m, n, k);
-  const PackedMatrix b(all.b.view, {.type = type});
-  gemm(all.a.view, b, all.c.view, {.activations = type, .num_threads = 2});
-  const Tensor<2> alone({1, n});
-  for (Index i = 0; i < m; ++i) {
-    gemm(all.a.view.slice(0, i, i + 1), b, alone.view, {.activations = type});
-    CHECK(different_bits(alone.view, all.c.view.slice(0, i, i + 1)) == 0);
-  }
 }
 
 /// The bound of gemm.hpp against exact products of the unpacked matrix.
@@ -204,25 +139,6 @@ TEST_CASE("gemm, bfloat16: the error bound") {
   }
 }
 
-TEST_CASE("gemm_gated, gemm_batch with bfloat16: the bits of gemm") {
-  const Index m = 19, n = 70, k = 90;
-  const GemmInputs one(m, n, k, {}, 1), two(m, n, k, {}, 2);
-  const PackedMatrix gate(one.b.view, {.type = type}), up(two.b.view, {.type = type});
-  gemm(one.a.view, gate, one.c.view, {.bias = one.bias.view, .activation = Activation::silu, .activations = type});
-  gemm(one.a.view, up, two.c.view, {.activations = type});
-  for_each_position(one.c.view.shape, [&](const auto& p) { one.c.view(p[0], p[1]) *= two.c.view(p[0], p[1]); });
-  gemm_gated(one.a.view, gate, up, two.c.view, {.gate_bias = one.bias.view, .activations = type});
-  CHECK(different_bits(one.c.view, two.c.view) == 0);
-
-  Random random(4);
-  const Tensor<3> a = random_tensor<3>({3, m, k}, random), c({3, m, n});
-  gemm_batch(a.view, gate, c.view, {.activations = type});
-  for (Index i = 0; i < 3; ++i) {
-    gemm(a.view.select(0, i), gate, one.c.view, {.activations = type});
-    CHECK(different_bits(c.view.select(0, i), one.c.view) == 0);
-  }
-}
-
 TEST_CASE("gemm_gated, bfloat16: both weights are of this type") {
   const GemmInputs in(3, 40, 7);
   const PackedMatrix gate(in.b.view, {.type = type}), up(in.b.view, {.type = DType::int8});
@@ -230,26 +146,6 @@ TEST_CASE("gemm_gated, bfloat16: both weights are of this type") {
       gemm_gated(in.a.view, gate, up, in.c.view, {.activations = type}),
       "gemm_gated: up is a PackedMatrix of int8; with activations bfloat16 it must be a PackedMatrix of bfloat16",
       std::invalid_argument);
-}
-
-TEST_CASE("gemm, bfloat16: operands between guard pages") {
-  with_each_extension([] {
-    Counts counts;
-    Guarded<2> guarded_a, guarded_c;
-    everywhere([&](Index length, Index gap, Place where) {
-      const Index m = length % 15, n = length, k = 1 + length;
-      Random random(static_cast<std::uint64_t>(length));
-      const Tensor<2> a = random_tensor<2>({m, k}, random), b = random_tensor<2>({k, n}, random), c({m, n});
-      const PackedMatrix packed(b.view, {.type = type});
-      guarded_a.place(a.view, layout_of(length, gap, 1), gap, where);
-      guarded_c.place(c.view, layout_of(length, gap, 3), gap, where);
-      gemm(a.view, packed, c.view, {.activations = type});
-      gemm(guarded_a.view, packed, guarded_c.view, {.activations = type});
-      counts.add(different_bits(guarded_c.view, c.view) == 0, guarded_c.buffer.surroundings_untouched(),
-                 text_of_case("m, n, k", length, gap, where));
-    });
-    counts.finish("gemm, bfloat16");
-  });
 }
 
 TEST_CASE("isa_extension: what the environment allows") {

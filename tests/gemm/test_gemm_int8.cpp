@@ -1,19 +1,12 @@
 // Products with activations = int8: rows are quantised, and multiplied by a PackedMatrix of int8.
-#include "support/gemm_case.hpp"
-#include "support/guard.hpp"
+#include "support/activations_case.hpp"
 #include "support/illegal.hpp"
-#include "support/scope.hpp"
-#include "support/tolerance.hpp"
-
-#include <headlane/activation.hpp>
-#include <headlane/gemm.hpp>
-#include <headlane/gemm_batch.hpp>
-#include <headlane/gemm_gated.hpp>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
+#include <string>
 #include <vector>
 
 namespace headlane::test {
@@ -44,8 +37,9 @@ Columns columns_of(const PackedMatrix& packed) {
   return result;
 }
 
-/// The contract of gemm.hpp, step by step: alpha · a · b + beta · c + bias.
-void by_contract(const GemmInputs& in, const Columns& b, const GemmOptions& options, const View<float, 2>& c) {
+void by_contract(const GemmInputs& in, const PackedMatrix& packed, const GemmOptions& options,
+                 const View<float, 2>& c) {
+  const Columns b = columns_of(packed);
   const Index m = c.shape[0], n = c.shape[1], k = in.a.view.shape[1];
   for (Index i = 0; i < m; ++i) {
     float largest = 0;
@@ -67,52 +61,13 @@ void by_contract(const GemmInputs& in, const Columns& b, const GemmOptions& opti
   }
 }
 
-/// Compares a call with the contract, bit by bit.
-void check(const GemmInputs& in, const GemmInputs& copy, GemmOptions options, const std::string& where) {
-  const PackedMatrix b(in.b.view, {.type = int8});
-  GemmOptions plain = options;
-  plain.residual = {};
-  plain.activation = Activation::none;
-  by_contract(copy, columns_of(b), plain, copy.c.view);
-  if (options.activation != Activation::none) activate(copy.c.view, copy.c.view, options.activation);
-  if (options.residual)
-    for_each_position(copy.c.view.shape,
-                      [&](const auto& p) { copy.c.view(p[0], p[1]) += options.residual(p[0], p[1]); });
-  options.activations = int8;
-  gemm(in.a.view, b, in.c.view, options);
-  CHECK_MESSAGE(different_bits(in.c.view, copy.c.view) == 0, where, ", isa ", isa(), " ", isa_extension());
-  CHECK(in.c.surroundings_untouched());
-}
+const ActivationsCase products{int8, int8, by_contract};
 
-TEST_CASE("gemm, int8: the bits that the contract describes") {
-  Random random(1);
-  for (const bool extended : {true, false}) {
-    const ExtensionScope extension(extended);
-    for (std::uint64_t i = 0; i < (slow_isa() ? 60u : 400u); ++i) {
-      const Index m = random.integer(0, i % 4 == 0 ? 70 : 30), n = random.integer(0, 150);
-      const Index k = i % 10 == 0 ? random.integer(500, 1100) : random.integer(1, 140);
-      const Layout& layout = random.pick(layouts());
-      const GemmInputs in(m, n, k, layout, i), copy(m, n, k, layout, i);
-      GemmOptions options{.alpha = random.pick(std::vector<float>{1, 1, -0.7f}),
-                          .beta = random.pick(std::vector<float>{0, 0, 1, 1.3f}),
-                          .activation = random.pick(std::vector{Activation::none, Activation::gelu}),
-                          .num_threads = static_cast<int>(random.integer(0, 3))};
-      if (i % 2 == 0) options.bias = in.bias.view;
-      if (i % 3 == 0) options.residual = in.residual.view;
-      check(in, copy, options, text_of(std::array<Index, 3>{m, n, k}) + ", seed " + std::to_string(i));
-    }
-  }
-}
-
-TEST_CASE("gemm, int8: every height and width around a tile, and every k around a quad") {
-  for (const bool extended : {true, false}) {
-    const ExtensionScope extension(extended);
-    for (Index m = 1; m <= 26; ++m)
-      for (const Index n : {1, 15, 16, 17, 32, 33, 48, 63, 65, 129, 257})
-        if (!slow_isa() || m % 5 == 1) check({m, n, 9}, {m, n, 9}, {}, text_of(std::array<Index, 2>{m, n}));
-    for (Index k = 1; k <= 140; ++k) check({13, 35, k}, {13, 35, k}, {}, "k = " + std::to_string(k));
-  }
-}
+TEST_CASE("gemm, int8: the bits that the contract describes") { products.check_random(400); }
+TEST_CASE("gemm, int8: every height, width and k") { products.check_sizes(13); }
+TEST_CASE("gemm, int8: a row depends on nothing but itself") { products.check_rows_alone(); }
+TEST_CASE("gemm_gated, gemm_batch, a list, int8: the bits of gemm") { products.check_other_products(); }
+TEST_CASE("gemm, int8: operands between guard pages") { products.check_guard_pages(); }
 
 TEST_CASE("gemm, int8: alpha 0 and k 0 are those of float32") {
   const GemmInputs in(5, 40, 7), copy(5, 40, 7);
@@ -131,7 +86,7 @@ TEST_CASE("gemm, int8: a row with an element that is not finite is NaN, its neig
     for (const float x : {nan, infinity, -infinity}) {
       const GemmInputs in(14, 40, 70), copy(14, 40, 70);
       for (const GemmInputs* each : {&in, &copy}) each->a.view(3, 69) = each->a.view(12, 0) = x;
-      check(in, copy, {}, "not finite");
+      products.check(in, copy, {}, "not finite");
       CHECK(std::isnan(in.c.view(3, 39)));
       CHECK(std::isfinite(in.c.view(4, 39)));
     }
@@ -143,31 +98,26 @@ TEST_CASE("gemm, int8: rows of any magnitude") {
     const GemmInputs in(3, 20, 30), copy(3, 20, 30);
     for (const GemmInputs* each : {&in, &copy})
       for (Index p = 0; p < 30; ++p) each->a.view(1, p) *= magnitude / 4;  // 4: no element overflows
-    check(in, copy, {}, "magnitude " + std::to_string(magnitude));
+    products.check(in, copy, {}, "magnitude " + std::to_string(magnitude));
   }
   const GemmInputs in(1, 20, 30), copy(1, 20, 30);
   for (const GemmInputs* each : {&in, &copy}) {
     each->a.view(0, 0) = std::numeric_limits<float>::max();
     each->a.view(0, 1) = -std::numeric_limits<float>::max();
   }
-  check(in, copy, {}, "the largest float");
+  products.check(in, copy, {}, "the largest float");
 }
 
-TEST_CASE("gemm, int8: a row depends on nothing but itself") {
+TEST_CASE("gemm, int8: large elements of other rows change nothing") {
   const Index m = 37, n = 70, k = 130;
-  const GemmInputs all(m, n, k), padded(m, n, k);
-  const PackedMatrix b(all.b.view, {.type = int8});
+  const GemmInputs all(m, n, k), others(m, n, k);
+  const PackedMatrix b = products.packed(all.b.view);
   gemm(all.a.view, b, all.c.view, {.activations = int8});
-  const Tensor<2> alone({1, n});
-  for (Index i = 0; i < m; ++i) {
-    gemm(all.a.view.slice(0, i, i + 1), b, alone.view, {.activations = int8});
-    CHECK(different_bits(alone.view, all.c.view.slice(0, i, i + 1)) == 0);
-  }
   for (Index i = 0; i < m; ++i)
     if (i != 20)
-      for (Index p = 0; p < k; ++p) padded.a.view(i, p) = 1e30f;
-  gemm(padded.a.view, b, padded.c.view, {.activations = int8, .num_threads = 2});
-  CHECK(different_bits(padded.c.view.slice(0, 20, 21), all.c.view.slice(0, 20, 21)) == 0);
+      for (Index p = 0; p < k; ++p) others.a.view(i, p) = 1e30f;
+  gemm(others.a.view, b, others.c.view, {.activations = int8, .num_threads = 2});
+  CHECK(different_bits(others.c.view.slice(0, 20, 21), all.c.view.slice(0, 20, 21)) == 0);
 }
 
 TEST_CASE("gemm, int8: the largest sum, and one row more") {
@@ -218,48 +168,6 @@ TEST_CASE("gemm, int8: the error bound") {
       comparison.add({at[0], at[1]}, in.c.view(at[0], at[1]), exact, bound);
     });
     comparison.finish();
-  }
-}
-
-TEST_CASE("gemm_gated, gemm_batch, a list: the bits of gemm") {
-  const Index m = 19, n = 70, k = 90;
-  const GemmInputs one(m, n, k, {}, 1), two(m, n, k, {}, 2);
-  const PackedMatrix gate(one.b.view, {.type = int8}), up(two.b.view, {.type = int8});
-  gemm(one.a.view, gate, one.c.view, {.bias = one.bias.view, .activation = Activation::silu, .activations = int8});
-  gemm(one.a.view, up, two.c.view, {.activations = int8});
-  for_each_position(one.c.view.shape, [&](const auto& p) { one.c.view(p[0], p[1]) *= two.c.view(p[0], p[1]); });
-  gemm_gated(one.a.view, gate, up, two.c.view, {.gate_bias = one.bias.view, .activations = int8});
-  CHECK(different_bits(one.c.view, two.c.view) == 0);
-
-  Random random(4);
-  const Tensor<3> a = random_tensor<3>({3, m, k}, random), c({3, m, n});
-  gemm_batch(a.view, gate, c.view, {.activations = int8});
-  for (Index i = 0; i < 3; ++i) {
-    gemm(a.view.select(0, i), gate, one.c.view, {.activations = int8});
-    CHECK(different_bits(c.view.select(0, i), one.c.view) == 0);
-    gemm_batch(std::vector<GemmProblem>{{a.view.select(0, i), {}, &gate, two.c.view, {.activations = int8}}});
-    CHECK(different_bits(two.c.view, one.c.view) == 0);
-  }
-}
-
-TEST_CASE("gemm, int8: operands between guard pages") {
-  for (const bool extended : {true, false}) {
-    const ExtensionScope extension(extended);
-    Counts counts;
-    Guarded<2> guarded_a, guarded_c;
-    everywhere([&](Index length, Index gap, Place where) {
-      const Index m = length % 15, n = length, k = 1 + length;
-      Random random(static_cast<std::uint64_t>(length));
-      const Tensor<2> a = random_tensor<2>({m, k}, random), b = random_tensor<2>({k, n}, random), c({m, n});
-      const PackedMatrix packed(b.view, {.type = int8});
-      guarded_a.place(a.view, layout_of(length, gap, 1), gap, where);
-      guarded_c.place(c.view, layout_of(length, gap, 3), gap, where);
-      gemm(a.view, packed, c.view, {.activations = int8});
-      gemm(guarded_a.view, packed, guarded_c.view, {.activations = int8});
-      counts.add(different_bits(guarded_c.view, c.view) == 0, guarded_c.buffer.surroundings_untouched(),
-                 text_of_case("m, n, k", length, gap, where));
-    });
-    counts.finish("gemm, int8");
   }
 }
 
