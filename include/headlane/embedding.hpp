@@ -26,7 +26,7 @@ struct EmbeddingOptions {
   Index max_length = 0;
   /// How the table is stored; int8 has a scale for each vector.
   DType weights = DType::float32;
-  /// Of logits(), as Linear; if not tied, float32.
+  /// How logits() rounds its rows, as in Linear; float32 if not tied.
   DType activations = DType::float32;
 };
 

@@ -61,7 +61,7 @@ struct GemmProblemOf {
   View<T, 2> c;
   GemmOptions options = {};  ///< num_threads is ignored: the call has its own
 };
-/// Of float32.
+/// A product in float32.
 using GemmProblem = GemmProblemOf<float>;
 
 /// Computes every product of a list as gemm does. Sizes may differ: the experts of a mixture, the

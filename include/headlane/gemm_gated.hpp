@@ -11,7 +11,7 @@ struct GemmGatedOptions {
   Activation activation = Activation::silu;
   /// If data is not null: [n], any stride.
   View<const float, 1> gate_bias = {}, up_bias = {};
-  /// Of both products (GemmOptions), for weights of such a type.
+  /// As in GemmOptions, for both products.
   DType activations = DType::float32;
   int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };

@@ -21,7 +21,7 @@ struct AttentionPartOf {
   /// is the maximum score of the row.
   View<const float, 3> sum = {};
 };
-/// Of float32.
+/// A part in float32.
 using AttentionPart = AttentionPartOf<float>;
 
 struct MergeOptions {

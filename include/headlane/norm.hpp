@@ -74,8 +74,8 @@ HEADLANE_API void layer_norm(AnyView<const float> x, AnyView<float> y,
                              const LayerNormOptions& options = {});
 
 /// The same in bfloat16 and float16: x is widened exactly, y is the result for float32 rounded
-/// once, to nearest, ties to even. All options are of
-/// float32, sum is not rounded.
+/// once, to nearest, ties to even. All options are
+/// of float32; sum is not rounded.
 /// Memory: scratch of 32 KiB or one row a thread, if that is more; with rows that are not
 ///   contiguous 32 of them. Each thread keeps it, so that a warm call allocates nothing.
 HEADLANE_API void layer_norm(AnyView<const bfloat16> x, AnyView<bfloat16> y,

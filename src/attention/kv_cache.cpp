@@ -82,7 +82,7 @@ Index needed_pages(KvPages& pages, Index sequence, Index tokens) {
 constexpr Caller append_caller("KvCache::append");
 
 /// Throws: the number of x [sequences, kv_heads, tokens, columns] at this position is not finite.
-/// Of a single sequence, the caller's x lacks the first axis.
+/// For a single sequence, the caller's x lacks the first axis.
 [[noreturn]] void refuse(const Operand& x, const std::array<Index, 4>& position) {
   const std::span<const Index> all(position);
   fail(append_caller.function(), ": ", x.name, all.last(static_cast<std::size_t>(x.rank)),

@@ -12,7 +12,7 @@
 
 namespace headlane::internal {
 
-/// Of bfloat16 or float16.
+/// The DType of T, which is bfloat16 or float16.
 template <class T>
 inline constexpr DType type_of = std::is_same_v<std::remove_const_t<T>, bfloat16> ? DType::bfloat16 : DType::float16;
 
@@ -45,7 +45,7 @@ struct HalfView : AnyView<Bits> {
 using HalfInput = HalfView<const std::uint16_t>;
 using HalfOutput = HalfView<std::uint16_t>;
 
-/// Of const elements.
+/// The same view of const elements.
 template <class T>
 AnyView<const T> as_input(const AnyView<T>& view) {
   AnyView<const T> input;
@@ -56,7 +56,7 @@ AnyView<const T> as_input(const AnyView<T>& view) {
   return input;
 }
 
-/// Of its rank.
+/// The view, whose rank is known to be Rank.
 template <int Rank, class T>
 View<T, Rank> as_view(const AnyView<T>& view) {
   View<T, Rank> result;

@@ -26,7 +26,7 @@ T* row_start(const AnyView<T>& view, Index row) {
   return view.data + offset;
 }
 
-/// Of a checked view.
+/// The view is checked: the number does not overflow.
 template <class T>
 Index number_of_elements(const AnyView<T>& view) {
   Index count = 1;

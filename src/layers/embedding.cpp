@@ -54,7 +54,7 @@ namespace {
 
 constexpr Caller forward_caller = "Embedding::forward", logits_caller = "Embedding::logits";
 
-/// Of each sequence: the number of tokens that are not dropped.
+/// The number of tokens of each sequence that are not dropped.
 Index checked_length(const Embedding& layer, const View<const Index, 2>& ids, const Operand& y, Index max_length,
                      const EmbeddingForwardOptions& options) {
   const Caller caller = y.caller;

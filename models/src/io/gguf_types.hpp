@@ -17,7 +17,7 @@ struct GgufType {
   std::uint32_t elements, bytes;  ///< of a block
   /// Converts whole blocks to float; null: cannot be loaded.
   void (*dequantise)(std::span<const std::byte> blocks, float* out) = nullptr;
-  /// What holds the same numbers and scales.
+  /// The type of PackedMatrix that holds the same numbers and scales, if there is one.
   std::optional<DType> stored = {};
 };
 

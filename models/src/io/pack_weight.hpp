@@ -1,4 +1,4 @@
-// What pack() of GgufFile and of Checkpoint share.
+// Shared by GgufFile::pack() and Checkpoint::pack(): checks of the options, and errors.
 #pragma once
 
 #include "io/error.hpp"

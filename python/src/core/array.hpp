@@ -42,7 +42,7 @@ class Array {
   /// of forward mode, a trace of torch.jit.
   /// The call must outlive the array.
   Array(const Call& call, const char* name, nb::handle object, Access access = Access::read);
-  /// As require_element(), too.
+  /// The same, and require_element(wanted).
   Array(const Call& call, const char* name, nb::handle object, Element wanted, Access access = Access::read);
   ~Array();
   Array(const Array&) = delete;
@@ -72,8 +72,8 @@ class Array {
   /// none for it.
   void require_element(Element wanted, Access access = Access::read);
 
-  /// Of an output with 16 bits: where it is, as floats at twice the address, which overlap where
-  /// the arrays do. Else without data.
+  /// Where an output of 16 bits is, as floats at twice the address, which overlap where
+  /// the arrays do. Of other arrays, a view without data.
   [[nodiscard]] const AnyView<const float>& outline() const { return outline_; }
 
   /// The first element. Never null: PyTorch's empty tensors have no address, but a view without
