@@ -66,15 +66,26 @@ class HEADLANE_API KvCache {
   /// v [kv_heads, tokens, value_dim], any strides, to a sequence. A last page that other sequences
   /// share is copied first.
   void append(Index sequence, View<const float, 3> k, View<const float, 3> v);
+  /// In bfloat16 and float16: what append() of the same numbers in float32 does. Scratch holds
+  /// float32 copies of k and v, of which the calling thread keeps up to 64 MiB.
+  void append(Index sequence, View<const bfloat16, 3> k, View<const bfloat16, 3> v);
+  void append(Index sequence, View<const float16, 3> k, View<const float16, 3> v);
   /// Appends to several sequences, each named once: k [sequences, kv_heads, tokens, head_dim],
   /// v [sequences, kv_heads, tokens, value_dim]. With lengths [sequences], only the first
   /// lengths[s] tokens of sequence s are appended; the others are padding and are not read.
   void append(std::span<const Index> sequences, View<const float, 4> k, View<const float, 4> v,
               View<const Index, 1> lengths = {});
+  void append(std::span<const Index> sequences, View<const bfloat16, 4> k,
+              View<const bfloat16, 4> v, View<const Index, 1> lengths = {});
+  void append(std::span<const Index> sequences, View<const float16, 4> k, View<const float16, 4> v,
+              View<const Index, 1> lengths = {});
   /// Copies keys and values of a sequence, as append() received them or as they were rounded, from
   /// key `first` on: k.shape[1] of them, to k [kv_heads, tokens, head_dim] and
   /// v [kv_heads, tokens, value_dim], any strides.
   void read(Index sequence, Index first, View<float, 3> k, View<float, 3> v) const;
+  /// The same, rounded to nearest, ties to even; scratch as append().
+  void read(Index sequence, Index first, View<bfloat16, 3> k, View<bfloat16, 3> v) const;
+  void read(Index sequence, Index first, View<float16, 3> k, View<float16, 3> v) const;
   /// Keeps the first `length` keys of a sequence.
   void truncate(Index sequence, Index length);
   /// Removes a sequence; pages that no other sequence shares become free.

@@ -1,19 +1,15 @@
-// KvCache: the entries, their checks, and appending to all of the named sequences or to none.
+// KvCache: the entries but append().
 #include <headlane/kv_cache.hpp>
 
-#include "attention/kv_pages.hpp"
+#include "attention/kv_check.hpp"
 #include "core/call_scope.hpp"
-#include "core/check.hpp"
+#include "core/convert.hpp"
 #include "core/dispatch.hpp"
-#include "kernels/table.hpp"
 
 #include <headlane/limits.hpp>
 
-#include <array>
-#include <bit>
 #include <cstdint>
 #include <limits>
-#include <span>
 
 namespace headlane {
 
@@ -46,109 +42,38 @@ KvPages checked(KvPages pages) {
   return pages;
 }
 
-void check_sequence(const KvPages& pages, Caller caller, Index sequence) {
-  caller.require(pages.has(sequence), "sequence ", sequence, " is not there, the numbers given so far are below ",
-                 static_cast<Index>(pages.sequences.size()));
+constexpr Caller read_caller("KvCache::read");
+
+/// Returns the pages if so many keys and values can be read.
+template <class T>
+const KvPages& checked_read(const KvPages& pages, Index sequence, Index first, const View<T, 3>& k,
+                            const View<T, 3>& v) {
+  check_sequence(pages, read_caller, sequence);
+  const Operand of_k = read_caller.operand("k", k), of_v = read_caller.operand("v", v);
+  check_output(of_k);
+  check_output(of_v);
+  check_no_overlap(of_k, of_v);
+  check_pair(pages, of_k, of_v);
+  const Index all = pages.length(sequence);
+  read_caller.require(first >= 0 && first <= all && k.shape[1] <= all - first, "first is ", first, " and k has ",
+                      k.shape[1], " tokens, sequence ", sequence, " has ", all, " keys");
+  return pages;
 }
 
-/// k or v [..., kv_heads, tokens, columns].
-void check_tokens(const KvPages& pages, const Operand& x, Index columns, const char* columns_name) {
-  check_operand(x);
-  const Index heads = x.shape[x.rank - 3], last = x.shape[x.rank - 1];
-  x.require(heads == pages.kv_heads, " has ", heads, " heads, kv_heads is ", pages.kv_heads);
-  x.require(last == columns, " has ", last, " columns, ", columns_name, " is ", columns);
-}
-
-void check_pair(const KvPages& pages, const Operand& k, const Operand& v) {
-  check_tokens(pages, k, pages.head_dim, "head_dim");
-  check_tokens(pages, v, pages.value_dim, "value_dim");
-  check_same(k, k.rank - 2, "tokens", v, v.rank - 2, "tokens");
-}
-
-/// Number of pages that `tokens` more keys of a sequence need, including a copy of its last page if
-/// that one is shared. Called once for each sequence of an append: of several that share a last
-/// page, the one that comes last may keep it.
-Index needed_pages(KvPages& pages, Index sequence, Index tokens) {
-  const KvPages::Sequence& growing = pages.at(sequence);
-  Index count = pages.pages_of(growing.length + tokens) - pages.pages_of(growing.length);
-  if (growing.length % pages.page_size == 0) return count;
-  KvPages::Page& last = *growing.pages.back();
-  if (last.call != pages.calls) last.claims = 0;
-  last.call = pages.calls;
-  if (last.holders - last.claims++ > 1) ++count;
-  return count;
-}
-
-constexpr Caller append_caller("KvCache::append");
-
-/// Throws: the number of x [sequences, kv_heads, tokens, columns] at this position is not finite.
-/// For a single sequence, the caller's x lacks the first axis.
-[[noreturn]] void refuse(const Operand& x, const std::array<Index, 4>& position) {
-  const std::span<const Index> all(position);
-  fail(append_caller.function(), ": ", x.name, all.last(static_cast<std::size_t>(x.rank)),
-       " is not finite; int8 has no such number");
-}
-
-/// Checks what will be appended: no number that the type does not have. Padding is not read.
-void check_numbers(const KvPages& pages, const Operand& of_x, const View<const float, 4>& x,
-                   const View<const Index, 1>& lengths) {
-  if (pages.type != DType::int8) return;
-  const auto is_infinite = [](float number) {  // or NaN
-    return (std::bit_cast<std::uint32_t>(number) & 0x7f800000u) == 0x7f800000u;
-  };
-  for (Index s = 0; s < x.shape[0]; ++s)
-    for (Index head = 0; head < x.shape[1]; ++head)
-      for (Index token = 0; token < (!lengths ? x.shape[2] : lengths(s)); ++token) {
-        const float* row = x.data + s * x.strides[0] + head * x.strides[1] + token * x.strides[2];
-        bool refused = false;
-        for (Index column = 0; column < x.shape[3]; ++column) refused |= is_infinite(row[column * x.strides[3]]);
-        if (!refused) continue;
-        Index column = 0;
-        while (!is_infinite(row[column * x.strides[3]])) ++column;
-        refuse(of_x, {s, head, token, column});
-      }
-}
-
-/// Appends; the arguments are checked, except that no sequence is named twice, and that the type
-/// has all numbers: there may be so many of them that no memory holds them.
-void append_to(KvPages& pages, std::span<const Index> sequences, const Operand& of_k, const View<const float, 4>& k,
-               const Operand& of_v, const View<const float, 4>& v, const View<const Index, 1>& lengths) {
+/// Reads by way of float32 copies.
+void read_halves(const KvPages& pages, Index sequence, Index first, const View<std::uint16_t, 3>& k,
+                 const View<std::uint16_t, 3>& v, DType type) {
+  checked_read(pages, sequence, first, k, v);
+  if (is_empty(k)) return;
   const CallScope scope;
-  const kernels::KernelTable& kernel = active();
-  const auto tokens_of = [&](std::size_t i) { return !lengths ? k.shape[2] : lengths(static_cast<Index>(i)); };
-  Index count = 0;
-  ++pages.calls;
-  for (std::size_t i = 0; i < sequences.size(); ++i) {
-    Index& call = pages.at(sequences[i]).call;
-    append_caller.require(call != pages.calls, "sequence ", sequences[i], " is named twice in sequences");
-    call = pages.calls;
-    if (tokens_of(i) > 0) count += needed_pages(pages, sequences[i], tokens_of(i));
-  }
-  const Index in_use = pages.pages_in_use();
-  if (pages.max_pages > 0 && count > pages.max_pages - in_use)
-    fail<std::length_error>(append_caller.function(), ": ", in_use, " pages are in use and ", count,
-                            " more are needed, max_pages is ", pages.max_pages);
-  for (std::size_t i = 0; i < sequences.size(); ++i) pages.reserve_table(sequences[i], tokens_of(i));
-  float* const memory = pages.type == DType::float32 ? nullptr : scratch(Purpose::rows, pages.scratch_floats());
-  const std::size_t before = pages.pages.size();
-  pages.reserve_pages(count);
-  try {
-    check_numbers(pages, of_k, k, lengths);
-    check_numbers(pages, of_v, v, lengths);
-  } catch (...) {
-    pages.drop_pages(before);
-    throw;
-  }
-
-  // Nothing fails from here on.
-  for (std::size_t i = 0; i < sequences.size(); ++i) {
-    const Index first = pages.length(sequences[i]), batch = static_cast<Index>(i), tokens = tokens_of(i);
-    if (tokens == 0) continue;
-    pages.grow(sequences[i], tokens);
-    pages.write(kernel, sequences[i], first, k.select(0, batch).slice(1, 0, tokens),
-                v.select(0, batch).slice(1, 0, tokens), memory);
-    pages.at(sequences[i]).length = first + tokens;
-  }
+  HalfCopies copies(active(), 1);
+  for (const auto& x : {k, v}) copies.reserve(AnyView<const std::uint16_t>(x));
+  copies.allocate();
+  const AnyView<float> wide_k = copies.room(AnyView<const std::uint16_t>(k)),
+                       wide_v = copies.room(AnyView<const std::uint16_t>(v));
+  pages.read(sequence, first, as_view<3>(wide_k), as_view<3>(wide_v));
+  copies.round(as_input(wide_k), {AnyView<std::uint16_t>(k), type});
+  copies.round(as_input(wide_v), {AnyView<std::uint16_t>(v), type});
 }
 
 }  // namespace
@@ -178,41 +103,14 @@ Index KvCache::fork(Index sequence, Index length) {
   return p.add(sequence, length < 0 ? all : length);
 }
 
-void KvCache::append(Index sequence, View<const float, 3> k, View<const float, 3> v) {
-  KvPages& p = pages(append_caller.function());
-  check_sequence(p, append_caller, sequence);
-  const Operand of_k = append_caller.operand("k", k), of_v = append_caller.operand("v", v);
-  check_pair(p, of_k, of_v);
-  append_to(p, {&sequence, 1}, of_k, k.broadcast(0, 1), of_v, v.broadcast(0, 1), {});
-}
-
-void KvCache::append(std::span<const Index> sequences, View<const float, 4> k, View<const float, 4> v,
-                     View<const Index, 1> lengths) {
-  KvPages& p = pages(append_caller.function());
-  for (const Index sequence : sequences) check_sequence(p, append_caller, sequence);
-  const Operand of_k = append_caller.operand("k", k), of_v = append_caller.operand("v", v);
-  check_pair(p, of_k, of_v);
-  for (const Operand& x : {of_k, of_v})
-    x.require(x.shape[0] == static_cast<Index>(sequences.size()), " has ", x.shape[0], " sequences, sequences has ",
-              static_cast<Index>(sequences.size()));
-  check_token_lengths(append_caller, "lengths", lengths, static_cast<Index>(sequences.size()), "k", k.shape[2],
-                      "tokens");
-  append_to(p, sequences, of_k, k, of_v, v, lengths);
-}
-
 void KvCache::read(Index sequence, Index first, View<float, 3> k, View<float, 3> v) const {
-  constexpr Caller caller("KvCache::read");
-  const KvPages& p = pages(caller.function());
-  check_sequence(p, caller, sequence);
-  const Operand of_k = caller.operand("k", k), of_v = caller.operand("v", v);
-  check_output(of_k);
-  check_output(of_v);
-  check_no_overlap(of_k, of_v);
-  check_pair(p, of_k, of_v);
-  const Index all = p.length(sequence);
-  caller.require(first >= 0 && first <= all && k.shape[1] <= all - first, "first is ", first, " and k has ", k.shape[1],
-                 " tokens, sequence ", sequence, " has ", all, " keys");
-  p.read(sequence, first, k, v);
+  checked_read(pages(read_caller.function()), sequence, first, k, v).read(sequence, first, k, v);
+}
+void KvCache::read(Index sequence, Index first, View<bfloat16, 3> k, View<bfloat16, 3> v) const {
+  read_halves(pages(read_caller.function()), sequence, first, bits_of(k), bits_of(v), DType::bfloat16);
+}
+void KvCache::read(Index sequence, Index first, View<float16, 3> k, View<float16, 3> v) const {
+  read_halves(pages(read_caller.function()), sequence, first, bits_of(k), bits_of(v), DType::float16);
 }
 
 void KvCache::truncate(Index sequence, Index length) {

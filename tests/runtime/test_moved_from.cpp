@@ -47,6 +47,7 @@ TEST_CASE("KvCache: every call of a moved-from cache is an error") {
   const Tensor<4> q({1, 3, 2, 8}), out(q.view.shape);
   for_each(x.view, [](float& e) { e = 0; });
   for_each(q.view, [](float& e) { e = 0; });
+  const View<const float, 4> no_tokens{nullptr, {0, 3, 0, 8}};
   Index moved = 0;
   const auto use = [&](const KvCache& from) {
     auto& cache = const_cast<KvCache&>(from);
@@ -58,7 +59,7 @@ TEST_CASE("KvCache: every call of a moved-from cache is an error") {
     push("fork", [&] { (void)cache.fork(0); });
     push("append", [&] { cache.append(0, tokens.view, tokens.view); });
     push("append", [&] { cache.append(one, tokens.view.broadcast(0, 1), tokens.view.broadcast(0, 1)); });
-    push("append", [&] { cache.append({}, {nullptr, {0, 3, 0, 8}}, {nullptr, {0, 3, 0, 8}}); });
+    push("append", [&] { cache.append({}, no_tokens, no_tokens); });
     push("truncate", [&] { cache.truncate(0, 0); });
     push("remove", [&] { cache.remove(0); });
     push("length", [&] { (void)cache.length(0); });

@@ -233,8 +233,11 @@ TEST_CASE("KvCache: each allocation fails, and the cache is as it was") {
     filled();
     check_failing(writes("attention over a cache", out, [&] { attention(q.view, *cache, first, out.view); }), 1);
   }
+  const HalfTensor<bfloat16, 3> half_k(k.view), half_v(v.view);
   for (const DType stored : {DType::bfloat16, DType::int8}) {  // which need scratch memory
     type = stored;
+    check_failing({"append of bfloat16", filled, [&] { cache->append(all[0], half_k.view, half_v.view); }, bits, true},
+                  6);
     check_failing({"append", filled, [&] { cache->append(all[0], k.view, v.view); }, bits, true}, 5);
     filled();
     check_failing(writes("attention over a cache", out, [&] { attention(q.view, *cache, first, out.view); }), 1);

@@ -1,0 +1,28 @@
+// Checks that functions of KvCache share.
+#pragma once
+
+#include "attention/kv_pages.hpp"
+#include "core/check.hpp"
+
+namespace headlane::internal {
+
+inline void check_sequence(const KvPages& pages, Caller caller, Index sequence) {
+  caller.require(pages.has(sequence), "sequence ", sequence, " is not there, the numbers given so far are below ",
+                 static_cast<Index>(pages.sequences.size()));
+}
+
+/// k or v [..., kv_heads, tokens, columns].
+inline void check_tokens(const KvPages& pages, const Operand& x, Index columns, const char* columns_name) {
+  check_operand(x);
+  const Index heads = x.shape[x.rank - 3], last = x.shape[x.rank - 1];
+  x.require(heads == pages.kv_heads, " has ", heads, " heads, kv_heads is ", pages.kv_heads);
+  x.require(last == columns, " has ", last, " columns, ", columns_name, " is ", columns);
+}
+
+inline void check_pair(const KvPages& pages, const Operand& k, const Operand& v) {
+  check_tokens(pages, k, pages.head_dim, "head_dim");
+  check_tokens(pages, v, pages.value_dim, "value_dim");
+  check_same(k, k.rank - 2, "tokens", v, v.rank - 2, "tokens");
+}
+
+}  // namespace headlane::internal
