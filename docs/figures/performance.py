@@ -17,10 +17,9 @@ NOTES = {
     ),
     "lowbit": (
         "m × n × k, A in float32. *w8*: weights of 8 bits with a scale for each column; *w4*: of 4 bits, with one "
-        "for each 32 rows; *w8a8*: of 8 bits, and A rounded to 8 bits in each call. headlane's products by "
-        "bfloat16 are those of float32 by the widened weights; PyTorch and OpenVINO round A to bfloat16 as well, "
-        "which CPUs with AVX512-BF16 multiply twice as fast. The limit of more than one row is the FMA peak of "
-        "float32, of which products of integers reach several times as much."
+        "for each 32 rows; *w8a8*: of 8 bits, and A rounded to 8 bits in each call; *bfloat16*: the weights, and A "
+        "in each call. The limit of more than one row is the FMA peak of float32, of which products of integers "
+        "and, on CPUs with AVX512-BF16, of bfloat16 reach several times as much."
     ),
     "softmax": "Rows × columns, along the rows. The mask takes out an eighth of the elements.",
     "attention": (
@@ -29,7 +28,10 @@ NOTES = {
         "computes and throws away does not make it faster here."
     ),
     "attention_options": "8 heads of 64 unless stated, each option alone.",
-    "decode": "One query row for each sequence and head; reading the keys and values is all the work.",
+    "decode": (
+        "One query row for each sequence and head; reading the keys and values is all the work. *In bfloat16* and "
+        "*in int8*: that is how they are stored, by headlane in a KvCache, by PyTorch as tensors, queries like keys."
+    ),
     "norms": "Rows × columns.",
     "layers": (
         "d_model 512, 8 heads, d_ff 2048, GELU, normalization after the additions. Only the matrix "

@@ -34,12 +34,15 @@ class Case:
             # 8, 8, 4 and 8 bits of a weight, and as many of an activation
             "lowbit": lambda: {"bfloat16": 2**17, "w8": 2**17, "w4": 2**21, "w8a8": 2**18}[s["mode"]],
             "softmax": lambda: 64,
-            "attention": lambda: 8 + 8 * (s["head_dim"] + s["kv_length"]) ** 0.5,
+            "attention": lambda: STORED_KEYS.get(
+                s.get("stored"), 8 + 8 * (s["head_dim"] + s["kv_length"]) ** 0.5
+            ),
             "norms": lambda: 64,
             "layers": lambda: 8 + 8 * (s["d_ff"] + s["length"]) ** 0.5,
         }[self.worker_op]()
 
 
+STORED_KEYS = {"bfloat16": 2**17, "int8": 2**18}  # as 8 and 7 bits of a key and of a value
 ATTENTION_OPS = ("attention", "attention_options", "decode", "memory")
 ERROR_UNIT = {
     "gemm": "eps·Σ|a||b|",

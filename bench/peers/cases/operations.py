@@ -47,6 +47,11 @@ def softmax(rows: int, columns: int, quick: bool = False, *, mask: bool = False)
     )
 
 
+KEY_BYTES = {
+    None: lambda dim: FLOAT * dim,
+    "bfloat16": lambda dim: 2 * dim,
+    "int8": lambda dim: dim + FLOAT,  # and the scale
+}
 NAMES = {
     "dense": "dense bool mask",
     "bits": "bit mask",
@@ -68,6 +73,7 @@ def attention(
     mask: str | None = None,
     window: tuple[int, int] = (-1, -1),
     option: str | None = None,
+    stored: str | None = None,
     op: str | None = None,
     base: str = "",
     quick: bool = False,
@@ -78,7 +84,8 @@ def attention(
     mask: "bool" (padding), "ragged" (sentences of SHORTEST to q_length tokens, padded to q_length; padding
     counts neither as queries nor as keys), "dense" (a random bool mask), "bits" (the same, packed), "float" (a bias per
     head). window: the numbers of visible keys before and after the query's own; (-1, -1) is unlimited.
-    option: "softcap", "alibi" or "t5"."""
+    option: "softcap", "alibi" or "t5". stored: the type of the keys and values that are read, "bfloat16" or
+    "int8", which has a scale for each."""
     decode = kv_length is not None
     keys = kv_length or q_length
     shape = {"batch": batch, "heads": heads, "q_length": q_length, "kv_length": keys, "head_dim": dim}
@@ -86,7 +93,9 @@ def attention(
     shape |= {"left": window[0], "right": window[1]}
     visible = {"bool": padded(keys)}.get(mask or "", keys)
     pairs = visible_pairs(q_length, visible, left=window[0], right=0 if causal else window[1])
-    moved = FLOAT * batch * dim * (2 * heads * q_length + 2 * shape["kv_heads"] * visible)
+    shape |= {"stored": stored} if stored else {}
+    token = 2 * shape["kv_heads"] * KEY_BYTES[stored](dim)  # bytes of a key and its value
+    moved = batch * (FLOAT * dim * 2 * heads * q_length + token * visible)
     if mask == "ragged":
         lengths = ragged_lengths(batch, q_length)
         pairs, moved = sum(lengths**2) / batch, FLOAT * heads * dim * 4 * int(sum(lengths))
@@ -95,11 +104,12 @@ def attention(
     name = f"{keys} keys" if decode else f"L={q_length}"
     parts = [(f"{batch}x" if batch > 1 else "") + name]
     parts += ["1 head"] * (heads == 1) + [f"{heads} heads on {kv_heads}"] * bool(kv_heads)
-    parts += [f"head_dim {dim}"] * (dim != 64) + ["causal"] * causal
+    parts += [f"head_dim {dim}"] * (dim != 64) + [f"in {stored}"] * bool(stored) + ["causal"] * causal
     parts += [f"window {window[0] + 1 + window[1]}"] * (window != (-1, -1))
     parts += [f"of {SHORTEST} to {q_length}"] * (mask == "ragged")
     parts += [NAMES.get(word, f"{word} mask") for word in (mask, option) if word and word != "ragged"]
     needs = {name for name in (option, mask if mask in ("bits", "ragged") else None) if name}
+    needs |= {f"keys in {stored}"} if stored else set()
     needs |= {"gqa"} if shape["kv_heads"] != heads else set()
     needs |= {"window"} if window != (-1, -1) else set()
     return Case(
@@ -109,7 +119,7 @@ def attention(
         4 * batch * heads * pairs * dim,
         moved + masks.get(mask or "", 0),
         "read" if decode else "fma",
-        2 * FLOAT * batch * shape["kv_heads"] * dim * keys if decode else 0,
+        batch * token * keys if decode else 0,
         quick,
         frozenset(needs),
         base,
@@ -196,6 +206,12 @@ ATTENTION = [
     attention(1, 512, quick=True),
     attention(1, 4096),
     attention(1, 1024, batch=8),
+    attention(1, 32768),
+    *(
+        attention(1, keys, batch=batch, stored=stored)
+        for stored in ("bfloat16", "int8")
+        for keys, batch in ((1024, 8), (32768, 1))
+    ),
 ]
 MEMORY = [attention(65536, causal=True, op="memory")]  # not among ALL: no speed is measured
 LOWBIT = [

@@ -13,6 +13,7 @@ LAYER_OPS = ("norms", "layers")
 GROUPED = frozenset({"gqa"})
 LOW = frozenset({"bfloat16", "w8", "w4", "w8a8"})
 RAGGED = frozenset({"ragged"})
+STORED = frozenset({"keys in bfloat16", "keys in int8"})
 EVERYTHING = GROUPED | RAGGED | {"bits", "alibi", "t5", "softcap", "window"}
 
 
@@ -30,7 +31,7 @@ def own(programs: Path, isas: list[str]) -> list[Contender]:
         for isa in ("", *others)
     ]
     caches = [
-        Contender("headlane cache", COMPILED, ("decode",), (*worker, "cache"), isa)
+        Contender("headlane cache", COMPILED, ("decode",), (*worker, "cache"), isa, can=STORED)
         for isa in ("", *others)
         if isa not in SLOW
     ]
@@ -75,7 +76,7 @@ def from_python() -> list[Contender]:
         python("headlane (Python)", "headlane-layers", LAYER_OPS),
         python("PyTorch mm", "torch", ("gemm",)),
         python("PyTorch softmax", "torch", ("softmax",)),
-        python("PyTorch SDPA", "torch", ("attention",), can=GROUPED | RAGGED),
+        python("PyTorch SDPA", "torch", ("attention",), can=GROUPED | RAGGED | {"keys in bfloat16"}),
         python(
             "PyTorch materialised", "torch-materialised", ("attention",), scores=2048**2, can=GROUPED | RAGGED
         ),

@@ -79,6 +79,11 @@ class Torch(Route):
             lambda: sdpa(q, k, v, mask, is_causal=causal, enable_gqa=grouped), lambda made: made.numpy()
         )
 
+    def attention_in_bfloat16(self, q, k, v):
+        sdpa = self.torch.nn.functional.scaled_dot_product_attention
+        q, k, v = (x.bfloat16() for x in self.tensors(q, k, v))
+        return Job(lambda: sdpa(q, k, v), lambda made: made.float().numpy())
+
 
 class TorchMaterialised(Torch):
     """softmax(q·kᵀ + mask)·v with the scores in memory; the causal mask is made beforehand and added. The query

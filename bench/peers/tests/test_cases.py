@@ -40,6 +40,7 @@ def test_labels_say_what_it_is():
         "L=2048 T5 bias",
     ]
     wanted += ["L=1024 8 heads on 2", "L=1024 head_dim 80", "8x1024 keys", "4096x512 masked"]
+    wanted += ["8x1024 keys in bfloat16", "32768 keys in int8"]
     assert labels.issuperset(wanted)
 
 
@@ -63,6 +64,8 @@ def test_work_of_a_call():
     assert cases.attention(4, kv_heads=2).bytes == 4 * 64 * 4 * (2 * 8 + 2 * 2)
     decode = cases.attention(1, 4096)
     assert (decode.op, decode.limit, decode.limit_bytes) == ("decode", "read", 2 * 8 * 4096 * 64 * 4)
+    assert cases.attention(1, 4096, stored="bfloat16").limit_bytes == decode.limit_bytes / 2
+    assert cases.attention(1, 4096, stored="int8").limit_bytes == 2 * 8 * 4096 * (64 + 4)
 
 
 def test_work_of_a_product_by_fewer_bits():
@@ -112,6 +115,12 @@ def test_who_takes_what():
     assert takers(cases.attention(1, 8)) - takers(cases.attention(8)) == {
         "headlane cache",
         "headlane cache avx2",
+    }
+    assert takers(cases.attention(1, 8, stored="int8")) == {"headlane cache", "headlane cache avx2"}
+    assert takers(cases.attention(1, 8, stored="bfloat16")) == {
+        "headlane cache",
+        "headlane cache avx2",
+        "PyTorch SDPA",
     }
 
 

@@ -101,6 +101,8 @@ def prepare(route: Route, arguments: dict[str, str]) -> Job:
         mask = load(folder, "mask", (1, 1, queries, keys), np.bool_)
     if arguments["mask"] == "float":
         mask = load(folder, "mask", (1, heads, queries, keys))
+    if arguments.get("stored"):
+        return route.attention_in_bfloat16(q, k, v)
     return route.attention(q, k, v, mask, bool(size["causal"]), filled(q.shape))
 
 

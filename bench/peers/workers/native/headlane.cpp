@@ -113,8 +113,12 @@ Job attention(const peers::Arguments& arguments, bool cached) {
     job.call = [=] { headlane::attention(q, k, v, out, options); };
     return job;
   }
+  const std::string stored = arguments.text("stored");
+  const headlane::DType type = stored == "int8"       ? headlane::DType::int8
+                               : stored == "bfloat16" ? headlane::DType::bfloat16
+                                                      : headlane::DType::float32;
   const auto cache =
-      std::make_shared<headlane::KvCache>(kv_heads, dim, dim, headlane::KvCacheOptions{.page_size = 128});
+      std::make_shared<headlane::KvCache>(kv_heads, dim, dim, headlane::KvCacheOptions{.page_size = 128, .type = type});
   std::vector<Index> sequences;
   for (Index b = 0; b < batch; ++b) sequences.push_back(cache->add());
   cache->append(sequences, k, v);
