@@ -99,9 +99,9 @@ TEST_CASE("KvCache: illegal calls of append") {
   CHECK(illegal_calls() > 75);
 
   // Legal: nothing is appended.
-  cache.append(a, {nullptr, {3, 0, 5}}, {nullptr, {3, 0, 6}});
-  cache.append({}, {nullptr, {0, 3, 4, 5}}, {nullptr, {0, 3, 4, 6}});
-  cache.append(both, {nullptr, {2, 3, 0, 5}}, {nullptr, {2, 3, 0, 6}});
+  cache.append(a, View<const float, 3>(nullptr, {3, 0, 5}), {nullptr, {3, 0, 6}});
+  cache.append({}, View<const float, 4>(nullptr, {0, 3, 4, 5}), {nullptr, {0, 3, 4, 6}});
+  cache.append(both, View<const float, 4>(nullptr, {2, 3, 0, 5}), {nullptr, {2, 3, 0, 6}});
   CHECK(differences(cache, filled.model) == 0);
 }
 

@@ -146,7 +146,7 @@ TEST_CASE_TEMPLATE("KvCache: illegal calls with 16-bit numbers", T, bfloat16, fl
     return [&c, sequence, x, y] { c.halves.append(sequence, x, y); };
   };
   refused(append(5, k.view, v.view), "KvCache::append: sequence 5 is not there, the numbers given so far are below 2");
-  refused(append(0, k.view.slice(1, 0, 2), v.view), "KvCache::append: k has 2 tokens, v has 3");
+  refused(append(0, k.view.slice(1, 0, 2), v.view), "KvCache::append: k has 2 tokens, v has 3 tokens");
   refused(append(0, v.view, v.view), "KvCache::append: k has 40 columns, head_dim is 24");
   refused([&] { c.halves.read(0, 1, k.view, v.view); },
           "KvCache::read: first is 1 and k has 3 tokens, sequence 0 has 0 keys");
