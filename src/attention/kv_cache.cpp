@@ -44,10 +44,8 @@ KvPages checked(KvPages pages) {
 
 constexpr Caller read_caller("KvCache::read");
 
-/// Returns the pages if so many keys and values can be read.
 template <class T>
-const KvPages& checked_read(const KvPages& pages, Index sequence, Index first, const View<T, 3>& k,
-                            const View<T, 3>& v) {
+void check_read(const KvPages& pages, Index sequence, Index first, const View<T, 3>& k, const View<T, 3>& v) {
   check_sequence(pages, read_caller, sequence);
   const Operand of_k = read_caller.operand("k", k), of_v = read_caller.operand("v", v);
   check_output(of_k);
@@ -57,13 +55,12 @@ const KvPages& checked_read(const KvPages& pages, Index sequence, Index first, c
   const Index all = pages.length(sequence);
   read_caller.require(first >= 0 && first <= all && k.shape[1] <= all - first, "first is ", first, " and k has ",
                       k.shape[1], " tokens, sequence ", sequence, " has ", all, " keys");
-  return pages;
 }
 
 /// Reads by way of float32 copies.
 void read_halves(const KvPages& pages, Index sequence, Index first, const View<std::uint16_t, 3>& k,
                  const View<std::uint16_t, 3>& v, DType type) {
-  checked_read(pages, sequence, first, k, v);
+  check_read(pages, sequence, first, k, v);
   if (is_empty(k)) return;
   const CallScope scope;
   HalfCopies copies(active(), 1);
@@ -104,7 +101,9 @@ Index KvCache::fork(Index sequence, Index length) {
 }
 
 void KvCache::read(Index sequence, Index first, View<float, 3> k, View<float, 3> v) const {
-  checked_read(pages(read_caller.function()), sequence, first, k, v).read(sequence, first, k, v);
+  const KvPages& p = pages(read_caller.function());
+  check_read(p, sequence, first, k, v);
+  p.read(sequence, first, k, v);
 }
 void KvCache::read(Index sequence, Index first, View<bfloat16, 3> k, View<bfloat16, 3> v) const {
   read_halves(pages(read_caller.function()), sequence, first, bits_of(k), bits_of(v), DType::bfloat16);
