@@ -54,8 +54,9 @@ HEADLANE_API void set_isa(std::string_view name);
 ///
 /// Each calling thread has a team of its own, which stays until that thread ends: a call starts
 /// threads only if it is the first on its thread to use so many. Where the system refuses to start
-/// more, a call runs on those that exist. Programs whose own threads call the library should ask
-/// for fewer, and for one (set_num_threads(1)) if these threads keep all processors busy.
+/// more, a call runs on those that exist; LLVM's OpenMP may end the process instead. Programs whose
+/// own threads call the library should ask for fewer, and for one (set_num_threads(1)) if these
+/// threads keep all processors busy.
 HEADLANE_API int num_threads() noexcept;
 
 /// Sets the number of threads of the whole process; 0 restores the environment's. Numbers above

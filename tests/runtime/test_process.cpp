@@ -93,7 +93,8 @@ int in_little_memory() {
   return compare(work, expected);
 }
 
-#if !defined(HEADLANE_TEST_SANITIZED)
+// clang's OpenMP ends the process if its threads, while they start, take memory that others need.
+#if !defined(HEADLANE_TEST_SANITIZED) && !defined(__clang__)
 TEST_CASE("a call runs on fewer threads where the system refuses more") {
   if (!can_start_children()) return;
   const ChildResult child = run_child("little memory", {{"HEADLANE_MAX_THREADS", "1000"}});

@@ -72,7 +72,12 @@ inline void check_failing(const FailingCall& c, long least, long step = 1) {
   const std::uint64_t right = c.bits();
   std::thread([&] {
     const FailureCount cold = fail_each(c, right, step, false);
-    CHECK_MESSAGE(cold.failed >= least, c.name, ": ", cold.failed, " failures");
+#if defined(__clang__)
+    const bool may_be_warm = num_threads() > 1;  // LLVM's OpenMP gives the team of an ended thread to the next one
+#else
+    const bool may_be_warm = false;
+#endif
+    CHECK_MESSAGE((may_be_warm || cold.failed >= least), c.name, ": ", cold.failed, " failures");
     fail_each(c, right, step, true);
   }).join();
   CHECK_MESSAGE(until_failure < 0, c.name);
