@@ -58,6 +58,19 @@ def test_nothing_is_written_if_the_call_fails(kind):
         assert (wide(out) == 77).all()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_out_that_overlaps_x(kind):
+    """In place is legal, another overlap is not."""
+    x = KINDS[kind](np.arange(12, dtype=np.float32).reshape(3, 4))
+    before = wide(x).copy()
+    for function in (headlane.relu, headlane.softmax, headlane.rms_norm, headlane.add_sinusoidal_encoding):
+        with pytest.raises(ValueError, match="overlaps"):
+            function(x[:-1], out=x[1:])
+    with pytest.raises(ValueError, match="overlaps"):
+        headlane.rotary_embedding(x[:-1], out=x[1:])
+    np.testing.assert_array_equal(wide(x), before)
+
+
 def test_read_only_and_misaligned_memory():
     if "bfloat16" not in KINDS:
         pytest.skip("ml_dtypes is not installed")

@@ -90,6 +90,13 @@ Array::Array(const Call& call, const char* name, nb::handle object, Element want
   require_element(wanted, access);
 }
 
+Array::Array(const Call& call, const char* name, nb::handle object, Floats /*kind*/, Access access)
+    : Array(call, name, object, access) {
+  access_ = access;
+  if (element_ == Element::bfloat16 || element_ == Element::float16) set_outline(access);
+  else require_element(Element::float32, access);
+}
+
 Array::~Array() {
   if (buffer_.obj != nullptr) PyBuffer_Release(&buffer_);
 }
@@ -209,21 +216,24 @@ void Array::from_dlpack(Access access) {
   set_tensor(tensor);
 }
 
+void Array::set_outline(Access access) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data_);
+  require(address % 2 == 0, " is misaligned: its address is 1 modulo 2");
+  if (access == Access::read || outline_) return;
+  outline_.data = reinterpret_cast<const float*>(2 * address);  // NOLINT(performance-no-int-to-ptr): never read
+  outline_.rank = rank_;
+  outline_.shape = shape_;
+  outline_.strides = strides_;
+  require_disjoint(call_->function(), {name_, outline_}, {});
+}
+
 void Array::set_copy(Access access) {
+  set_outline(access);
   Memory memory;
   memory.data = data_;
   memory.rank = rank_;
   memory.shape = shape_;
   memory.strides = strides_;
-  const auto address = reinterpret_cast<std::uintptr_t>(data_);
-  require(address % 2 == 0, " is misaligned: its address is 1 modulo 2");
-  if (access != Access::read) {
-    outline_.data = reinterpret_cast<const float*>(2 * address);  // NOLINT(performance-no-int-to-ptr): never read
-    outline_.rank = rank_;
-    outline_.shape = shape_;
-    outline_.strides = strides_;
-    require_disjoint(call_->function(), {name_, outline_}, {});
-  }
   const DType type = element_ == Element::bfloat16 ? DType::bfloat16 : DType::float16;
   try {
     const FloatCopy& copy = call_->keep({type, memory, access != Access::write, access != Access::read});

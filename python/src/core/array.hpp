@@ -1,6 +1,7 @@
 // An array argument of a Python call: NumPy arrays through the buffer protocol, PyTorch tensors
 // (and others) through DLPack's C interface, anything else through __dlpack__. Borrowed; what has
-// bfloat16 or float16 is read and written through a copy in float32.
+// bfloat16 or float16 is read and written through a copy in float32, unless a function of the
+// library takes it as it is.
 #pragma once
 
 #include "core/call.hpp"
@@ -26,6 +27,9 @@ enum class Access { read, write, update };
 /// reads masks (bool, bits in uint8), int64, and int8 of stored weights.
 enum class Element { float32, bfloat16, float16, boolean, uint8, int8, int64, other };
 
+/// Says of a constructor that the elements may be of float32, bfloat16 or float16.
+struct Floats {};
+
 /// What a new array is like: its kind, and the type of its elements.
 struct Like {
   nb::handle object = nb::none();  // None: NumPy
@@ -42,6 +46,8 @@ class Array {
   /// of forward mode, a trace of torch.jit.
   /// The call must outlive the array.
   Array(const Call& call, const char* name, nb::handle object, Access access = Access::read);
+  /// Without a copy: the call reads what it is, or calls to_float32().
+  Array(const Call& call, const char* name, nb::handle object, Floats, Access access = Access::read);
   /// The same, and require_element(wanted).
   Array(const Call& call, const char* name, nb::handle object, Element wanted, Access access = Access::read);
   ~Array();
@@ -71,6 +77,8 @@ class Array {
   /// copy in float32, which has values while Call::compute() runs. Throws MemoryError if there is
   /// none for it.
   void require_element(Element wanted, Access access = Access::read);
+  /// Of Floats: require_element(Element::float32).
+  void to_float32() { require_element(Element::float32, access_); }
 
   /// Where an output of 16 bits is, as floats at twice the address, which overlap where
   /// the arrays do. Of other arrays, a view without data.
@@ -90,6 +98,7 @@ class Array {
   [[noreturn]] void fail_as_type(const std::string& text) const;
   [[noreturn]] void fail_to_export() const;
   void set_rank(Index rank);
+  void set_outline(Access access);
   void set_copy(Access access);
   void set_tensor(const nb::dlpack::dltensor& tensor);
   void get_buffer();
@@ -102,6 +111,7 @@ class Array {
   void* data_ = nullptr;
   int rank_ = 0;
   Element element_ = Element::other;
+  Access access_ = Access::read;  // of Floats
   std::array<Index, static_cast<std::size_t>(max_rank)> shape_{};
   std::array<Index, static_cast<std::size_t>(max_rank)> strides_{};
   AnyView<const float> outline_;

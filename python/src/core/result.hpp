@@ -16,9 +16,15 @@ class Result {
   /// `access`: update if its old values are read.
   Result(const Call& call, const Like& like, nb::handle out, const std::vector<Index>& shape,
          Access access = Access::write)
+      : Result(call, like, out, shape, Floats(), access) {
+    array_->to_float32();
+  }
+  /// Without a copy of 16 bits.
+  Result(const Call& call, const Like& like, nb::handle out, const std::vector<Index>& shape, Floats floats,
+         Access access = Access::write)
       : like_(like.object), given_(!out.is_none()) {
     object_ = given_ ? nb::borrow(out) : new_array(like, shape.data(), static_cast<int>(shape.size()));
-    array_.emplace(call, "out", object_, Element::float32, access);
+    array_.emplace(call, "out", object_, floats, access);
     bool same = array_->rank() == static_cast<int>(shape.size());
     for (std::size_t axis = 0; same && axis < shape.size(); ++axis)
       same = array_->size(static_cast<int>(axis)) == shape[axis];
@@ -26,6 +32,7 @@ class Result {
   }
 
   [[nodiscard]] const Array& array() const { return *array_; }
+  void to_float32() { array_->to_float32(); }
 
   /// Throws ValueError if two elements of the caller's `out` are the same, or one is an element of
   /// an input (null: absent). The library checks this within one call; this is for several.
@@ -56,5 +63,17 @@ class Result {
   nb::object object_;
   std::optional<Array> array_;
 };
+
+/// Computes f(T()), where T is the type of both arrays; float if they differ, by way of copies.
+template <class F>
+void compute_in_own_type(const Call& call, Array& from, Result& to, const F& f) {
+  if (from.element() == to.array().element()) {
+    if (from.element() == Element::bfloat16) return call.compute([&] { f(bfloat16()); });
+    if (from.element() == Element::float16) return call.compute([&] { f(float16()); });
+  }
+  from.to_float32();
+  to.to_float32();
+  call.compute([&] { f(float()); });
+}
 
 }  // namespace headlane::python

@@ -47,12 +47,14 @@ nb::object add_sinusoidal_encoding_of(nb::handle x, nb::handle scale, nb::handle
                                       nb::handle doubled, nb::handle interleaved, nb::handle out,
                                       nb::handle num_threads) {
   const Call call("add_sinusoidal_encoding");
-  const Array from(call, "x", x, Element::float32);
+  Array from(call, "x", x, Floats());
   from.require(from.rank() >= 2, " has shape ", from, ", the minimum is [length, d_model]");
   const SinusoidalOptions options =
       sinusoidal_options(call, offset, base, doubled, interleaved, call.float32("scale", scale), num_threads);
-  const Result result(call, from.like(), out, from.shape());
-  call.compute([&] { add_sinusoidal_encoding(any_view<const float>(from), any_view<float>(result.array()), options); });
+  Result result(call, from.like(), out, from.shape(), Floats());
+  compute_in_own_type(call, from, result, [&]<class T>(T) {
+    add_sinusoidal_encoding(any_view<const T>(from), any_view<T>(result.array()), options);
+  });
   return result.object();
 }
 
@@ -60,7 +62,7 @@ nb::object rotary_embedding_of(nb::handle x, nb::handle base, nb::handle rotary_
                                nb::handle offset, nb::handle positions, nb::handle frequencies, nb::handle out,
                                nb::handle num_threads) {
   const Call call("rotary_embedding");
-  const Array from(call, "x", x, Element::float32);
+  Array from(call, "x", x, Floats());
   from.require(2 <= from.rank() && from.rank() <= 4, " has shape ", from,
                ", wanted [batch, heads, length, head_dim], the first two or one of them at will");
   RotaryOptions options{.base = call.float64("base", base),
@@ -80,8 +82,10 @@ nb::object rotary_embedding_of(nb::handle x, nb::handle base, nb::handle rotary_
     of_frequencies->require(of_frequencies->rank() == 1, " has shape ", *of_frequencies, ", wanted one axis");
     options.frequencies = view_of<const float, 1>(*of_frequencies);
   }
-  const Result result(call, from.like(), out, from.shape());
-  call.compute([&] { rotary_embedding(view_of<const float, 4>(from), view_of<float, 4>(result.array()), options); });
+  Result result(call, from.like(), out, from.shape(), Floats());
+  compute_in_own_type(call, from, result, [&]<class T>(T) {
+    rotary_embedding(view_of<const T, 4>(from), view_of<T, 4>(result.array()), options);
+  });
   return result.object();
 }
 

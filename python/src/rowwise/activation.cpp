@@ -37,11 +37,13 @@ Activation activation_named(const Call& call, nb::handle given) {
 nb::object activate_by(const char* function, nb::handle activation, nb::handle x, nb::handle out,
                        nb::handle num_threads) {
   const Call call(function);
-  const Array from(call, "x", x, Element::float32);
-  const Result result(call, from.like(), out, from.shape());
+  Array from(call, "x", x, Floats());
+  Result result(call, from.like(), out, from.shape(), Floats());
   const Activation which = activation_named(call, activation);
   const ActivateOptions options{.num_threads = call.threads(num_threads)};
-  call.compute([&] { activate(any_view<const float>(from), any_view<float>(result.array()), which, options); });
+  compute_in_own_type(call, from, result, [&]<class T>(T) {
+    activate(any_view<const T>(from), any_view<T>(result.array()), which, options);
+  });
   return result.object();
 }
 

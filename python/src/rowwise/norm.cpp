@@ -20,7 +20,7 @@ View<const float, 1> vector_of(const std::optional<Array>& array, Index n) {
 nb::object norm_over(bool centred, nb::handle x, nb::handle weight, nb::handle bias, nb::handle given_eps,
                      nb::handle residual, nb::handle sum, nb::handle out, nb::handle num_threads) {
   const Call call(centred ? "layer_norm" : "rms_norm");
-  const Array from(call, "x", x, Element::float32);
+  Array from(call, "x", x, Floats());
   from.require(from.rank() >= 1, " has no axis");
   const Index n = from.size(-1);
   const std::optional<Array> of_weight = optional_array(call, "weight", weight, Element::float32),
@@ -31,7 +31,7 @@ nb::object norm_over(bool centred, nb::handle x, nb::handle weight, nb::handle b
   options.weight = vector_of(of_weight, n);
   options.bias = vector_of(of_bias, n);
   if (of_residual) options.residual = any_view<const float>(*of_residual);
-  const Result result(call, from.like(), out, from.shape());
+  Result result(call, from.like(), out, from.shape(), Floats());
   std::optional<Result> of_sum;
   const bool new_sum = sum.is(nb::bool_(true));
   if (new_sum || !sum.is(nb::bool_(false))) {
@@ -41,9 +41,9 @@ nb::object norm_over(bool centred, nb::handle x, nb::handle weight, nb::handle b
     result.require_apart(*of_sum, "return_sum");
     options.sum = any_view<float>(of_sum->array());
   }
-  call.compute([&] {
-    const AnyView<const float> given = any_view<const float>(from);
-    const AnyView<float> to = any_view<float>(result.array());
+  compute_in_own_type(call, from, result, [&]<class T>(T) {
+    const AnyView<const T> given = any_view<const T>(from);
+    const AnyView<T> to = any_view<T>(result.array());
     if (centred) layer_norm(given, to, options);
     else rms_norm(given, to, {eps, options.weight, options.residual, options.sum, options.num_threads});
   });

@@ -26,7 +26,7 @@ nb::object softmax_over(bool log, nb::handle x, nb::handle given_axis, nb::handl
                         nb::handle bias, nb::handle lengths, nb::handle causal, nb::handle causal_offset,
                         nb::handle out, nb::handle num_threads) {
   const Call call(log ? "log_softmax" : "softmax");
-  const Array from(call, "x", x, Element::float32);
+  Array from(call, "x", x, Floats());
   const int rank = from.rank();
   from.require(rank >= 1, " has no axis");
   const Index axis = call.integer("axis", given_axis);
@@ -45,8 +45,9 @@ nb::object softmax_over(bool log, nb::handle x, nb::handle given_axis, nb::handl
   options.bias = broadcast<float>(of_bias, shape);
   shape.erase(shape.begin() + (axis < 0 ? axis + rank : axis));
   options.lengths = broadcast<Index>(of_lengths, shape);
-  const Result result(call, from.like(), out, from.shape());
-  call.compute([&] { softmax(any_view<const float>(from), any_view<float>(result.array()), options); });
+  Result result(call, from.like(), out, from.shape(), Floats());
+  compute_in_own_type(call, from, result,
+                      [&]<class T>(T) { softmax(any_view<const T>(from), any_view<T>(result.array()), options); });
   return result.object();
 }
 
