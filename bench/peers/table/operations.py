@@ -35,8 +35,7 @@ def amount(row: dict) -> float:
     if row["op"] in ("softmax", "norms"):
         return row["shape"]["rows"] * row["shape"]["columns"] * 1e-9
     if row["op"] == "decode":
-        s = row["shape"]
-        return 8 * s["batch"] * s["heads"] * s["kv_length"] * s["head_dim"] * 1e-9
+        return row["bytes"] * 1e-9
     return row["flops"] * 1e-9
 
 
