@@ -134,8 +134,8 @@ struct View {
     detail::check_range("slice", "end", end, 0, shape[at]);
     detail::check_range("slice", "begin", begin, 0, end);
     View result = *this;
-    if (begin < end) result.data += begin * strides[at];  // no arithmetic on null
     result.shape[at] = end - begin;
+    result.data = result.start(at, begin);
     return result;
   }
 
@@ -147,7 +147,7 @@ struct View {
     const std::size_t at = position(axis);
     detail::check_range("select", "position", i, 0, shape[at] - 1);
     View<T, Rank - 1> result;
-    result.data = data + i * strides[at];
+    result.data = start(at, i);
     for (std::size_t from = 0, to = 0; from < shape.size(); ++from) {
       if (from == at) continue;
       result.shape[to] = shape[from];
@@ -201,6 +201,14 @@ struct View {
     const int at = axis < 0 ? axis + Rank : axis;
     detail::check_range("axis", "axis", at, 0, Rank - 1);
     return static_cast<std::size_t>(at);
+  }
+
+  // The address of position `i` along an axis. Without elements it is `data` as it is, which may be
+  // null and has no other addresses.
+  [[nodiscard]] HEADLANE_HIDDEN constexpr T* start(std::size_t axis, Index i) const {
+    for (const Index n : shape)
+      if (n == 0) return data;
+    return data + i * strides[axis];
   }
 };
 

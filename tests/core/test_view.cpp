@@ -5,6 +5,7 @@
 #include <headlane/view.hpp>
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace headlane::test {
@@ -71,6 +72,17 @@ TEST_CASE("View: slice and select") {
   CHECK(row.shape == std::array<Index, 2>{2, 8});
   CHECK(row(1, 5) == c.view(1, 2, 5));
   CHECK(c.view.select(-1, 7)(1, 1) == c.view(1, 1, 7));
+}
+
+// The sanitizers refuse arithmetic on null, and the product of a position and such a stride.
+TEST_CASE("View: slice and select without elements keep the address, null included") {
+  const View<const float, 3> v(nullptr, {4, 3, 0}, {std::numeric_limits<Index>::max() / 2, 1, 1});
+  CHECK(v.slice(0, 3, 4).data == nullptr);
+  CHECK(v.slice(1, 2, 3).shape == std::array<Index, 3>{4, 1, 0});
+  CHECK(v.select(0, 3).data == nullptr);
+  CHECK(v.select(0, 3).shape == std::array<Index, 2>{3, 0});
+  const Counted c;
+  CHECK(c.view.slice(2, 8, 8).slice(0, 1, 2).data == c.view.data);
 }
 
 TEST_CASE("View: split makes heads, broadcast repeats") {
