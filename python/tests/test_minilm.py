@@ -88,7 +88,8 @@ def test_minilm(minilm, encoder, report):
         ("float16", "float32", 0.99999),
         ("bfloat16", "float32", 0.999),
         ("int8", "float32", 0.998),
-        ("int8", "int8", 0.99),
+        ("int8", "int8", 0.998),
+        ("int8_group32", "int8", 0.998),
     ],
 )
 def test_stored_weights(minilm, encoder, report, weights, activations, least):

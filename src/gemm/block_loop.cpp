@@ -162,6 +162,7 @@ void multiply_integers(const Product& p, const KernelTable& kernel, const DepthB
   const Index width = std::min(n, std::max<Index>(1, bytes_in_l2 / depth.k / panel_columns) * panel_columns);
   const RightBlock right = right_of(p, depth.first, depth.k, kernel);
   quantised.numbers += depth.first;
+  quantised.first = depth.first;
   for (Index column = 0; column < n; column += width) {
     GemmBlock block = block_of(p, right, rows, column, width);
     block.k = depth.k;

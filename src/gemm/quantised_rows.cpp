@@ -8,12 +8,17 @@ kernels::QuantisedRows quantise(const View<const float, 2>& a, Index row, Index 
                                 const kernels::KernelTable& kernel) {
   const Index k = a.shape[1], row_bytes = quantised_row_bytes(k, kernel);
   constexpr Index word = sizeof(float);
-  float* memory = scratch(Purpose::panels, rows * (row_bytes / word + 2));
-  const kernels::QuantisedRows result{.numbers = reinterpret_cast<std::int8_t*>(memory + 2 * rows),
+  constexpr Index of_row = 3 + sizeof(Index) / word;  // columns of outliers first, for their alignment
+  float* memory = scratch(Purpose::panels, rows * (row_bytes / word + of_row));
+  float* scales = memory + rows * (of_row - 3);
+  const kernels::QuantisedRows result{.numbers = reinterpret_cast<std::int8_t*>(memory + of_row * rows),
                                       .row_step = row_bytes,
                                       .odd = round_up(k, kernels::quantised_columns),
-                                      .scales = memory,
-                                      .starts = reinterpret_cast<std::int32_t*>(memory + rows)};
+                                      .scales = scales,
+                                      .starts = reinterpret_cast<std::int32_t*>(scales + rows),
+                                      .outliers = scales + 2 * rows,
+                                      .outlier_columns = reinterpret_cast<Index*>(memory),
+                                      .first = 0};
   kernels::Source from = source(a, row, rows, 0, k);
   if (from.column_step != 1 && k > 1) {
     float* contiguous = scratch(Purpose::rows, rows * k);

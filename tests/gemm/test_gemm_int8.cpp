@@ -40,21 +40,12 @@ Columns columns_of(const PackedMatrix& packed) {
 void by_contract(const GemmInputs& in, const PackedMatrix& packed, const GemmOptions& options,
                  const View<float, 2>& c) {
   const Columns b = columns_of(packed);
-  const Index m = c.shape[0], n = c.shape[1], k = in.a.view.shape[1];
+  const Index m = c.shape[0], n = c.shape[1];
   for (Index i = 0; i < m; ++i) {
-    float largest = 0;
-    bool finite = true;
-    for (Index p = 0; p < k; ++p) {
-      largest = std::max(largest, std::abs(in.a.view(i, p)));
-      finite = finite && std::isfinite(in.a.view(i, p));
-    }
-    const bool zeros = largest < 0x1p-100f || !finite;
-    const float inverse = zeros ? 0.0f : 127.0f / largest, scale = !finite ? nan : zeros ? 0.0f : largest / 127.0f;
+    const QuantisedRow row(View<const float, 2>(in.a.view).select(0, i));
     for (Index j = 0; j < n; ++j) {
-      std::int64_t sum = 0;
-      for (Index p = 0; p < k && !zeros; ++p)
-        sum += std::lrint(in.a.view(i, p) * inverse) * b.q[static_cast<std::size_t>(p * n + j)];
-      const float product = static_cast<float>(sum) * scale * b.scale[static_cast<std::size_t>(j)];
+      const auto q = [&](Index p) { return b.q[static_cast<std::size_t>(p * n + j)]; };
+      const float product = row.product(q, b.scale[static_cast<std::size_t>(j)]);
       c(i, j) = std::fma(options.alpha, product, options.beta == 0.0f ? 0.0f : options.beta * c(i, j));
       if (options.bias) c(i, j) += options.bias(j);
     }
@@ -99,6 +90,10 @@ TEST_CASE("gemm, int8: rows of any magnitude") {
     for (const GemmInputs* each : {&in, &copy})
       for (Index p = 0; p < 30; ++p) each->a.view(1, p) *= magnitude / 4;  // 4: no element overflows
     products.check(in, copy, {}, "magnitude " + std::to_string(magnitude));
+    const GemmInputs outlier(3, 20, 30), same(3, 20, 30);  // an ordinary one beside elements of any magnitude
+    for (const GemmInputs* each : {&outlier, &same})
+      for (Index p = 0; p < 30; ++p) each->a.view(1, p) *= p == 17 ? 1.0f : magnitude / 4;
+    products.check(outlier, same, {}, "outlier beside magnitude " + std::to_string(magnitude));
   }
   const GemmInputs in(1, 20, 30), copy(1, 20, 30);
   for (const GemmInputs* each : {&in, &copy}) {
@@ -106,6 +101,22 @@ TEST_CASE("gemm, int8: rows of any magnitude") {
     each->a.view(0, 1) = -std::numeric_limits<float>::max();
   }
   products.check(in, copy, {}, "the largest float");
+}
+
+/// Wherever it is, alone or with others of its magnitude, of which the first one is meant.
+TEST_CASE("gemm, int8: the outlier of a row") { products.check_outliers(); }
+
+TEST_CASE("gemm, int8: a row of zeros but one element is not quantised") {
+  const Index k = 70, n = 40;
+  const GemmInputs in(k, n, k);
+  const PackedMatrix packed(in.b.view, {.type = int8});
+  const Columns b = columns_of(packed);
+  for_each_position(in.a.view.shape, [&](const auto& at) { in.a.view(at[0], at[1]) = at[0] == at[1] ? -3.1f : 0.0f; });
+  gemm(in.a.view, packed, in.c.view, {.activations = int8});
+  for_each_position(in.c.view.shape, [&](const auto& at) {
+    const auto q = static_cast<float>(b.q[static_cast<std::size_t>(at[0] * n + at[1])]);
+    CHECK(in.c.view(at[0], at[1]) == -3.1f * q * b.scale[static_cast<std::size_t>(at[1])]);
+  });
 }
 
 TEST_CASE("gemm, int8: large elements of other rows change nothing") {
@@ -132,12 +143,14 @@ TEST_CASE("gemm, int8: the largest sum, and one row more") {
   for (const bool extended : {true, false}) {
     const ExtensionScope extension(extended);
     gemm(a.view, PackedMatrix(b.view, {.type = int8}), c.view, {.activations = int8});
-    const float sum = static_cast<float>(127 * 127 * k) * (2.0f / 127.0f);
+    const auto with_outlier = [](Index others) {  // the outlier is the first element
+      return std::fma(2.0f, 127.0f, static_cast<float>(127 * 127 * others) * (2.0f / 127.0f));
+    };
     for (Index j = 0; j < 2; ++j) {
-      CHECK(c.view(0, j) == sum);
-      CHECK(c.view(1, j) == -sum);
+      CHECK(c.view(0, j) == with_outlier(k - 1));
+      CHECK(c.view(1, j) == -with_outlier(k - 1));
     }
-    CHECK(c.view(0, 2) == 0.0f);
+    CHECK(c.view(0, 2) == with_outlier(-1));
   }
   const Tensor<2> long_a({2, k + 1}), long_b({k + 1, 3});
   for_each(long_b.view, [](float& x) { x = 0.0f; });
@@ -157,14 +170,15 @@ TEST_CASE("gemm, int8: the error bound") {
     // Quantising leaves 7 bits, so that the bound may exceed what the outlier leaves of the others.
     Comparison comparison("gemm, int8", "k " + std::to_string(k), 0, Comparison::Kind::special);
     for_each_position(in.c.view.shape, [&](const auto& at) {
-      double exact = 0, magnitudes = 0, largest = 0;
+      double exact = 0, magnitudes = 0;
       for (Index p = 0; p < k; ++p) {
         exact += double{in.a.view(at[0], p)} * double{b.view(p, at[1])};
         magnitudes += std::abs(double{b.view(p, at[1])});
-        largest = std::max(largest, std::abs(double{in.a.view(at[0], p)}));
       }
-      const double c = in.c.view(at[0], at[1]);
-      const double bound = largest / 254 * 1.0001 * magnitudes + (gamma(4) + 0x1p-24) * std::abs(c) * 1.001;
+      const QuantisedRow row(View<const float, 2>(in.a.view).select(0, at[0]));
+      const double c = in.c.view(at[0], at[1]), largest = row.largest;
+      const double outlier = std::abs(double{row.outlier} * double{b.view(row.outlier_column, at[1])});
+      const double bound = largest / 254 * 1.0001 * magnitudes + gamma(5) * (std::abs(c) + outlier);
       comparison.add({at[0], at[1]}, in.c.view(at[0], at[1]), exact, bound);
     });
     comparison.finish();

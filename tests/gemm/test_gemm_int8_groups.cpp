@@ -19,15 +19,8 @@ void by_contract(const GemmInputs& in, const PackedMatrix& packed, const GemmOpt
   const Tensor<2> scales({groups, n});
   packed.unpack(q, scales.view);
   for (Index i = 0; i < c.shape[0]; ++i) {
-    float largest = 0;
-    bool finite = true;
-    for (Index p = 0; p < k; ++p) {
-      largest = std::max(largest, std::abs(in.a.view(i, p)));
-      finite = finite && std::isfinite(in.a.view(i, p));
-    }
-    const bool zeros = largest < 0x1p-100f || !finite;
-    const float inverse = zeros ? 0.0f : 127.0f / largest, scale = !finite ? nan : zeros ? 0.0f : largest / 127.0f;
-    const auto number = [&](Index p) { return zeros ? 0 : std::lrint(in.a.view(i, p) * inverse); };
+    const QuantisedRow row(View<const float, 2>(in.a.view).select(0, i));
+    const Index at = row.outlier_column;
     for (Index j = 0; j < n; ++j) {
       float& out = c(i, j);
       out = options.beta == 0.0f ? 0.0f : options.beta * out;
@@ -35,10 +28,12 @@ void by_contract(const GemmInputs& in, const PackedMatrix& packed, const GemmOpt
         float sum = 0;
         for (Index group = block; group < std::min(k, block + 512); group += 32) {
           std::int64_t exact = 0;
-          for (Index p = group; p < std::min(k, group + 32); ++p) exact += number(p) * q(p, j);
+          for (Index p = group; p < std::min(k, group + 32); ++p) exact += row.q[static_cast<std::size_t>(p)] * q(p, j);
           sum = std::fma(static_cast<float>(exact), scales.view(group / 32, j), sum);
         }
-        out = std::fma(options.alpha, sum * scale, out);
+        const float outlier = block <= at && at < block + 512 ? row.outlier : 0.0f;
+        const float weight = static_cast<float>(q(at, j)) * scales.view(at / 32, j);
+        out = std::fma(options.alpha, std::fma(outlier, weight, sum * row.scale), out);
       }
       if (options.bias) out += options.bias(j);
     }
@@ -64,6 +59,10 @@ TEST_CASE("gemm_gated, gemm_batch, a list, groups with int8: the bits of gemm") 
 }
 TEST_CASE("gemm, groups with int8: operands between guard pages") {
   for (const ActivationsCase& products : types) products.check_guard_pages();
+}
+
+TEST_CASE("gemm, groups with int8: the outlier of a row") {
+  for (const ActivationsCase& products : types) products.check_outliers();
 }
 
 TEST_CASE("gemm, groups with int8: the largest integers, and rows that are not finite") {
@@ -95,15 +94,15 @@ TEST_CASE("gemm, groups with int8: the error bound") {
       gemm(in.a.view, packed, in.c.view, {.activations = int8});
       Comparison comparison("gemm, groups with int8", "k " + std::to_string(k), 0, Comparison::Kind::special);
       for_each_position(in.c.view.shape, [&](const auto& at) {
-        double exact = 0, magnitudes = 0, products = 0, largest = 0;
+        double exact = 0, magnitudes = 0, products = 0;
         for (Index p = 0; p < k; ++p) {
           const double x = in.a.view(at[0], p), y = b.view(p, at[1]);
           exact += x * y;
           products += std::abs(x * y);
           magnitudes += std::abs(y);
-          largest = std::max(largest, std::abs(x));
         }
-        const Index roundings = std::min<Index>((k + 31) / 32, 16) + (k + 511) / 512 + 3;
+        const double largest = QuantisedRow(View<const float, 2>(in.a.view).select(0, at[0])).largest;
+        const Index roundings = std::min<Index>((k + 31) / 32, 16) + (k + 511) / 512 + 4;
         const double quantised = largest / 254 * 1.0001 * magnitudes;
         const double bound = quantised + gamma(static_cast<double>(roundings)) * (products + quantised);
         comparison.add({at[0], at[1]}, in.c.view(at[0], at[1]), exact, bound);

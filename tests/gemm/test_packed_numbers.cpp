@@ -1,6 +1,7 @@
 // PackedMatrix::from_numbers: what a file of stored weights holds, without rounding anything.
 #include "support/gemm_case.hpp"
 #include "support/illegal.hpp"
+#include "support/quantised_row.hpp"
 #include "support/scope.hpp"
 
 #include <headlane/gemm.hpp>
@@ -210,16 +211,6 @@ TEST_CASE("from_numbers: the numbers of a packed matrix make the same one") {
     }
 }
 
-/// One row of activations = int8 as gemm.hpp states it.
-float by_contract(const View<float, 2>& a, const View<std::int8_t, 2>& q, float scale, Index column) {
-  float largest = 0;
-  for (Index p = 0; p < q.shape[0]; ++p) largest = std::max(largest, std::abs(a(0, p)));
-  const float inverse = 127.0f / largest;
-  Index sum = 0;
-  for (Index p = 0; p < q.shape[0]; ++p) sum += std::lrint(a(0, p) * inverse) * q(p, column);
-  return static_cast<float>(sum) * (largest / 127.0f) * scale;
-}
-
 TEST_CASE("from_numbers: activations of int8") {
   Random random(3);
   const Index k = 300, n = 70;
@@ -229,7 +220,9 @@ TEST_CASE("from_numbers: activations of int8") {
   for (Index j = 0; j < n; ++j) scales.view(0, j) = (random.uniform() + 1.5f) / 100;
   for_each_position(q.view.shape,
                     [&](const auto& p) { q.view(p[0], p[1]) = static_cast<std::int8_t>(random.integer(-127, 127)); });
-  for (Index j = 0; j < n; ++j) expected.view(0, j) = by_contract(a.view, q.view, scales.view(0, j), j);
+  const QuantisedRow row(View<const float, 2>(a.view).select(0, 0));
+  for (Index j = 0; j < n; ++j)
+    expected.view(0, j) = row.product([&](Index p) { return q.view(p, j); }, scales.view(0, j));
   for (const bool extended : {true, false}) {
     const ExtensionScope extension(extended);
     const PackedMatrix packed = PackedMatrix::from_numbers(q.view, View<const float, 1>(scales.view.select(0, 0)));

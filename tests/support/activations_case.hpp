@@ -3,6 +3,7 @@
 
 #include "support/gemm_case.hpp"
 #include "support/guard.hpp"
+#include "support/quantised_row.hpp"
 #include "support/scope.hpp"
 #include "support/tolerance.hpp"
 
@@ -117,6 +118,23 @@ struct ActivationsCase {
       gemm_batch(std::vector<GemmProblem>{{a.view.select(0, i), {}, &gate, two.c.view, {.activations = activations}}});
       CHECK(different_bits(two.c.view, one.c.view) == 0);
     }
+  }
+
+  /// Rows of an element of a large magnitude at each place in turn, and of several of them.
+  void check_outliers() const {
+    const Index k = 600, n = 33;
+    with_each_extension([&] {
+      for (const Index among : {k, Index{66}}) {
+        const GemmInputs in(among, n, among), copy(among, n, among);
+        for (const GemmInputs* each : {&in, &copy})
+          for (Index i = 0; i < among; ++i) {
+            each->a.view(i, i) = i % 2 == 0 ? 1000.0f : -1000.0f;
+            if (i % 3 == 0) each->a.view(i, (i * 7 + 5) % among) = i % 4 == 0 ? 1000.0f : -1000.0f;
+            if (i % 5 == 0) each->a.view(i, (i * 11 + 3) % among) = 999.0f;
+          }
+        check(in, copy, {}, "outliers, k " + std::to_string(among));
+      }
+    });
   }
 
   void check_guard_pages() const {

@@ -21,17 +21,21 @@ struct Source {
 /// Columns that are quantised at a time: rows end with zeros up to a multiple of them.
 inline constexpr Index quantised_columns = 64;
 
-/// For magnitudes x from here on, 127 / x and x / 127 are normal numbers. A row whose largest
-/// magnitude is below counts as zeros.
+/// For magnitudes x from here on, 127 / x and x / 127 are normal numbers. If the largest magnitude
+/// but the outlier's is below, the others count as zeros.
 inline constexpr float least_largest = 0x1p-100f;
 
-/// Rows as 8-bit integers: x ≈ q · scale, with a scale for each row.
+/// Rows as 8-bit integers: x ≈ q · scale, with a scale for each row, but for its outlier, which is
+/// kept in float and whose q is 0.
 struct QuantisedRows {
   std::int8_t* numbers;
-  Index row_step;        ///< in bytes
-  Index odd;             ///< where pairs of 16-bit integers of odd columns begin (IntegerUnit)
-  float* scales;         ///< of each row
-  std::int32_t* starts;  ///< where the sums of each row begin, if not at 0 (IntegerUnit)
+  Index row_step;          ///< in bytes
+  Index odd;               ///< where pairs of 16-bit integers of odd columns begin (IntegerUnit)
+  float* scales;           ///< of each row
+  std::int32_t* starts;    ///< where the sums of each row begin, if not at 0 (IntegerUnit)
+  float* outliers;         ///< of each row
+  Index* outlier_columns;  ///< where they were
+  Index first;             ///< the column of the rows that `numbers` begin with
 };
 
 /// The epilogue of a product, applied after its last block: c = activation(c + bias) · factor +

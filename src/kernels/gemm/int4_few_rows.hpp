@@ -84,7 +84,7 @@ template <class Arch, class Unit, int Rows>
 __attribute__((noinline)) void few_grouped_rows(const GemmBlock& block, const FewRows& a, const Int4Group* groups,
                                                 Index row, Index panel) {
   constexpr int vectors = Tile<Arch>::vectors;
-  for_each_tile_of_panel<Arch, Rows>(block, row, panel, [&](Index within, auto& acc) HEADLANE_INLINE_LAMBDA {
+  for_each_tile_of_panel<Arch, Rows>(block, groups, row, panel, [&](Index within, auto& acc) HEADLANE_INLINE_LAMBDA {
     multiply_few<Arch, Unit, Rows, vectors>(block.k, a, groups, row, within, acc);
   });
 }

@@ -24,7 +24,8 @@ struct QuantisedTile {
   }
 };
 
-/// result = (float(Σ q_a · q_b) · scale of the row) · scale of the column.
+/// result = fma(outlier of the row, its q_b, float(Σ q_a · q_b) · scale of the row) · scale of the
+/// column.
 template <class Arch, class Unit, int Rows, int Vectors>
 HEADLANE_INLINE void multiply_quads(const GemmBlock& block, Index row, Index column,
                                     Accumulators<Arch, Rows, Vectors>& result) {
@@ -63,13 +64,19 @@ HEADLANE_INLINE void multiply_quads(const GemmBlock& block, Index row, Index col
     }
     const float* scales = block.b_scales + column + first * R::width;
 #pragma GCC unroll 16
-    for (int i = 0; i < Rows; ++i)
+    for (int i = 0; i < Rows; ++i) {
+      const Index at = a.outlier_columns[row + i];
+      const Int8Quad* quads = b.data + first * R::width + (at >> 2) * b.row_step;  // less than a signed division
+      const typename R::Float outlier(a.outliers[row + i]), scale(a.scales[row + i]);
 #pragma GCC unroll 8
       for (int j = 0; j < Vectors; ++j)
 #pragma GCC unroll 8
-        for (int part = 0; part < pass; ++part)
-          result[i][j].part[first + part] = R::to_float(sums[i][j][part]) * typename R::Float(a.scales[row + i]) *
+        for (int part = 0; part < pass; ++part) {
+          const auto weights = R::load(quads + b.offset(j) + part * R::width, static_cast<int>(at & 3));
+          result[i][j].part[first + part] = R::fma(outlier, weights, R::to_float(sums[i][j][part]) * scale) *
                                             R::load(scales + j * lanes + part * R::width);
+        }
+    }
   }
 }
 
@@ -122,33 +129,58 @@ HEADLANE_INLINE void quantise_16(const Lanes<Arch>& x, const Lanes<Arch>& invers
   }
 }
 
-/// The factor of a row, and its scale: x ≈ q · scale. NaN if an element is not finite, 0 for a row
-/// of less than least_largest, and 127 over the largest magnitude otherwise.
+/// The two largest magnitudes in each lane of what was added.
+template <class Arch>
+struct LargestTwo {
+  using V = Lanes<Arch>;
+  V largest = V::zero(), second = V::zero();
+
+  HEADLANE_INLINE void add(const V& x) {
+    second = max(V::map([](auto a, auto b) { return Register<Arch>::min(a, b); }, x, largest), second);
+    largest = max(x, largest);
+  }
+};
+
+template <class Arch>
+HEADLANE_INLINE Lanes<Arch> magnitude(const Lanes<Arch>& x) {
+  return Lanes<Arch>::map([](auto part) { return Register<Arch>::magnitude(part); }, x);
+}
+
+/// The largest magnitude of a row, and the factor and scale of its elements, x ≈ q · scale, but for
+/// the outlier, which is the first that has this magnitude: 127 over the largest of the others, and
+/// 0 if that is below least_largest. The scale is NaN if an element of the row is not finite.
 struct RowScale {
-  float inverse, scale;
+  float inverse, scale, largest;
 };
 template <class Arch>
 HEADLANE_INLINE RowScale scale_of(const float* x, Index n) {
   using V = Lanes<Arch>;
   constexpr int chains = group_size<Arch>;  // since each step waits for the one before
-  V largest[chains], not_finite[chains];
-  for (int j = 0; j < chains; ++j) largest[j] = not_finite[j] = V::zero();
+  LargestTwo<Arch> two[chains];
+  V not_finite[chains];
+  for (int j = 0; j < chains; ++j) not_finite[j] = V::zero();
   for_each_group<Arch>(n, [&](Index i, auto vectors, Index count) HEADLANE_INLINE_LAMBDA {
 #pragma GCC unroll 4
     for (int j = 0; j < vectors.value; ++j) {
       const V v = load_some<Arch>(x + i + j * lanes, count - j * lanes);
-      largest[j] = max(V::map([](auto f) { return Register<Arch>::magnitude(f); }, v), largest[j]);
+      two[j].add(magnitude<Arch>(v));
       not_finite[j] = fma(v, V::zero(), not_finite[j]);
     }
   });
   for (int j = 1; j < chains; ++j) {
-    largest[0] = max(largest[j], largest[0]);
+    two[0].add(two[j].largest);
+    two[0].second = max(two[j].second, two[0].second);
     not_finite[0] = not_finite[0] + not_finite[j];
   }
-  const float most = largest[0].reduce_max(), nan = not_finite[0].reduce_add();
-  if (!(nan == 0.0f)) return {0.0f, __builtin_nanf("")};
-  if (most < least_largest) return {0.0f, 0.0f};
-  return {127.0f / most, most / 127.0f};
+  const float largest = two[0].largest.reduce_max(), nan = not_finite[0].reduce_add();
+  if (!(nan == 0.0f)) return {0.0f, __builtin_nanf(""), 0.0f};
+  // The largest of the others: the second of the only lane that has the largest of all, or of the
+  // other lanes.
+  const V all = V::broadcast(largest);
+  const unsigned has = equal_bits(two[0].largest, all);
+  const float others = (has & (has - 1)) != 0 ? largest : two[0].second.where(has, two[0].largest).reduce_max();
+  if (others < least_largest) return {0.0f, 0.0f, largest};
+  return {127.0f / others, others / 127.0f, largest};
 }
 
 /// Where the sums of a row begin: -128 · Σ q. Of each q there are the bits of q + rounding.
@@ -174,20 +206,33 @@ void quantise_rows(const Source& source, const QuantisedRows& to) noexcept {
     const float* x = source.data + r * source.row_step;
     std::int8_t* row = to.numbers + r * to.row_step;
     const RowScale scale = scale_of<Arch>(x, columns);
-    const bool zeros = scale.inverse == 0.0f;  // 0 · inf is NaN
+    const bool finite = scale.scale == scale.scale, zeros = scale.inverse == 0.0f;
+    const Index used = zeros ? 0 : columns;  // not multiplied by 0, for 0 · inf is NaN
+    Index outlier = zeros ? 0 : -1;
+    if (finite && zeros)
+      while (__builtin_fabsf(x[outlier]) != scale.largest) ++outlier;
     Int sum[V::parts];
     for (Int& s : sum) s = Int(0);
     for (Index first = 0; first < columns; first += chunk) {
       alignas(64) std::int8_t bytes[chunk];
       std::int8_t* q = Unit::in_pairs ? bytes : row + first;
       for (Index i = 0; i < chunk; i += lanes) {
-        const Index rest = columns - first - i;
-        const V v = zeros || rest <= 0 ? V::zero() : load_some<Arch>(x + first + i, rest);
+        const Index rest = used - first - i;
+        V v = rest <= 0 ? V::zero() : load_some<Arch>(x + first + i, rest);
+        if (outlier < 0) {
+          const unsigned has = equal_bits(magnitude<Arch>(v), V::broadcast(scale.largest));
+          if (has != 0) {
+            outlier = first + i + __builtin_ctz(has);
+            v = v.where(~(has & -has), V::zero());
+          }
+        }
         quantise_16<Arch>(v, V::broadcast(scale.inverse), q + i, sum);
       }
       if constexpr (Unit::in_pairs) Unit::store_pairs(bytes, row + first, row + to.odd + first);
     }
     to.scales[r] = scale.scale;
+    to.outliers[r] = finite ? x[outlier] : 0.0f;
+    to.outlier_columns[r] = outlier;
     if constexpr (!Unit::from_zero) to.starts[r] = start_of<Arch>(sum, columns);
   }
 }

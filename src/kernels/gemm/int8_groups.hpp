@@ -90,20 +90,43 @@ HEADLANE_INLINE void multiply_groups(const GemmBlock& block, const Int8Group* gr
   }
 }
 
-/// The tiles of some rows and a panel, of which block.n columns are left from `panel` on:
+/// acc[i][j] = fma(outlier of the row, its weights, acc[i][j] · scale of the row). An outlier
+/// counts as 0 in the blocks that do not have it.
+template <class Arch, int Rows, int Vectors, class Group>
+HEADLANE_INLINE void add_outliers(const GemmBlock& block, const Group* groups, Index row, Index within,
+                                  Accumulators<Arch, Rows, Vectors>& acc) {
+  using R = Register<Arch>;
+  constexpr std::size_t rows_of_word = Group::rows_of_word;
+  const QuantisedRows& a = *block.quantised;
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i) {
+    const auto column = static_cast<std::size_t>(a.outlier_columns[row + i] - a.first);
+    const bool inside = column < static_cast<std::size_t>(block.k);
+    const std::size_t at = inside ? column : 0;
+    const Group& group = groups[at / 32];
+    const typename R::Float outlier(inside ? a.outliers[row + i] : 0.0f), scale(a.scales[row + i]);
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j)
+#pragma GCC unroll 16
+      for (int part = 0; part < Lanes<Arch>::parts; ++part) {
+        const Index to = within + j * lanes + part * R::width;
+        const auto numbers = R::load(group.numbers[at % 32 / rows_of_word] + to, static_cast<int>(at % rows_of_word));
+        acc[i][j].part[part] = R::fma(outlier, numbers * R::load(group.scales + to), acc[i][j].part[part] * scale);
+      }
+  }
+}
+
+/// The tiles of some rows and a panel of groups, of which block.n columns are left from `panel` on:
 /// multiply(column, acc) returns the sums of one that begins at this column of the panel.
-template <class Arch, int Rows, class Multiply>
-HEADLANE_INLINE void for_each_tile_of_panel(const GemmBlock& block, Index row, Index panel, const Multiply& multiply) {
+template <class Arch, int Rows, class Group, class Multiply>
+HEADLANE_INLINE void for_each_tile_of_panel(const GemmBlock& block, const Group* groups, Index row, Index panel,
+                                            const Multiply& multiply) {
   constexpr int vectors = Tile<Arch>::vectors;
   for (Index within = 0; within < panel_columns && panel + within < block.n; within += vectors * lanes) {
     Lanes<Arch> acc[Rows][vectors];
     clear<Arch, Rows, vectors>(acc);
     multiply(within, acc);
-#pragma GCC unroll 16
-    for (int i = 0; i < Rows; ++i)
-#pragma GCC unroll 8
-      for (int j = 0; j < vectors; ++j)
-        acc[i][j] = acc[i][j] * Lanes<Arch>::broadcast(block.quantised->scales[row + i]);
+    add_outliers<Arch, Rows, vectors>(block, groups, row, within, acc);
     finish_tile<Arch, Rows, vectors, Has::either>(acc, block, row, panel + within);
   }
 }
@@ -112,7 +135,7 @@ HEADLANE_INLINE void for_each_tile_of_panel(const GemmBlock& block, Index row, I
 template <class Arch, class Unit, int Rows>
 __attribute__((noinline)) void grouped_rows(const GemmBlock& block, const Int8Group* groups, Index row, Index panel) {
   constexpr int vectors = Tile<Arch>::vectors;
-  for_each_tile_of_panel<Arch, Rows>(block, row, panel, [&](Index within, auto& acc) HEADLANE_INLINE_LAMBDA {
+  for_each_tile_of_panel<Arch, Rows>(block, groups, row, panel, [&](Index within, auto& acc) HEADLANE_INLINE_LAMBDA {
     multiply_groups<Arch, Unit, Rows, vectors>(block, groups, row, within, acc);
   });
 }

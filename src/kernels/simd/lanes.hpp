@@ -119,6 +119,13 @@ struct Lanes {
   friend HEADLANE_INLINE Lanes max(const Lanes& a, const Lanes& b) {
     return map([](Float x, Float y) { return R::max(x, y); }, a, b);
   }
+  /// Bit i: lane i of a is equal to that of b.
+  friend HEADLANE_INLINE unsigned equal_bits(const Lanes& a, const Lanes& b) {
+    unsigned bits = 0;
+#pragma GCC unroll 16
+    for (int i = 0; i < parts; ++i) bits |= R::equal_bits(a.part[i], b.part[i]) << (i * width);
+    return bits;
+  }
   /// a == b ? x : y.
   friend HEADLANE_INLINE Lanes select_equal(const Lanes& a, const Lanes& b, const Lanes& x, const Lanes& y) {
     return map([](Float p, Float q, Float r, Float s) { return R::select(p == q, r, s); }, a, b, x, y);

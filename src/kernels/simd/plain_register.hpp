@@ -58,6 +58,7 @@ struct PlainRegister {
   static HEADLANE_INLINE float max(float a, float b) { return a > b ? a : b; }
   static HEADLANE_INLINE float min(float a, float b) { return a < b ? a : b; }
   static HEADLANE_INLINE float select(bool mask, float a, float b) { return mask ? a : b; }
+  static HEADLANE_INLINE unsigned equal_bits(float a, float b) { return a == b ? 1 : 0; }
   static HEADLANE_INLINE float select_bits(unsigned bits, float x, float fill) { return (bits & 1) != 0 ? x : fill; }
   static HEADLANE_INLINE Int load_int(const std::uint32_t* p) { return *p; }
   static HEADLANE_INLINE void store_int(std::uint32_t* p, Int x) { *p = x; }

@@ -42,6 +42,7 @@ struct XsimdRegister {
   static HEADLANE_INLINE Float select(Mask mask, Float a, Float b) {
     return xsimd::select(mask, a, b);
   }
+  static HEADLANE_INLINE unsigned equal_bits(Float a, Float b) { return static_cast<unsigned>((a == b).mask()); }
   /// Selects x where the bit is set, `fill` elsewhere; there may be more bits than elements.
   static HEADLANE_INLINE Float select_bits(unsigned bits, Float x, Float fill) {
     return xsimd::select(Float::batch_bool_type::from_mask(bits & ((1u << width) - 1)), x, fill);
