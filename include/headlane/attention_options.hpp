@@ -1,6 +1,7 @@
 // The options of attention(), and a visitor that lists them.
 #pragma once
 
+#include <headlane/floating_view.hpp>
 #include <headlane/view.hpp>
 
 #include <cstddef>
@@ -58,8 +59,10 @@ struct AttentionOptions {
 
   // ---- Added to the scores
 
-  /// Shape and strides as for mask; added to the scaled scores. A bias of -inf masks the key.
-  View<const float, 4> bias = {};
+  /// Shape and strides as for mask; added to the scaled scores. A bias of -inf masks the key. One
+  /// of bfloat16 or float16 is widened exactly, whatever the type of q: a copy in float32, for
+  /// which the calling thread keeps up to 64 MiB.
+  FloatingView<4> bias = {};
   /// [q_heads]: adds slope · (j - i - causal_offset) to the score (ALiBi; Press, Smith and Lewis
   /// 2022). Distances beyond max_alibi_distance (limits.hpp) are an error, since a float does not
   /// represent them exactly.
@@ -109,8 +112,8 @@ struct AttentionOptions {
 /// are options of their own ("relative_bias.table" and so on). This is the one list of the options:
 /// the library's checks read it, and so can bindings and wrappers.
 ///
-/// The type of a member tells its kind: a view of const elements is an input, any other view is an
-/// output.
+/// The type of a member tells its kind: a view of const elements or a FloatingView is an input, any
+/// other view is an output.
 template <class Options, class F>
 constexpr void for_each_option(Options& options, const F& f) {
   // Does not compile if an option is missing here.

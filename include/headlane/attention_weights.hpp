@@ -26,7 +26,7 @@ namespace headlane {
 HEADLANE_API void attention_weights(View<const float, 4> q, View<const float, 4> k,
                                     View<float, 4> weights, const AttentionOptions& options = {});
 /// In bfloat16 and float16: q and k are widened exactly, weights is the result for float32 rounded
-/// once, to nearest, ties to even. The tensors of the options are of float32.
+/// once, to nearest, ties to even. The tensors of the options are of float32, but for the bias.
 /// Memory: scratch for float32 copies of q, k and weights, of which the calling thread keeps up to
 ///   64 MiB.
 HEADLANE_API void attention_weights(View<const bfloat16, 4> q, View<const bfloat16, 4> k,

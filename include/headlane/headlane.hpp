@@ -8,6 +8,7 @@
 #include <headlane/convert.hpp>
 #include <headlane/disjoint.hpp>
 #include <headlane/dtype.hpp>
+#include <headlane/floating_view.hpp>
 #include <headlane/gemm.hpp>
 #include <headlane/gemm_batch.hpp>
 #include <headlane/gemm_gated.hpp>

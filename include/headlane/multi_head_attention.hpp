@@ -51,8 +51,8 @@ struct ProjectMemoryOptions {
 /// are an error.
 /// In bfloat16 and float16: x and memory are widened exactly, y is the result for float32 rounded
 /// once, to nearest, ties to even; what caches get is that of float32, too. The tensors of the
-/// options are of float32. Memory: scratch for float32 copies of x, memory and y, of which the
-/// calling thread keeps up to 64 MiB.
+/// options are of float32, but for the bias. Memory: scratch for float32 copies of x, memory and y,
+/// of which the calling thread keeps up to 64 MiB.
 class HEADLANE_API MultiHeadAttention {
  public:
   MultiHeadAttention() = default;

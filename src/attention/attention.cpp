@@ -3,6 +3,7 @@
 #include <headlane/attention.hpp>
 
 #include "attention/check.hpp"
+#include "attention/half.hpp"
 #include "attention/memory.hpp"
 #include "core/call_scope.hpp"
 
@@ -33,7 +34,9 @@ void attention_named(Caller caller, const View<const float, 4>& q, const KeysAnd
                      const AttentionOptions& options) {
   const CallScope scope;
   const AttentionProblem problem = checked_attention(caller, q, keys, out, options, CheckLevel::full);
-  if (has_rows(problem)) run_attention(caller, problem);
+  if (!has_rows(problem)) return;
+  if (has_half_bias(options)) return attention_named(caller, q, keys, out, with_wide_bias(options));
+  run_attention(caller, problem);
 }
 
 }  // namespace internal

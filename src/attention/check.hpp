@@ -10,6 +10,8 @@ template <class T>
 inline constexpr bool is_input = false;
 template <class T, int Rank>
 inline constexpr bool is_input<View<const T, Rank>> = true;
+template <int Rank>
+inline constexpr bool is_input<FloatingView<Rank>> = true;
 template <class T>
 inline constexpr bool is_output = false;
 template <class T, int Rank>

@@ -98,7 +98,7 @@ bool find_visible_keys(const AttentionProblem& p, const RelativeRuns& bias, cons
                        float* distances, VisibleKeys& keys, kernels::AttentionBlock& block) {
   block.mask = per_score(p.options.mask, rows, first);
   block.bits = per_score(p.options.mask_bits, rows, first, 8);
-  block.bias = per_score(p.options.bias, rows, first);
+  block.bias = per_score(p.options.bias.of<float>(), rows, first);
   block.relative = relative_biases(p, bias, rows, first, distances);
   block.distance = first - rows.position(0);
   block.key_begin = keys.begin;

@@ -1,5 +1,6 @@
 // attention_weights: the maxima and sums of attention first, then the probabilities, block by block
 // of keys.
+#include "attention/half.hpp"
 #include "attention/task.hpp"
 #include "core/call_scope.hpp"
 #include "core/check.hpp"
@@ -203,7 +204,9 @@ void attention_weights(View<const float, 4> q, View<const float, 4> k, View<floa
                        const AttentionOptions& options) {
   const CallScope scope;
   const Operand result = weights_caller.operand("weights", weights);
-  run(weights_caller, checked(operands_of(q, k, result), q, k, options), {.weights = weights, .sums = {}});
+  const AttentionProblem problem = checked(operands_of(q, k, result), q, k, options);
+  if (has_half_bias(options)) return attention_weights(q, k, weights, with_wide_bias(options));
+  run(weights_caller, problem, {.weights = weights, .sums = {}});
 }
 void attention_weights(View<const bfloat16, 4> q, View<const bfloat16, 4> k, View<bfloat16, 4> weights,
                        const AttentionOptions& options) {
@@ -218,7 +221,9 @@ void attention_key_sums(View<const float, 4> q, View<const float, 4> k, View<flo
                         const AttentionOptions& options) {
   const CallScope scope;
   const Operand result = sums_caller.operand("sums", sums);
-  run(sums_caller, checked(operands_of(q, k, result), q, k, options), {.weights = {}, .sums = sums});
+  const AttentionProblem problem = checked(operands_of(q, k, result), q, k, options);
+  if (has_half_bias(options)) return attention_key_sums(q, k, sums, with_wide_bias(options));
+  run(sums_caller, problem, {.weights = {}, .sums = sums});
 }
 void attention_key_sums(View<const bfloat16, 4> q, View<const bfloat16, 4> k, View<bfloat16, 3> sums,
                         const AttentionOptions& options) {

@@ -4,6 +4,7 @@
 
 #include "core/message.hpp"
 
+#include <headlane/floating_view.hpp>
 #include <headlane/view.hpp>
 
 #include <array>
@@ -28,6 +29,8 @@ class Caller {
   [[nodiscard]] Operand operand(const char* name, const View<T, Rank>& view) const;
   template <class T>
   [[nodiscard]] Operand operand(const char* name, const AnyView<T>& view) const;
+  template <int Rank>
+  [[nodiscard]] Operand operand(const char* name, const FloatingView<Rank>& view) const;
 
   /// Throws "function: " and the parts unless `condition`.
   template <class... Parts>
@@ -62,6 +65,12 @@ struct Operand {
 template <class T, int Rank>
 Operand Caller::operand(const char* name, const View<T, Rank>& view) const {
   return {*this, name, view.data, Rank, view.shape.data(), view.strides.data(), sizeof(T)};
+}
+
+template <int Rank>
+Operand Caller::operand(const char* name, const FloatingView<Rank>& view) const {
+  return {*this, name, view.data, Rank, view.shape.data(), view.strides.data(),
+          static_cast<std::size_t>(size_of(view.type))};
 }
 
 template <class T>

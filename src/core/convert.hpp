@@ -1,6 +1,7 @@
 // Tensors of bfloat16 and float16 inside the library, and their conversions.
 #pragma once
 
+#include "core/scratch.hpp"
 #include "kernels/table.hpp"
 
 #include <headlane/dtype.hpp>
@@ -76,7 +77,8 @@ void convert_all(const kernels::KernelTable& kernel, const AnyView<const float>&
 class HalfCopies {
  public:
   /// `num_threads`: as an option has it.
-  HalfCopies(const kernels::KernelTable& kernel, int num_threads) : kernel_(kernel), num_threads_(num_threads) {}
+  HalfCopies(const kernels::KernelTable& kernel, int num_threads, Purpose purpose = Purpose::half)
+      : kernel_(kernel), num_threads_(num_threads), purpose_(purpose) {}
 
   /// Counts a tensor that add() or room() will be called with.
   void reserve(const AnyView<const std::uint16_t>& view);
@@ -92,6 +94,7 @@ class HalfCopies {
  private:
   const kernels::KernelTable& kernel_;
   int num_threads_;
+  Purpose purpose_;
   Index floats_ = 0;
   float* memory_ = nullptr;
 };

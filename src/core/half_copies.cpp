@@ -3,7 +3,6 @@
 #include "core/convert.hpp"
 #include "core/parallel.hpp"
 #include "core/round.hpp"
-#include "core/scratch.hpp"
 #include "core/view_rows.hpp"
 
 namespace headlane::internal {
@@ -31,7 +30,7 @@ void HalfCopies::reserve(const AnyView<const std::uint16_t>& view) {
   floats_ = std::min(floats_ + size_of(view), too_many);
 }
 
-void HalfCopies::allocate() { memory_ = scratch(Purpose::half, floats_); }
+void HalfCopies::allocate() { memory_ = scratch(purpose_, floats_); }
 
 AnyView<float> HalfCopies::room(const AnyView<const std::uint16_t>& like) {
   AnyView<float> copy;

@@ -28,6 +28,7 @@ enum class Purpose {
   second_sum,
   normed,
   half,
+  bias,
   count
 };
 

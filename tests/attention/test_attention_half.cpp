@@ -163,6 +163,9 @@ TEST_CASE_TEMPLATE("attention of 16-bit numbers: illegal calls", T, bfloat16, fl
        {"attention: out", "overlaps itself"});
   const View<const float, 4> bias(reinterpret_cast<const float*>(to.data), {2, 4, 3, 5}, {0, 0, 0, 0});
   push("bias in out", [=] { attention(vq, vk, vv, to, {.bias = bias}); }, {"attention: out", "overlaps bias"});
+  const View<const T, 4> half_bias(to.data, {2, 4, 3, 5}, {0, 0, 0, 0});
+  push("bias of 16 bits in out", [=] { attention(vq, vk, vv, to, {.bias = half_bias}); },
+       {"attention: out", "overlaps bias"});
   const Tensor<3> rows({2, 4, 3}), sums({2, 4, 3});
   push("sum", [=, &rows, &sums] { attention(vq, vk, vv, to, {.lse = rows.view, .sum = sums.view}); },
        {"attention: sum or workspace"});

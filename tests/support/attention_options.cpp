@@ -102,8 +102,15 @@ void RandomOptions::draw_masks(AttentionOptions& o, Random& random, Index one_in
     o.mask_bits = stretched<const std::uint8_t>(bits_.view, bytes_shape(score_shape(scores)));
   }
   if (maybe()) {
-    bias_ = random_bias(score_shape(scores, broadcast()), random, 5, random.pick(layouts()));
-    o.bias = stretched<const float>(bias_.view, score_shape(scores));
+    const Layout& layout = random.pick(layouts());
+    bias_ = random_bias(score_shape(scores, broadcast()), random, 5, layout);
+    bfloat_bias_ = HalfTensor<bfloat16, 4>(bias_.view, layout);
+    half_bias_ = HalfTensor<float16, 4>(bias_.view, layout);
+    const auto all = [&](const auto& view) { o.bias = stretched(view, score_shape(scores)); };
+    const Index type = random.integer(0, 3);
+    if (type == 0) all(bfloat_bias_.view);
+    else if (type == 1) all(half_bias_.view);
+    else all(bias_.view);
   }
 }
 

@@ -6,6 +6,7 @@
 //   random_starts, random_table, fill_bits  the contents of single options
 #pragma once
 
+#include "support/half_tensor.hpp"
 #include "support/mask_case.hpp"
 
 #include <span>
@@ -53,6 +54,8 @@ class RandomOptions {
   Mask mask_{{1, 1, 1, 1}};
   MaskBits bits_{{1, 1, 1, 1}};
   Tensor<4> bias_{{1, 1, 1, 1}};
+  HalfTensor<bfloat16, 4> bfloat_bias_{{1, 1, 1, 1}};
+  HalfTensor<float16, 4> half_bias_{{1, 1, 1, 1}};
   Tensor<2> table_{{1, 1}};
 };
 

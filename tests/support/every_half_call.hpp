@@ -68,8 +68,12 @@ void EveryCall::add_half_attention(const std::string& type) {
   const auto q = input<4>({2, 4, size_, 48}), k = input<4>({2, 2, size_ + 520, 48}),
              v = input<4>({2, 2, size_ + 520, 40});
   const auto keys = std::make_shared<HalfTensor<T, 4>>(k), values = std::make_shared<HalfTensor<T, 4>>(v);
+  const auto bias = std::make_shared<HalfTensor<T, 4>>(input<4>({1, 4, 1, size_ + 520}));
+  const FloatingView<4> biases(bias->view.data, {2, 4, size_, size_ + 520}, {0, size_ + 520, 0, 1});
   add_half<T>("attention, " + type, q, output<4>({2, 4, size_, 40}), [=](auto from, auto to, int threads) {
-    attention(from, keys->view, values->view, to, {.causal = true, .causal_offset = 520, .num_threads = threads});
+    const std::shared_ptr<HalfTensor<T, 4>> owner = bias;
+    attention(from, keys->view, values->view, to,
+              {.causal = true, .causal_offset = 520, .bias = biases, .num_threads = threads});
   });
   add_half<T>(
       "attention_weights, " + type, q, output<4>({2, 4, size_, size_ + 520}),
