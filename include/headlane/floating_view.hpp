@@ -29,7 +29,8 @@ struct FloatingView {
   HEADLANE_HIDDEN constexpr FloatingView(const T* data_, const Extents& shape_)
       : FloatingView(View<const T, Rank>(data_, shape_)) {}
   template <class T>
-  HEADLANE_HIDDEN constexpr FloatingView(const T* data_, const Extents& shape_, const Extents& strides_)
+  HEADLANE_HIDDEN constexpr FloatingView(const T* data_, const Extents& shape_,
+                                         const Extents& strides_)
       : FloatingView(View<const T, Rank>(data_, shape_, strides_)) {}
 
   /// True if data is not null.

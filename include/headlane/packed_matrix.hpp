@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 
 namespace headlane {
@@ -106,6 +107,18 @@ class HEADLANE_API PackedMatrix {
   [[nodiscard]] static PackedMatrix from_numbers(View<const std::int8_t, 2> numbers,
                                                  View<const float16, 2> scales, DType type,
                                                  const NumbersOptions& options = {});
+
+  /// Columns begin … end - 1 of a matrix.
+  struct Columns {
+    const PackedMatrix* matrix = nullptr;
+    Index begin = 0, end = 0;
+  };
+  /// Copies columns of one or more matrices side by side: those of a part begin at the next
+  /// multiple of 32, after columns of no meaning.
+  ///
+  /// The matrices have the same rows and type; begin is a multiple of 32.
+  /// Errors: std::invalid_argument for no parts, null, other rows, types or ranges; std::bad_alloc.
+  [[nodiscard]] static PackedMatrix joined(std::span<const Columns> parts);
 
   [[nodiscard]] Index rows() const { return rows_; }
   [[nodiscard]] Index columns() const { return columns_; }

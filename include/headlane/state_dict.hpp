@@ -1,6 +1,7 @@
 // StateDict: the tensors that a layer is constructed from, by name.
 #pragma once
 
+#include <headlane/packed_matrix.hpp>
 #include <headlane/view.hpp>
 
 #include <cstddef>
@@ -13,7 +14,14 @@ namespace headlane {
 
 /// Names and tensors as state_dict() of a PyTorch module returns them: float32, any strides.
 /// It does not own the elements; layers copy what they need.
-using StateDict = std::map<std::string, AnyView<const float>, std::less<>>;
+struct StateDict : std::map<std::string, AnyView<const float>, std::less<>> {
+  using map::map;
+
+  /// Weights that are packed already, as a file stores them: [in, out] under the name of a tensor
+  /// [out, in]. A layer keeps their numbers and scales, whatever its option `weights` says.
+  /// Matrices that it stores as one, those of q, k and v, are of the same type.
+  std::map<std::string, const PackedMatrix*, std::less<>> packed;
+};
 
 /// A tensor that owns its elements, contiguous and row-major.
 struct OwnedTensor {

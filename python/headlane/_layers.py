@@ -20,19 +20,33 @@ def restored(layer: type, state: State, options: dict[str, Any]) -> Any:
     return layer(state, **options)
 
 
+def has_packed(state: State, prefix: str) -> bool:
+    """Whether a layer keeps a PackedMatrix of its state as it is."""
+    return any(isinstance(x, _core.PackedMatrix) and name.startswith(prefix) for name, x in state.items())
+
+
+def pickled(kind: type, layer: Any) -> tuple[Any, ...]:
+    """What __reduce__ returns."""
+    if layer._packed:
+        raise TypeError(f"{kind.__name__} has weights that were packed before it: it cannot be pickled")
+    return restored, (kind, layer.state_dict(), layer._options)
+
+
 class Linear(_core.Linear):
     """torch.nn.Linear, from a state dict.
 
     Args:
         state: A dict of arrays of any kind, of float32, bfloat16 or float16, such as state_dict() of a
             PyTorch module. The layer reads prefix + "weight" [out_features, in_features] and, if present,
-            prefix + "bias". It keeps a packed copy; the arrays are not needed afterwards.
+            prefix + "bias". It keeps a packed copy; the arrays are not needed afterwards. The weight may be
+            a PackedMatrix [in_features, out_features], whose numbers and scales the layer keeps whatever
+            `weights` says; then it cannot be pickled.
         prefix: The beginning of the names.
         weights: How the weights are stored: the dtype of a PackedMatrix.
         activations: "int8" and "bfloat16" round x, as in linear(), for weights of such a type.
     """
 
-    __slots__ = ("_options",)
+    __slots__ = ("_options", "_packed")
 
     def __init__(
         self,
@@ -44,6 +58,7 @@ class Linear(_core.Linear):
     ) -> None:
         _core.Linear.__init__(self, state, prefix, weights, activations)
         self._options = {"weights": weights, "activations": activations}
+        self._packed = has_packed(state, prefix)
 
     def forward(
         self,
@@ -76,7 +91,7 @@ class Linear(_core.Linear):
         return _core.Linear.state_dict(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return restored, (Linear, self.state_dict(), self._options)
+        return pickled(Linear, self)
 
 
 class Embedding(_core.Embedding):
@@ -91,7 +106,7 @@ class Embedding(_core.Embedding):
         activations: Of logits(), as for Linear.
     """
 
-    __slots__ = ("_options",)
+    __slots__ = ("_options", "_packed")
 
     def __init__(
         self,
@@ -110,6 +125,7 @@ class Embedding(_core.Embedding):
             "activations": activations,
         }
         _core.Embedding.__init__(self, state, prefix, **self._options)
+        self._packed = has_packed(state, prefix)
 
     def forward(
         self, ids: Any, *, scale: float = 1.0, add: bool = False, truncate: bool = False, out: Any = None
@@ -149,7 +165,7 @@ class Embedding(_core.Embedding):
         return _core.Embedding.state_dict(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return restored, (Embedding, self.state_dict(), self._options)
+        return pickled(Embedding, self)
 
 
 class FeedForward(_core.FeedForward):
@@ -168,7 +184,7 @@ class FeedForward(_core.FeedForward):
         activations: As for Linear.
     """
 
-    __slots__ = ("_options",)
+    __slots__ = ("_options", "_packed")
 
     def __init__(
         self,
@@ -181,6 +197,7 @@ class FeedForward(_core.FeedForward):
     ) -> None:
         _core.FeedForward.__init__(self, state, prefix, activation, weights, activations)
         self._options = {"activation": activation, "weights": weights, "activations": activations}
+        self._packed = has_packed(state, prefix)
 
     def forward(self, x: Array, *, out: Array | None = None, num_threads: int | None = None) -> Array:
         """Computes the layer.
@@ -203,4 +220,4 @@ class FeedForward(_core.FeedForward):
         return _core.FeedForward.state_dict(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return restored, (FeedForward, self.state_dict(), self._options)
+        return pickled(FeedForward, self)

@@ -9,7 +9,7 @@ import numpy as np
 from . import _core
 from ._immutable import itself
 from ._kv_cache import KvCache
-from ._layers import restored
+from ._layers import has_packed, pickled
 from ._types import ActivationDType, Array, DType, ScoreOptions, Sequences, State, Unpack
 
 
@@ -31,7 +31,7 @@ class MultiHeadAttention(_core.MultiHeadAttention):
         activations: Of the projections, as for Linear.
     """
 
-    __slots__ = ("_options",)
+    __slots__ = ("_options", "_packed")
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class MultiHeadAttention(_core.MultiHeadAttention):
             "activations": activations,
         }
         _core.MultiHeadAttention.__init__(self, state, prefix, **self._options)
+        self._packed = has_packed(state, prefix)
 
     def forward(
         self,
@@ -123,4 +124,4 @@ class MultiHeadAttention(_core.MultiHeadAttention):
         return _core.MultiHeadAttention.state_dict(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return restored, (MultiHeadAttention, self.state_dict(), self._options)
+        return pickled(MultiHeadAttention, self)

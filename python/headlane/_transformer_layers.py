@@ -9,7 +9,7 @@ import numpy as np
 from . import _core
 from ._immutable import itself
 from ._kv_cache import KvCache
-from ._layers import restored
+from ._layers import has_packed, pickled
 from ._types import (
     ActivationDType,
     Array,
@@ -43,7 +43,7 @@ class EncoderLayer(_core.EncoderLayer):
         activations: Of all products by weights, as for Linear.
     """
 
-    __slots__ = ("_options",)
+    __slots__ = ("_options", "_packed")
 
     def __init__(
         self,
@@ -72,6 +72,7 @@ class EncoderLayer(_core.EncoderLayer):
             "activations": activations,
         }
         _core.EncoderLayer.__init__(self, state, prefix, **self._options)
+        self._packed = has_packed(state, prefix)
 
     def forward(
         self,
@@ -104,7 +105,7 @@ class EncoderLayer(_core.EncoderLayer):
         return _core.EncoderLayer.state_dict(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return restored, (EncoderLayer, self.state_dict(), self._options)
+        return pickled(EncoderLayer, self)
 
 
 class DecoderLayer(_core.DecoderLayer):
@@ -117,7 +118,7 @@ class DecoderLayer(_core.DecoderLayer):
     and "norm3.…", the norm of the feed-forward part.
     """
 
-    __slots__ = ("_options",)
+    __slots__ = ("_options", "_packed")
 
     def __init__(
         self,
@@ -146,6 +147,7 @@ class DecoderLayer(_core.DecoderLayer):
             "activations": activations,
         }
         _core.DecoderLayer.__init__(self, state, prefix, **self._options)
+        self._packed = has_packed(state, prefix)
 
     def forward(
         self,
@@ -221,4 +223,4 @@ class DecoderLayer(_core.DecoderLayer):
         return _core.DecoderLayer.state_dict(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return restored, (DecoderLayer, self.state_dict(), self._options)
+        return pickled(DecoderLayer, self)

@@ -69,7 +69,12 @@ Operand Caller::operand(const char* name, const View<T, Rank>& view) const {
 
 template <int Rank>
 Operand Caller::operand(const char* name, const FloatingView<Rank>& view) const {
-  return {*this, name, view.data, Rank, view.shape.data(), view.strides.data(),
+  return {*this,
+          name,
+          view.data,
+          Rank,
+          view.shape.data(),
+          view.strides.data(),
           static_cast<std::size_t>(size_of(view.type))};
 }
 

@@ -29,14 +29,17 @@ Embedding::Embedding(const StateDict& state, std::string_view prefix, const Embe
   require(options.max_length >= 0, "Embedding: max_length is ", options.max_length, ", the minimum is 0");
   require(options.tied || options.activations == DType::float32,
           "Embedding: activations are those of logits(), and the embedding is not tied");
-  const View<const float, 2> table = tensors.matrix("weight", any_size, any_size);
-  rows_ = table.shape[0];
-  columns_ = table.shape[1];
+  if (const PackedMatrix* const given = tensors.packed("weight", any_size, any_size)) options_.weights = given->type();
   if (is_packed()) {
-    packed_ = PackedMatrix(table.transposed(), {.type = options.weights});
+    packed_ = tensors.weight("weight", any_size, any_size, options.weights);
+    rows_ = packed_.columns();
+    columns_ = packed_.rows();
     check_activations(Caller(tensors.layer()).operand("weight", shape_of(packed_)), &packed_, options.activations);
     return;
   }
+  const View<const float, 2> table = tensors.matrix("weight", any_size, any_size);
+  rows_ = table.shape[0];
+  columns_ = table.shape[1];
   if (columns_ == 0) return;
   table_.reserve(static_cast<std::size_t>(rows_) * static_cast<std::size_t>(columns_));
   for (Index i = 0; i < rows_; ++i)

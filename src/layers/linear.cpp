@@ -15,7 +15,7 @@ using namespace internal;
 Linear::Linear(const StateDict& state, std::string_view prefix, DType weights, DType activations)
     : activations_(activations) {
   const StateDictReader tensors("Linear", state, prefix);
-  weight_ = PackedMatrix(tensors.matrix("weight", any_size, any_size).transposed(), {.type = weights});
+  weight_ = tensors.weight("weight", any_size, any_size, weights);
   check_activations(Caller(tensors.layer()).operand("weight", shape_of(weight_)), &weight_, activations);
   bias_ = tensors.optional_vector("bias", out_features());
 }

@@ -1,7 +1,6 @@
 // MultiHeadAttention: construction from a state dict, and back; forward() is in
 // multi_head_forward.cpp.
 #include "core/check.hpp"
-#include "core/round.hpp"
 #include "gemm/check.hpp"
 #include "kernels/args/sizes.hpp"
 #include "layers/attention_layer.hpp"
@@ -11,7 +10,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <new>
+#include <deque>
+#include <initializer_list>
 #include <utility>
 
 namespace headlane {
@@ -20,54 +20,67 @@ using namespace internal;
 
 namespace {
 
-/// Stacks weights [rows, width] so that each begins at a column of the product that is a multiple
-/// of 32.
-class Stack {
- public:
-  explicit Stack(Index width) : width_(width) {}
-
-  void add(const View<const float, 2>& weight) {
-    const Index first = round_up(rows_, kernels::panel_columns);
-    Index size = 0;
-    if (__builtin_mul_overflow(first + weight.shape[0], width_, &size)) throw std::bad_alloc();
-    elements_.resize(static_cast<std::size_t>(size));
-    rows_ = first + weight.shape[0];
-    if (width_ == 0) return;
-    for (Index i = 0; i < weight.shape[0]; ++i)
-      for (Index j = 0; j < width_; ++j) elements_[static_cast<std::size_t>((first + i) * width_ + j)] = weight(i, j);
-  }
-  [[nodiscard]] PackedMatrix packed(DType type) const {
-    return PackedMatrix(View<const float, 2>(elements_.data(), {rows_, width_}).transposed(), {.type = type});
-  }
-
- private:
-  Index width_, rows_ = 0;
-  std::vector<float> elements_;
-};
-
+/// The columns of q, k and v in matrices [in, out] that the caller has packed, or `own` ones.
 struct Projections {
-  View<const float, 2> q, k, v;
+  PackedMatrix::Columns q, k, v;
+  std::deque<PackedMatrix> own = {};
+
+  static PackedMatrix::Columns all_of(const PackedMatrix& matrix) { return {&matrix, 0, matrix.columns()}; }
+  PackedMatrix::Columns pack(const View<const float, 2>& weight, DType type) {
+    return all_of(own.emplace_back(weight.transposed(), PackOptions{.type = type}));
+  }
+  PackedMatrix::Columns read(const StateDictReader& tensors, const char* name, Index rows, Index columns, DType type) {
+    if (const PackedMatrix* const given = tensors.packed(name, rows, columns)) return all_of(*given);
+    return pack(tensors.matrix(name, rows, columns), type);
+  }
 };
+
+/// The columns where k and v begin among `columns` of q, k and v.
+std::pair<Index, Index> split(const StateDictReader& tensors, Index columns, Index heads, Index kv_heads) {
+  const bool few = heads <= columns;  // so that the sum does not overflow
+  const Index parts = few ? heads + 2 * kv_heads : 1;
+  require(few && columns % parts == 0, tensors.layer(), ": ", tensors.name("in_proj_weight"), " has ", columns,
+          " rows, not a multiple of ", heads, " + 2 · ", kv_heads, " heads");
+  const Index k = columns / parts * heads;
+  return {k, k + columns / parts * kv_heads};
+}
 
 /// From in_proj_weight or the three matrices. Checks their shapes; head_dim follows from them.
-Projections read_projections(const StateDictReader& tensors, Index heads, Index kv_heads) {
-  if (tensors.has("in_proj_weight")) {
-    const View<const float, 2> all = tensors.matrix("in_proj_weight", any_size, any_size);
-    const bool few = heads <= all.shape[0];  // so that the sum does not overflow
-    const Index parts = few ? heads + 2 * kv_heads : 1;
-    require(few && all.shape[0] % parts == 0, tensors.layer(), ": ", tensors.name("in_proj_weight"), " has ",
-            all.shape[0], " rows, not a multiple of ", heads, " + 2 · ", kv_heads, " heads");
-    const Index head_dim = all.shape[0] / parts, k = heads * head_dim, v = k + kv_heads * head_dim;
-    return {all.slice(0, 0, k), all.slice(0, k, v), all.slice(0, v, all.shape[0])};
+Projections read_projections(const StateDictReader& tensors, Index heads, Index kv_heads, DType type) {
+  constexpr const char* all_name = "in_proj_weight";
+  Projections result;
+  if (const PackedMatrix* const all = tensors.packed(all_name, any_size, any_size)) {
+    const auto [k, v] = split(tensors, all->columns(), heads, kv_heads);
+    require(k % kernels::panel_columns == 0 && v % kernels::panel_columns == 0, tensors.layer(), ": ",
+            tensors.name(all_name), " is a PackedMatrix, in which k and v begin at columns ", k, " and ", v,
+            "; both must be multiples of 32");
+    result.q = {all, 0, k}, result.k = {all, k, v}, result.v = {all, v, all->columns()};
+    return result;
   }
-  Projections separate;
-  separate.q = tensors.matrix("q_proj_weight", any_size, any_size);
-  require(separate.q.shape[0] % heads == 0, tensors.layer(), ": ", tensors.name("q_proj_weight"), " has ",
-          separate.q.shape[0], " rows, not a multiple of ", heads, " heads");
-  const Index rows = kv_heads * (separate.q.shape[0] / heads);
-  separate.k = tensors.matrix("k_proj_weight", rows, any_size);
-  separate.v = tensors.matrix("v_proj_weight", rows, separate.k.shape[1]);
-  return separate;
+  if (tensors.has(all_name)) {
+    const View<const float, 2> all = tensors.matrix(all_name, any_size, any_size);
+    const auto [k, v] = split(tensors, all.shape[0], heads, kv_heads);
+    result.q = result.pack(all.slice(0, 0, k), type);
+    result.k = result.pack(all.slice(0, k, v), type);
+    result.v = result.pack(all.slice(0, v, all.shape[0]), type);
+    return result;
+  }
+  result.q = result.read(tensors, "q_proj_weight", any_size, any_size, type);
+  require(result.q.end % heads == 0, tensors.layer(), ": ", tensors.name("q_proj_weight"), " has ", result.q.end,
+          " rows, not a multiple of ", heads, " heads");
+  const Index rows = kv_heads * (result.q.end / heads);
+  result.k = result.read(tensors, "k_proj_weight", rows, any_size, type);
+  result.v = result.read(tensors, "v_proj_weight", rows, result.k.matrix->rows(), type);
+  return result;
+}
+
+/// Columns side by side, of matrices of one type.
+PackedMatrix joined(const StateDictReader& tensors, std::initializer_list<PackedMatrix::Columns> parts) {
+  const DType first = parts.begin()->matrix->type();
+  for (const auto& part : parts)
+    require(part.matrix->type() == first, tensors.layer(), ": q, k and v are one matrix, but ", name_of(first), " and ",
+            name_of(part.matrix->type()));
+  return PackedMatrix::joined({parts.begin(), parts.size()});
 }
 
 /// A bias of q, k and v as one of the columns of the product.
@@ -94,22 +107,21 @@ MultiHeadAttention::MultiHeadAttention(const StateDict& state, std::string_view 
   for (const char* name : {"bias_k", "bias_v"})
     require(!tensors.has(name), tensors.layer(), ": ", tensors.name(name), " is not supported");
 
-  const auto [q, k, v] = read_projections(tensors, heads_, kv_heads_);
-  head_dim_ = q.shape[0] / heads_;
-  kv_dim_ = k.shape[1];
+  const Projections given = read_projections(tensors, heads_, kv_heads_, options.weights);
+  const auto& [q, k, v, own] = given;
+  const Index q_width = q.end - q.begin, kv_width = k.end - k.begin;
+  head_dim_ = q_width / heads_;
+  kv_dim_ = k.matrix->rows();
   require(head_dim_ >= 1 && head_dim_ <= kernels::block_size, tensors.layer(), ": head_dim is ", head_dim_,
           ", it must be 1 to ", kernels::block_size);
-  const bool apart = kv_dim_ != q.shape[1];
-  Stack of_x(q.shape[1]), of_memory(kv_dim_);
-  Stack& keys = apart ? of_memory : of_x;
-  of_x.add(q), keys.add(k), keys.add(v);
-  in_proj_ = of_x.packed(options.weights);
-  if (apart) memory_proj_ = of_memory.packed(options.weights);
+  const bool apart = kv_dim_ != q.matrix->rows();
+  in_proj_ = apart ? joined(tensors, {q}) : joined(tensors, {q, k, v});
+  if (apart) memory_proj_ = joined(tensors, {k, v});
   for (const PackedMatrix* weight : {&in_proj_, &memory_proj_})
     if (weight == &in_proj_ || apart)
       check_activations(Caller(tensors.layer()).operand("in_proj_weight", shape_of(*weight)), weight,
                         options.activations);
-  in_bias_ = by_columns(tensors.optional_vector("in_proj_bias", q.shape[0] + k.shape[0] + v.shape[0]),
+  in_bias_ = by_columns(tensors.optional_vector("in_proj_bias", q_width + 2 * kv_width),
                         projection_columns(heads_, kv_heads_, head_dim_));
   out_proj_ = Linear(state, tensors.name("out_proj."), options.weights, options.activations);
   require(out_proj_.in_features() == heads_ * head_dim_, tensors.layer(), ": ", tensors.name("out_proj.weight"),

@@ -17,6 +17,11 @@ inline std::string joined(std::string_view prefix, std::string_view name) { retu
 /// A size in a shape that may be anything.
 constexpr Index any_size = -1;
 
+inline PackedMatrix copy_of(const PackedMatrix& matrix) {
+  const PackedMatrix::Columns all[] = {{&matrix, 0, matrix.columns()}};
+  return PackedMatrix::joined(all);
+}
+
 /// The tensors of one layer. Error messages name the layer and the full name of the tensor.
 class StateDictReader {
  public:
@@ -25,9 +30,16 @@ class StateDictReader {
 
   [[nodiscard]] const char* layer() const { return layer_; }
   [[nodiscard]] std::string name(std::string_view name) const { return joined(prefix_, name); }
-  [[nodiscard]] bool has(std::string_view name) const { return state_.contains(this->name(name)); }
+  [[nodiscard]] bool has(std::string_view name) const {
+    return state_.contains(this->name(name)) || state_.packed.contains(this->name(name));
+  }
+
+  /// The transposed matrix, [columns, rows], if it is packed already, or null.
+  [[nodiscard]] const PackedMatrix* packed(std::string_view name, Index rows, Index columns) const;
 
   [[nodiscard]] View<const float, 2> matrix(std::string_view name, Index rows, Index columns) const;
+  /// The transposed matrix, [columns, rows], as it is stored, or packed as `type`.
+  [[nodiscard]] PackedMatrix weight(std::string_view name, Index rows, Index columns, DType type) const;
   [[nodiscard]] std::vector<float> vector(std::string_view name, Index size) const;
   /// Empty if there is no such tensor.
   [[nodiscard]] std::vector<float> optional_vector(std::string_view name, Index size) const;

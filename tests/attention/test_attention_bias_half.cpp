@@ -94,7 +94,8 @@ TEST_CASE_TEMPLATE("a bias of 16 bits: every function that takes one", T, bfloat
 TEST_CASE_TEMPLATE("a bias of 16 bits: MultiHeadAttention", T, bfloat16, float16) {
   Random random(4);
   const Tensor<2> in_proj = random_tensor<2>({96, 32}, random), out_proj = random_tensor<2>({32, 32}, random);
-  const MultiHeadAttention layer({{"in_proj_weight", in_proj.view}, {"out_proj.weight", out_proj.view}}, "", {.heads = 4});
+  const MultiHeadAttention layer({{"in_proj_weight", in_proj.view}, {"out_proj.weight", out_proj.view}}, "",
+                                 {.heads = 4});
   const Tensor<3> x = random_tensor<3>({2, 19, 32}, random), y({2, 19, 32}), expected({2, 19, 32});
   const HalfTensor<T, 3> half_x(x.view), half_y({2, 19, 32});
   const HalfTensor<T, 4> bias(random_tensor<4>({2, 4, 19, 19}, random).view);

@@ -21,6 +21,11 @@ Tensors::Tensors(const Call& call, nb::handle state, nb::handle prefix, const st
     };
     if (std::none_of(parts.begin(), parts.end(), fits)) continue;
     names_.push_back(name);
+    if (const PackedMatrix* const packed = call.instance<PackedMatrix>(name, value)) {
+      packed_.push_back(value);
+      dict_.packed[name] = packed;
+      continue;
+    }
     dict_[name] = any_view<const float>(arrays_.emplace_back(call, names_.back().c_str(), value, Element::float32));
   }
 }

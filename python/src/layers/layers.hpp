@@ -15,8 +15,8 @@
 
 namespace headlane::python {
 
-/// The tensors that a layer is constructed from: those of a mapping whose names are the prefix
-/// followed by one of `parts` and anything, borrowed. Other entries are ignored.
+/// The tensors and packed weights that a layer is constructed from: those of a mapping whose names
+/// are the prefix followed by one of `parts` and anything, borrowed. Other entries are ignored.
 class Tensors {
  public:
   Tensors(const Call& call, nb::handle state, nb::handle prefix, const std::vector<std::string_view>& parts);
@@ -29,6 +29,7 @@ class Tensors {
   std::string prefix_;
   std::deque<std::string> names_;
   std::deque<Array> arrays_;
+  std::vector<nb::object> packed_;  // which a mapping may have made as it was read
   StateDict dict_;
 };
 
