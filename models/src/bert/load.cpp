@@ -3,6 +3,7 @@
 #include "core/floating_point_scope.hpp"
 #include "io/config.hpp"
 #include "io/error.hpp"
+#include "io/quantized_weight.hpp"
 #include "io/tensor_memory.hpp"
 
 #include <headlane/limits.hpp>
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <string>
 #include <utility>
 
@@ -86,8 +88,15 @@ class Renamed {
     state_.insert_or_assign(name, tensors_.back().view());
   }
 
+  /// The weight [out, in] of a linear layer, as the file stores it if it is quantised.
+  void add_weight(const std::string& name, const std::string& from, Index out, Index in) {
+    if (!is_quantized(from)) return add(name, from + ".weight", {out, in});
+    packed_.push_back(quantized_weight(checkpoint_, prefix_ + from + ".", out, in));
+    state_.packed.insert_or_assign(name, &packed_.back());
+  }
+
   void add_linear(const std::string& name, const std::string& from, Index out, Index in) {
-    add(name + ".weight", from + ".weight", {out, in});
+    add_weight(name + ".weight", from, out, in);
     add(name + ".bias", from + ".bias", {out});
   }
 
@@ -97,21 +106,25 @@ class Renamed {
     add(name + ".bias", from + (old ? ".beta" : ".bias"), {size});
   }
 
-  /// Stacks the rows of several linear layers.
-  void add_stacked(const std::string& weight, const std::string& bias, std::initializer_list<std::string> from,
-                   Index out, Index in) {
-    const auto rows = static_cast<Index>(from.size()) * out;
+  /// The projections of query, key and value [d, d]: stacked, or each as the file stores it.
+  void add_projections(const std::string& to, const std::string& from, Index d) {
     std::vector<float>& weights = stacked_[0];
     std::vector<float>& biases = stacked_[1];
     for (std::vector<float>& memory : stacked_) memory.clear();
-    for (const std::string& name : from) {
-      append_to(weights, checkpoint_.load(prefix_ + name + ".weight", {out, in}), out * in);
-      append_to(biases, checkpoint_.load(prefix_ + name + ".bias", {out}), out);
+    const bool quantized = is_quantized(from + "query");
+    for (const char* name : {"query", "key", "value"}) {
+      const std::string layer = from + name, stored = prefix_ + layer;
+      if (quantized) add_weight((to + *name).append("_proj_weight"), layer, d, d);
+      else append_to(weights, checkpoint_.load(stored + ".weight", {d, d}), d * d);
+      append_to(biases, checkpoint_.load(stored + ".bias", {d}), d);
     }
-    state_.insert_or_assign(weight, View<const float, 2>(weights.data(), {rows, in}));
-    state_.insert_or_assign(bias, View<const float, 1>(biases.data(), {rows}));
+    if (!quantized) state_.insert_or_assign(to + "in_proj_weight", View<const float, 2>(weights.data(), {3 * d, d}));
+    state_.insert_or_assign(to + "in_proj_bias", View<const float, 1>(biases.data(), {3 * d}));
   }
 
+  [[nodiscard]] bool is_quantized(const std::string& from) const {
+    return checkpoint_.is_quantized(prefix_ + from + ".");
+  }
   [[nodiscard]] const StateDict& state() const { return state_; }
 
  private:
@@ -123,6 +136,7 @@ class Renamed {
   std::string prefix_;
   std::vector<Tensor> tensors_;
   std::array<std::vector<float>, 2> stacked_;
+  std::deque<PackedMatrix> packed_;
   StateDict state_;
 };
 
@@ -131,9 +145,7 @@ EncoderLayer layer_of(const Checkpoint& checkpoint, const BertConfig& config, co
   const std::string from = std::string("encoder.layer.").append(std::to_string(number)).append(".");
   const Index d = config.hidden_size, inner = config.intermediate_size;
   Renamed tensors(checkpoint);
-  const std::string attention = from + "attention.self.";
-  tensors.add_stacked("self_attn.in_proj_weight", "self_attn.in_proj_bias",
-                      {attention + "query", attention + "key", attention + "value"}, d, d);
+  tensors.add_projections("self_attn.", from + "attention.self.", d);
   tensors.add_linear("self_attn.out_proj", from + "attention.output.dense", d, d);
   tensors.add_norm("norm1", from + "attention.output.LayerNorm", d);
   tensors.add_linear("linear1", from + "intermediate.dense", inner, d);

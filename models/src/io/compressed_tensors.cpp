@@ -203,4 +203,8 @@ PackedMatrix Checkpoint::pack(std::string_view prefix, const PackWeightOptions& 
   });
 }
 
+bool Checkpoint::is_quantized(std::string_view prefix) const {
+  return contains(std::string(prefix).append("weight_scale"));
+}
+
 }  // namespace headlane::models

@@ -1,5 +1,7 @@
 #include "t5/layers.hpp"
 
+#include "io/quantized_weight.hpp"
+
 #include <cstddef>
 
 namespace headlane::models::internal {
@@ -10,25 +12,35 @@ void T5Layers::add(Parts& parts, const std::string& to, const std::string& name,
   parts.state.emplace(to, parts.loaded.back().view());
 }
 
+void T5Layers::add_weight(Parts& parts, const std::string& to, const std::string& layer, Index out, Index in) const {
+  if (!checkpoint_.is_quantized(layer + ".")) return add(parts, to, layer + ".weight", {out, in});
+  parts.packed.push_back(quantized_weight(checkpoint_, layer + ".", out, in));
+  parts.state.packed.emplace(to, &parts.packed.back());
+}
+
 // The joined weight is a temporary of one layer, which packs it.
 void T5Layers::add_attention(Parts& parts, const std::string& to, const std::string& from) const {
   const Index d = config_.d_model, inner = config_.num_heads * config_.d_kv, n = inner * d;
-  std::vector<float>& joined = parts.joined.emplace_back();
-  joined.reserve(static_cast<std::size_t>(3 * n));
-  for (const char* which : {".q.weight", ".k.weight", ".v.weight"}) {
-    const Tensor tensor = checkpoint_.load(from + which, {inner, d});
-    joined.insert(joined.end(), tensor.view().data, tensor.view().data + n);
+  if (checkpoint_.is_quantized(from + ".q.")) {
+    for (const char* which : {"q", "k", "v"})
+      add_weight(parts, to + "." + which + "_proj_weight", from + "." + which, inner, d);
+  } else {
+    std::vector<float>& joined = parts.joined.emplace_back();
+    joined.reserve(static_cast<std::size_t>(3 * n));
+    for (const char* which : {".q.weight", ".k.weight", ".v.weight"}) {
+      const Tensor tensor = checkpoint_.load(from + which, {inner, d});
+      joined.insert(joined.end(), tensor.view().data, tensor.view().data + n);
+    }
+    parts.state.emplace(to + ".in_proj_weight", View<const float, 2>(joined.data(), {3 * inner, d}));
   }
-  parts.state.emplace(to + ".in_proj_weight", View<const float, 2>(joined.data(), {3 * inner, d}));
-  add(parts, to + ".out_proj.weight", from + ".o.weight", {d, inner});
+  add_weight(parts, to + ".out_proj.weight", from + ".o", d, inner);
 }
 
 void T5Layers::add_feed_forward(Parts& parts, const std::string& from) const {
   const std::string dense = from + ".DenseReluDense";
-  if (config_.gated) add(parts, "linear_gate.weight", dense + ".wi_0.weight", {config_.d_ff, config_.d_model});
-  add(parts, "linear1.weight", dense + (config_.gated ? ".wi_1.weight" : ".wi.weight"),
-      {config_.d_ff, config_.d_model});
-  add(parts, "linear2.weight", dense + ".wo.weight", {config_.d_model, config_.d_ff});
+  if (config_.gated) add_weight(parts, "linear_gate.weight", dense + ".wi_0", config_.d_ff, config_.d_model);
+  add_weight(parts, "linear1.weight", dense + (config_.gated ? ".wi_1" : ".wi"), config_.d_ff, config_.d_model);
+  add_weight(parts, "linear2.weight", dense + ".wo", config_.d_model, config_.d_ff);
 }
 
 TransformerLayerOptions T5Layers::options() const {

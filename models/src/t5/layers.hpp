@@ -5,6 +5,7 @@
 #include <headlane/models/checkpoint.hpp>
 #include <headlane/models/t5.hpp>
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -21,14 +22,17 @@ class T5Layers {
   [[nodiscard]] Normalization norm(const std::string& name) const;
 
  private:
-  /// The tensors of a layer during its construction: loaded ones and joined ones.
+  /// The tensors of a layer during its construction: loaded ones, joined ones, and stored weights.
   struct Parts {
     StateDict state;
     std::vector<Tensor> loaded;
     std::vector<std::vector<float>> joined;
+    std::deque<PackedMatrix> packed;
   };
 
   void add(Parts& parts, const std::string& to, const std::string& name, std::initializer_list<Index> shape) const;
+  /// The weight [out, in] of a linear layer, as the file stores it if it is quantised.
+  void add_weight(Parts& parts, const std::string& to, const std::string& layer, Index out, Index in) const;
   void add_attention(Parts& parts, const std::string& to, const std::string& from) const;
   void add_feed_forward(Parts& parts, const std::string& from) const;
   [[nodiscard]] TransformerLayerOptions options() const;

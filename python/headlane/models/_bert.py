@@ -47,7 +47,8 @@ class Bert:
             sentence-transformers, if present, set the defaults of pooling, normalization and the maximum
             length.
         weights: How weights are stored: the dtype of a PackedMatrix.
-            Sums are computed in float32 all the same.
+            Sums are computed in float32 all the same. Weights that compressed-tensors quantised stay as
+            they are.
         activations: With weights of such a type, "int8" makes products those of integers, "bfloat16"
             those of bfloat16, as in linear(): faster, with a larger error.
 

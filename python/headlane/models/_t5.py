@@ -42,7 +42,8 @@ class T5:
         folder: A folder with config.json, of model_type "t5" or "mt5", weights in safetensors, and
             generation_config.json if present.
         weights: How weights are stored: the dtype of a PackedMatrix.
-            Sums are computed in float32 all the same.
+            Sums are computed in float32 all the same. Weights that compressed-tensors quantised stay as
+            they are.
         activations: With weights of such a type, "int8" makes products those of integers, "bfloat16"
             those of bfloat16, as in linear(): faster, with a larger error, which may change tokens.
 

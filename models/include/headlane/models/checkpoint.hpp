@@ -99,6 +99,8 @@ class HEADLANE_API Checkpoint {
   ///   stores the largest number of a row so if it is negative); std::invalid_argument for options
   ///   that are wrong.
   [[nodiscard]] PackedMatrix pack(std::string_view prefix, const PackWeightOptions& options = {}) const;
+  /// Whether the layer has its weight as compressed-tensors quantises it: with a weight_scale.
+  [[nodiscard]] bool is_quantized(std::string_view prefix) const;
 
  private:
   struct Contents;
