@@ -4,10 +4,11 @@
 //   torch.nn module of the same name. It looks up prefix + name, for instance
 //   "encoder.layers.0." + "linear1.weight", and copies what it needs. Biases are optional.
 //   Numbers of heads and other settings that no tensor tells are options.
-//   Matrices may be packed beforehand (StateDict::packed): weights that a file stores in fewer
-//   bits are kept as they are.
 //   state_dict() returns the same tensors bit for bit, names prefixed. A layer constructed from
 //   them with the same options computes the same bits.
+//   Matrices may be packed beforehand (StateDict::packed): weights that a file stores in fewer
+//   bits are kept as they are. state_dict() returns their float32 values; packing those anew may
+//   find other scales.
 //   A layer that was default-constructed or moved from accepts only rows of 0 elements.
 // Shapes: x and y are [batch, length, d_model], any strides. Padding is described by lengths,
 //   masks or variable-length sequences in AttentionOptions (attention.hpp), with the shapes of

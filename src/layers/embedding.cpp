@@ -29,12 +29,20 @@ Embedding::Embedding(const StateDict& state, std::string_view prefix, const Embe
   require(options.max_length >= 0, "Embedding: max_length is ", options.max_length, ", the minimum is 0");
   require(options.tied || options.activations == DType::float32,
           "Embedding: activations are those of logits(), and the embedding is not tied");
-  if (const PackedMatrix* const given = tensors.packed("weight", any_size, any_size)) options_.weights = given->type();
+  const PackedMatrix* const given = tensors.packed("weight", any_size, any_size);
+  if (given != nullptr) options_.weights = given->type();
   if (is_packed()) {
     packed_ = tensors.weight("weight", any_size, any_size, options.weights);
     rows_ = packed_.columns();
     columns_ = packed_.rows();
     check_activations(Caller(tensors.layer()).operand("weight", shape_of(packed_)), &packed_, options.activations);
+    return;
+  }
+  if (given != nullptr) {  // of float32, and not tied
+    rows_ = given->columns();
+    columns_ = given->rows();
+    table_.resize(static_cast<std::size_t>(rows_ * columns_));
+    given->unpack(View<float, 2>(table_.data(), {rows_, columns_}).transposed());
     return;
   }
   const View<const float, 2> table = tensors.matrix("weight", any_size, any_size);

@@ -2,7 +2,7 @@
 // are constructed, and errors.
 #include "support/illegal.hpp"
 #include "support/layer_model.hpp"
-#include "support/scope.hpp"
+#include "support/stored_layers.hpp"
 
 #include <doctest/doctest.h>
 
@@ -46,14 +46,6 @@ struct Packed {
   }
 };
 
-/// The output of a layer as a new tensor.
-template <class F>
-Tensor<3> output(const Tensor<3>& x, Index width, const F& forward) {
-  Tensor<3> y({x.view.shape[0], x.view.shape[1], width});
-  forward(x.view, y.view);
-  return y;
-}
-
 TEST_CASE("layers: weights that are packed already give the same bits") {
   for (const LayerSizes& s : layer_sizes())
     for (const DType type : types) {
@@ -72,26 +64,7 @@ TEST_CASE("layers: weights that are packed already give the same bits") {
             output(x, width, [&](auto in, auto out) { forward(make(packed.dict, ignored), in, out); });
         CHECK_MESSAGE(different_bits(actual.view, expected.view) == 0, what, ", ", text_of(s), ", ", name_of(type));
       };
-      using Options = TransformerLayerOptions;
-      const auto forward = [](const auto& layer, auto in, auto out) { layer.forward(in, out); };
-      same(
-          "DecoderLayer", s.d_model, [](const StateDict& d, const Options& o) { return DecoderLayer(d, "", o); },
-          [&](const DecoderLayer& layer, auto in, auto out) { layer.forward(in, memory.view, out); });
-      same(
-          "EncoderLayer", s.d_model, [](const StateDict& d, const Options& o) { return EncoderLayer(d, "", o); },
-          forward);
-      same(
-          "FeedForward", s.d_model,
-          [](const StateDict& d, const Options& o) { return FeedForward(d, "", {.weights = o.weights}); }, forward);
-      same(
-          "Linear", s.d_ff, [](const StateDict& d, const Options& o) { return Linear(d, "linear1.", o.weights); },
-          forward);
-      same(
-          "Embedding::logits", s.d_ff,
-          [](const StateDict& d, const Options& o) {
-            return Embedding(d, "linear1.", {.tied = true, .weights = o.weights});
-          },
-          [](const Embedding& layer, auto in, auto out) { layer.logits(in, out); });
+      for_each_stored_layer(s, memory.view, same);
     }
 }
 
@@ -143,6 +116,23 @@ TEST_CASE("PackedMatrix::joined: columns of matrices of every type, and the colu
   refused({{&one, 0, 70}, {&other, 0, 33}}, "PackedMatrix::joined: parts[1] is of int8, parts[0] of float32");
   for (const auto& [begin, end] : std::vector<std::pair<Index, Index>>{{-32, 5}, {33, 40}, {32, 31}, {0, 71}})
     CHECK_THROWS_AS((void)PackedMatrix::joined(Parts{{&one, begin, end}}), std::invalid_argument);
+}
+
+TEST_CASE("Embedding: a table that is packed already, tied or not") {
+  Random random(5);
+  const Tensor<2> table = random_tensor<2>({40, 24}, random);
+  const std::vector<Index> ids{39, 0, 7};
+  const View<const Index, 2> view(ids.data(), {1, 3});
+  for (const DType type : types)
+    for (const bool tied : {true, false}) {
+      const PackedMatrix matrix(table.view.transposed(), {.type = type});
+      StateDict packed;
+      packed.packed["weight"] = &matrix;
+      const Tensor<3> y({1, 3, 24}), expected({1, 3, 24});
+      Embedding(packed, {}, {.tied = tied}).forward(view, y.view);
+      Embedding({{"weight", table.view}}, {}, {.tied = tied, .weights = type}).forward(view, expected.view);
+      CHECK_MESSAGE(different_bits(y.view, expected.view) == 0, name_of(type), tied ? ", tied" : "");
+    }
 }
 
 TEST_CASE("layers: packed weights that do not fit are refused by name") {

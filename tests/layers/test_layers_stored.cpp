@@ -2,6 +2,7 @@
 // state_dict() returns.
 #include "support/layer_model.hpp"
 #include "support/scope.hpp"
+#include "support/stored_layers.hpp"
 
 #include <doctest/doctest.h>
 #include <headlane/gemm.hpp>
@@ -14,14 +15,6 @@ namespace {
 
 constexpr DType stored_types[] = {DType::bfloat16, DType::float16, DType::int8, DType::int8_group32,
                                   DType::int4_group32};
-
-/// The output of f(x, y) as a new tensor.
-template <class F>
-Tensor<3> output(const Tensor<3>& x, Index width, const F& f) {
-  Tensor<3> y({x.view.shape[0], x.view.shape[1], width});
-  f(x.view, y.view);
-  return y;
-}
 
 void check_same(const Tensor<3>& stored, const Tensor<3>& plain, const LayerSizes& s, DType type, const char* what) {
   CHECK_MESSAGE(different_bits(stored.view, plain.view) == 0, what, ", ", text_of(s), ", type ", static_cast<int>(type),
@@ -46,26 +39,7 @@ TEST_CASE("layers: stored types give the bits of the weights of their state dict
         check_same(output(x, width, [&](auto in, auto out) { forward(make(state.dict, stored), in, out); }),
                    output(x, width, [&](auto in, auto out) { forward(make(widened, plain), in, out); }), s, type, what);
       };
-      using Options = TransformerLayerOptions;
-      const auto forward = [](const auto& layer, auto in, auto out) { layer.forward(in, out); };
-      compare(
-          "DecoderLayer", s.d_model, [](const StateDict& d, const Options& o) { return DecoderLayer(d, "", o); },
-          [&](const DecoderLayer& layer, auto in, auto out) { layer.forward(in, memory.view, out); });
-      compare(
-          "EncoderLayer", s.d_model, [](const StateDict& d, const Options& o) { return EncoderLayer(d, "", o); },
-          forward);
-      compare(
-          "FeedForward", s.d_model,
-          [](const StateDict& d, const Options& o) { return FeedForward(d, "", {.weights = o.weights}); }, forward);
-      compare(
-          "Linear", s.d_ff, [](const StateDict& d, const Options& o) { return Linear(d, "linear1.", o.weights); },
-          forward);
-      compare(
-          "Embedding::logits", s.d_ff,
-          [](const StateDict& d, const Options& o) {
-            return Embedding(d, "linear1.", {.tied = true, .weights = o.weights});
-          },
-          [](const Embedding& layer, auto in, auto out) { layer.logits(in, out); });
+      for_each_stored_layer(s, memory.view, compare);
     }
 }
 
