@@ -120,6 +120,21 @@ class HEADLANE_API PackedMatrix {
   /// Errors: std::invalid_argument for no parts, null, other rows, types or ranges; std::bad_alloc.
   [[nodiscard]] static PackedMatrix joined(std::span<const Columns> parts);
 
+  /// The number of the order of elements that data() describes. It changes whenever the order does:
+  /// a file of packed elements says which one it has.
+  static constexpr int layout = 1;
+  /// A copy of what data() and bytes() of a matrix had, in this layout and on a machine of the same
+  /// byte order.
+  ///
+  /// bytes has any alignment and is not needed afterwards. NaN of bfloat16, float16 and float32
+  /// stay.
+  /// Errors: std::invalid_argument for a number of bytes that is not that of such a matrix, for a
+  ///   type that is none, negative sizes or sizes that overflow; with the position, for numbers and
+  ///   scales that from_numbers() refuses, and for elements other than 0 after the last row;
+  ///   std::bad_alloc.
+  [[nodiscard]] static PackedMatrix from_bytes(std::span<const std::byte> bytes, Index rows,
+                                               Index columns, DType type);
+
   [[nodiscard]] Index rows() const { return rows_; }
   [[nodiscard]] Index columns() const { return columns_; }
   [[nodiscard]] DType type() const { return type_; }
@@ -127,17 +142,31 @@ class HEADLANE_API PackedMatrix {
   /// (int8_group32) or 18 / 32 (int4_group32), columns rounded up to a multiple of 32, rows to one
   /// of 2 (bfloat16), 4 (int8) or 32 (groups); int8 has 4 more for each of these columns.
   [[nodiscard]] std::size_t bytes() const;
-  /// Copies the matrix back to out [rows, columns], any strides, widened to float. Throws
+  /// Copies the matrix back to out [rows, columns], any strides: widened to float, or rounded once
+  /// from that to nearest, ties to even. For a weight [out, in] pass `w.transposed()`. Throws
   /// std::invalid_argument for another shape.
-  void unpack(View<float, 2> out) const;
+  void unpack(View<float, 2> out, int num_threads = 0) const;
+  void unpack(View<bfloat16, 2> out, int num_threads = 0) const;
+  void unpack(View<float16, 2> out, int num_threads = 0) const;
+  /// Copies some columns to the rows of out [columns.size(), rows], any strides, converted as by
+  /// unpack(): the lookup of an embedding whose table is also the weight of the output layer.
+  ///
+  /// Errors: std::invalid_argument for another shape, if out overlaps columns, and, with the
+  ///   position, for a column outside 0 … columns()-1. Then nothing is written.
+  void unpack_columns(View<const Index, 1> columns, View<float, 2> out, int num_threads = 0) const;
+  void unpack_columns(View<const Index, 1> columns, View<bfloat16, 2> out,
+                      int num_threads = 0) const;
+  void unpack_columns(View<const Index, 1> columns, View<float16, 2> out,
+                      int num_threads = 0) const;
   /// Copies the numbers [rows, columns] and scales of a matrix of integers, any strides: scales
   /// [1, columns] of int8, [ceil(rows / 32), columns] of groups. from_numbers() makes the same
   /// matrix of them; packing what unpack() returns need not, since it finds scales of its own.
   /// Throws std::invalid_argument for another shape or type, and if the outputs overlap.
-  void unpack(View<std::int8_t, 2> numbers, View<float, 2> scales) const;
+  void unpack(View<std::int8_t, 2> numbers, View<float, 2> scales, int num_threads = 0) const;
   /// For each block of 512 rows all panels of 32 columns, each row by row; for bfloat16 by two rows
   /// whose elements alternate; int8: all panels, each by four rows; groups: by 32 rows and their
-  /// scales. Later versions may change the order.
+  /// scales. Rows after the last one are zeros, columns after the last one have no meaning. Later
+  /// versions may change the order, and with it `layout`.
   [[nodiscard]] const void* data() const { return data_.get(); }
 
  private:
@@ -146,6 +175,11 @@ class HEADLANE_API PackedMatrix {
   };
   /// Has memory for its elements, which are not set.
   HEADLANE_HIDDEN PackedMatrix(Index rows, Index columns, DType type);
+  template <class T>
+  HEADLANE_HIDDEN void unpack_all(const View<T, 2>& out, int num_threads) const;
+  template <class T>
+  HEADLANE_HIDDEN void unpack_some(const View<const Index, 1>& columns, const View<T, 2>& out,
+                                   int num_threads) const;
   detail::Size rows_, columns_;
   DType type_ = DType::float32;
   std::unique_ptr<void, Free> data_;

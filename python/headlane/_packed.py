@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,7 +28,8 @@ class PackedMatrix(_core.PackedMatrix):
     Checkpoint read one from a file; neither rounds anything.
 
     It is immutable: any number of threads may use it, and a copy of it is itself. It is pickled as the
-    matrix, or as its numbers and scales.
+    matrix, or as its numbers and scales. from_bytes() makes one of the packed_bytes() of another, without
+    packing anew.
 
     Args:
         b: A matrix of float32, bfloat16 or float16 with any strides; not needed afterwards.
@@ -37,7 +38,10 @@ class PackedMatrix(_core.PackedMatrix):
         num_threads: Maximum number of threads for packing; num_threads() if None or 0.
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)
+
+    # The number of the order of packed_bytes(), which changes whenever the order does.
+    layout: ClassVar[int] = _core.PackedMatrix.layout
 
     def __init_subclass__(cls) -> None:
         raise TypeError("PackedMatrix: it cannot be a base class: what threads read must not change")
@@ -74,6 +78,18 @@ class PackedMatrix(_core.PackedMatrix):
         """
         return adopted(_core.PackedMatrix.from_numbers(numbers, scales, dtype, clamp, num_threads))
 
+    @classmethod
+    def from_bytes(cls, bytes: Any, shape: tuple[int, int], dtype: DType) -> PackedMatrix:
+        """A copy of what packed_bytes() of a matrix had, in a version of headlane with the same
+        PackedMatrix.layout, on a machine of the same byte order.
+
+        Args:
+            bytes: An object with the buffer protocol (bytes, mmap …), or a one-dimensional array of uint8.
+            shape: Rows and columns.
+            dtype: How elements are stored.
+        """
+        return adopted(_core.PackedMatrix.from_bytes(bytes, shape, dtype))
+
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
@@ -89,9 +105,18 @@ class PackedMatrix(_core.PackedMatrix):
         """The memory of the packed copy: columns are padded to a multiple of 32."""
         return _core.PackedMatrix.nbytes.__get__(self)
 
-    def unpack(self) -> np.ndarray:
-        """The matrix, as a NumPy array of float32."""
-        return _core.PackedMatrix.unpack(self)
+    def unpack(self, out: Any = None, *, num_threads: int | None = None) -> Any:
+        """The matrix.
+
+        Args:
+            out: Where to write it: an array of float32, bfloat16 or float16 with any strides. To restore the
+                weight [out, in] of a PyTorch layer pass weight.T.
+            num_threads: Maximum number of threads; num_threads() if None or 0.
+
+        Returns:
+            out; a new NumPy array of float32 if it is None.
+        """
+        return _core.PackedMatrix.unpack(self, out, num_threads)
 
     decoded = unpack
 
@@ -105,6 +130,27 @@ class PackedMatrix(_core.PackedMatrix):
             Numbers of int8 [k, n]; scales of float32 [n], or of float16 [ceil(k / 32), n].
         """
         return _core.PackedMatrix.unpack_numbers(self)
+
+    def unpack_columns(self, columns: Any, out: Any = None, *, num_threads: int | None = None) -> Any:
+        """Some columns, each as a row of the result: the lookup of token ids in an embedding whose table is
+        also the weight of the output layer, PackedMatrix(weight.T).
+
+        Args:
+            columns: Integers of any type and shape, from 0 to the number of columns - 1: an array, a list
+                or one integer.
+            out: Where to write the result: an array of float32, bfloat16 or float16 with any strides.
+            num_threads: Maximum number of threads; num_threads() if None or 0.
+
+        Returns:
+            [*columns.shape, rows]; a new NumPy array of float32 if out is None, as Embedding.forward().
+        """
+        return _core.PackedMatrix.unpack_columns(self, columns, out, num_threads)
+
+    def packed_bytes(self) -> np.ndarray:
+        """The memory of the matrix, in the order that `layout` numbers: a read-only NumPy array of uint8
+        that shares it and keeps the matrix alive.
+        """
+        return _core.PackedMatrix.packed_bytes(self)
 
     __copy__ = __deepcopy__ = itself
 

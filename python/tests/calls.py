@@ -89,6 +89,8 @@ OF_LAYER = {
 }
 MEMORY = {"memory": X, "sequences": [0, 1], "key_lengths": [4, 4], "num_threads": 1}
 
+PACKED = headlane.PackedMatrix(normal(8, 5), dtype="int8")
+
 # name: (the callable, its arguments without out)
 CALLS = {
     "softmax": (headlane.softmax, SOFTMAX),
@@ -192,6 +194,12 @@ CALLS = {
             "clamp": False,
         },
     ),
+    "PackedMatrix.from_bytes": (
+        headlane.PackedMatrix.from_bytes,
+        {"bytes": PACKED.packed_bytes().copy(), "shape": [8, 5], "dtype": "int8"},
+    ),
+    "PackedMatrix.unpack": (PACKED.unpack, {}),
+    "PackedMatrix.unpack_columns": (PACKED.unpack_columns, {"columns": [[1, 4], [0, 0]]}),
     "KvCache": (
         headlane.KvCache,
         {"kv_heads": 1, "head_dim": 8, "value_dim": 8, "page_size": 32, "max_pages": 3, "dtype": "int8"},
@@ -279,6 +287,8 @@ def public_callables():
             for method, member in vars(one).items():
                 function = getattr(member, "__func__", member)  # of a class method
                 if method.startswith("_") or not inspect.isfunction(function):
+                    continue
+                if function.__name__ != method:  # decoded: another name of unpack
                     continue
                 if len(inspect.signature(function).parameters) > 1:
                     names.add(f"{name}.{method}")

@@ -38,7 +38,7 @@ ARRAYS = {
         "frequencies",
     ),
     *("k", "v", "memory", "ids", "lengths", "key_lengths", "query_lengths", "positions", "query_starts"),
-    *("key_starts", "numbers", "scales"),
+    *("key_starts", "numbers", "scales", "columns", "bytes"),
 }
 OBJECTS = {"cache", "memory_cache", "memory_sequences", "cross", "parts", "state", "self", "options"}
 KINDS = {

@@ -18,7 +18,7 @@ PLACES = [
 LISTS = [  # integers that are converted
     (name, parameter)
     for name, (_, arguments) in calls.CALLS.items()
-    for parameter in ("lengths", "key_lengths", "query_lengths", "positions", "ids")
+    for parameter in ("lengths", "key_lengths", "query_lengths", "positions", "ids", "columns")
     if parameter in arguments
 ]
 

@@ -100,7 +100,13 @@ def attention(x: Floats, flag: bool) -> None:
 
 def layers(x: Floats, state: dict[str, Floats]) -> None:
     assert_type(headlane.PackedMatrix(x, dtype="bfloat16").shape, tuple[int, int])
-    headlane.PackedMatrix(x).unpack().sum()
+    packed = headlane.PackedMatrix(x)
+    packed.unpack().sum()
+    packed.unpack(x, num_threads=2)
+    packed.unpack_columns([[1, 2]], out=x, num_threads=2)
+    again = headlane.PackedMatrix.from_bytes(packed.packed_bytes(), packed.shape, packed.dtype)
+    assert_type(again, headlane.PackedMatrix)
+    assert_type(headlane.PackedMatrix.layout, int)
     stored = headlane.PackedMatrix.from_numbers(x > 0, x[0], dtype="int8_group32", clamp=True)
     assert_type(stored, headlane.PackedMatrix)
     numbers, scales = stored.unpack_numbers()
@@ -169,6 +175,8 @@ def wrong(x: Floats, state: dict[str, Floats], t5: T5) -> None:
     headlane.linear(x, x, activations="float16")  # type: ignore
     headlane.PackedMatrix.from_numbers(x, x, dtype="int4")  # type: ignore
     headlane.PackedMatrix.from_numbers(x, x, "int8")  # type: ignore
+    headlane.PackedMatrix.from_bytes(b"", (1, 2, 3), "int8")  # type: ignore
+    headlane.PackedMatrix.from_bytes(b"", (1, 2), "int4")  # type: ignore
     headlane.scaled_dot_product_attention(x, x, x, softcap="1")  # type: ignore
     headlane.scaled_dot_product_attention(x, x, x, soft_cap=1.0)  # type: ignore
     headlane.scaled_dot_product_attention(x, x, x, return_lse=True).sum()  # type: ignore

@@ -1,6 +1,7 @@
 // Checks of GEMM's arguments, and the product that they describe.
 #include "gemm/check.hpp"
 
+#include <charconv>
 #include <limits>
 #include <utility>
 
@@ -18,14 +19,40 @@ void check_product(const Operand& a, const Operand& b, bool packed, const Operan
   if (!packed) check_no_overlap(c, b);
 }
 
+namespace {
+
+constexpr Index max_elements = std::numeric_limits<Index>::max() / static_cast<Index>(sizeof(float)) / 2;
+
+}  // namespace
+
+void check_type(Caller caller, DType type) {
+  caller.require(type <= DType::int4_group32, "type is ", static_cast<Index>(type),
+                 ", which is none of float32 … int4_group32");
+}
+
+bool is_packable(Index rows, Index columns) {
+  if (rows == 0 || columns == 0) return true;
+  Index size = 0;
+  return columns <= max_elements && !__builtin_mul_overflow(rows, round_up(columns, kernels::panel_columns), &size) &&
+         size <= max_elements;
+}
+
 void check_packable(const Operand& b) {
   check_operand(b);
-  constexpr Index max = std::numeric_limits<Index>::max() / static_cast<Index>(sizeof(float)) / 2;
-  Index size = 0;
-  const bool fits =
-      b.shape[1] <= max && !__builtin_mul_overflow(b.shape[0], round_up(b.shape[1], kernels::panel_columns), &size);
-  b.require(is_empty(b) || (fits && size <= max), " of shape ", b, " does not fit into memory: at most ", max,
+  b.require(is_packable(b.shape[0], b.shape[1]), " of shape ", b, " does not fit into memory: at most ", max_elements,
             " elements can be addressed, columns in whole panels of ", kernels::panel_columns);
+}
+
+std::size_t bytes_of_matrix(Index rows, Index columns, DType type) {
+  if (rows == 0 || columns == 0) return 0;
+  const Index width = round_up(columns, kernels::panel_columns);
+  const Index scales = has_scales(type) ? width * static_cast<Index>(sizeof(float)) : 0;
+  return static_cast<std::size_t>(bytes_of_panels(rows, width, type) + scales);
+}
+
+std::string text_of(float x) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, x).ptr};
 }
 
 void check_epilogue(const Operand& c, const Operand& bias, Activation activation, const Operand& residual) {

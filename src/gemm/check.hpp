@@ -5,6 +5,9 @@
 #include "core/round.hpp"
 #include "gemm/problem.hpp"
 
+#include <cstddef>
+#include <string>
+
 namespace headlane::internal {
 
 /// Checks a · b → c: each operand, that the last two axes fit, and that c overlaps neither a nor b.
@@ -30,8 +33,19 @@ inline View<const float, 2> shape_of(const PackedMatrix& b) {
 /// c, whose elements then are contiguous.
 bool is_transposed(const View<float, 2>& c, const PackedMatrix* packed, const GemmOptions& options);
 
-/// check_operand, and that the packed copy can be addressed.
+/// The type is one of float32 … int4_group32.
+void check_type(Caller caller, DType type);
+
+/// True if a packed matrix of this shape can be addressed.
+bool is_packable(Index rows, Index columns);
+/// check_operand, and is_packable.
 void check_packable(const Operand& b);
+
+/// The memory of a matrix: elements, and scales if it has any; 0 if it is empty.
+std::size_t bytes_of_matrix(Index rows, Index columns, DType type);
+
+/// In a message.
+std::string text_of(float x);
 
 inline PackedColumns packed_columns(const PackedMatrix& b) {
   const Index width = round_up(b.columns(), kernels::panel_columns);

@@ -2,14 +2,13 @@
 #include "core/call_scope.hpp"
 #include "core/parallel.hpp"
 #include "gemm/check.hpp"
+#include "gemm/units.hpp"
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 namespace headlane {
 
@@ -20,32 +19,6 @@ namespace {
 using kernels::panel_columns;
 
 constexpr Caller from_numbers_of("PackedMatrix::from_numbers");
-constexpr Index group_rows = 32;
-
-/// Rows and columns of a matrix.
-struct Part {
-  Index row, rows, column, columns;
-
-  [[nodiscard]] Part from_row(Index first) const {
-    return {row + first, std::max<Index>(0, rows - first), column, columns};
-  }
-};
-
-/// Calls f(unit, part) for each unit of a matrix and the part that it holds.
-template <class F>
-void for_each_unit(const PackedColumns& packed, Index columns, int threads, const F& f) {
-  using kernels::block_size;
-  const kernels::PanelUnit unit = kernels::unit_of(packed.type);
-  parallel_for(packed.width / panel_columns, threads, [&](Index panel) {
-    const Index column = panel * panel_columns;
-    for (Index first = 0; first < packed.rows; first += block_size) {
-      auto* at = static_cast<std::byte*>(const_cast<void*>(packed.data)) + packed.offset(first, column);
-      const Index end = std::min(packed.rows, first + block_size);
-      for (Index row = first; row < end; row += unit.rows, at += unit.bytes())
-        f(at, Part{row, std::min(unit.rows, end - row), column, std::min(panel_columns, columns - column)});
-    }
-  });
-}
 
 /// Copies a part as the rows of a unit, with zeros for what it lacks; f converts an element.
 template <class T, class F>
@@ -103,21 +76,11 @@ void store_numbers(Numbers& numbers, const Part& part, kernels::Int4Group& to) {
   }
 }
 
-std::string text_of(float x) {
-  char text[32];
-  return {text, std::to_chars(text, text + sizeof text, x).ptr};
-}
-
-int threads_for(const PackedMatrix& matrix, const NumbersOptions& options) {
-  return useful_threads(0, static_cast<double>(matrix.rows()) * static_cast<double>(matrix.columns()),
-                        options.num_threads);
-}
-
 /// Copies elements of 16 bits.
 template <class T>
 void store_elements(const PackedMatrix& matrix, const View<const T, 2>& b, const NumbersOptions& options) {
   const Index unit_rows = kernels::unit_of(matrix.type()).rows;
-  for_each_unit(packed_columns(matrix), matrix.columns(), threads_for(matrix, options),
+  for_each_unit(packed_columns(matrix), matrix.columns(), threads_for(matrix, options.num_threads),
                 [&](std::byte* unit, const Part& part) {
                   store_rows(b, part, unit_rows, reinterpret_cast<T*>(unit), [](T x) { return x; });
                 });
@@ -126,7 +89,7 @@ void store_elements(const PackedMatrix& matrix, const View<const T, 2>& b, const
 template <class Group>
 void store_groups(const PackedMatrix& matrix, Numbers& numbers, const View<const float16, 2>& scales,
                   const NumbersOptions& options) {
-  for_each_unit(packed_columns(matrix), matrix.columns(), threads_for(matrix, options),
+  for_each_unit(packed_columns(matrix), matrix.columns(), threads_for(matrix, options.num_threads),
                 [&](std::byte* unit, const Part& part) {
                   auto& group = *reinterpret_cast<Group*>(unit);
                   store_numbers(numbers, part, group);
@@ -187,7 +150,7 @@ PackedMatrix PackedMatrix::from_numbers(View<const std::int8_t, 2> numbers, View
   auto* const stored = const_cast<float*>(to.scales);  // of the result, which is not const
   for (Index j = 0; j < to.width; ++j) stored[j] = j < result.columns_ ? scales(j) : 0.0f;
   Numbers all{numbers, DType::int8, options.clamp};
-  for_each_unit(to, result.columns_, threads_for(result, options), [&](std::byte* unit, const Part& part) {
+  for_each_unit(to, result.columns_, threads_for(result, options.num_threads), [&](std::byte* unit, const Part& part) {
     all.store(part, 4, reinterpret_cast<kernels::Int8Quad*>(unit)->row);
   });
   all.check_fit(of_numbers);
@@ -200,8 +163,7 @@ PackedMatrix PackedMatrix::from_numbers(View<const std::int8_t, 2> numbers, View
   const Operand of_numbers = checked(from_numbers_of.operand("numbers", numbers), options),
                 of_scales = from_numbers_of.operand("scales", scales);
   check_operand(of_scales);
-  from_numbers_of.require(type <= DType::int4_group32, "type is ", static_cast<Index>(type),
-                          ", which is none of float32 … int4_group32");
+  check_type(from_numbers_of, type);
   from_numbers_of.require(is_grouped(type), "type is ", name_of(type), ", it may be int8_group32 or int4_group32");
   check_same(of_numbers, 1, "columns", of_scales, 1, "columns");
   const Index groups = ceil_div(numbers.shape[0], group_rows);
@@ -217,7 +179,7 @@ PackedMatrix PackedMatrix::from_numbers(View<const std::int8_t, 2> numbers, View
   return result;
 }
 
-void PackedMatrix::unpack(View<std::int8_t, 2> numbers, View<float, 2> scales) const {
+void PackedMatrix::unpack(View<std::int8_t, 2> numbers, View<float, 2> scales, int num_threads) const {
   constexpr Caller caller("PackedMatrix::unpack");
   const Operand of_numbers = caller.operand("numbers", numbers), of_scales = caller.operand("scales", scales);
   check_output(of_numbers);
@@ -230,11 +192,12 @@ void PackedMatrix::unpack(View<std::int8_t, 2> numbers, View<float, 2> scales) c
   of_scales.require(scales.shape[0] == rows && scales.shape[1] == columns_, " is ", of_scales,
                     ", the scales of the matrix are ", rows, " x ", columns_);
   check_no_overlap(of_numbers, of_scales);
+  check_threads(caller, num_threads);
   const CallScope scope;  // its rounding
   const PackedColumns from = data_ != nullptr ? packed_columns(*this) : PackedColumns();
   for (Index j = 0; j < columns_ && !is_grouped(type_); ++j)
     scales(0, j) = from.scales != nullptr ? from.scales[j] : 0.0f;
-  for_each_unit(from, columns_, 1, [&](const std::byte* unit, const Part& part) {
+  for_each_unit(from, columns_, threads_for(*this, num_threads), [&](const std::byte* unit, const Part& part) {
     for (Index j = 0; j < part.columns; ++j) {
       const Index column = part.column + j;
       for (Index i = 0; i < part.rows; ++i) numbers(part.row + i, column) = number(unit, type_, i, j);

@@ -22,13 +22,6 @@ namespace {
 using kernels::block_size;
 using kernels::panel_columns;
 
-/// The memory of a matrix: elements, and scales if it has any.
-Index bytes_of(Index rows, Index columns, DType type) {
-  const Index width = round_up(columns, panel_columns);
-  const Index scales = has_scales(type) ? width * static_cast<Index>(sizeof(float)) : 0;
-  return bytes_of_panels(rows, width, type) + scales;
-}
-
 /// Columns that one task packs.
 constexpr Index columns_of_task = 128;
 
@@ -45,12 +38,25 @@ void set_scales(const Operand& of_b, const View<const float, 2>& b, int threads,
   std::fill(scales + columns, scales + round_up(columns, panel_columns), 0.0f);
 }
 
+/// Sets the columns behind the last one, which pack_panels may leave as they are, to 0: bytes that
+/// a caller writes to a file are those of the matrix alone.
+void clear_rest(const PackedColumns& to, Index columns) {
+  const Index within = columns % panel_columns;
+  if (to.type != DType::float32 || within == 0) return;
+  for (Index row = 0; row < to.rows; ++row) {
+    auto* const unit =
+        const_cast<float*>(static_cast<const float*>(bytes_from(to.data, to.offset(row, to.width - panel_columns))));
+    std::fill(unit + within, unit + panel_columns, 0.0f);
+  }
+}
+
 }  // namespace
 
 PackedMatrix::PackedMatrix(Index rows, Index columns, DType type) : rows_(rows), columns_(columns), type_(type) {
-  if (rows == 0 || columns == 0) return;
-  constexpr Index line = 64;
-  data_.reset(std::aligned_alloc(line, static_cast<std::size_t>(round_up(bytes_of(rows, columns, type), line))));
+  constexpr std::size_t line = 64;
+  const std::size_t bytes = bytes_of_matrix(rows, columns, type);
+  if (bytes == 0) return;
+  data_.reset(std::aligned_alloc(line, (bytes + line - 1) / line * line));
   if (!data_) throw std::bad_alloc();
 }
 
@@ -59,8 +65,7 @@ PackedMatrix::PackedMatrix(View<const float, 2> b, const PackOptions& options) {
   constexpr Caller caller("PackedMatrix");
   const Operand of_b = caller.operand("b", b);
   check_packable(of_b);
-  caller.require(options.type <= DType::int4_group32, "type is ", static_cast<Index>(options.type),
-                 ", which is none of float32 … int4_group32");
+  check_type(caller, options.type);
   check_threads(caller, options.num_threads);
   const kernels::KernelTable& kernel = active();
   *this = PackedMatrix(b.shape[0], b.shape[1], options.type);
@@ -68,7 +73,8 @@ PackedMatrix::PackedMatrix(View<const float, 2> b, const PackOptions& options) {
 
   const int threads =
       useful_threads(0, static_cast<double>(rows_) * static_cast<double>(columns_), options.num_threads);
-  PackedColumns to = packed_columns(*this);
+  const PackedColumns to = packed_columns(*this);
+  clear_rest(to, columns_);
   auto* scales = const_cast<float*>(to.scales);  // of this matrix, which is not const
   if (scales != nullptr) set_scales(of_b, b, threads, scales);
   std::atomic<bool> fits = true;
@@ -83,19 +89,7 @@ PackedMatrix::PackedMatrix(View<const float, 2> b, const PackOptions& options) {
   of_b.require(fits, " has an element that is not finite, or too large for a scale of float16");
 }
 
-std::size_t PackedMatrix::bytes() const {
-  return data_ == nullptr ? 0 : static_cast<std::size_t>(bytes_of(rows_, columns_, type_));
-}
-
-void PackedMatrix::unpack(View<float, 2> out) const {
-  const Operand to = Caller("PackedMatrix::unpack").operand("out", out);
-  check_output(to);
-  to.require(out.shape[0] == rows_ && out.shape[1] == columns_, " is ", to, ", the matrix is ", rows_, " x ", columns_);
-  if (data_ == nullptr) return;
-  const CallScope scope;  // its rounding
-  const PackedColumns all = packed_columns(*this);
-  for (Index j = 0; j < columns_; ++j) for_column(all, j, [&](Index i, float x) { out(i, j) = x; });
-}
+std::size_t PackedMatrix::bytes() const { return data_ == nullptr ? 0 : bytes_of_matrix(rows_, columns_, type_); }
 
 void PackedMatrix::Free::operator()(void* p) const { std::free(p); }
 
