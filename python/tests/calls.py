@@ -88,7 +88,6 @@ OF_LAYER = {
     "activations": "float32",
 }
 MEMORY = {"memory": X, "sequences": [0, 1], "key_lengths": [4, 4], "num_threads": 1}
-
 PACKED = headlane.PackedMatrix(normal(8, 5), dtype="int8")
 
 # name: (the callable, its arguments without out)
@@ -288,9 +287,8 @@ def public_callables():
                 function = getattr(member, "__func__", member)  # of a class method
                 if method.startswith("_") or not inspect.isfunction(function):
                     continue
-                if function.__name__ != method:  # decoded: another name of unpack
-                    continue
-                if len(inspect.signature(function).parameters) > 1:
+                is_alias = function.__name__ != method  # decoded
+                if not is_alias and len(inspect.signature(function).parameters) > 1:
                     names.add(f"{name}.{method}")
     return names
 

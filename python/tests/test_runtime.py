@@ -27,6 +27,8 @@ CALLS = {
     "linear": lambda **o: headlane.linear(A, PACKED, B[0], "gelu", A[:, :130], **o),
     "linear, int8": lambda **o: headlane.linear(A, OF_INT8, activations="int8", **o),
     "silu": lambda **o: headlane.silu(Q, **o),
+    "unpack": lambda **o: OF_INT8.unpack(**o),
+    "unpack_columns": lambda **o: OF_INT8.unpack_columns(np.arange(260).reshape(4, 65) // 2, **o),
     "packing": lambda **o: headlane.gemm(A, headlane.PackedMatrix(B, **o)),
     "gemm_gated": lambda **o: headlane.gemm_gated(A, PACKED, PACKED, gate_bias=B[0], **o),
     "matmul, heads": lambda **o: headlane.matmul(Q.swapaxes(0, 1), K[:, :1].transpose(1, 0, 3, 2), **o),

@@ -23,9 +23,9 @@ constexpr Caller from_bytes_of("PackedMatrix::from_bytes");
 template <class Word, Index words>
 bool has_least(const Word (&numbers)[words][panel_columns]) {
   const auto* const all = reinterpret_cast<const std::int8_t*>(numbers);
-  bool found = false;
-  for (Index i = 0; i < static_cast<Index>(sizeof numbers); ++i) found |= all[i] == -128;
-  return found;
+  signed char least = 0;
+  for (Index i = 0; i < static_cast<Index>(sizeof numbers); ++i) least = std::min<signed char>(least, all[i]);
+  return least == -128;
 }
 
 bool are_finite(const float16 (&scales)[panel_columns]) {

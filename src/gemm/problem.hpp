@@ -48,18 +48,20 @@ struct PackedColumns {
 /// Calls f(row, x) for each element of a column, as float.
 template <class F>
 void for_column(const PackedColumns& packed, Index column, const F& f) {
-  using kernels::block_size;
-  const kernels::PanelUnit unit = kernels::unit_of(packed.type);
-  const Index within = column % kernels::panel_columns;
-  for (Index first = 0; first < packed.rows; first += block_size) {
-    const void* at = bytes_from(packed.data, packed.offset(first, column - within));
-    const Index end = std::min(packed.rows, first + block_size);
-    for (Index row = first; row < end; row += unit.rows, at = bytes_from(at, unit.bytes()))
-      for (Index i = 0; i < std::min(unit.rows, end - row); ++i) {
-        const float x = widened(at, packed.type, i, within);
-        f(row + i, packed.scales == nullptr ? x : x * packed.scales[column]);
+  using kernels::block_size, kernels::panel_columns;
+  const Index within = column % panel_columns;
+  with_type(packed.type, [&]<DType type>() {
+    constexpr kernels::PanelUnit unit = kernels::unit_of(type);
+    float scale = has_scales(type) ? packed.scales[column] : 1.0f;
+    for (Index first = 0; first < packed.rows; first += block_size) {
+      const void* at = bytes_from(packed.data, packed.offset(first, column - within));
+      const Index end = std::min(packed.rows, first + block_size);
+      for (Index row = first; row < end; row += unit.rows, at = bytes_from(at, unit.bytes())) {
+        if constexpr (is_grouped(type)) scale = scale_of_group(at, type, within);
+        for (Index i = 0; i < std::min(unit.rows, end - row); ++i) f(row + i, widened<type>(at, i, within, scale));
       }
-  }
+    }
+  });
 }
 
 /// Some rows and columns of an operand, for packing.

@@ -61,22 +61,33 @@ inline float scale_of_group(const void* unit, DType type, Index column) {
                                                         : static_cast<const kernels::Int4Group*>(unit)->scales[column]);
 }
 
-/// Row `row` of a unit in a column as float, without the scale of the column.
-inline float widened(const void* unit, DType type, Index row, Index column) {
+/// Row `row` of a unit in a column as float. `scale`: of integers, that of the column or the group.
+template <DType type>
+float widened(const void* unit, Index row, Index column, float scale) {
+  if constexpr (type == DType::float32) return static_cast<const float*>(unit)[column];
+  else if constexpr (type == DType::bfloat16)
+    return static_cast<float>(static_cast<const kernels::BfloatPair*>(unit)[column].row[row]);
+  else if constexpr (type == DType::float16) return static_cast<float>(static_cast<const float16*>(unit)[column]);
+  else return static_cast<float>(number(unit, type, row, column)) * scale;
+}
+
+/// Calls f.operator()<type>().
+template <class F>
+void with_type(DType type, const F& f) {
   switch (type) {
     case DType::float32:
-      return static_cast<const float*>(unit)[column];
+      return f.template operator()<DType::float32>();
     case DType::bfloat16:
-      return static_cast<float>(static_cast<const kernels::BfloatPair*>(unit)[column].row[row]);
+      return f.template operator()<DType::bfloat16>();
     case DType::float16:
-      return static_cast<float>(static_cast<const float16*>(unit)[column]);
+      return f.template operator()<DType::float16>();
     case DType::int8:
-      return static_cast<float>(number(unit, type, row, column));
+      return f.template operator()<DType::int8>();
     case DType::int8_group32:
+      return f.template operator()<DType::int8_group32>();
     case DType::int4_group32:
-      return static_cast<float>(number(unit, type, row, column)) * scale_of_group(unit, type, column);
+      return f.template operator()<DType::int4_group32>();
   }
-  return 0.0f;
 }
 
 }  // namespace headlane::internal

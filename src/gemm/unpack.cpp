@@ -18,52 +18,27 @@ using kernels::panel_columns;
 /// Rows of a panel that are widened at a time, of whole units: 16 KiB of floats, in the L1.
 constexpr Index rows_at_once = 128;
 
+/// A unit of a panel as rows of floats. `scales` are those of its columns, if they have any.
 template <DType type>
 void widen_unit(const void* unit, const float* scales, Index rows, float* to) {
-  float of_group[panel_columns];
-  if constexpr (is_grouped(type)) {
-    for (Index j = 0; j < panel_columns; ++j) of_group[j] = scale_of_group(unit, type, j);
-    scales = of_group;
-  }
+  float of_columns[panel_columns] = {};
+  for (Index j = 0; j < panel_columns; ++j)
+    if constexpr (is_grouped(type)) of_columns[j] = scale_of_group(unit, type, j);
+    else if constexpr (has_scales(type)) of_columns[j] = scales[j];
   for (Index i = 0; i < rows; ++i)
-    for (Index j = 0; j < panel_columns; ++j)
-      if constexpr (is_grouped(type) || type == DType::int8)
-        to[i * panel_columns + j] = static_cast<float>(number(unit, type, i, j)) * scales[j];
-      else to[i * panel_columns + j] = widened(unit, type, i, j);
-}
-
-/// Units of a panel, one after the other. `scales` are those of its columns, if they have any.
-template <DType type>
-void widen_units(const void* units, const float* scales, Index rows, float* to) {
-  constexpr kernels::PanelUnit unit = kernels::unit_of(type);
-  for (Index row = 0; row < rows; row += unit.rows)
-    widen_unit<type>(bytes_from(units, row / unit.rows * unit.bytes()), scales, std::min(unit.rows, rows - row),
-                     to + row * panel_columns);
+    for (Index j = 0; j < panel_columns; ++j) to[i * panel_columns + j] = widened<type>(unit, i, j, of_columns[j]);
 }
 
 /// Rows of the panel that begins at a column, as floats; `buffer` is where they are widened.
 const float* widened_rows(const PackedColumns& from, Index row, Index rows, Index column, float* buffer) {
   const void* const units = bytes_from(from.data, from.offset(row, column));
-  const float* const scales = offset_by(from.scales, column);
-  switch (from.type) {
-    case DType::float32:
-      return static_cast<const float*>(units);
-    case DType::bfloat16:
-      widen_units<DType::bfloat16>(units, scales, rows, buffer);
-      break;
-    case DType::float16:
-      widen_units<DType::float16>(units, scales, rows, buffer);
-      break;
-    case DType::int8:
-      widen_units<DType::int8>(units, scales, rows, buffer);
-      break;
-    case DType::int8_group32:
-      widen_units<DType::int8_group32>(units, scales, rows, buffer);
-      break;
-    case DType::int4_group32:
-      widen_units<DType::int4_group32>(units, scales, rows, buffer);
-      break;
-  }
+  if (from.type == DType::float32) return static_cast<const float*>(units);
+  with_type(from.type, [&]<DType type>() {
+    constexpr kernels::PanelUnit unit = kernels::unit_of(type);
+    for (Index first = 0; first < rows; first += unit.rows)
+      widen_unit<type>(bytes_from(units, first / unit.rows * unit.bytes()), offset_by(from.scales, column),
+                       std::min(unit.rows, rows - first), buffer + first * panel_columns);
+  });
   return buffer;
 }
 
@@ -107,7 +82,8 @@ void PackedMatrix::unpack_all(const View<T, 2>& out, int num_threads) const {
   const Index blocks = ceil_div(rows_, rows_of_task);
   parallel_for(all.width / panel_columns * blocks, threads_for(*this, num_threads), [&](Index task) {
     const Index column = task / blocks * panel_columns, first = task % blocks * rows_of_task;
-    const Index columns = std::min<Index>(panel_columns, columns_ - column), end = std::min<Index>(rows_, first + rows_of_task);
+    const Index columns = std::min<Index>(panel_columns, columns_ - column),
+                end = std::min<Index>(rows_, first + rows_of_task);
     alignas(64) float buffer[rows_at_once * panel_columns];
     for (Index row = first; row < end; row += rows_at_once) {
       const Index rows = std::min(rows_at_once, end - row);

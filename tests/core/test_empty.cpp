@@ -60,6 +60,7 @@ TEST_CASE("products of nothing") {
     e.call([&] { gemm_batch(as, bs, cs); });
     e.call([&] { gemm_gated(a, b, b, c); });
     e.call([&] { (void)PackedMatrix(a); });
+    e.call([&] { (void)PackedMatrix::from_bytes({}, m, n, DType::int8_group32); });
     const GemmProblem problem{a, b, nullptr, c, {}};
     const std::vector<GemmProblem> two{problem, problem};
     e.call([&] { gemm_batch(two); });
@@ -82,6 +83,10 @@ TEST_CASE("products of nothing") {
       const auto y = e.view<float, 2>({m, packed->columns()});
       e.call([&] { gemm(x, *packed, y); });
       e.call([&] { gemm_gated(x, *packed, *packed, y); });
+      e.call([&] { packed->unpack(e.view<float, 2>({m, n})); });
+      e.call([&] { packed->unpack(e.view<bfloat16, 2>({packed->rows(), packed->columns()})); });
+      e.call([&] { packed->unpack_columns(e.view<const Index, 1>({m}), e.view<float, 2>({m, packed->rows()})); });
+      e.call([&] { packed->unpack_columns(e.view<const Index, 1>({0}), e.view<float16, 2>({0, packed->rows()})); });
       e.call([&] {
         gemm_batch(e.view<const float, 3>({batch, m, packed->rows()}), *packed,
                    e.view<float, 3>({batch, m, packed->columns()}));

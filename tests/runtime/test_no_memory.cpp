@@ -97,6 +97,32 @@ TEST_CASE("gemm, gemm_batch, gemm_gated, PackedMatrix, cblas: each allocation fa
   }
 }
 
+TEST_CASE("PackedMatrix::from_bytes, unpack, unpack_columns: each allocation fails") {
+  const Matrices m;
+  const Tensor<2> all({300, 90}), some({100, 300});
+  const std::vector<Index> columns(100, 89);
+  for (const int threads : {1, 2}) {
+    const ThreadsScope team(threads);
+    for (const DType type : {DType::float32, DType::int4_group32}) {
+      const PackedMatrix packed(m.b.view, {.type = type});
+      check_failing(writes("unpack", all, [&] { packed.unpack(all.view); }), 0);
+      check_failing(writes("unpack_columns", some, [&] { packed.unpack_columns({columns.data(), {100}}, some.view); }),
+                    0);
+      std::optional<PackedMatrix> made;
+      const auto* const data = static_cast<const std::byte*>(packed.data());
+      const FailingCall from_bytes{"PackedMatrix::from_bytes", [&] { made.reset(); },
+                                   [&] { made = PackedMatrix::from_bytes({data, packed.bytes()}, 300, 90, type); },
+                                   [&] {
+                                     if (!made) return std::uint64_t{0};
+                                     made->unpack(all.view);
+                                     return bits_of_all(all.view);
+                                   },
+                                   true};
+      check_failing(from_bytes, 1);
+    }
+  }
+}
+
 // It reports by headlane_cblas_error(), for C.
 TEST_CASE("cblas_sgemm: each allocation fails") {
   const Matrices m;

@@ -32,6 +32,7 @@ class EveryCall {
 
   explicit EveryCall(Index size, float magnitude = 1) : size_(size), magnitude_(magnitude) {
     add_products();
+    add_packed();
     add_rowwise();
     add_attention();
     add_caches();
@@ -77,6 +78,7 @@ class EveryCall {
   }
 
   void add_products();
+  void add_packed();
   void add_rowwise();
   void add_attention();
   void add_caches();
@@ -142,6 +144,21 @@ inline void EveryCall::add_products() {
         set_num_threads(0);
       },
       of_c);
+}
+
+inline void EveryCall::add_packed() {
+  const Index k = 600, n = 2 * size_ + 30;
+  const PackedMatrix& packed = packed_.emplace_back(input<2>({k, n}), PackOptions{.type = DType::int8});
+  const auto all = output<2>({k, n}), some = output<2>({60, k});
+  add("PackedMatrix::unpack", [=, &packed](int threads) { packed.unpack(all, threads); }, all);
+  add(
+      "PackedMatrix::unpack_columns",
+      [=, &packed](int threads) {
+        std::array<Index, 60> columns{};
+        for (std::size_t i = 0; i < columns.size(); ++i) columns[i] = static_cast<Index>(i * i) % n;
+        packed.unpack_columns({columns.data(), {60}}, some, threads);
+      },
+      some);
 }
 
 inline void EveryCall::add_rowwise() {
