@@ -4,6 +4,8 @@ Importing this module registers them. Outside of torch.compile, the functions of
 overhead.
 """
 
+import ctypes
+import weakref
 from typing import Optional
 
 import torch
@@ -72,3 +74,140 @@ def _(query, key, value, attn_mask=None, is_causal=False, scale=None, enable_gqa
     inner = 3 if enable_gqa else 2  # grouped heads do not broadcast: the result has those of query
     batch = torch.broadcast_shapes(*(x.shape[:-inner] for x in (query, key, value)))
     return query.new_empty((*batch, *query.shape[-inner:-1], value.shape[-1]))
+
+
+@torch.library.custom_op("headlane::attention_weights", mutates_args=())
+def attention_weights(
+    query: torch.Tensor, key: torch.Tensor, attn_mask: Optional[torch.Tensor] = None
+) -> torch.Tensor:
+    """headlane.attention_weights as an operator, without a gradient."""
+    return headlane.attention_weights(query, key, attn_mask)
+
+
+@attention_weights.register_fake
+def _(query, key, attn_mask=None):
+    batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+    return query.new_empty((*batch, query.shape[-2], key.shape[-2]))
+
+
+@torch.library.custom_op("headlane::layer_norm", mutates_args=())
+def layer_norm(
+    x: torch.Tensor, weight: Optional[torch.Tensor], bias: Optional[torch.Tensor], eps: float
+) -> torch.Tensor:
+    """headlane.layer_norm as an operator, without a gradient."""
+    return headlane.layer_norm(x, weight, bias, eps)
+
+
+@torch.library.custom_op("headlane::rms_norm", mutates_args=())
+def rms_norm(x: torch.Tensor, weight: Optional[torch.Tensor], eps: float) -> torch.Tensor:
+    """headlane.rms_norm as an operator, without a gradient."""
+    return headlane.rms_norm(x, weight, eps)
+
+
+@torch.library.custom_op("headlane::activation", mutates_args=())
+def activation(x: torch.Tensor, name: str) -> torch.Tensor:
+    """relu, gelu, gelu_tanh, silu, sigmoid, tanh or erf of headlane as an operator, without a gradient."""
+    if name == "gelu_tanh":
+        return headlane.gelu(x, "tanh")
+    return getattr(headlane, name)(x)
+
+
+@layer_norm.register_fake
+@rms_norm.register_fake
+@activation.register_fake
+def _(x, *others):
+    return x.new_empty(x.shape)
+
+
+class SharedMatrix:
+    """A PackedMatrix as operators take it: `bytes` is a tensor of uint8 that shares its memory, and
+    `key` what else there is to know.
+    """
+
+    __slots__ = ("__weakref__", "bytes", "key", "matrix")
+
+    def __init__(self, matrix: headlane.PackedMatrix) -> None:
+        self.matrix = matrix
+        self.key = f"{matrix.rows} {matrix.columns} {matrix.dtype} {headlane.PackedMatrix.layout}"
+        self.bytes = torch.zeros(0, dtype=torch.uint8)
+        if matrix.nbytes == 0:
+            return
+        # PyTorch would warn of an array that is not writable. Nobody writes to this tensor.
+        memory = (ctypes.c_ubyte * matrix.nbytes).from_address(matrix.packed_bytes().ctypes.data)
+        memory.matrix = matrix  # lives as long
+        self.bytes = torch.frombuffer(memory, dtype=torch.uint8)
+        _shared[self.bytes.data_ptr()] = self
+
+
+# By address: the matrix whose memory a tensor shares.
+_shared: "weakref.WeakValueDictionary[int, SharedMatrix]" = weakref.WeakValueDictionary()
+# The same for tensors with memory of their own: those of an exported program that was loaded.
+_loaded: "dict[int, tuple[weakref.ref[torch.Tensor], headlane.PackedMatrix]]" = {}
+
+
+def _shape_of(key: str) -> "tuple[int, int]":
+    rows, columns = key.split()[:2]
+    return int(rows), int(columns)
+
+
+def _matrix_of(packed: torch.Tensor, key: str) -> headlane.PackedMatrix:
+    address = packed.data_ptr()
+    shared = _shared.get(address)
+    if shared is not None and shared.key == key:
+        return shared.matrix
+    loaded = _loaded.get(address)
+    if loaded is not None and loaded[0]() is not None:
+        return loaded[1]
+    dtype, layout = key.split()[2:]
+    if int(layout) != headlane.PackedMatrix.layout:
+        raise RuntimeError(
+            f"headlane: the program has matrices in layout {layout}, this version reads layout "
+            f"{headlane.PackedMatrix.layout}; export it again"
+        )
+    matrix = headlane.PackedMatrix.from_bytes(packed.numpy(), _shape_of(key), dtype)
+    _loaded[address] = weakref.ref(packed, lambda _: _loaded.pop(address, None)), matrix
+    return matrix
+
+
+@torch.library.custom_op("headlane::linear", mutates_args=())
+def linear(
+    x: torch.Tensor, packed: torch.Tensor, key: str, bias: Optional[torch.Tensor], activations: str
+) -> torch.Tensor:
+    """headlane.linear as an operator, without a gradient. packed and key are those of a SharedMatrix."""
+    return headlane.linear(x, _matrix_of(packed, key), bias, activations=activations)
+
+
+@linear.register_fake
+def _(x, packed, key, bias, activations):
+    return x.new_empty((*x.shape[:-1], _shape_of(key)[1]))
+
+
+@torch.library.custom_op("headlane::embedding", mutates_args=())
+def embedding(ids: torch.Tensor, packed: torch.Tensor, key: str, dtype: torch.dtype) -> torch.Tensor:
+    """Columns of a matrix, as rows of the result: the vectors of an embedding whose table is also the
+    weight of an output layer.
+    """
+    matrix = _matrix_of(packed, key)
+    return matrix.unpack_columns(ids, torch.empty((*ids.shape, matrix.rows), dtype=dtype))
+
+
+@embedding.register_fake
+def _(ids, packed, key, dtype):
+    return ids.new_empty((*ids.shape, _shape_of(key)[0]), dtype=dtype)
+
+
+@torch.library.custom_op("headlane::unpack", mutates_args=())
+def unpack(packed: torch.Tensor, key: str, dtype: torch.dtype, transposed: bool) -> torch.Tensor:
+    """The matrix, or the transposed one: [out, in] of a layer."""
+    shape = _shape_of(key)
+    if transposed:
+        result = torch.empty(shape[::-1], dtype=dtype)
+        _matrix_of(packed, key).unpack(result.T)
+        return result
+    return _matrix_of(packed, key).unpack(torch.empty(shape, dtype=dtype))
+
+
+@unpack.register_fake
+def _(packed, key, dtype, transposed):
+    shape = _shape_of(key)
+    return packed.new_empty(shape[::-1] if transposed else shape, dtype=dtype)

@@ -212,6 +212,8 @@ nb::object packed_bytes(nb::handle self) {
 }  // namespace
 
 void add_packed_matrix(nb::module_& module) {
+  // torch.compile keeps graphs, and the matrices in them, until the process has ended.
+  nb::set_leak_warnings(false);
   nb::class_<PackedMatrix> matrix(module, "PackedMatrix");
   define(
       matrix, "__init__",
