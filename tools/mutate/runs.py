@@ -9,11 +9,12 @@ import subprocess
 import tempfile
 import time
 
-# Test files for each Python file of the package; those not named here are seen by the ones under
-# "".
+# Test files for each Python file or folder of the package; those not named here are seen by the
+# ones under "".
 PYTHON_TESTS = {
     "transformers.py": ["test_transformers*.py"],
     "torch_ops.py": ["test_torch*.py", "test_transformers*.py"],
+    "torch/": ["test_torch_*.py"],
     "models/_t5.py": ["test_t5*.py", "test_translator.py"],
     "models/_bert.py": ["test_bert*.py", "test_minilm.py"],
     "models/_stored.py": ["test_checkpoint.py", "test_gguf.py", "test_compressed_tensors.py"],
@@ -94,7 +95,10 @@ def python_test(root, build, package, file, interpreter):
 
 
 def python_tests(root, build, package, interpreter, name=None):
-    patterns = ["test_*.py"] if name is None else PYTHON_TESTS.get(name, PYTHON_TESTS[""])
+    patterns = ["test_*.py"]
+    if name is not None:
+        folder = name.rpartition("/")[0] + "/"
+        patterns = PYTHON_TESTS.get(name) or PYTHON_TESTS.get(folder) or PYTHON_TESTS[""]
     files = [file for pattern in patterns for file in sorted((root / "python/tests").glob(pattern))]
     return [python_test(root, build, package, file, interpreter) for file in dict.fromkeys(files)]
 

@@ -1,0 +1,259 @@
+"""The classes that modules get, and their forward functions.
+
+A module stays the object that it was, with its hooks and attributes. Its class becomes one that derives
+from its own: it takes the fast path if the call is plain (see _state.py) and the module still has the
+weights that were packed. Any other call goes to the code of its own class, for which weights are unpacked.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from typing import Any, Callable
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.compiler import is_compiling
+
+from headlane import _core
+
+from ._state import is_plain, is_plain_traced, threads
+from ._weight import NAMES, Packed, PackedWeight, dense_part
+
+_linear, _norm, _activate = _core.linear, _core.norm, _core.activate
+_operators = torch.ops.headlane
+
+
+@functools.cache
+def class_of(kind: type, original: type) -> type:
+    """The class `original` with the methods of `kind`, under its own name."""
+    names = {
+        "headlane_kind": kind,
+        "headlane_original": original,
+        "__module__": original.__module__,
+        "__qualname__": original.__qualname__,
+        "__doc__": original.__doc__,
+    }
+    return type(original.__name__, (kind, original), names)
+
+
+def _new(kind: type, original: type) -> Any:
+    """From a pickle or a copy."""
+    made = class_of(kind, original)
+    return made.__new__(made)
+
+
+class Replaced:
+    """Mixed into the class of a module; `_headlane` is what its kind needs to know."""
+
+    headlane_kind: type
+    headlane_original: type
+    _headlane: Any
+
+    @classmethod
+    def adopt(cls, module: nn.Module, state: Any = None) -> None:
+        module.__dict__["_headlane"] = state
+        module.__class__ = class_of(cls, type(module))
+
+    def put_back(self) -> None:
+        """Makes it a module of its own class again."""
+        self.__class__ = self.headlane_original  # type: ignore[assignment]
+        del self.__dict__["_headlane"]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _new, (self.headlane_kind, self.headlane_original), self.__dict__.copy()
+
+
+class _StateDict(threading.local):
+    """The state dict that is being made, and where it has the weights that are packed: tied ones are one
+    tensor.
+    """
+
+    def __init__(self) -> None:
+        self.destination: Any = lambda: None
+        self.names: dict[int, str] = {}
+
+
+_state_dict = _StateDict()
+
+
+class WithWeights(Replaced):
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)  # type: ignore[misc]
+        if _state_dict.destination() is not destination:
+            _state_dict.destination, _state_dict.names = weakref.ref(destination), {}
+        for name, value in self._parameters.items():  # type: ignore[attr-defined]
+            if isinstance(value, PackedWeight):
+                first = _state_dict.names.setdefault(id(value), prefix + name)
+                dense = value.dense() if first == prefix + name else destination[first]
+                destination[prefix + name] = dense
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
+        """to(), float() and others: one that changes neither type nor device leaves packed weights alone."""
+        parameters: dict[str, Any] = self._parameters  # type: ignore[attr-defined]
+        packed = {name: value for name, value in parameters.items() if isinstance(value, PackedWeight)}
+        for name, value in packed.items():
+            before = torch.empty(0, dtype=value.dtype)
+            after = fn(before)
+            if (after.dtype, after.device) != (before.dtype, before.device):
+                raise RuntimeError(
+                    f"headlane.torch: {name} is packed and cannot become {after.dtype} on {after.device}; "
+                    "headlane.torch.restore(model) first"
+                )
+        for name in packed:
+            parameters[name] = None
+        try:
+            return super()._apply(fn, recurse)  # type: ignore[misc]
+        finally:
+            parameters.update(packed)
+
+
+class WeightState:
+    """A packed weight, as the forward function of its module needs it."""
+
+    __slots__ = ("activations", "dtype", "matrix", "packed", "parameter")
+
+    def __init__(self, parameter: PackedWeight, activations: str) -> None:
+        self.parameter = parameter
+        self.packed: Packed = parameter.parts[0]
+        self.matrix = self.packed.matrix
+        self.dtype = self.packed.dtype
+        self.activations = activations
+
+
+class Linear(WithWeights):
+    """torch.nn.Linear and transformers' Conv1D."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state, parameters = self._headlane, self._parameters
+        if is_compiling():
+            return self._traced(x)
+        if parameters.get("weight") is state.parameter and not self.training and is_plain(x, state.dtype):
+            return _linear(
+                x, state.matrix, parameters["bias"], None, None, None, state.activations, threads()
+            )
+        return super().forward(x)
+
+    def _traced(self, x: torch.Tensor) -> torch.Tensor:
+        state, packed = self._headlane, self._headlane.packed
+        if not self.training and is_plain_traced(x, state.dtype):
+            return _operators.linear(x, packed.packed, packed.key, self.bias, state.activations)
+        weight = dense_part(packed)
+        return F.linear(x, weight if packed.transposed else weight.T, self.bias)
+
+
+class LinearOfInput(Linear):
+    """torch.nn.Linear, whose argument is called input."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002
+        return super().forward(input)
+
+
+def is_untouched(module: Any) -> bool:
+    """Whether nobody looks at a module, or has changed its weight: it may be fused with another."""
+    if module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__:
+        return False
+    return not isinstance(module, Linear) or module._parameters.get("weight") is module._headlane.parameter
+
+
+def product(
+    module: Any, x: torch.Tensor, activation: str | None = None, residual: Any = None
+) -> torch.Tensor:
+    """activation(x @ weight.T + bias) + residual of a Linear, of a plain x."""
+    state = module._headlane
+    bias = module._parameters["bias"]
+    return _linear(x, state.matrix, bias, activation, residual, None, state.activations, threads())
+
+
+class Embedding(WithWeights):
+    """torch.nn.Embedding whose weight is that of an output layer, too."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002
+        state = self._headlane
+        packed = state.packed
+        if packed.original is not None:
+            return F.embedding(input, packed.original, self.padding_idx)
+        if is_compiling() or type(input) is not torch.Tensor:
+            return _operators.embedding(input, packed.packed, packed.key, state.dtype)
+        if self._parameters.get("weight") is not state.parameter:
+            return super().forward(input)
+        out = torch.empty((*input.shape, state.matrix.rows), dtype=state.dtype)
+        return state.matrix.unpack_columns(input, out, num_threads=threads())
+
+
+class LayerNorm(Replaced):
+    """torch.nn.LayerNorm over one axis."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002
+        weight, bias = self._parameters["weight"], self._parameters["bias"]
+        if is_compiling():
+            if not self.training and is_plain_traced(input, weight.dtype):
+                return _operators.layer_norm(input, weight, bias, self.eps)
+        elif not self.training and is_plain(input, weight.dtype):
+            return _norm(True, input, weight, bias, self.eps, None, False, None, threads())
+        return super().forward(input)
+
+
+class RmsNormState:
+    """The arithmetic of a norm: x / sqrt(mean(x**2) + eps) * (weight + offset).
+
+    weight and eps are names of attributes; eps may be a number.
+    """
+
+    __slots__ = ("eps", "offset", "weight")
+
+    def __init__(self, weight: str, eps: str | float, offset: float) -> None:
+        self.weight = weight
+        self.eps = eps
+        self.offset = offset
+
+    def arguments(self, module: Any) -> tuple[torch.Tensor, float]:
+        weight = module._parameters[self.weight]
+        if self.offset:
+            weight = weight.float() + self.offset
+        return weight, module.__dict__[self.eps] if isinstance(self.eps, str) else self.eps
+
+
+class RmsNorm(Replaced):
+    """A module that was found to compute the RMS norm."""
+
+    def forward(self, *arguments: Any, **options: Any) -> torch.Tensor:
+        if len(arguments) == 1 and not options and not self.training:
+            x, state = arguments[0], self._headlane
+            dtype = self._parameters[state.weight].dtype
+            if is_compiling():
+                if is_plain_traced(x, dtype):
+                    return _operators.rms_norm(x, *state.arguments(self))
+            elif is_plain(x, dtype):
+                weight, eps = state.arguments(self)
+                return _norm(False, x, weight, None, eps, None, False, None, threads())
+        return super().forward(*arguments, **options)
+
+
+def norm(module: Any, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+    """The norm of x + residual, by a LayerNorm or RmsNorm, of plain tensors."""
+    if isinstance(module, LayerNorm):
+        parameters = module._parameters
+        return _norm(
+            True, x, parameters["weight"], parameters["bias"], module.eps, residual, False, None, threads()
+        )
+    weight, eps = module._headlane.arguments(module)
+    return _norm(False, x, weight, None, eps, residual, False, None, threads())
+
+
+class Activation(Replaced):
+    """A module without parameters that was found to compute an activation; `_headlane` is its name."""
+
+    def forward(self, *arguments: Any, **options: Any) -> torch.Tensor:
+        if len(arguments) == 1 and not options and not self.training:
+            x = arguments[0]
+            dtype = x.dtype
+            if dtype in NAMES:
+                if is_compiling():
+                    if is_plain_traced(x, dtype):
+                        return _operators.activation(x, self._headlane)
+                elif is_plain(x, dtype):
+                    return _activate(self._headlane, self._headlane, x, None, threads())
+        return super().forward(*arguments, **options)

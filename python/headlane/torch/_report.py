@@ -1,0 +1,74 @@
+"""What optimize() did, kept with the model."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from torch import nn
+
+_KEY = "_headlane_record"
+
+
+@dataclasses.dataclass
+class Row:
+    """A module, its class, and what became of it."""
+
+    name: str
+    kind: str
+    what: str
+    done: bool = True
+
+
+@dataclasses.dataclass
+class Record:
+    """What optimize() did to a model, and what restore() needs."""
+
+    rows: list[Row] = dataclasses.field(default_factory=list)
+    # Names of the parameters that required a gradient.
+    frozen: list[str] = dataclasses.field(default_factory=list)
+    # Of transformers: configurations whose attention was changed, and what it was.
+    configurations: list[tuple[Any, str]] = dataclasses.field(default_factory=list)
+    # Bytes of parameters and buffers.
+    before: int = 0
+    after: int = 0
+
+    @classmethod
+    def of(cls, model: nn.Module) -> Record | None:
+        return model.__dict__.get(_KEY)
+
+    def put(self, model: nn.Module) -> None:
+        model.__dict__[_KEY] = self
+
+    @classmethod
+    def remove(cls, model: nn.Module) -> None:
+        del model.__dict__[_KEY]
+
+    def __str__(self) -> str:
+        """Modules that differ in numbers only are one line."""
+        groups: dict[tuple[str, str, str, bool], int] = {}
+        for row in self.rows:
+            name = ".".join("*" if part.isdigit() else part for part in row.name.split("."))
+            key = (name, row.kind, row.what, row.done)
+            groups[key] = groups.get(key, 0) + 1
+        lines = []
+        for done, title in ((True, "Computed by headlane"), (False, "As before")):
+            chosen = [(*key[:3], count) for key, count in groups.items() if key[3] is done]
+            if chosen:
+                lines.append(f"{title}:")
+                lines += _table([(f"{count} ×", kind, name, what) for name, kind, what, count in chosen])
+        lines.append(f"Weights and buffers: {_size(self.before)} before, {_size(self.after)} now")
+        return "\n".join(lines)
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    return [
+        "  "
+        + "  ".join([row[0].rjust(widths[0]), *(x.ljust(w) for x, w in zip(row[1:-1], widths[1:])), row[-1]])
+        for row in rows
+    ]
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 2**10:.1f} KiB"

@@ -1,0 +1,35 @@
+"""When the kernels may be used: what a call must be like to have the result that PyTorch's own code has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+threads = torch.get_num_threads
+_is_grad_enabled = torch.is_grad_enabled
+_is_autocast_enabled = torch.is_autocast_enabled
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def is_plain(x: Any, dtype: torch.dtype) -> bool:
+    """Whether x is a tensor of this type, without a gradient, outside of autocast.
+
+    Tensors of other devices, and those that are traced, wrapped or nested, are refused by the functions.
+    """
+    return (
+        type(x) in _PLAIN
+        and x.dtype is dtype
+        and not (x.requires_grad and _is_grad_enabled())
+        and not x.is_nested
+        and not _is_autocast_enabled("cpu")
+    )
+
+
+def is_plain_traced(x: Any, dtype: torch.dtype) -> bool:
+    """The same for a tensor of torch.compile or torch.export."""
+    return (
+        x.dtype is dtype
+        and not (x.requires_grad and torch.is_grad_enabled())
+        and not torch.is_autocast_enabled("cpu")
+    )

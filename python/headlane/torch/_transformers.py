@@ -1,0 +1,71 @@
+"""Attention of Hugging Face transformers in models that are optimized."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from torch import nn
+from torch.compiler import is_compiling
+
+from ._state import is_plain, is_plain_traced
+
+IMPLEMENTATION = "headlane_torch"
+
+
+def _register() -> None:
+    """Adds to transformers an attention like "headlane", but with sdpa's code for calls that are not plain."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    import headlane.transformers as ours
+
+    def attention_forward(
+        module: nn.Module,
+        query: Any,
+        key: Any,
+        value: Any,
+        attention_mask: Any,
+        *arguments: Any,
+        **options: Any,
+    ) -> Any:
+        plain = is_plain_traced if is_compiling() else is_plain
+        forward = ours.attention_forward if plain(query, query.dtype) else sdpa_attention_forward
+        return forward(module, query, key, value, attention_mask, *arguments, **options)
+
+    AttentionInterface.register(IMPLEMENTATION, attention_forward)
+    AttentionMaskInterface.register(IMPLEMENTATION, ours.headlane_mask)
+
+
+def set_attention(model: nn.Module) -> list[tuple[Any, str]]:
+    """Makes the models of transformers in a module compute attention by headlane. Returns their
+    configurations and what these said before.
+    """
+    transformers = sys.modules.get("transformers")
+    if transformers is None or not hasattr(transformers, "PreTrainedModel"):
+        return []
+    models = [x for x in model.modules() if isinstance(x, transformers.PreTrainedModel)]
+    if not models:
+        return []
+    import headlane.transformers as ours
+
+    _register()
+    before: dict[int, tuple[Any, str]] = {}
+    for part in models:
+        for config in _configurations(part.config):
+            before.setdefault(id(config), (config, config._attn_implementation_internal))
+    for part in models:
+        if part.config._attn_implementation in ("sdpa", "eager") and not ours._has_own_attention(type(part)):
+            part.set_attn_implementation(IMPLEMENTATION)
+    return [
+        (config, name) for config, name in before.values() if config._attn_implementation_internal != name
+    ]
+
+
+def _configurations(config: Any) -> list[Any]:
+    found = [config]
+    for name in getattr(config, "sub_configs", ()):
+        inner = getattr(config, name, None)
+        if inner is not None:
+            found += _configurations(inner)
+    return found

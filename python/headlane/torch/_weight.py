@@ -1,0 +1,253 @@
+"""What takes the place of a weight: a tensor without memory of its own over packed matrices."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+import headlane
+
+from ..torch_ops import SharedMatrix
+from ._state import threads
+
+# PyTorch's element types that a PackedMatrix stores as they are.
+NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
+# For each stored type those whose elements it holds exactly.
+_EXACT = {"float32": tuple(NAMES), "bfloat16": (torch.bfloat16,), "float16": (torch.float16,)}
+
+
+class Packed:
+    """A matrix of a module, packed once for everyone who has it.
+
+    original: The tensor, kept where packing rounds; None if the matrix has all of it, or it was released.
+    transposed: The tensor is [out, in], the packed matrix [in, out].
+    """
+
+    __slots__ = ("dtype", "matrix", "original", "rounds", "shape", "shared", "transposed")
+
+    def __init__(
+        self,
+        matrix: headlane.PackedMatrix,
+        dtype: torch.dtype,
+        transposed: bool,
+        original: torch.Tensor | None = None,
+    ) -> None:
+        self.matrix = matrix
+        self.dtype = dtype
+        self.transposed = transposed
+        self.original = original
+        self.rounds = dtype not in _EXACT.get(matrix.dtype, ())
+        self.shared = SharedMatrix(matrix)
+        self.shape = (matrix.columns, matrix.rows) if transposed else matrix.shape
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor, stored: str, transposed: bool, release: bool) -> Packed:
+        tensor = tensor.detach()
+        matrix = headlane.PackedMatrix(
+            tensor.T if transposed else tensor, dtype=stored, num_threads=threads()
+        )
+        packed = cls(matrix, tensor.dtype, transposed)
+        if packed.rounds and not release:
+            packed.original = tensor
+        return packed
+
+    @property
+    def packed(self) -> torch.Tensor:
+        """The memory of the matrix."""
+        return self.shared.bytes
+
+    @property
+    def key(self) -> str:
+        return self.shared.key
+
+    def __deepcopy__(self, memo: Any) -> Packed:
+        return self  # nobody changes it
+
+    def __reduce__(self) -> Any:
+        return Packed, (self.matrix, self.dtype, self.transposed, self.original)
+
+
+def dense_part(part: Any) -> torch.Tensor:
+    """The tensor that was packed; with the values of the packed matrix if it was released."""
+    if part.original is not None:
+        return part.original
+    return torch.ops.headlane.unpack(part.packed, part.key, part.dtype, part.transposed)
+
+
+def _refuse() -> None:
+    raise RuntimeError(
+        "headlane.torch: this weight is packed and cannot be changed; headlane.torch.restore(model) first"
+    )
+
+
+def _is_changed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an operator would write to a tensor that is read only."""
+    if not func._schema.is_mutable:
+        return False
+    for i, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[i] if i < len(args) else kwargs.get(argument.name)
+            if any(
+                isinstance(x, _ReadOnly) for x in (value if isinstance(value, (list, tuple)) else [value])
+            ):
+                return True
+    return False
+
+
+# Of torch.Tensor: what is refused before it comes to an operator. requires_grad = False is not.
+_CHANGES = (
+    torch.Tensor.__setitem__,
+    torch.Tensor.requires_grad_,
+    torch.Tensor.requires_grad.__set__,
+    torch.Tensor.data.__set__,
+)
+
+
+class _TracedPart:
+    """A part of a PackedWeight in torch.compile: its tensors are those of the trace."""
+
+    __slots__ = ("dtype", "key", "original", "packed", "shape", "transposed")
+
+    def __init__(self, tensor: torch.Tensor, rest: tuple[Any, ...]) -> None:
+        self.key, self.dtype, self.transposed, self.shape, is_original = rest
+        self.packed, self.original = (None, tensor) if is_original else (tensor, None)
+
+
+class _ReadOnly(torch.Tensor):
+    """A tensor without memory of its own. Operations that read it see dense(); what would change it is
+    refused, and so is what would change a view of it.
+    """
+
+    def dense(self) -> torch.Tensor:
+        raise NotImplementedError
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _CHANGES and isinstance(args[0], _ReadOnly) and not (len(args) == 2 and args[1] is False):
+            _refuse()
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
+            return args[0].same()
+        if _is_changed(func, args, kwargs):
+            _refuse()
+        if func is torch.ops.aten.embedding.default and isinstance(args[0], PackedWeight):
+            part = args[0].parts[0]
+            if len(args[0].parts) == 1 and part.transposed and part.original is None:
+                return torch.ops.headlane.embedding(args[1], part.packed, part.key, part.dtype)
+        args, kwargs = tree_map_only(_ReadOnly, lambda x: x.dense(), (args, kwargs))
+        result = func(*args, **kwargs)
+        if any(x.alias_info is not None for x in func._schema.returns):
+            return tree_map_only(torch.Tensor, _View, result)
+        return result
+
+    def __repr__(self, **options: Any) -> str:
+        return f"{type(self).__name__}(shape={tuple(self.shape)}, dtype={self.dtype})"
+
+
+class _View(_ReadOnly):
+    """A view of one that was unpacked."""
+
+    @staticmethod
+    def __new__(cls, tensor: torch.Tensor) -> _View:
+        return torch.Tensor._make_wrapper_subclass(
+            cls, tensor.shape, strides=tensor.stride(), dtype=tensor.dtype, device=tensor.device
+        )
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    def dense(self) -> torch.Tensor:
+        return self.tensor
+
+    def same(self) -> _View:
+        return _View(self.tensor)
+
+    def __tensor_flatten__(self) -> tuple[list[str], Any]:
+        return ["tensor"], None
+
+    @staticmethod
+    def __tensor_unflatten__(tensors: dict[str, torch.Tensor], rest: Any, size: Any, stride: Any) -> _View:
+        return _View(tensors["tensor"])
+
+    def __deepcopy__(self, memo: Any) -> torch.Tensor:
+        return self.tensor.clone()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.tensor.__reduce_ex__(protocol)
+
+
+class PackedWeight(_ReadOnly):
+    """A weight [out, in] or [in, out] whose elements are in packed matrices, one or several that lie
+    below each other. It has shape, type and device of the weight.
+    """
+
+    parts: tuple[Packed, ...]
+    origin: weakref.ref[torch.nn.Parameter] | None = None  # what it took the place of
+
+    @staticmethod
+    def __new__(cls, parts: tuple[Any, ...]) -> PackedWeight:
+        shape = (sum(part.shape[0] for part in parts), parts[0].shape[1])
+        return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=parts[0].dtype, device="cpu")
+
+    def __init__(self, parts: tuple[Any, ...]) -> None:
+        self.parts = parts
+        for i, part in enumerate(parts):
+            setattr(self, f"part{i}", part.packed if part.original is None else part.original)
+
+    def dense(self) -> torch.Tensor:
+        """The tensor, which nobody may change: it may be the kept original."""
+        dense = [dense_part(part) for part in self.parts]
+        return dense[0] if len(dense) == 1 else torch.cat(dense)
+
+    def same(self) -> PackedWeight:
+        return PackedWeight(self.parts)
+
+    def __tensor_flatten__(self) -> tuple[list[str], Any]:
+        rest = tuple(
+            (x.key, x.dtype, x.transposed, tuple(x.shape), x.original is not None) for x in self.parts
+        )
+        return [f"part{i}" for i in range(len(self.parts))], rest
+
+    @staticmethod
+    def __tensor_unflatten__(
+        tensors: dict[str, torch.Tensor], rest: Any, size: Any, stride: Any
+    ) -> PackedWeight:
+        return PackedWeight(tuple(_TracedPart(tensors[f"part{i}"], x) for i, x in enumerate(rest)))
+
+    def __deepcopy__(self, memo: Any) -> torch.Tensor:
+        if id(self) not in memo:
+            memo[id(self)] = parameter_of(self.parts)
+        return memo[id(self)]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return parameter_of, (self.parts,)
+
+
+def parameter_of(parts: tuple[Packed, ...]) -> torch.nn.Parameter:
+    return torch.nn.Parameter(PackedWeight(parts), requires_grad=False)
+
+
+def memory_of(model: torch.nn.Module) -> int:
+    """The bytes of parameters and buffers, each once, as they are stored."""
+    total, seen = 0, set()
+    tensors = [
+        x for m in model.modules() for x in (*m._parameters.values(), *m._buffers.values()) if x is not None
+    ]
+    for tensor in tensors:
+        if id(tensor) in seen:
+            continue
+        seen.add(id(tensor))
+        if isinstance(tensor, PackedWeight):
+            for part in tensor.parts:
+                total += part.matrix.nbytes + (0 if part.original is None else part.original.nbytes)
+        elif tensor.device.type != "meta":
+            total += tensor.nbytes
+    return total

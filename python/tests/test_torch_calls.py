@@ -1,0 +1,140 @@
+"""headlane.torch: arguments, errors, what stays as it is, threads."""
+
+import io
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import headlane.torch  # noqa: E402
+from headlane.torch import _modules  # noqa: E402
+from torch import nn  # noqa: E402
+from torch_cases import GatedMlp, Tied, X, normal, seeded  # noqa: E402
+
+
+@torch.no_grad()
+def test_what_stays_as_it_is():
+    class Own(nn.Linear):
+        def forward(self, input):  # noqa: A002
+            return super().forward(input) + 1
+
+    model = nn.ModuleDict(
+        {
+            "own_": Own(24, 24),
+            "double_": nn.Linear(24, 24).double(),
+            "meta_": nn.Linear(24, 24, device="meta"),
+            "empty_": nn.Linear(24, 0),
+            "skipped_": nn.Sequential(nn.Linear(24, 24), nn.ReLU()),
+            "axes_": nn.LayerNorm((5, 24)),
+            "plain_": nn.LayerNorm(24, elementwise_affine=False),
+            "scaled_": nn.MultiheadAttention(24, 3, add_bias_kv=True),
+            "leaky_": nn.LeakyReLU(),
+            "convolution_": nn.Conv1d(2, 2, 3),
+            "lookup_": nn.Embedding(10, 24),
+        }
+    ).eval()
+    optimized = headlane.torch.optimize(model, skip="skipped_*")
+    for name in model:
+        if name != "scaled_":  # its output layer is a Linear
+            assert not any(isinstance(x, _modules.Replaced) for x in optimized[name].modules()), name
+    stream = io.StringIO()
+    headlane.torch.report(optimized, stream)
+    text = stream.getvalue()
+    for reason in (
+        "own_ has a forward function of its own",
+        "double_ its weight is of torch.float64",
+        "meta_ its weight is on meta",
+        "empty_ its weight is empty",
+        "axes_ it is over several axes",
+        "plain_ it has no weight",
+        "scaled_ has keys of its own",
+    ):
+        assert reason in " ".join(text.split()), text
+    x = X.double()
+    torch.testing.assert_close(optimized["double_"](x), model["double_"](x), rtol=0, atol=0)
+    assert optimized["own_"](X).equal(model["own_"](X))
+    assert optimized["meta_"](X.to("meta")).shape == (2, 5, 24)
+
+
+@torch.no_grad()
+def test_inputs_that_do_not_fit():
+    """PyTorch's errors, or those of headlane; nothing is computed."""
+    optimized = headlane.torch.optimize(seeded(nn.Linear, 24, 24))
+    with pytest.raises(RuntimeError, match="dtype"):
+        optimized(X.double())
+    with pytest.raises(ValueError, match=r"linear: x of shape \[2, 23\] has 23 columns"):
+        optimized(normal(2, 23))
+    with pytest.raises((RuntimeError, ValueError, TypeError)):
+        optimized(X.to("meta"))
+    assert optimized(normal(0, 24)).shape == (0, 24)
+    norm = headlane.torch.optimize(nn.LayerNorm(24).eval())
+    with pytest.raises(ValueError, match="layer_norm"):
+        norm(normal(2, 23))
+
+
+def test_arguments():
+    model = nn.Linear(3, 4).eval()
+    with pytest.raises(TypeError, match="optimize: model is int; wanted: a torch.nn.Module"):
+        headlane.torch.optimize(3)
+    with pytest.raises(ValueError, match="weights is 'int3'; there are 'float32', 'bfloat16'"):
+        headlane.torch.optimize(model, "int3")
+    with pytest.raises(ValueError, match="activations is 'int4'; there are 'float32', 'int8'"):
+        headlane.torch.optimize(model, "int8", "int4")
+    for weights, activations in ((None, "int8"), ("bfloat16", "int8"), ("int8", "bfloat16")):
+        with pytest.raises(ValueError, match=f"activations='{activations}' needs weights of .*; they are"):
+            headlane.torch.optimize(model, weights, activations)
+    with pytest.raises(ValueError, match="the model is in training mode; call model.eval\\(\\) first"):
+        headlane.torch.optimize(nn.Linear(3, 4))
+    with pytest.raises(ValueError, match="has parameters without a shape; call it once"):
+        headlane.torch.optimize(nn.LazyLinear(4).eval())
+    with pytest.raises(ValueError, match="the model is compiled by torch.jit"):
+        headlane.torch.optimize(torch.jit.trace(model, torch.ones(1, 3)))
+    optimized = headlane.torch.optimize(model)
+    with pytest.raises(ValueError, match="optimized already; headlane.torch.restore"):
+        headlane.torch.optimize(optimized)
+    for call in (headlane.torch.restore, headlane.torch.report):
+        with pytest.raises(ValueError, match="not one that optimize"):
+            call(model)
+
+
+def test_inference_mode():
+    optimized = headlane.torch.optimize(seeded(Tied))
+    with torch.inference_mode():
+        y = optimized(torch.arange(5))
+        assert y.is_inference()
+    with torch.no_grad():
+        torch.testing.assert_close(optimized(torch.arange(5)), y.clone(), rtol=0, atol=0)
+
+
+@torch.no_grad()
+def test_threads():
+    optimized = headlane.torch.optimize(seeded(GatedMlp))
+    expected = [optimized(X + i) for i in range(8)]
+    found = [None] * 8
+
+    def work(i):
+        with torch.no_grad():
+            found[i] = [optimized(X + i) for _ in range(20)][-1]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(torch.equal(a, b) for a, b in zip(expected, found))
+
+
+@torch.no_grad()
+def test_the_number_of_threads_is_that_of_pytorch(monkeypatch):
+    given = []
+    real = _modules._linear
+    monkeypatch.setattr(_modules, "_linear", lambda *x: given.append(x[-1]) or real(*x))
+    optimized = headlane.torch.optimize(seeded(nn.Linear, 24, 24))
+    before = torch.get_num_threads()
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            optimized(X)
+    finally:
+        torch.set_num_threads(before)
+    assert given == [1, 2]

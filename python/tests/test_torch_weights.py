@@ -1,0 +1,177 @@
+"""headlane.torch: packed weights, what reads them and what would change them; memory; fewer bits."""
+
+import copy
+import gc
+import weakref
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import headlane.torch  # noqa: E402
+from headlane.torch._report import Record  # noqa: E402
+from torch import nn  # noqa: E402
+from torch_cases import MODELS, Tied, X, close, normal, seeded  # noqa: E402
+
+
+@torch.no_grad()
+def test_memory_is_released():
+    model = seeded(nn.Linear, 64, 64)
+    weight = weakref.ref(model.weight)
+    headlane.torch.optimize(model, inplace=True)
+    gc.collect()
+    assert weight() is None
+
+
+@torch.no_grad()
+def test_a_parameter_that_somebody_keeps():
+    """An optimizer that was made before has still the parameters of the restored model."""
+    model = seeded(nn.Linear, 8, 8)
+    weight = model.weight
+    headlane.torch.optimize(model, inplace=True)
+    assert model.weight is not weight
+    headlane.torch.restore(model)
+    assert model.weight is weight
+    assert weight.requires_grad
+
+
+@torch.no_grad()
+def test_changes_of_a_weight():
+    model = seeded(nn.Linear, 8, 8)
+    reference = model.weight.clone()
+    optimized = headlane.torch.optimize(model)
+    weight = optimized.weight
+    torch.testing.assert_close(weight + 0, reference, rtol=0, atol=0)
+    torch.testing.assert_close(weight[2:4].T @ weight[2:4], reference[2:4].T @ reference[2:4])
+    assert weight.mean() == reference.mean()
+    changes = [
+        lambda: weight.zero_(),
+        lambda: weight.data.mul_(2),
+        lambda: weight.__setitem__(0, 1.0),
+        lambda: weight[0].zero_(),
+        lambda: weight.view(-1).add_(1),
+        lambda: nn.init.normal_(weight),
+        lambda: torch.add(weight, 1, out=weight),
+        lambda: weight.requires_grad_(),
+        lambda: optimized.requires_grad_(True),
+        lambda: setattr(weight, "data", reference),
+        lambda: torch._foreach_add_([weight], 1.0),
+    ]
+    for change in changes:
+        with pytest.raises(RuntimeError, match=r"packed|inference tensor|Inplace update"):
+            change()
+    torch.testing.assert_close(optimized.weight + 0, reference, rtol=0, atol=0)
+
+
+@torch.no_grad()
+def test_another_weight():
+    """A module whose weight is replaced computes with the new one."""
+    model, x = seeded(nn.Linear, 24, 24), X
+    new = nn.Parameter(normal(24, 24, seed=7))
+    expected = nn.functional.linear(x, new, model.bias)
+
+    optimized = headlane.torch.optimize(model)
+    optimized.weight = new
+    torch.testing.assert_close(optimized(x), expected, rtol=0, atol=0)
+
+    optimized = headlane.torch.optimize(model)
+    given = {"weight": new, "bias": model.bias}
+    torch.testing.assert_close(torch.func.functional_call(optimized, given, (x,)), expected, rtol=0, atol=0)
+
+    class Negative(nn.Module):
+        def forward(self, weight):
+            return -weight
+
+    optimized = headlane.torch.optimize(model)
+    nn.utils.parametrize.register_parametrization(optimized, "weight", Negative())
+    expected = nn.functional.linear(x, -model.weight, model.bias)
+    torch.testing.assert_close(optimized(x), expected, rtol=0, atol=0)
+
+
+STORED = {
+    "bfloat16": (2**-8, 0.55),
+    "float16": (2**-11, 0.55),
+    "int8": (2**-7, 0.4),
+    "int8_group32": (2**-7, 0.4),
+    "int4_group32": (2**-3, 0.35),
+}
+
+
+@pytest.mark.parametrize("weights", STORED)
+@pytest.mark.parametrize("release", [False, True])
+@torch.no_grad()
+def test_fewer_bits(weights, release):
+    model = seeded(lambda: nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 64)))
+    x = normal(3, 256)
+    optimized = headlane.torch.optimize(model, weights, release=release)
+    decoded = copy.deepcopy(model)
+    for i in (0, 2):
+        packed = headlane.PackedMatrix(model[i].weight.T, dtype=weights)
+        decoded[i].weight.copy_(torch.from_numpy(packed.unpack()).T)
+    close(optimized(x), decoded(x))
+    error, share = STORED[weights]
+    assert (optimized(x) - model(x)).abs().max() < 4 * error * model(x).abs().max()
+    record = Record.of(optimized)
+    assert record.after <= share * record.before if release else record.after > record.before
+    expected = decoded if release else model
+    for ours, theirs in zip(optimized.state_dict().values(), expected.state_dict().values()):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+    if release:
+        with pytest.raises(ValueError, match=f"restore: the weights were rounded to {weights} and released"):
+            headlane.torch.restore(optimized)
+        return
+    headlane.torch.restore(optimized)
+    torch.testing.assert_close(optimized(x), model(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("weights", "activations"),
+    [("int8", "int8"), ("int8_group32", "int8"), ("int4_group32", "int8"), ("bfloat16", "bfloat16")],
+)
+@torch.no_grad()
+def test_rounded_activations(weights, activations):
+    """The bits of headlane.linear()."""
+    model = seeded(nn.Linear, 100, 40)
+    x = normal(3, 100)
+    packed = headlane.PackedMatrix(model.weight.T, dtype=weights)
+    expected = headlane.linear(x, packed, model.bias, activations=activations)
+    optimized = headlane.torch.optimize(model, weights, activations)
+    torch.testing.assert_close(optimized(x), expected, rtol=0, atol=0)
+    compiled = torch.compile(optimized, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), expected, rtol=0, atol=0)
+    attention = headlane.torch.optimize(MODELS["encoder layer"][0]().eval(), weights, activations)
+    assert attention(X).isfinite().all()
+
+
+@torch.no_grad()
+def test_bfloat16_models_keep_their_type():
+    model = seeded(nn.Linear, 24, 24).bfloat16()
+    record = Record.of(headlane.torch.optimize(model, inplace=True))
+    assert record.after < 1.5 * record.before
+    assert model.weight.parts[0].matrix.dtype == "bfloat16"
+    wide = headlane.torch.optimize(seeded(nn.Linear, 24, 24).bfloat16(), "float32", release=True)
+    assert wide.weight.parts[0].matrix.dtype == "float32"
+    headlane.torch.restore(wide)  # nothing was rounded
+    assert wide.weight.dtype == torch.bfloat16
+
+
+def test_a_part_that_is_optimized_already():
+    model = seeded(Tied)
+    with torch.no_grad():
+        expected = model(torch.arange(5))
+        headlane.torch.optimize(model.mlp, inplace=True)
+        headlane.torch.optimize(model, inplace=True)
+        close(model(torch.arange(5)), expected)
+        headlane.torch.restore(model)
+        torch.testing.assert_close(model(torch.arange(5)), expected, rtol=0, atol=0)
+
+
+@torch.no_grad()
+def test_tied_weights_are_held_once():
+    model = seeded(Tied)
+    headlane.torch.optimize(model, inplace=True)
+    assert model.head.weight is model.embedding.weight
+    state = model.state_dict()
+    assert state["head.weight"].data_ptr() == state["embedding.weight"].data_ptr()
+    assert len(list(model.parameters())) == 5
+    headlane.torch.restore(model)
+    assert model.head.weight is model.embedding.weight
