@@ -21,7 +21,7 @@ os.environ.update(
 )
 
 
-def child(model_type: str, pipe: int, seconds: int, memory: int) -> None:
+def child(model_type: str, pipe: int, seconds: int, memory: int, optimized: bool) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     null = os.open(os.devnull, os.O_WRONLY)
@@ -30,7 +30,7 @@ def child(model_type: str, pipe: int, seconds: int, memory: int) -> None:
     from .cases import reason, sweep
 
     try:
-        row = sweep(model_type)
+        row = sweep(model_type, optimized)
     except BaseException as error:
         row = not_built(model_type, reason(error))
     with os.fdopen(pipe, "w") as out:
@@ -50,7 +50,9 @@ def row_of(model_type: str, text: bytes, code: int, seconds: int) -> dict[str, A
     return not_built(model_type, f"takes more than {seconds} s" if late else f"the process ended with {code}")
 
 
-def sweep_all(types: list[str], jobs: int, seconds: int, memory: int) -> Iterator[dict[str, Any]]:
+def sweep_all(
+    types: list[str], jobs: int, seconds: int, memory: int, optimized: bool
+) -> Iterator[dict[str, Any]]:
     """A row for each type, in the order in which they end."""
     waiting, running = list(reversed(types)), {}
     while waiting or running:
@@ -60,7 +62,7 @@ def sweep_all(types: list[str], jobs: int, seconds: int, memory: int) -> Iterato
             pid = os.fork()
             if pid == 0:
                 os.close(read)
-                child(model_type, write, seconds, memory)
+                child(model_type, write, seconds, memory, optimized)
             os.close(write)
             running[read] = [model_type, pid, b""]
         for pipe in select.select(list(running), [], [])[0]:
@@ -87,6 +89,9 @@ def main() -> None:
     parser.add_argument(
         "--table", type=Path, default=Path("docs/site/guide/transformers.md"), help="where the table goes"
     )
+    parser.add_argument(
+        "--optimized", action="store_true", help="models of headlane.torch.optimize(), without a table"
+    )
     options = parser.parse_args()
     import headlane
     import torch
@@ -101,7 +106,8 @@ def main() -> None:
     rows = {}
     if options.only and options.json.exists():
         rows = {row["type"]: row for row in json.loads(options.json.read_text())}
-    for count, row in enumerate(sweep_all(types, options.jobs, options.seconds, options.memory << 30), 1):
+    found = sweep_all(types, options.jobs, options.seconds, options.memory << 30, options.optimized)
+    for count, row in enumerate(found, 1):
         rows[row["type"]] = row
         print(
             f"{count}/{len(types)} {row['type']}: {table.status(row)} {row.get('why', '')}"[:200],
@@ -109,9 +115,10 @@ def main() -> None:
             flush=True,
         )
         options.json.write_text(json.dumps(list(rows.values()), indent=1))
-    text = table.markdown(rows.values(), CONFIG_MAPPING_NAMES, cases.TOLERANCE)
-    options.table.write_text(text)
-    print(text)
+    if not options.optimized:
+        text = table.markdown(rows.values(), CONFIG_MAPPING_NAMES, cases.TOLERANCE)
+        options.table.write_text(text)
+        print(text)
     faults = [row["type"] for row in rows.values() if row["status"] in ("differs", "fails")]
     sys.exit(f"neither equal nor refused: {', '.join(faults)}" if faults else 0)
 

@@ -1,4 +1,4 @@
-"""One model type: built small, run with "eager" and with "headlane", compared."""
+"""One model type: built small, run with "eager" and with "headlane", or optimized, and compared."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 import headlane
+import headlane.torch
 import headlane.transformers
 import torch
 import transformers
@@ -253,10 +254,12 @@ class Comparison:
             self.judge(name, generate, compare, self.inputs, LEFT if len(self.masks) > 1 else None, options)
 
 
-def make_pair(model_type: str, row: dict[str, Any]) -> Comparison:
+def make_pair(model_type: str, row: dict[str, Any], optimized: bool) -> Comparison:
     """The two models; warnings from making the second one go to row["warnings"]."""
     cls, make_config, eager, inputs = eager_model(model_type)
     row["class"] = cls.__name__
+    if optimized:
+        return Comparison(eager, headlane.torch.optimize(eager), inputs)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = build(cls, make_config, "headlane")
@@ -268,10 +271,10 @@ def make_pair(model_type: str, row: dict[str, Any]) -> Comparison:
     return Comparison(eager, model, inputs)
 
 
-def sweep(model_type: str) -> dict[str, Any]:
+def sweep(model_type: str, optimized: bool = False) -> dict[str, Any]:
     row: dict[str, Any] = {"type": model_type, "cases": {}, "calls": 0, "warnings": []}
     try:
-        pair = make_pair(model_type, row)
+        pair = make_pair(model_type, row, optimized)
     except NotBuilt as error:
         return {**row, "status": "not built", "why": str(error)}
     except Exception as error:
