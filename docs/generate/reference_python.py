@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parents[2] / "python" / "headlane"
 TITLES = {
     "__init__": ("package", "headlane"),
     "models": ("models", "headlane.models"),
+    "torch": ("torch", "headlane.torch"),
     "transformers": ("transformers", "headlane.transformers"),
     "torch_ops": ("torch_ops", "headlane.torch_ops"),
 }
@@ -47,6 +48,7 @@ def pages():
             )
             yield path.stem.strip("_"), title, [path], names
     yield "models", "headlane.models", sorted((PACKAGE / "models").glob("*.py")), models
+    yield "torch", "headlane.torch", sorted((PACKAGE / "torch").glob("*.py")), public_names(PACKAGE / "torch")
 
 
 def definitions(path):
