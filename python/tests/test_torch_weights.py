@@ -77,6 +77,11 @@ def test_another_weight():
     given = {"weight": new, "bias": model.bias}
     torch.testing.assert_close(torch.func.functional_call(optimized, given, (x,)), expected, rtol=0, atol=0)
 
+    for options in ({}, {"weights": "int8"}):
+        tied = headlane.torch.optimize(seeded(Tied), **options)
+        tied.embedding.weight = nn.Parameter(normal(50, 24, seed=7))
+        assert tied.embedding(torch.tensor([3])).equal(tied.embedding.weight[3:4])
+
     class Negative(nn.Module):
         def forward(self, weight):
             return -weight

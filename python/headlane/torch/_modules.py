@@ -173,12 +173,12 @@ class Embedding(WithWeights):
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002
         state = self._headlane
         packed = state.packed
+        if not is_compiling() and self._parameters.get("weight") is not state.parameter:
+            return super().forward(input)
         if packed.original is not None:
             return F.embedding(input, packed.original, self.padding_idx)
         if is_compiling() or type(input) is not torch.Tensor:
             return _operators.embedding(input, packed.packed, packed.key, state.dtype)
-        if self._parameters.get("weight") is not state.parameter:
-            return super().forward(input)
         out = torch.empty((*input.shape, state.matrix.rows), dtype=state.dtype)
         return state.matrix.unpack_columns(input, out, num_threads=threads())
 
