@@ -92,10 +92,11 @@ def linear(
         residual: [..., n], added last.
         out: Where to write the result; must not overlap any argument.
         activations: With "int8", and a PackedMatrix of "int8", "int8_group32" or "int4_group32", the
-            product is one of integers: each row of x is rounded to 8 bits by a scale of its own,
-            max(abs(row)) / 127. The result of a row depends on that row alone; one with an element that
-            is not finite is NaN. With "bfloat16",
-            and a PackedMatrix of "bfloat16", x is rounded to bfloat16, and sums are in float32.
+            product is one of integers: of each row of x, the first element of the largest magnitude stays
+            in float32, and the others are rounded to 8 bits by a scale of the row, max(abs(others)) / 127.
+            The result of a row depends on that row alone; one with an element that is not finite is NaN.
+            With "bfloat16", and a PackedMatrix of "bfloat16", x is rounded to bfloat16, and sums are in
+            float32.
         num_threads: Maximum number of threads; num_threads() if None or 0.
 
     Returns:

@@ -29,8 +29,9 @@ struct KernelTable {
   /// of 16 columns.
   void (*pack_panels)(const Source& source, float* packed) noexcept;
   void (*gemm_block)(const GemmBlock& block) noexcept;
-  /// For each row: q = rint(x · (127 / max|x|)), scale = max|x| / 127. A row whose max|x| is below
-  /// least_largest is zeros, one with an element that is not finite zeros with the scale NaN.
+  /// For each row: q = rint(x · (127 / max|x|)), scale = max|x| / 127, both without the outlier,
+  /// whose q is 0. If that max|x| is below least_largest, all q and the scale are 0; if an element
+  /// of the row is not finite, all q are 0 and the scale is NaN.
   void (*quantise_rows)(const Source& source, const QuantisedRows& to) noexcept;
   /// b is of int8, with all of its rows, or of integers in groups.
   void (*gemm_int8)(const GemmBlock& block) noexcept;
