@@ -100,7 +100,7 @@ PackedMatrix PackedMatrix::from_bytes(std::span<const std::byte> bytes, Index ro
   const std::size_t size = bytes_of_matrix(rows, columns, type);
   from_bytes_of.require(bytes.size() == size, "bytes has ", bytes.size(), " bytes, a matrix of ", rows, " x ", columns,
                         " of ", name_of(type), " has ", size);
-  if (size == 0) return PackedMatrix(rows, columns, type);
+  if (size == 0) return {rows, columns, type};
   from_bytes_of.require(bytes.data() != nullptr, "bytes has no data (null)");
   PackedMatrix result(rows, columns, type);
   std::memcpy(result.data_.get(), bytes.data(), size);

@@ -50,7 +50,7 @@ template <class F>
 void for_column(const PackedColumns& packed, Index column, const F& f) {
   using kernels::block_size, kernels::panel_columns;
   const Index within = column % panel_columns;
-  with_type(packed.type, [&]<DType type>() {
+  with_type(packed.type, [&]<DType type> {
     constexpr kernels::PanelUnit unit = kernels::unit_of(type);
     float scale = has_scales(type) ? packed.scales[column] : 1.0f;
     for (Index first = 0; first < packed.rows; first += block_size) {

@@ -33,7 +33,7 @@ void widen_unit(const void* unit, const float* scales, Index rows, float* to) {
 const float* widened_rows(const PackedColumns& from, Index row, Index rows, Index column, float* buffer) {
   const void* const units = bytes_from(from.data, from.offset(row, column));
   if (from.type == DType::float32) return static_cast<const float*>(units);
-  with_type(from.type, [&]<DType type>() {
+  with_type(from.type, [&]<DType type> {
     constexpr kernels::PanelUnit unit = kernels::unit_of(type);
     for (Index first = 0; first < rows; first += unit.rows)
       widen_unit<type>(bytes_from(units, first / unit.rows * unit.bytes()), offset_by(from.scales, column),

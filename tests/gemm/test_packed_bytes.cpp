@@ -33,7 +33,7 @@ TEST_CASE("from_bytes: the same matrix, from any address") {
     for (const auto& [k, n] :
          {std::pair<Index, Index>{1, 1}, {2, 31}, {3, 32}, {5, 33}, {31, 64}, {33, 65}, {513, 40}, {1030, 97}}) {
       const PackedMatrix packed = random_matrix(k, n, type);
-      for (const std::size_t past : {0, 1, 7}) {
+      for (const std::size_t past : {0u, 1u, 7u}) {
         std::vector<std::byte> memory(packed.bytes() + past);
         std::memcpy(memory.data() + past, packed.data(), packed.bytes());
         const PackedMatrix copy = PackedMatrix::from_bytes(std::span(memory).subspan(past), k, n, type);
