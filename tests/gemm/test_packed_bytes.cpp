@@ -14,9 +14,6 @@
 namespace headlane::test {
 namespace {
 
-constexpr DType all_types[] = {DType::float32, DType::bfloat16,     DType::float16,
-                               DType::int8,    DType::int8_group32, DType::int4_group32};
-
 std::span<const std::byte> bytes_of(const PackedMatrix& matrix) {
   return {static_cast<const std::byte*>(matrix.data()), matrix.bytes()};
 }

@@ -14,9 +14,6 @@
 namespace headlane::test {
 namespace {
 
-constexpr DType all_types[] = {DType::float32, DType::bfloat16,     DType::float16,
-                               DType::int8,    DType::int8_group32, DType::int4_group32};
-
 struct Sizes {
   Index k, n;
 };

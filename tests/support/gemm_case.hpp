@@ -5,6 +5,10 @@
 
 namespace headlane::test {
 
+/// Those of a PackedMatrix.
+inline constexpr DType all_types[] = {DType::float32, DType::bfloat16,     DType::float16,
+                                      DType::int8,    DType::int8_group32, DType::int4_group32};
+
 /// Normal numbers; the same for the same sizes and seed, whatever the layout.
 struct GemmInputs {
   Tensor<2> a, b, c, residual;
