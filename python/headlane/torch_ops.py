@@ -1,7 +1,7 @@
 """torch.ops.headlane: functions as PyTorch operators, which torch.compile keeps in its graph.
 
-Importing this module registers them. Outside of torch.compile, the functions of headlane have less
-overhead.
+Importing this module registers them. They use torch.get_num_threads() threads. Outside of torch.compile,
+the functions of headlane have less overhead.
 """
 
 import ctypes
@@ -9,6 +9,7 @@ import weakref
 from typing import Optional
 
 import torch
+from torch import get_num_threads as threads
 
 import headlane
 
@@ -66,6 +67,7 @@ def scaled_dot_product_attention(
         relative_bidirectional=relative_bidirectional,
         query_starts=query_starts,
         key_starts=key_starts,
+        num_threads=threads(),
     )
 
 
@@ -81,7 +83,7 @@ def attention_weights(
     query: torch.Tensor, key: torch.Tensor, attn_mask: Optional[torch.Tensor] = None
 ) -> torch.Tensor:
     """headlane.attention_weights as an operator, without a gradient."""
-    return headlane.attention_weights(query, key, attn_mask)
+    return headlane.attention_weights(query, key, attn_mask, num_threads=threads())
 
 
 @attention_weights.register_fake
@@ -95,21 +97,21 @@ def layer_norm(
     x: torch.Tensor, weight: Optional[torch.Tensor], bias: Optional[torch.Tensor], eps: float
 ) -> torch.Tensor:
     """headlane.layer_norm as an operator, without a gradient."""
-    return headlane.layer_norm(x, weight, bias, eps)
+    return headlane.layer_norm(x, weight, bias, eps, num_threads=threads())
 
 
 @torch.library.custom_op("headlane::rms_norm", mutates_args=())
 def rms_norm(x: torch.Tensor, weight: Optional[torch.Tensor], eps: float) -> torch.Tensor:
     """headlane.rms_norm as an operator, without a gradient."""
-    return headlane.rms_norm(x, weight, eps)
+    return headlane.rms_norm(x, weight, eps, num_threads=threads())
 
 
 @torch.library.custom_op("headlane::activation", mutates_args=())
 def activation(x: torch.Tensor, name: str) -> torch.Tensor:
     """relu, gelu, gelu_tanh, silu, sigmoid, tanh or erf of headlane as an operator, without a gradient."""
     if name == "gelu_tanh":
-        return headlane.gelu(x, "tanh")
-    return getattr(headlane, name)(x)
+        return headlane.gelu(x, "tanh", num_threads=threads())
+    return getattr(headlane, name)(x, num_threads=threads())
 
 
 @layer_norm.register_fake
@@ -174,7 +176,7 @@ def linear(
     x: torch.Tensor, packed: torch.Tensor, key: str, bias: Optional[torch.Tensor], activations: str
 ) -> torch.Tensor:
     """headlane.linear as an operator, without a gradient. packed and key are those of a SharedMatrix."""
-    return headlane.linear(x, _matrix_of(packed, key), bias, activations=activations)
+    return headlane.linear(x, _matrix_of(packed, key), bias, activations=activations, num_threads=threads())
 
 
 @linear.register_fake
@@ -188,7 +190,8 @@ def embedding(ids: torch.Tensor, packed: torch.Tensor, key: str, dtype: torch.dt
     weight of an output layer.
     """
     matrix = _matrix_of(packed, key)
-    return matrix.unpack_columns(ids, torch.empty((*ids.shape, matrix.rows), dtype=dtype))
+    out = torch.empty((*ids.shape, matrix.rows), dtype=dtype)
+    return matrix.unpack_columns(ids, out, num_threads=threads())
 
 
 @embedding.register_fake
@@ -202,9 +205,9 @@ def unpack(packed: torch.Tensor, key: str, dtype: torch.dtype, transposed: bool)
     shape = _shape_of(key)
     if transposed:
         result = torch.empty(shape[::-1], dtype=dtype)
-        _matrix_of(packed, key).unpack(result.T)
+        _matrix_of(packed, key).unpack(result.T, num_threads=threads())
         return result
-    return _matrix_of(packed, key).unpack(torch.empty(shape, dtype=dtype))
+    return _matrix_of(packed, key).unpack(torch.empty(shape, dtype=dtype), num_threads=threads())
 
 
 @unpack.register_fake

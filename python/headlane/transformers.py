@@ -5,7 +5,7 @@
 
 Models must be in float32, bfloat16 or float16 on the CPU and run within torch.no_grad(): there are no
 gradients and no dropout. In bfloat16 and float16, each call of attention returns the float32 result
-rounded once.
+rounded once. Calls use torch.get_num_threads() threads.
 
 The reference is attn_implementation="eager": a model either computes the same, or is refused with an
 error that names the reason. A model whose attention does not go through transformers'
@@ -153,7 +153,13 @@ def _attend(
     batch = torch.broadcast_shapes(*(x.shape[:1] for x in (query, key, value)))
     result = query.new_empty((*batch, query.shape[2], query.shape[1], value.shape[3]))
     headlane.scaled_dot_product_attention(
-        query, key, value, window=(window_left, None), out=result.transpose(1, 2), **options
+        query,
+        key,
+        value,
+        window=(window_left, None),
+        out=result.transpose(1, 2),
+        num_threads=torch.get_num_threads(),
+        **options,
     )
     return result
 
