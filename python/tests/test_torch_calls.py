@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import headlane.torch  # noqa: E402
 from headlane.torch import _modules  # noqa: E402
+from headlane.torch_ops import SharedMatrix  # noqa: E402
 from torch import nn  # noqa: E402
 from torch_cases import GatedMlp, Tied, X, normal, seeded  # noqa: E402
 
@@ -54,6 +55,12 @@ def test_what_stays_as_it_is():
     torch.testing.assert_close(optimized["double_"](x), model["double_"](x), rtol=0, atol=0)
     assert optimized["own_"](X).equal(model["own_"](X))
     assert optimized["meta_"](X.to("meta")).shape == (2, 5, 24)
+
+
+@pytest.mark.parametrize("skip", ["1", "?"])
+def test_activations_that_are_skipped(skip):
+    model = nn.Sequential(nn.Linear(24, 24), nn.GELU()).eval()
+    assert type(headlane.torch.optimize(model, skip=skip)[1]) is nn.GELU
 
 
 @torch.no_grad()
@@ -124,17 +131,63 @@ def test_threads():
     assert all(torch.equal(a, b) for a, b in zip(expected, found))
 
 
+@pytest.fixture
+def threads_of(monkeypatch):
+    """The numbers of threads that a function is given in calls with 1 and 2 threads of PyTorch."""
+
+    def threads_of(owner, name, call):
+        given, real, before = [], getattr(owner, name), torch.get_num_threads()
+
+        def recorded(*arguments, **options):
+            given.append(options["num_threads"] if options else arguments[-1])
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, recorded)
+        try:
+            for count in (1, 2):
+                torch.set_num_threads(count)
+                call()
+        finally:
+            torch.set_num_threads(before)
+        return given
+
+    return threads_of
+
+
 @torch.no_grad()
-def test_the_number_of_threads_is_that_of_pytorch(monkeypatch):
-    given = []
-    real = _modules._linear
-    monkeypatch.setattr(_modules, "_linear", lambda *x: given.append(x[-1]) or real(*x))
+def test_modules_have_the_threads_of_pytorch(threads_of):
     optimized = headlane.torch.optimize(seeded(nn.Linear, 24, 24))
-    before = torch.get_num_threads()
-    try:
-        for count in (1, 2):
-            torch.set_num_threads(count)
-            optimized(X)
-    finally:
-        torch.set_num_threads(before)
-    assert given == [1, 2]
+    assert threads_of(_modules, "_linear", lambda: optimized(X)) == [1, 2]
+
+
+Q = normal(1, 2, 5, 8)
+OPERATORS = {
+    "scaled_dot_product_attention": (headlane, lambda ops, _: ops.scaled_dot_product_attention(Q, Q, Q)),
+    "attention_weights": (headlane, lambda ops, _: ops.attention_weights(Q, Q)),
+    "layer_norm": (headlane, lambda ops, _: ops.layer_norm(X, X[0, 0], None, 1e-5)),
+    "rms_norm": (headlane, lambda ops, _: ops.rms_norm(X, X[0, 0], 1e-5)),
+    "gelu": (headlane, lambda ops, _: ops.activation(X, "gelu_tanh")),
+    "silu": (headlane, lambda ops, _: ops.activation(X, "silu")),
+    "linear": (headlane, lambda ops, weight: ops.linear(X, *weight, None, "float32")),
+    "unpack_columns": (
+        headlane.PackedMatrix,
+        lambda ops, weight: ops.embedding(torch.arange(3), *weight, torch.float32),
+    ),
+    "unpack": (headlane.PackedMatrix, lambda ops, weight: ops.unpack(*weight, torch.float32, True)),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_have_the_threads_of_pytorch(threads_of, name):
+    shared = SharedMatrix(headlane.PackedMatrix(normal(24, 24)))
+    owner, call = OPERATORS[name]
+    assert threads_of(owner, name, lambda: call(torch.ops.headlane, (shared.bytes, shared.key))) == [1, 2]
+
+
+@torch.no_grad()
+def test_attention_of_transformers_has_the_threads_of_pytorch(threads_of):
+    ours = pytest.importorskip("headlane.transformers", reason="transformers is not installed")
+    call = threads_of(
+        headlane, "scaled_dot_product_attention", lambda: ours.attention_forward(None, Q, Q, Q, None)
+    )
+    assert call == [1, 2]

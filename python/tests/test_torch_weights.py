@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import io
 import weakref
 
 import pytest
@@ -159,15 +160,31 @@ def test_bfloat16_models_keep_their_type():
     assert wide.weight.dtype == torch.bfloat16
 
 
-def test_a_part_that_is_optimized_already():
+@pytest.mark.parametrize("parts", [("mlp", ""), ("", "mlp"), ("head", "mlp", "")])
+def test_parts_that_are_optimized_by_themselves(parts):
+    """restore() and report() of the model are those of its parts, too."""
     model = seeded(Tied)
+    whole = io.StringIO()
+    headlane.torch.report(headlane.torch.optimize(model), whole)
+    model.mlp[0].weight.requires_grad_(False)
+    trained = {name: x.requires_grad for name, x in model.named_parameters()}
+    kinds = [type(x) for x in model.modules()]
     with torch.no_grad():
         expected = model(torch.arange(5))
-        headlane.torch.optimize(model.mlp, inplace=True)
-        headlane.torch.optimize(model, inplace=True)
+        for part in parts:
+            headlane.torch.optimize(model.get_submodule(part), inplace=True)
         close(model(torch.arange(5)), expected)
+        text = io.StringIO()
+        headlane.torch.report(model, text)
+        if "head" not in parts:  # alone, its weight does not replace that of the embedding
+            assert sorted(text.getvalue().split()) == sorted(whole.getvalue().split())
         headlane.torch.restore(model)
         torch.testing.assert_close(model(torch.arange(5)), expected, rtol=0, atol=0)
+    assert {name: x.requires_grad for name, x in model.named_parameters()} == trained
+    assert [type(x) for x in model.modules()] == kinds
+    assert all(Record.of(x) is None for x in model.modules())
+    assert model.head.weight is model.embedding.weight
+    headlane.torch.optimize(model.mlp)
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""optimize(), restore() and report()."""
+"""optimize()."""
 
 from __future__ import annotations
 
@@ -256,12 +256,13 @@ class _Optimizer:
         if not any(isinstance(child, Linear) for child in module.children()):
             return
         for child_name, child in module.named_children():
-            if isinstance(child, Replaced) or self._is_skipped(f"{name}.{child_name}"):
+            full_name = f"{name}.{child_name}" if name else child_name
+            if isinstance(child, Replaced) or self._is_skipped(full_name):
                 continue
             activation = activation_of_module(child)
             if activation not in (None, "identity"):
                 Activation.adopt(child, activation)
-                self._note(f"{name}.{child_name}" if name else child_name, child, f"activation, {activation}")
+                self._note(full_name, child, f"activation, {activation}")
 
     def _block(self, name: str, module: nn.Module) -> None:
         if type(module) in (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer):
@@ -270,8 +271,8 @@ class _Optimizer:
         elif type(module) is nn.TransformerEncoder:
             Encoder.adopt(module)
             self._note(name, module, "without nested tensors")
-        elif Plan.of(module) is not None:
-            Fused.adopt(module, FusedState())
+        elif (plan := Plan.of(module)) is not None:
+            Fused.adopt(module, FusedState(plan))
             self._note(name, module, "fused")
         elif calls_attention(type(module)):
             CallsAttention.adopt(module)

@@ -196,8 +196,8 @@ class FusedState:
 
     __slots__ = ("plan", "stale")
 
-    def __init__(self) -> None:
-        self.plan: Plan | None = None
+    def __init__(self, plan: Plan | None = None) -> None:
+        self.plan = plan
         self.stale = False
 
     def __deepcopy__(self, memo: Any) -> FusedState:

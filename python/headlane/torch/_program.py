@@ -70,9 +70,8 @@ class Program:
             self.lines.append(f"{type(model).__name__}: restored, since it is trained")
 
     def _prepare(self, model: nn.Module) -> None:
-        record = Record.of(model)
-        if record is not None:
-            if model.training or (record.frozen and torch.is_grad_enabled()):
+        if Record.of(model) is not None:
+            if model.training or (torch.is_grad_enabled() and Record.whole(model).frozen):
                 self._restore(model)
             return
         if model in self._known or model.training:
@@ -88,7 +87,7 @@ class Program:
         except (ValueError, RuntimeError) as error:
             self.lines.append(f"{type(model).__name__}: left as it is: {error}")
             return
-        self.lines.append(f"{type(model).__name__}:\n{Record.of(model)}")
+        self.lines.append(f"{type(model).__name__}:\n{Record.whole(model)}")
 
     def report(self) -> None:
         print(

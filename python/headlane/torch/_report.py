@@ -37,12 +37,32 @@ class Record:
     def of(cls, model: nn.Module) -> Record | None:
         return model.__dict__.get(_KEY)
 
+    @classmethod
+    def of_parts(cls, model: nn.Module) -> list[tuple[str, nn.Module, Record]]:
+        """Those of the model and of modules in it that were optimized by themselves."""
+        return [(name, x, x.__dict__[_KEY]) for name, x in model.named_modules() if _KEY in x.__dict__]
+
+    @classmethod
+    def whole(cls, model: nn.Module) -> Record:
+        """All of of_parts() as one, of a model that has a record."""
+        after = model.__dict__[_KEY].after
+        whole = cls(before=after, after=after)
+        for name, _, record in cls.of_parts(model):
+            prefix = f"{name}." if name else ""
+            whole.rows += [dataclasses.replace(x, name=(prefix + x.name).rstrip(".")) for x in record.rows]
+            whole.frozen += [prefix + x for x in record.frozen]
+            whole.configurations += record.configurations
+            whole.before += record.before - record.after
+        return whole
+
     def put(self, model: nn.Module) -> None:
         model.__dict__[_KEY] = self
 
     @classmethod
     def remove(cls, model: nn.Module) -> None:
-        del model.__dict__[_KEY]
+        """With those of of_parts()."""
+        for _, module, _ in cls.of_parts(model):
+            del module.__dict__[_KEY]
 
     def __str__(self) -> str:
         """Modules that differ in numbers only are one line."""

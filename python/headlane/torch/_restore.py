@@ -18,15 +18,15 @@ def _origin(weight: PackedWeight) -> nn.Parameter:
 
 
 def restore(model: nn.Module) -> None:
-    """Undoes optimize(): modules have their classes again, and their weights, bit for bit.
+    """Undoes optimize(): modules have their classes again, and their weights, bit for bit. Parts of the
+    model that were optimized by themselves are restored, too.
 
     Raises:
         ValueError: it was not optimized, or weights were rounded and released.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"restore: model is {type(model).__name__}; wanted: a torch.nn.Module")
-    record = Record.of(model)
-    if record is None:
+    if Record.of(model) is None:
         raise ValueError("restore: the model is not one that optimize() returned")
     packed = {
         id(x): x for m in model.modules() for x in m._parameters.values() if isinstance(x, PackedWeight)
@@ -46,7 +46,7 @@ def restore(model: nn.Module) -> None:
                 module._parameters[name] = dense[id(value)]
         if isinstance(module, Replaced):
             module.put_back()
-    parameters = dict(model.named_parameters())
+    record, parameters = Record.whole(model), dict(model.named_parameters(remove_duplicate=False))
     for name in record.frozen:
         if name in parameters:
             parameters[name].requires_grad_(True)
@@ -57,7 +57,6 @@ def restore(model: nn.Module) -> None:
 
 def report(model: nn.Module, file: TextIO | None = None) -> None:
     """Prints what optimize() replaced, what it did not and why, and the memory before and after."""
-    record = Record.of(model) if isinstance(model, nn.Module) else None
-    if record is None:
+    if not isinstance(model, nn.Module) or Record.of(model) is None:
         raise ValueError("report: the model is not one that optimize() returned")
-    print(record, file=file)
+    print(Record.whole(model), file=file)

@@ -13,12 +13,13 @@ from ._state import is_plain
 
 
 class _WithAttribute(Replaced):
-    """A module with another value of an attribute; `_headlane` has the old one."""
+    """A module with another value of an attribute; `_headlane` has the old one, None if there is none."""
 
     attribute: str
 
     def put_back(self) -> None:
-        setattr(self, self.attribute, self._headlane.before)
+        if self._headlane.before is not None:
+            setattr(self, self.attribute, self._headlane.before)
         super().put_back()
 
 
@@ -72,6 +73,10 @@ class Encoder(_WithAttribute):
 class FeedForwardBlock(_WithAttribute):
     """torch.nn.TransformerEncoderLayer and TransformerDecoderLayer: their two Linear layers."""
 
+    # Where it is 0, an encoder layer does not take PyTorch's path of a single operator. A decoder
+    # layer has none.
+    attribute = "activation_relu_or_gelu"
+
     @classmethod
     def adopt(cls, module: Any, state: Any = None) -> None:
         function = module.activation
@@ -80,15 +85,6 @@ class FeedForwardBlock(_WithAttribute):
         super().adopt(module, AttributeState(before, function, None if name == "identity" else name))
         if before:
             setattr(module, cls.attribute, 0)
-
-    # Where it is 0, an encoder layer does not take PyTorch's path of a single operator.
-    attribute = "activation_relu_or_gelu"
-
-    def put_back(self) -> None:
-        if self._headlane.before is None:
-            Replaced.put_back(self)
-        else:
-            super().put_back()
 
     def _ff_block(self, x: torch.Tensor) -> torch.Tensor:
         state, linear = self._headlane, self.linear1
