@@ -3,6 +3,8 @@
 
 #include "support/data.hpp"
 
+#include <headlane/dtype.hpp>
+
 namespace headlane::test {
 
 /// Those of a PackedMatrix.
