@@ -150,8 +150,10 @@ def _attend(
             query, key, value, window_left=window_left, **options
         )
         return result.transpose(1, 2).contiguous()
-    batch = torch.broadcast_shapes(*(x.shape[:1] for x in (query, key, value)))
-    result = query.new_empty((*batch, query.shape[2], query.shape[1], value.shape[3]))
+    batch = query.shape[0]
+    if not batch == key.shape[0] == value.shape[0]:
+        (batch,) = torch.broadcast_shapes(*(x.shape[:1] for x in (query, key, value)))
+    result = query.new_empty((batch, query.shape[2], query.shape[1], value.shape[3]))
     headlane.scaled_dot_product_attention(
         query,
         key,

@@ -8,6 +8,7 @@ from torch import nn
 
 from ._modules import Replaced
 from ._report import Record
+from ._transformers import restore_attention
 from ._weight import PackedWeight
 
 
@@ -50,8 +51,7 @@ def restore(model: nn.Module) -> None:
     for name in record.frozen:
         if name in parameters:
             parameters[name].requires_grad_(True)
-    for config, implementation in record.configurations:
-        config._attn_implementation_internal = implementation
+    restore_attention(model, record.configurations)
     Record.remove(model)
 
 

@@ -1,7 +1,8 @@
-"""Attention of Hugging Face transformers in models that are optimized."""
+"""Attention and caches of Hugging Face transformers in models that are optimized."""
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import Any
 
@@ -38,8 +39,8 @@ def _register() -> None:
 
 
 def set_attention(model: nn.Module) -> list[tuple[Any, str]]:
-    """Makes the models of transformers in a module compute attention by headlane. Returns their
-    configurations and what these said before.
+    """Makes the models of transformers in a module compute attention by headlane, with caches that grow in
+    place. Returns their configurations and what these said before.
     """
     transformers = sys.modules.get("transformers")
     if transformers is None or not hasattr(transformers, "PreTrainedModel"):
@@ -49,6 +50,8 @@ def set_attention(model: nn.Module) -> list[tuple[Any, str]]:
         return []
     import headlane.transformers as ours
 
+    from ._cache import grow
+
     _register()
     before: dict[int, tuple[Any, str]] = {}
     for part in models:
@@ -57,9 +60,24 @@ def set_attention(model: nn.Module) -> list[tuple[Any, str]]:
     for part in models:
         if part.config._attn_implementation in ("sdpa", "eager") and not ours._has_own_attention(type(part)):
             part.set_attn_implementation(IMPLEMENTATION)
+        has_cache = "past_key_values" in inspect.signature(part.forward).parameters
+        is_ours = part.config._attn_implementation == IMPLEMENTATION
+        if has_cache and is_ours and grow not in part._forward_pre_hooks.values():
+            part.register_forward_pre_hook(grow, with_kwargs=True)
     return [
         (config, name) for config, name in before.values() if config._attn_implementation_internal != name
     ]
+
+
+def restore_attention(model: nn.Module, configurations: list[tuple[Any, str]]) -> None:
+    """Undoes set_attention()."""
+    for config, implementation in configurations:
+        config._attn_implementation_internal = implementation
+    caches = sys.modules.get("headlane.torch._cache")
+    for module in model.modules():
+        for key, hook in list(module._forward_pre_hooks.items()):
+            if caches is not None and hook is caches.grow:
+                del module._forward_pre_hooks[key], module._forward_pre_hooks_with_kwargs[key]
 
 
 def _configurations(config: Any) -> list[Any]:

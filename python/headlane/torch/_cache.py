@@ -1,0 +1,94 @@
+"""Caches of transformers that grow in place: DynamicCache copies all keys and values for each new token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.compiler import is_compiling
+from transformers.cache_utils import Cache, DynamicLayer, EncoderDecoderCache
+
+_LEAST = 64  # positions that a buffer has to spare
+
+
+class _Buffer:
+    """Keys or values, and room for more. Those behind `used` belong to nobody."""
+
+    __slots__ = ("memory", "used")
+
+    def __init__(self, before: torch.Tensor, new: torch.Tensor) -> None:
+        self.used = before.shape[-2]
+        room = self.used + new.shape[-2]
+        *batch, _, width = before.shape
+        self.memory = before.new_empty((*batch, room + max(room // 2, _LEAST), width))
+        self.memory[..., : self.used, :] = before
+
+    def fits(self, before: torch.Tensor, new: torch.Tensor) -> bool:
+        """Whether `before` is what this buffer holds, and nothing else, and `new` may be written behind it."""
+        memory = self.memory
+        return (
+            before.data_ptr() == memory.data_ptr()
+            and before.shape[-2] == self.used
+            and before.stride() == memory.stride()
+            and before.shape[:-2] == memory.shape[:-2]
+            and self.used + new.shape[-2] <= memory.shape[-2]
+            and (torch.is_inference_mode_enabled() or not memory.is_inference())
+        )
+
+    def append(self, new: torch.Tensor) -> torch.Tensor:
+        begin, self.used = self.used, self.used + new.shape[-2]
+        self.memory[..., begin : self.used, :] = new
+        return self.memory[..., : self.used, :]
+
+
+def _may_append(before: torch.Tensor, new: torch.Tensor) -> bool:
+    return (
+        before.dim() == 4
+        and before.shape[-2] > 0
+        and type(before) is type(new) is torch.Tensor
+        and before.device.type == new.device.type == "cpu"
+        and before.dtype == new.dtype
+        and (*before.shape[:-2], before.shape[-1]) == (*new.shape[:-2], new.shape[-1])
+        and not (torch.is_grad_enabled() and (before.requires_grad or new.requires_grad))
+    )
+
+
+class GrowingLayer(DynamicLayer):
+    """A DynamicLayer whose keys and values are the first positions of buffers: new ones are written behind
+    them. Whoever has older ones, such as a copy of the cache, keeps them: what is not the end of a buffer
+    gets another one.
+    """
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        keys, values = self.keys, self.values
+        if is_compiling() or keys is None or values is None:
+            return super().update(key_states, value_states, *args, **kwargs)
+        if not (_may_append(keys, key_states) and _may_append(values, value_states)):
+            return super().update(key_states, value_states, *args, **kwargs)
+        self.keys = self._appended("_headlane_keys", keys, key_states)
+        self.values = self._appended("_headlane_values", values, value_states)
+        return self.keys, self.values
+
+    def _appended(self, name: str, before: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        buffer = self.__dict__.get(name)
+        if buffer is None or not buffer.fits(before, new):
+            buffer = self.__dict__[name] = _Buffer(before, new)
+        return buffer.append(new)
+
+
+def grow(module: Any, arguments: Any, options: dict[str, Any]) -> None:
+    """A hook in front of a model's forward function: the cache that it is given grows in place."""
+    cache = options.get("past_key_values")
+    if cache is None or is_compiling():
+        return
+    if isinstance(cache, EncoderDecoderCache):
+        cache = cache.self_attention_cache
+    if not isinstance(cache, Cache):
+        return
+    if cache.layer_class_to_replicate is DynamicLayer:
+        cache.layer_class_to_replicate = GrowingLayer
+    for layer in cache.layers:
+        if type(layer) is DynamicLayer:
+            layer.__class__ = GrowingLayer

@@ -1,0 +1,161 @@
+"""Caches of transformers that grow in place: the keys and values of a DynamicCache, whatever is done to it."""
+
+import copy
+import pickle
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+import headlane.torch  # noqa: E402
+from headlane.torch._cache import GrowingLayer, grow  # noqa: E402
+from test_torch_models import IDS, made  # noqa: E402
+from torch_cases import normal  # noqa: E402
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache  # noqa: E402
+
+
+def new_cache(is_growing):
+    cache = DynamicCache()
+    if is_growing:
+        grow(None, (), {"past_key_values": cache})
+    return cache
+
+
+def append(cache, count, seed, layer=0, dtype=torch.float32):
+    keys, values = (normal(2, 3, count, 8, seed=seed + i).to(dtype) for i in (0, 100))
+    return [x.clone() for x in cache.update(keys, values, layer)]
+
+
+def contents(cache):
+    return [x for layer in cache.layers for x in (layer.keys, layer.values)]
+
+
+def check(cache, expected):
+    for ours, theirs in zip(contents(cache), contents(expected), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+    assert cache.get_seq_length() == expected.get_seq_length()
+
+
+@torch.no_grad()
+def test_it_grows_in_place():
+    cache, expected, addresses = new_cache(True), new_cache(False), []
+    for step in range(300):
+        for layer in (0, 1):
+            count = 1 + 4 * (step % 7 == 0)
+            result = append(cache, count, step, layer)
+            torch.testing.assert_close(result, append(expected, count, step, layer), rtol=0, atol=0)
+        addresses.append(cache.layers[0].keys.data_ptr())
+    check(cache, expected)
+    assert type(cache.layers[1]) is GrowingLayer
+    assert 3 <= len(set(addresses)) <= 8
+
+
+def crop(cache):
+    cache.crop(-3)
+    return cache
+
+
+def reorder(cache):
+    cache.reorder_cache(torch.tensor([1, 0]))
+    return cache
+
+
+def reset(cache):
+    cache.reset()
+    return cache
+
+
+def shallow(cache):
+    """Another cache with the same tensors, of which only the copy is used on."""
+    other = copy.copy(cache)
+    other.layers = [copy.copy(x) for x in cache.layers]
+    return other
+
+
+CHANGES = {
+    "crop": crop,
+    "reorder": reorder,
+    "reset": reset,
+    "shallow copy": shallow,
+    "deep copy": copy.deepcopy,
+    "pickle": lambda cache: pickle.loads(pickle.dumps(cache)),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@torch.no_grad()
+def test_what_is_done_to_a_cache(name):
+    caches = []
+    for is_growing in (True, False):
+        cache = new_cache(is_growing)
+        for step in range(5):
+            append(cache, 2, step)
+        changed = CHANGES[name](cache)
+        for step in range(5):
+            append(changed, 2, 50 + step)
+        caches.append((cache, changed))
+    for ours, theirs in zip(*caches):
+        check(ours, theirs)
+
+
+@torch.no_grad()
+def test_two_copies_that_go_on():
+    """Each has its own new positions behind the common ones."""
+    first, second = (
+        [cache, shallow(cache)] for cache in (new_cache(True), new_cache(False)) if append(cache, 9, 0)
+    )
+    for caches in (first, second):
+        append(caches[0], 1, 1)
+        for step in range(5):
+            for i, cache in enumerate(caches):
+                append(cache, 1, 10 * i + step)
+    for ours, theirs in zip(first, second):
+        check(ours, theirs)
+
+
+def test_keys_that_somebody_has_stay():
+    cache = new_cache(True)
+    with torch.no_grad():
+        append(cache, 2, 0)
+        append(cache, 2, 1)
+        older = cache.layers[0].keys
+        before = older.clone()
+        cache.crop(-1)
+        append(cache, 3, 2)
+    torch.testing.assert_close(older, before, rtol=0, atol=0)
+
+
+def test_modes_and_types():
+    """Inference mode and not, gradients, float16 behind float32: as PyTorch joins them."""
+    caches = new_cache(True), new_cache(False)
+    for cache in caches:
+        for mode in (torch.no_grad, torch.inference_mode, torch.no_grad, torch.enable_grad):
+            for step in range(3):
+                with mode():
+                    append(cache, 1, step)
+        append(cache, 1, 9, dtype=torch.float16)
+        append(cache, 1, 10, dtype=torch.float16)
+    check(*caches)
+    keys = normal(2, 3, 1, 8).requires_grad_()
+    caches[0].update(keys, keys, 0)[0].sum().backward()
+    torch.testing.assert_close(keys.grad, torch.ones_like(keys))
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "t5"])
+@torch.no_grad()
+def test_models(name):
+    """generate() grows its cache; restore() leaves no trace."""
+    model = made(name)
+    hooks = [dict(x._forward_pre_hooks) for x in model.modules()]
+    optimized = headlane.torch.optimize(model)
+    headlane.torch.optimize(optimized.get_submodule("lm_head"), inplace=True)
+    options = {"max_new_tokens": 9, "do_sample": False, "pad_token_id": 0, "return_dict_in_generate": True}
+    options["attention_mask"] = torch.ones_like(IDS)
+    cache = optimized.generate(IDS, **options).past_key_values
+    cache = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
+    assert all(type(x) is GrowingLayer and "_headlane_keys" in x.__dict__ for x in cache.layers)
+    given = DynamicCache()
+    optimized.generate(IDS, **options, past_key_values=given if name != "t5" else None)
+    headlane.torch.restore(optimized)
+    assert [dict(x._forward_pre_hooks) for x in optimized.modules()] == hooks
+    assert not any(x._forward_pre_hooks_with_kwargs for x in optimized.modules())
