@@ -67,6 +67,16 @@ bool reads_rows(const Product& p) {
   return a.strides[1] == 1 && (a.strides[0] % page != 0 || std::min(a.shape[0], kernels::strip_rows) <= l1_ways());
 }
 
+/// True if few rows of a prefetch the next columns of packed floats while they use the present
+/// ones. What the L2 has already costs 2 to 8 %, so not where all of b is likely to stay in it.
+/// Less than 4 rows read several panels side by side, streams that the hardware prefetches.
+bool prefetches_columns(const Product& p, const RightBlock& right, Index rows) {
+  constexpr Index min_rows = 4, min_floats = Index{256} << 10 >> 2;  // 256 KiB
+  const bool packed = right.type == DType::float32 && right.row_step == panel_columns;
+  return packed && p.activations == DType::float32 && rows >= min_rows && rows < 2 * kernels::strip_rows &&
+         p.a.shape[1] * p.c.shape[1] >= min_floats;
+}
+
 /// The epilogue of the elements of c from (row, column) on.
 kernels::GemmEpilogue epilogue_from(const kernels::GemmEpilogue& epilogue, Index row, Index column) {
   kernels::GemmEpilogue result = epilogue;
@@ -139,13 +149,15 @@ void multiply_rows(const Product& p, const KernelTable& kernel, const DepthBlock
     a = packed;
     a_row_step = packed_row_stride;
   }
-  const bool half = p.activations == DType::bfloat16;
-  const Index at_once = std::min(p.c.shape[1], columns_in_l2(depth.k) * (half ? 2 : 1));
+  const bool half = p.activations == DType::bfloat16, prefetches = prefetches_columns(p, right, rows);
+  const Index in_l2 = half ? 2 * columns_in_l2(depth.k) : columns_in_l2(depth.k);
+  const Index at_once = std::min(p.c.shape[1], prefetches ? in_l2 / 2 : in_l2);  // and as many that come next
   for (Index column = 0; column < p.c.shape[1]; column += at_once) {
     GemmBlock block = block_of(p, right, rows, column, at_once);
     block.k = depth.k;
     block.a = a;
     block.a_row_step = a_row_step;
+    block.prefetches = prefetches;
     block.keep = offset_by(right.keep, column * depth.k);
     block.beta = depth.beta;
     block_on_c(p, kernel, block, depth.last, row, column);

@@ -59,6 +59,7 @@ struct PanelsOf {
   Index row_step, panel_step;
   const float* scales = nullptr;  ///< of the tile's columns, if T is Int8Quad
   Index within = 0;               ///< column of the first panel where the tile begins, if T is a PanelGroup
+  const T* next = nullptr;        ///< floats to prefetch, beside the rows of these panels
 
   /// Offset of vector j of a row. A tile begins at a panel boundary, unless it is one vector wide.
   [[nodiscard]] HEADLANE_INLINE Index offset(int j) const {
@@ -119,6 +120,7 @@ struct StridedRows {
 /// Additional work of a tile on the rows of b that it multiplies by.
 enum class Visit {
   again,  // nothing: they were read before
+  part,   // prefetches the next part of a panel into the L2 (PartOfPanel)
   first,  // prefetches the rows of the next panel into the L2
   keep,   // does so, and stores its own rows at `keep`, panel_columns apart
 };
@@ -151,6 +153,26 @@ HEADLANE_INLINE void multiply_row(Left& left, int first, Accumulators<Arch, Rows
   left.next();
 }
 
+/// Two strips that read the same panel in tiles of so many vectors prefetch another one, each tile
+/// a part, from its first float to its last: these for each row that it multiplies by.
+template <int Vectors>
+struct PartOfPanel {
+  static constexpr int count = 2 * panel_columns / (Vectors * lanes), floats = panel_columns / count;
+};
+
+/// Prefetches what is beside one row of b, and goes on to the next one.
+template <Visit visit, int Vectors>
+HEADLANE_INLINE void prefetch_next(const float*& next, const Panels& b) {
+  if constexpr (visit == Visit::again) return;
+  constexpr int per_panel = panel_columns / lanes;
+  constexpr int count = visit == Visit::part ? 1 : Vectors < per_panel ? per_panel : Vectors;
+#pragma GCC unroll 8
+  for (int j = 0; j < count; ++j) __builtin_prefetch(next + b.offset(j), 0, 2);
+  if constexpr (visit == Visit::part) next += PartOfPanel<Vectors>::floats;
+  else next += b.row_step;
+  make_opaque(next);
+}
+
 /// Prefetches a row of words of a panel into the L2.
 template <Visit visit, class T>
 HEADLANE_INLINE void prefetch_row(const T* words) {
@@ -169,9 +191,10 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const Panels& b, Accumulat
   for (int first = 0; first < Lanes<Arch>::parts; first += registers_per_pass<Arch>) {
     Left left = a;
     const float* right = b.data + first * R::width;
+    const float* next = b.next;
     float* kept = visit == Visit::keep ? keep + first * R::width : nullptr;
     for (Index rest = k; rest > 0; --rest, right += b.row_step) {
-      prefetch_row<visit>(right + b.panel_step);
+      prefetch_next<visit, Vectors>(next, b);
       multiply_row<Arch, Rows, Vectors, visit>(left, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {
         const float* at = right + b.offset(j) + part * R::width;
         const bool whole = !Partial || j < Vectors - 1;
