@@ -2,7 +2,7 @@
 #pragma once
 
 #include <headlane/export.h>
-#include <headlane/view.hpp>
+#include <headlane/floating_view.hpp>
 
 #include <span>
 
@@ -11,7 +11,7 @@ namespace headlane {
 /// An argument and its name, for messages.
 struct NamedView {
   const char* name = "";
-  AnyView<const float> view = {};
+  AnyFloatingView view = {};
 };
 
 /// Checks that an output neither overlaps itself nor an input.

@@ -1,13 +1,30 @@
-// FloatingView: a View whose element type, float32, bfloat16 or float16, is known only at run time.
+// FloatingView and AnyFloatingView: views whose element type, float32, bfloat16 or float16, is
+// known only at run time.
 #pragma once
 
 #include <headlane/dtype.hpp>
 #include <headlane/export.h>
 #include <headlane/view.hpp>
 
+#include <array>
+#include <cstddef>
 #include <type_traits>
 
 namespace headlane {
+
+namespace detail {
+
+template <class T>
+HEADLANE_HIDDEN constexpr DType floating_type() {
+  using Element = std::remove_const_t<T>;
+  static_assert(std::is_same_v<Element, float> || std::is_same_v<Element, bfloat16> ||
+                std::is_same_v<Element, float16>);
+  return std::is_same_v<Element, float>      ? DType::float32
+         : std::is_same_v<Element, bfloat16> ? DType::bfloat16
+                                             : DType::float16;
+}
+
+}  // namespace detail
 
 /// An input that may be of float32, bfloat16 or float16. A View of any of these converts to it.
 template <int Rank>
@@ -24,7 +41,10 @@ struct FloatingView {
   template <class T>
   // NOLINTNEXTLINE(google-explicit-constructor): it converts
   HEADLANE_HIDDEN constexpr FloatingView(const View<T, Rank>& view)
-      : data(view.data), type(type_of<T>()), shape(view.shape), strides(view.strides) {}
+      : data(view.data),
+        type(detail::floating_type<T>()),
+        shape(view.shape),
+        strides(view.strides) {}
   template <class T>
   HEADLANE_HIDDEN constexpr FloatingView(const T* data_, const Extents& shape_)
       : FloatingView(View<const T, Rank>(data_, shape_)) {}
@@ -60,16 +80,49 @@ struct FloatingView {
   [[nodiscard]] HEADLANE_HIDDEN FloatingView slice(int axis, Index begin, Index end) const {
     return visit([&](const auto& view) { return FloatingView(view.slice(axis, begin, end)); });
   }
+};
 
- private:
+/// A FloatingView whose rank is known only at run time. A View or AnyView of these types and a
+/// FloatingView convert to it.
+struct AnyFloatingView {
+  const void* data = nullptr;
+  DType type = DType::float32;
+  int rank = 0;
+  std::array<Index, static_cast<std::size_t>(max_rank)> shape{};
+  std::array<Index, static_cast<std::size_t>(max_rank)> strides{};
+
+  AnyFloatingView() = default;
+
   template <class T>
-  HEADLANE_HIDDEN static constexpr DType type_of() {
-    using Element = std::remove_const_t<T>;
-    static_assert(std::is_same_v<Element, float> || std::is_same_v<Element, bfloat16> ||
-                  std::is_same_v<Element, float16>);
-    return std::is_same_v<Element, float>      ? DType::float32
-           : std::is_same_v<Element, bfloat16> ? DType::bfloat16
-                                               : DType::float16;
+  // NOLINTNEXTLINE(google-explicit-constructor): it converts
+  HEADLANE_HIDDEN AnyFloatingView(const AnyView<T>& view)
+      : data(view.data),
+        type(detail::floating_type<T>()),
+        rank(view.rank),
+        shape(view.shape),
+        strides(view.strides) {}
+  template <class T, int Rank>
+  // NOLINTNEXTLINE(google-explicit-constructor): it converts
+  HEADLANE_HIDDEN AnyFloatingView(const View<T, Rank>& view) : AnyFloatingView(AnyView<T>(view)) {}
+  template <int Rank>
+  // NOLINTNEXTLINE(google-explicit-constructor): it converts
+  HEADLANE_HIDDEN AnyFloatingView(const FloatingView<Rank>& view)
+      : AnyFloatingView(view.template of<float>()) {
+    type = view.type;
+  }
+
+  /// True if data is not null.
+  HEADLANE_HIDDEN constexpr explicit operator bool() const { return data != nullptr; }
+
+  /// As FloatingView::of.
+  template <class T>
+  [[nodiscard]] HEADLANE_HIDDEN AnyView<const T> of() const {
+    AnyView<const T> view;
+    view.data = static_cast<const T*>(data);
+    view.rank = rank;
+    view.shape = shape;
+    view.strides = strides;
+    return view;
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include <headlane/activation_kind.hpp>
 #include <headlane/export.h>
+#include <headlane/floating_view.hpp>
 #include <headlane/packed_matrix.hpp>
 #include <headlane/view.hpp>
 
@@ -15,8 +16,10 @@ struct GemmOptions {
   View<const float, 1> bias = {};
   /// Applied after the bias (activation_kind.hpp).
   Activation activation = Activation::none;
-  /// If data is not null: [m, n], any strides; added last.
-  View<const float, 2> residual = {};
+  /// If data is not null: [m, n], any strides; added last. One of bfloat16 or float16 is widened
+  /// exactly, whatever the types of a, b and c: a copy in float32, for which the calling thread
+  /// keeps up to 64 MiB.
+  FloatingView<2> residual = {};
   /// bfloat16, int8: rows of a are rounded for the product, which then is one of bfloat16 or of
   /// integers; b is a PackedMatrix of the same type or, for int8, of int8_group32 or int4_group32.
   DType activations = DType::float32;
@@ -91,8 +94,8 @@ HEADLANE_API void gemm(View<const float, 2> a, const PackedMatrix& b, View<float
                        const GemmOptions& options = {});
 
 /// The same in bfloat16 and float16: a, b and c are widened exactly, c is the result for float32
-/// rounded once, to nearest, ties to even. A PackedMatrix may be of any type. Bias and residual are
-/// of float32.
+/// rounded once, to nearest, ties to even. A PackedMatrix may be of any type. The bias is of
+/// float32.
 /// Memory: scratch for float32 copies of b, unless it is packed, and of some rows of a and c, 8 MiB
 ///   or 256 rows. The calling thread keeps up to 64 MiB of it.
 HEADLANE_API void gemm(View<const bfloat16, 2> a, View<const bfloat16, 2> b, View<bfloat16, 2> c,

@@ -16,8 +16,8 @@ struct GemmBatchOptions {
   /// If data is not null: [batch, n], any strides.
   View<const float, 2> bias = {};
   Activation activation = Activation::none;
-  /// If data is not null: [batch, m, n], any strides.
-  View<const float, 3> residual = {};
+  /// If data is not null: [batch, m, n], any strides; of any type as in GemmOptions.
+  FloatingView<3> residual = {};
   DType activations = DType::float32;  ///< as GemmOptions
   int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
 };

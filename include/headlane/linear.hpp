@@ -4,6 +4,7 @@
 #include <headlane/activation_kind.hpp>
 #include <headlane/dtype.hpp>
 #include <headlane/export.h>
+#include <headlane/floating_view.hpp>
 #include <headlane/packed_matrix.hpp>
 #include <headlane/state_dict.hpp>
 #include <headlane/view.hpp>
@@ -15,7 +16,8 @@ namespace headlane {
 
 struct LinearOptions {
   Activation activation = Activation::none;  ///< applied after the bias
-  View<const float, 3> residual = {};        ///< if given: shape of y, any strides; added last
+  /// If given: shape of y, any strides, of any type as in GemmOptions; added last.
+  FloatingView<3> residual = {};
   int num_threads = 0;  ///< maximum for this call; 0: num_threads() (runtime.hpp)
 };
 
@@ -45,7 +47,7 @@ class HEADLANE_API Linear {
   /// Aliasing: y must not overlap any input.
   void forward(View<const float, 3> x, View<float, 3> y, const LinearOptions& options = {}) const;
   /// In bfloat16 and float16: x is widened exactly, y is the result for float32 rounded once, to
-  /// nearest, ties to even. The residual is of float32.
+  /// nearest, ties to even.
   /// Memory: scratch for float32 copies of x and y, of which the calling thread keeps up to 64 MiB.
   void forward(View<const bfloat16, 3> x, View<bfloat16, 3> y,
                const LinearOptions& options = {}) const;

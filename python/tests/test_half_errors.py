@@ -71,6 +71,27 @@ def test_out_that_overlaps_x(kind):
     np.testing.assert_array_equal(wide(x), before)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "float32"])
+def test_out_of_float32_that_overlaps_a_residual(kind):
+    """It is read in place: by one call of the library, or by several."""
+    out = np.zeros((2, 5, 8), np.float32)
+    words = out.reshape(2, 40).view(KINDS[kind](calls.X).dtype)
+    residual = words[:, 3:43].reshape(2, 5, 8)
+    x, eye = np.ones((2, 5, 8), np.float32), np.eye(8, dtype=np.float32)
+    packed, layer = headlane.PackedMatrix(eye), headlane.Linear({"weight": eye})
+    for call in (
+        lambda: headlane.gemm(x[0], packed, out[0], residual=residual[0]),
+        lambda: headlane.linear(x[0], packed, residual=residual[0], out=out[0]),
+        lambda: headlane.linear(x, packed, residual=residual[::-1], out=out),
+        lambda: layer(x, residual=residual, out=out),
+    ):
+        with pytest.raises(ValueError, match=r"of shape .* overlaps residual of shape"):
+            call()
+    assert (out == 0).all()
+    apart = np.broadcast_to(words[1, :8], (5, 8))
+    assert (headlane.gemm(x[0], packed, out[0], residual=apart) == 1).all()
+
+
 def test_read_only_and_misaligned_memory():
     if "bfloat16" not in KINDS:
         pytest.skip("ml_dtypes is not installed")

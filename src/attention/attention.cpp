@@ -35,7 +35,7 @@ void attention_named(Caller caller, const View<const float, 4>& q, const KeysAnd
   const CallScope scope;
   const AttentionProblem problem = checked_attention(caller, q, keys, out, options, CheckLevel::full);
   if (!has_rows(problem)) return;
-  if (has_half_bias(options)) return attention_named(caller, q, keys, out, with_wide_bias(options));
+  if (is_half(options.bias)) return attention_named(caller, q, keys, out, with_wide(options, &AttentionOptions::bias));
   run_attention(caller, problem);
 }
 

@@ -1,5 +1,4 @@
-// attention of bfloat16 and float16: attention of float32 copies, whose result is rounded. A bias
-// of these types is copied, too.
+// attention of bfloat16 and float16: attention of float32 copies, whose result is rounded.
 #include "attention/half.hpp"
 
 #include "core/call_scope.hpp"
@@ -33,17 +32,6 @@ void round_rows(const HalfCopies& copies, const View<float, 4>& from, const Half
 }
 
 }  // namespace
-
-AttentionOptions with_wide_bias(const AttentionOptions& options) {
-  const FloatingView<4>& bias = options.bias;
-  const HalfInput bits({AnyView<const std::uint16_t>(with_safe_strides(bias.of<std::uint16_t>())), bias.type});
-  HalfCopies copies(active(), options.num_threads, Purpose::bias);
-  copies.reserve(bits);
-  copies.allocate();
-  AttentionOptions wide = options;
-  wide.bias = View<const float, 4>(as_view<4>(copies.add(bits)));
-  return wide;
-}
 
 void attention_halves(Caller caller, HalfTensors x, const KeysAndValues& cached, const AttentionOptions& options) {
   const CallScope scope;

@@ -205,7 +205,7 @@ void attention_weights(View<const float, 4> q, View<const float, 4> k, View<floa
   const CallScope scope;
   const Operand result = weights_caller.operand("weights", weights);
   const AttentionProblem problem = checked(operands_of(q, k, result), q, k, options);
-  if (has_half_bias(options)) return attention_weights(q, k, weights, with_wide_bias(options));
+  if (is_half(options.bias)) return attention_weights(q, k, weights, with_wide(options, &AttentionOptions::bias));
   run(weights_caller, problem, {.weights = weights, .sums = {}});
 }
 void attention_weights(View<const bfloat16, 4> q, View<const bfloat16, 4> k, View<bfloat16, 4> weights,
@@ -222,7 +222,7 @@ void attention_key_sums(View<const float, 4> q, View<const float, 4> k, View<flo
   const CallScope scope;
   const Operand result = sums_caller.operand("sums", sums);
   const AttentionProblem problem = checked(operands_of(q, k, result), q, k, options);
-  if (has_half_bias(options)) return attention_key_sums(q, k, sums, with_wide_bias(options));
+  if (is_half(options.bias)) return attention_key_sums(q, k, sums, with_wide(options, &AttentionOptions::bias));
   run(sums_caller, problem, {.weights = {}, .sums = sums});
 }
 void attention_key_sums(View<const bfloat16, 4> q, View<const bfloat16, 4> k, View<bfloat16, 3> sums,

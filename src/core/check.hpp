@@ -31,6 +31,7 @@ class Caller {
   [[nodiscard]] Operand operand(const char* name, const AnyView<T>& view) const;
   template <int Rank>
   [[nodiscard]] Operand operand(const char* name, const FloatingView<Rank>& view) const;
+  [[nodiscard]] Operand operand(const char* name, const AnyFloatingView& view) const;
 
   /// Throws "function: " and the parts unless `condition`.
   template <class... Parts>
@@ -81,6 +82,16 @@ Operand Caller::operand(const char* name, const FloatingView<Rank>& view) const 
 template <class T>
 Operand Caller::operand(const char* name, const AnyView<T>& view) const {
   return {*this, name, view.data, view.rank, view.shape.data(), view.strides.data(), sizeof(T)};
+}
+
+inline Operand Caller::operand(const char* name, const AnyFloatingView& view) const {
+  return {*this,
+          name,
+          view.data,
+          view.rank,
+          view.shape.data(),
+          view.strides.data(),
+          static_cast<std::size_t>(size_of(view.type))};
 }
 
 /// The axes of more than one element, by rising step (the magnitude of the stride).

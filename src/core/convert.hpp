@@ -5,6 +5,7 @@
 #include "kernels/table.hpp"
 
 #include <headlane/dtype.hpp>
+#include <headlane/floating_view.hpp>
 #include <headlane/view.hpp>
 
 #include <algorithm>
@@ -98,5 +99,26 @@ class HalfCopies {
   Index floats_ = 0;
   float* memory_ = nullptr;
 };
+
+/// Whether an option is given in 16 bits.
+template <int Rank>
+bool is_half(const FloatingView<Rank>& option) {
+  return option && option.type != DType::float32;
+}
+template <int Rank>
+HalfInput half_input(const FloatingView<Rank>& option) {
+  return {AnyView<const std::uint16_t>(option.template of<std::uint16_t>()), option.type};
+}
+
+/// A float32 copy of an option of 16 bits, in scratch memory: one option of a call at a time.
+AnyView<float> wide_option(const HalfInput& option, int num_threads);
+
+/// The options of a checked call, with such a copy in place of this member.
+template <class Options, int Rank>
+Options with_wide(const Options& options, FloatingView<Rank> Options::* member) {
+  Options wide = options;
+  wide.*member = as_view<Rank>(wide_option(half_input(options.*member), options.num_threads));
+  return wide;
+}
 
 }  // namespace headlane::internal

@@ -1,6 +1,7 @@
 // Float32 copies of tensors of 16 bits.
 #include "core/check.hpp"
 #include "core/convert.hpp"
+#include "core/dispatch.hpp"
 #include "core/parallel.hpp"
 #include "core/round.hpp"
 #include "core/view_rows.hpp"
@@ -63,6 +64,13 @@ AnyView<float> HalfCopies::add(const HalfInput& from) {
 
 void HalfCopies::round(const AnyView<const float>& from, const HalfOutput& to) const {
   if (!is_empty(to)) convert_all(kernel_, from, to, threads_for(from, num_threads_));
+}
+
+AnyView<float> wide_option(const HalfInput& option, int num_threads) {
+  HalfCopies copies(active(), num_threads, Purpose::option);
+  copies.reserve(option);
+  copies.allocate();
+  return copies.add(option);
 }
 
 }  // namespace headlane::internal

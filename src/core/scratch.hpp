@@ -28,7 +28,7 @@ enum class Purpose {
   second_sum,
   normed,
   half,
-  bias,
+  option,
   count
 };
 

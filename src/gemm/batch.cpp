@@ -23,10 +23,11 @@ constexpr Caller caller("gemm_batch");
 /// True if a batch with one right operand and one bias is a single product of all its rows, which
 /// it then returns.
 bool as_one_product(const View<const float, 3>& a, bool one_b, const View<float, 3>& c, const GemmBatchOptions& options,
-                    View<const float, 2>& stacked_a, View<float, 2>& stacked_c, GemmOptions& stacked) {
+                    View<const float, 2>& stacked_a, View<float, 2>& stacked_c,
+                    View<const float, 2>& stacked_residual) {
   const bool one_bias = !options.bias || options.bias.shape[0] == 1 || options.bias.strides[0] == 0;
   return one_b && one_bias && all_rows(a, stacked_a) && all_rows(c, stacked_c) &&
-         (!options.residual || all_rows(options.residual, stacked.residual));
+         (!options.residual || all_rows(options.residual.of<float>(), stacked_residual));
 }
 
 template <class T>
@@ -46,7 +47,7 @@ void check_batch(const View<const T, 3>& a, const View<const T, 3>& b, const Pac
   check_threads(caller, options.num_threads);
 }
 
-/// The products of a batch that is checked and not empty.
+/// The products of a batch that is checked and not empty, whose residuals are of float32.
 Batch batch_of(const View<const float, 3>& a, const View<const float, 3>& b, const PackedMatrix* packed,
                const View<float, 3>& c, const GemmBatchOptions& options) {
   GemmOptions each{.alpha = options.alpha,
@@ -56,11 +57,12 @@ Batch batch_of(const View<const float, 3>& a, const View<const float, 3>& b, con
   if (options.bias) each.bias = options.bias.select(0, 0);
   const View<const float, 2> first_b = b.select(0, 0);
   const bool one_b = b.shape[0] == 1 || b.strides[0] == 0;
-  View<const float, 2> stacked_a;
+  View<const float, 2> stacked_a, residual;
   View<float, 2> stacked_c;
-  if (as_one_product(a, one_b, c, options, stacked_a, stacked_c, each))
-    return {.first = product_of(stacked_a, first_b, packed, stacked_c, each)};
-  each.residual = options.residual ? options.residual.select(0, 0) : View<const float, 2>{};
+  const bool is_one = as_one_product(a, one_b, c, options, stacked_a, stacked_c, residual);
+  if (!is_one && options.residual) residual = options.residual.of<float>().select(0, 0);
+  each.residual = residual;
+  if (is_one) return {.first = product_of(stacked_a, first_b, packed, stacked_c, each)};
   const View<float, 2> first_c = c.select(0, 0);
   Batch batch{.first = product_of(a.select(0, 0), first_b, packed, first_c, each),
               .count = c.shape[0],
@@ -81,6 +83,8 @@ void run_batch(const View<const float, 3>& given_a, const View<const float, 3>& 
   check_batch(a, b, packed, c, options);
   const kernels::KernelTable& kernel = active();
   if (is_empty(c)) return;
+  if (is_half(options.residual))
+    return run_batch(given_a, given_b, packed, c, with_wide(options, &GemmBatchOptions::residual));
   const Batch batch = batch_of(a, b, packed, c, options);
   const Work work = work_of(c.shape[1], c.shape[2], a.shape[2]);
   const auto products = static_cast<double>(c.shape[0]);

@@ -95,7 +95,7 @@ bool is_transposed(const View<float, 2>& c, const PackedMatrix* packed, const Ge
 Product product_of(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
                    const View<float, 2>& c, const GemmOptions& options) {
   const View<const float, 1>& bias = options.bias;
-  const View<const float, 2>& residual = options.residual;
+  const View<const float, 2> residual = options.residual.of<float>();
   Product p{.a = with_safe_strides(a),
             .b = with_safe_strides(b),
             .packed = packed != nullptr ? packed_columns(*packed) : PackedColumns(),

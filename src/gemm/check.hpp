@@ -20,7 +20,7 @@ void check_epilogue(const Operand& c, const Operand& bias, Activation activation
 /// Checks that b is what products with these activations need.
 void check_activations(const Operand& b, const PackedMatrix* packed, DType activations);
 
-/// The product that a call describes.
+/// The product that a call describes, whose residual is of float32.
 Product product_of(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
                    const View<float, 2>& c, const GemmOptions& options);
 
@@ -54,8 +54,8 @@ inline PackedColumns packed_columns(const PackedMatrix& b) {
   return {b.data(), b.type(), b.rows(), static_cast<const float*>(scales), width, 0};
 }
 
-/// c = a · columns first … first + n - 1 of b, where c has n columns, with the options of gemm. The
-/// arguments are checked; first is a multiple of 32.
+/// c = a · columns first … first + n - 1 of b, where c has n columns, with the options of gemm, the
+/// residual in float32. The arguments are checked; first is a multiple of 32.
 void multiply(const View<const float, 2>& a, const PackedMatrix& b, Index first, const View<float, 2>& c,
               const GemmOptions& options);
 

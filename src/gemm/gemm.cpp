@@ -3,6 +3,7 @@
 #include <headlane/gemm.hpp>
 
 #include "core/call_scope.hpp"
+#include "core/convert.hpp"
 #include "core/dispatch.hpp"
 #include "core/parallel.hpp"
 #include "gemm/check.hpp"
@@ -31,6 +32,10 @@ void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, 
   check_epilogue(of_c, caller.operand("bias", options.bias), options.activation,
                  caller.operand("residual", options.residual));
   check_threads(caller, options.num_threads);
+  if (is_half(options.residual)) {
+    const CallScope scope;
+    return gemm_checked(a, b, packed, c, with_wide(options, &GemmOptions::residual));
+  }
   run({.first = product_of(a, b, packed, c, options)}, options.num_threads);
 }
 

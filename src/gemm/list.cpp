@@ -96,13 +96,19 @@ void check_problems(std::span<const GemmProblemOf<T>> problems) {
 /// Computes problems that are checked.
 void run_problems(std::span<const GemmProblem> problems, int num_threads) {
   const kernels::KernelTable& kernel = active();
+  HalfCopies residuals(kernel, num_threads, Purpose::option);
+  for (const GemmProblem& p : problems)
+    if (is_half(p.options.residual)) residuals.reserve(half_input(p.options.residual));
+  residuals.allocate();
   const auto batches = scratch_array<Batch>(Purpose::batches, std::ssize(problems));
   std::size_t count = 0;
   double operations = 0, elements = 0;
   for (const GemmProblem& p : problems) {
     if (p.c.shape[0] == 0 || p.c.shape[1] == 0) continue;
     const View<const float, 2> b = p.packed != nullptr ? shape_of(*p.packed) : p.b;
-    batches[count++] = {.first = product_of(p.a, b, p.packed, p.c, p.options)};
+    GemmOptions options = p.options;
+    if (is_half(options.residual)) options.residual = as_view<2>(residuals.add(half_input(options.residual)));
+    batches[count++] = {.first = product_of(p.a, b, p.packed, p.c, options)};
     const Work work = work_of(p.c.shape[0], p.c.shape[1], p.a.shape[1]);
     operations += work.operations;
     elements += work.elements;

@@ -60,7 +60,8 @@ void Linear::forward(View<const float16, 3> x, View<float16, 3> y, const LinearO
 void Linear::forward(View<const float, 3> x, View<float, 3> y, const LinearOptions& options) const {
   const CallScope scope;
   check_linear(*this, x, y, options);
-  for_each_matrix(x, y, options.residual, [&](const auto& from, const auto& to, const auto& add) {
+  if (is_half(options.residual)) return forward(x, y, with_wide(options, &LinearOptions::residual));
+  for_each_matrix(x, y, options.residual.of<float>(), [&](const auto& from, const auto& to, const auto& add) {
     multiply(from, weight_, 0, to,
              {.bias = bias(),
               .activation = options.activation,

@@ -128,22 +128,5 @@ TEST_CASE_TEMPLATE("a bias of 16 bits: sequences of variable length, and no elem
   for_each(out.view, [](float x) { CHECK(x == 0.0f); });
 }
 
-TEST_CASE("FloatingView: the type and the elements of the view that it was made of") {
-  const std::vector<float> wide{1, 2, 3, 4, 5, 6};
-  std::vector<float16> half;
-  for (const float x : wide) half.emplace_back(x);
-  const FloatingView<2> none, of_float(wide.data(), {2, 3}), of_half(View<float16, 2>(half.data(), {3, 2}, {1, 3}));
-  CHECK(!none);
-  CHECK(none.type == DType::float32);
-  CHECK(of_float.type == DType::float32);
-  CHECK(of_half.type == DType::float16);
-  CHECK(of_float(1, 2) == 6);
-  CHECK(of_half(2, 1) == 6);
-  const FloatingView<2> part = of_half.slice(0, 1, 3);
-  CHECK(part.type == DType::float16);
-  CHECK(part.shape == std::array<Index, 2>{2, 2});
-  CHECK(part(0, 1) == 5);
-}
-
 }  // namespace
 }  // namespace headlane::test

@@ -43,5 +43,17 @@ TEST_CASE("require_disjoint: an output may not overlap itself, and inputs may") 
                        doctest::Contains("f: out has shape [3] and no data"), std::invalid_argument);
 }
 
+TEST_CASE("require_disjoint: elements of 16 bits are half as long") {
+  const View<const float, 2> out = at(0, {2, 8}, {8, 1});
+  const auto* const halves = reinterpret_cast<const bfloat16*>(memory().data());
+  const NamedView behind[] = {{"a", View<const bfloat16, 1>(halves + 32, {8})}};
+  CHECK_NOTHROW(require_disjoint("f", {"out", out}, behind));
+  const NamedView last[] = {{"a", View<const bfloat16, 1>(halves + 31, {8})}};
+  CHECK_THROWS_WITH_AS(require_disjoint("f", {"out", out}, last), "f: out of shape [2, 8] overlaps a of shape [8]",
+                       std::invalid_argument);
+  CHECK_NOTHROW(
+      require_disjoint("f", {"out", View<const bfloat16, 1>(halves, {16})}, {{{"a", at(8, {1, 8}, {8, 1})}}}));
+}
+
 }  // namespace
 }  // namespace headlane::test

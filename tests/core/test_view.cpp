@@ -1,8 +1,8 @@
-// View: the result of each method, element by element, and errors.
+// View: the result of each method, element by element, and errors; FloatingView.
 #include "support/data.hpp"
 
 #include <doctest/doctest.h>
-#include <headlane/view.hpp>
+#include <headlane/floating_view.hpp>
 
 #include <cmath>
 #include <limits>
@@ -107,6 +107,36 @@ TEST_CASE("View: is usable at compile time") {
 }
 
 // The buffers that all other tests rely on must themselves notice a stray write.
+TEST_CASE("FloatingView, AnyFloatingView: the type and the elements of the view that they were made of") {
+  const std::vector<float> wide{1, 2, 3, 4, 5, 6};
+  std::vector<float16> half;
+  for (const float x : wide) half.emplace_back(x);
+  const View<float16, 2> transposed(half.data(), {3, 2}, {1, 3});
+  const FloatingView<2> none, of_float(wide.data(), {2, 3}), of_half(transposed);
+  CHECK(!none);
+  CHECK(none.type == DType::float32);
+  CHECK(of_float.type == DType::float32);
+  CHECK(of_half.type == DType::float16);
+  CHECK(of_float(1, 2) == 6);
+  CHECK(of_half(2, 1) == 6);
+  const FloatingView<2> part = of_half.slice(0, 1, 3);
+  CHECK(part.type == DType::float16);
+  CHECK(part.shape == std::array<Index, 2>{2, 2});
+  CHECK(part(0, 1) == 5);
+
+  CHECK(!AnyFloatingView());
+  CHECK(AnyFloatingView(of_float).type == DType::float32);
+  const AnyView<float16> any = transposed;
+  for (const AnyFloatingView& view : {AnyFloatingView(transposed), AnyFloatingView(any), AnyFloatingView(of_half)}) {
+    CHECK(view);
+    CHECK(view.type == DType::float16);
+    CHECK(view.rank == 2);
+    CHECK(view.of<float16>().data == half.data());
+    CHECK(view.of<float16>().shape == any.shape);
+    CHECK(view.of<float16>().strides == any.strides);
+  }
+}
+
 TEST_CASE("test buffers notice a write beside the view") {
   Random random(1);
   for (const Layout& layout : layouts()) {

@@ -63,6 +63,9 @@ TEST_CASE("gemm, gemm_batch, gemm_gated, PackedMatrix, cblas: each allocation fa
     check_failing(writes("gemm, float16", m.c,
                          [&] { gemm(half_a.view, half_b.view, half_c.view), convert(half_c.view, m.c.view); }),
                   1);
+    check_failing(writes("gemm, residual of float16", m.c,
+                         [&] { gemm(m.a.view, m.b.view, m.c.view, {.residual = half_b.view.slice(0, 0, 150)}); }),
+                  1);
     check_failing(writes("gemm_gated, float16", m.c,
                          [&] {
                            gemm_gated(half_a.view, half_b.view, half_b.view, half_c.view);

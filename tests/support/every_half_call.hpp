@@ -45,15 +45,16 @@ void EveryCall::add_half_rows(const std::string& type) {
 template <class T>
 void EveryCall::add_half_products(const std::string& type) {
   const auto a = input<2>({size_, 70}), b = input<2>({70, 90});
-  const auto right = std::make_shared<HalfTensor<T, 2>>(b);
+  const auto right = std::make_shared<HalfTensor<T, 2>>(b),
+             residual = std::make_shared<HalfTensor<T, 2>>(input<2>({size_, 90}));
   add_half<T>("gemm, " + type, a, output<2>({size_, 90}), [=](auto from, auto to, int threads) {
-    gemm(from, right->view, to, {.alpha = 0.7f, .num_threads = threads});
+    gemm(from, right->view, to, {.alpha = 0.7f, .residual = residual->view, .num_threads = threads});
   });
   add_half<T>("gemm_gated, " + type, a, output<2>({size_, 90}), [=](auto from, auto to, int threads) {
     gemm_gated(from, right->view, right->view, to, {.num_threads = threads});
   });
   add_half<T>("gemm_batch, list, " + type, a, output<2>({size_, 90}), [=](auto from, auto to, int threads) {
-    const GemmProblemOf<T> problem{.a = from, .b = right->view, .c = to};
+    const GemmProblemOf<T> problem{.a = from, .b = right->view, .c = to, .options = {.residual = residual->view}};
     gemm_batch(std::span(&problem, 1), threads);
   });
   packed_.emplace_back(b);

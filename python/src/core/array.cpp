@@ -217,10 +217,10 @@ void Array::from_dlpack(Access access) {
 }
 
 void Array::set_outline(Access access) {
-  const auto address = reinterpret_cast<std::uintptr_t>(data_);
-  require(address % 2 == 0, " is misaligned: its address is 1 modulo 2");
+  require(reinterpret_cast<std::uintptr_t>(data_) % 2 == 0, " is misaligned: its address is 1 modulo 2");
   if (access == Access::read || outline_) return;
-  outline_.data = reinterpret_cast<const float*>(2 * address);  // NOLINT(performance-no-int-to-ptr): never read
+  outline_.data = data_;
+  outline_.type = type();
   outline_.rank = rank_;
   outline_.shape = shape_;
   outline_.strides = strides_;
@@ -234,10 +234,10 @@ void Array::set_copy(Access access) {
   memory.rank = rank_;
   memory.shape = shape_;
   memory.strides = strides_;
-  const DType type = element_ == Element::bfloat16 ? DType::bfloat16 : DType::float16;
   try {
-    const FloatCopy& copy = call_->keep({type, memory, access != Access::write, access != Access::read});
+    const FloatCopy& copy = call_->keep({type(), memory, access != Access::write, access != Access::read});
     data_ = copy.data();
+    is_copied_ = true;
     for (std::size_t axis = 0; axis < static_cast<std::size_t>(rank_); ++axis) strides_[axis] = copy.stride(axis);
   } catch (const std::bad_alloc&) {
     throw NoMemory(call_->message(name_, " of shape ", *this, ": there is no memory for a copy in float32"));
@@ -255,11 +255,6 @@ void Array::require_element(Element wanted, Access access) {
                  ".imag, in float32");
   const char* remedy = is_torch(object_) ? ".float()" : ".astype(np.float32)";
   fail_as_type(text + "; wanted: float32, bfloat16 or float16: pass " + name_ + remedy);
-}
-
-std::optional<Array> optional_array(const Call& call, const char* name, nb::handle given, Element wanted) {
-  if (given.is_none()) return {};
-  return std::optional<Array>(std::in_place, call, name, given, wanted);
 }
 
 std::optional<Array> optional_integers(const Call& call, const char* name, nb::handle given) {

@@ -6,7 +6,7 @@
 
 #include "core/call.hpp"
 
-#include <headlane/view.hpp>
+#include <headlane/floating_view.hpp>
 
 #include <array>
 #include <cstdint>
@@ -70,6 +70,14 @@ class Array {
   [[nodiscard]] std::vector<Index> shape() const { return {shape_.begin(), shape_.begin() + rank_}; }
 
   [[nodiscard]] Element element() const { return element_; }
+  /// The type of the elements at data(), of an array of float32, bfloat16 or float16: float32 for a
+  /// copy.
+  [[nodiscard]] DType type() const {
+    if (is_copied_) return DType::float32;
+    return element_ == Element::bfloat16  ? DType::bfloat16
+           : element_ == Element::float16 ? DType::float16
+                                          : DType::float32;
+  }
   /// For an array of this kind and type.
   [[nodiscard]] Like like() const { return {object_, element_}; }
   /// Throws TypeError unless the elements have this type; the message says how to convert them. For
@@ -80,9 +88,8 @@ class Array {
   /// Of Floats: require_element(Element::float32).
   void to_float32() { require_element(Element::float32, access_); }
 
-  /// Where an output of 16 bits is, as floats at twice the address, which overlap where
-  /// the arrays do. Of other arrays, a view without data.
-  [[nodiscard]] const AnyView<const float>& outline() const { return outline_; }
+  /// An output of 16 bits, without its copy. Of other arrays, a view without data.
+  [[nodiscard]] const AnyFloatingView& outline() const { return outline_; }
 
   /// The first element. Never null: PyTorch's empty tensors have no address, but a view without
   /// data would mean to the library that the argument is absent.
@@ -112,9 +119,10 @@ class Array {
   int rank_ = 0;
   Element element_ = Element::other;
   Access access_ = Access::read;  // of Floats
+  bool is_copied_ = false;        // to float32
   std::array<Index, static_cast<std::size_t>(max_rank)> shape_{};
   std::array<Index, static_cast<std::size_t>(max_rank)> strides_{};
-  AnyView<const float> outline_;
+  AnyFloatingView outline_;
   Py_buffer buffer_{};                         // obj is null if none is held
   std::optional<nb::ndarray<nb::ro>> tensor_;  // owns what __dlpack__ returned
 };
@@ -122,8 +130,12 @@ class Array {
 /// In a message, an array is its shape.
 inline std::string shown(const Array& array) { return shown(array.shape()); }
 
-/// An array that may be absent: None.
-std::optional<Array> optional_array(const Call& call, const char* name, nb::handle given, Element wanted);
+/// An array that may be absent: None. `wanted`: an Element, or Floats.
+template <class Wanted>
+std::optional<Array> optional_array(const Call& call, const char* name, nb::handle given, Wanted wanted) {
+  if (given.is_none()) return {};
+  return std::optional<Array>(std::in_place, call, name, given, wanted);
+}
 /// Integers of any type, in an array or list, converted to int64; absent if None.
 std::optional<Array> optional_integers(const Call& call, const char* name, nb::handle given);
 

@@ -40,7 +40,7 @@ class Result {
     if (!given_) return;
     std::vector<NamedView> views;
     for (const Array* input : inputs)
-      if (input != nullptr) views.push_back({input->name(), any_view<const float>(*input)});
+      if (input != nullptr) views.push_back({input->name(), typed(any_view<const float>(*input), *input)});
     require_disjoint(array_->call().function(), {"out", any_view<const float>(*array_)}, views);
   }
 

@@ -35,6 +35,18 @@ View<T, Rank> view_of(const Array& x) {
   return view;
 }
 
+/// A view of floats, with the type that the elements of the array have.
+inline AnyFloatingView typed(AnyFloatingView view, const Array& x) {
+  view.type = x.type();
+  return view;
+}
+template <int Rank>
+FloatingView<Rank> typed(const View<const float, Rank>& floats, const Array& x) {
+  FloatingView<Rank> view = floats;
+  view.type = x.type();
+  return view;
+}
+
 /// NumPy's broadcasting: writes the strides with which `x` is read as an array of `shape`. Throws
 /// ValueError if it does not broadcast to it; the message names that array with `what`.
 inline void broadcast_strides(const Array& x, std::span<const Index> shape, Index* strides,

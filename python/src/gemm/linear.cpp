@@ -25,7 +25,10 @@ void multiply(const Array& x, const Right& right, const Array& out, const Epilog
                            .activations = activations,
                            .num_threads = num_threads};
   axes.for_each([&](const auto& offsets) {
-    if (residual != nullptr) options.residual = view(*residual, 2, offsets[2]);
+    if (residual != nullptr) {
+      options.residual = typed(View<const float, 3>(view(*residual, 2, 0)), *residual);
+      options.residual.data = residual->data<char>() + offsets[2] * size_of(residual->type());
+    }
     right.multiply(view(x, 0, offsets[0]), view(out, 1, offsets[1]), options);
   });
 }

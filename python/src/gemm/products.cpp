@@ -68,7 +68,7 @@ Right::Right(const Call& call, const char* name, nb::handle object)
 
 Epilogue::Epilogue(const Call& call, const EpilogueArguments& given)
     : bias_(optional_array(call, "bias", given.bias, Element::float32)),
-      residual_(optional_array(call, "residual", given.residual, Element::float32)),
+      residual_(optional_array(call, "residual", given.residual, Floats())),
       activation_(activation_named(call, given.activation)) {}
 
 void Epilogue::check(const std::vector<Index>& shape) const {
@@ -101,7 +101,7 @@ nb::object gemm_of(nb::handle a, nb::handle b, nb::handle out, nb::handle alpha,
   options.beta = beta;
   options.activations = type;
   options.num_threads = call.threads(num_threads);
-  if (epilogue.residual() != nullptr) options.residual = view_of<const float, 2>(*epilogue.residual());
+  if (const Array* added = epilogue.residual()) options.residual = typed(view_of<const float, 2>(*added), *added);
   call.compute([&] { right.multiply(view_of<const float, 2>(left), view_of<float, 2>(result.array()), options); });
   return result.object();
 }

@@ -37,8 +37,8 @@ nb::object linear_forward(const Linear& self, nb::handle x, nb::handle activatio
   const Call call("Linear.forward");
   LinearOptions options{.activation = activation_named(call, activation), .num_threads = call.threads(num_threads)};
   const Rows rows(call, x, out, self.out_features());
-  const std::optional<Array> added = optional_array(call, "residual", residual, Element::float32);
-  if (added) options.residual = rows_of<const float>(*added);
+  const std::optional<Array> added = optional_array(call, "residual", residual, Floats());
+  if (added) options.residual = typed(rows_of<const float>(*added), *added);
   call.compute([&] { self.forward(rows.x(), rows.y(), options); });
   return rows.object();
 }
