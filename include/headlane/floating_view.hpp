@@ -124,6 +124,14 @@ struct AnyFloatingView {
     view.strides = strides;
     return view;
   }
+
+  /// As FloatingView::visit.
+  template <class F>
+  HEADLANE_HIDDEN auto visit(const F& f) const {
+    if (type == DType::bfloat16) return f(of<bfloat16>());
+    if (type == DType::float16) return f(of<float16>());
+    return f(of<float>());
+  }
 };
 
 }  // namespace headlane

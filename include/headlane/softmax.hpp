@@ -4,6 +4,7 @@
 
 #include <headlane/dtype.hpp>
 #include <headlane/export.h>
+#include <headlane/floating_view.hpp>
 #include <headlane/view.hpp>
 
 namespace headlane {
@@ -14,8 +15,10 @@ struct SoftmaxOptions {
   int axis = -1;       ///< the axis of the softmax; a negative one counts from the last
   /// If data is not null: shape as x, any strides, 0 to broadcast; false masks an element.
   AnyView<const bool> mask = {};
-  /// If data is not null: as mask; added to scale · x. A bias of -inf masks an element.
-  AnyView<const float> bias = {};
+  /// If data is not null: as mask; added to scale · x. A bias of -inf masks an element. One of
+  /// bfloat16 or float16 is widened exactly, padding included, whatever the type of x: a copy in
+  /// float32, for which the calling thread keeps up to 64 MiB.
+  AnyFloatingView bias = {};
   /// If data is not null: x's shape without the axis, any strides, 0 to broadcast; values 0 … n, n
   /// the size of the axis. In each row the elements from this one on are padding: masked, and x,
   /// mask and bias are not read there.
@@ -61,9 +64,10 @@ HEADLANE_API void softmax(AnyView<const float> x, AnyView<float> y,
                           const SoftmaxOptions& options = {});
 
 /// The same in bfloat16 and float16: x is widened exactly, y is the result for float32 rounded
-/// once, to nearest, ties to even. The bias is of float32.
+/// once, to nearest, ties to even.
 /// Memory: scratch of 32 KiB or one row a thread, if that is more; with rows that are not
-///   contiguous 32 of them. Each thread keeps it, so that a warm call allocates nothing.
+///   contiguous 32 of them; as much for a bias of 16 bits. Each thread keeps it, so that a warm
+///   call allocates nothing.
 HEADLANE_API void softmax(AnyView<const bfloat16> x, AnyView<bfloat16> y,
                           const SoftmaxOptions& options = {});
 HEADLANE_API void softmax(AnyView<const float16> x, AnyView<float16> y,

@@ -92,6 +92,18 @@ def test_out_of_float32_that_overlaps_a_residual(kind):
     assert (headlane.gemm(x[0], packed, out[0], residual=apart) == 1).all()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_out_that_overlaps_a_bias(kind):
+    """A bias is read in place, of whatever type x is."""
+    out = KINDS[kind](np.ones((4, 8), np.float32))
+    bias = out[:1].view(np.float16)[:, :8]
+    for function in (headlane.softmax, headlane.log_softmax):
+        for given in (out[1:2], bias):
+            with pytest.raises(ValueError, match=r"y of shape \[4, 8\] overlaps bias of shape \[4, 8\]"):
+                function(KINDS[kind](calls.X[0]), bias=given, out=out)
+    assert (wide(out) == 1).all()
+
+
 def test_read_only_and_misaligned_memory():
     if "bfloat16" not in KINDS:
         pytest.skip("ml_dtypes is not installed")

@@ -100,13 +100,13 @@ class HalfCopies {
   float* memory_ = nullptr;
 };
 
-/// Whether an option is given in 16 bits.
-template <int Rank>
-bool is_half(const FloatingView<Rank>& option) {
+/// Whether an option, a FloatingView or an AnyFloatingView, is given in 16 bits.
+template <class Option>
+bool is_half(const Option& option) {
   return option && option.type != DType::float32;
 }
-template <int Rank>
-HalfInput half_input(const FloatingView<Rank>& option) {
+template <class Option>
+HalfInput half_input(const Option& option) {
   return {AnyView<const std::uint16_t>(option.template of<std::uint16_t>()), option.type};
 }
 
@@ -118,6 +118,12 @@ template <class Options, int Rank>
 Options with_wide(const Options& options, FloatingView<Rank> Options::* member) {
   Options wide = options;
   wide.*member = as_view<Rank>(wide_option(half_input(options.*member), options.num_threads));
+  return wide;
+}
+template <class Options>
+Options with_wide(const Options& options, AnyFloatingView Options::* member) {
+  Options wide = options;
+  wide.*member = wide_option(half_input(options.*member), options.num_threads);
   return wide;
 }
 

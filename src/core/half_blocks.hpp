@@ -4,6 +4,7 @@
 
 #include "core/convert.hpp"
 
+#include <headlane/floating_view.hpp>
 #include <headlane/view.hpp>
 
 #include <array>
@@ -26,6 +27,9 @@ struct Block {
       view.shape[at] = count[from];
     }
     return view;
+  }
+  [[nodiscard]] AnyFloatingView of(const AnyFloatingView& view) const {
+    return view.visit([&](const auto& typed) { return AnyFloatingView(of(typed)); });
   }
 };
 

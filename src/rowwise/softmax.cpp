@@ -67,7 +67,7 @@ Problem problem_of(const AnyView<const float>& x, const AnyView<float>& y, const
   p.x = x;
   p.y = y;
   if (options.mask) p.mask = options.mask;
-  if (options.bias) p.bias = options.bias;
+  if (options.bias) p.bias = options.bias.of<float>();
   if (options.lengths) p.lengths = options.lengths;
   append_axis(p.lengths);
   const auto all = [&](const auto& f) { f(p.x), f(p.y), f(p.mask), f(p.bias), f(p.lengths); };
@@ -204,6 +204,7 @@ void softmax(AnyView<const float> x, AnyView<float> y, const SoftmaxOptions& opt
   check_softmax(caller.operand("x", x), caller.operand("y", y), options);
   const KernelTable& kernel = active();
   if (is_empty(x)) return;
+  if (is_half(options.bias)) return softmax(x, y, with_wide(options, &SoftmaxOptions::bias));
   const int axis = axis_of(options, x.rank);
   const Index elements = number_of_elements(x), rows = elements / x.shape[static_cast<std::size_t>(axis)];
   const int threads = threads_for(elements, options);

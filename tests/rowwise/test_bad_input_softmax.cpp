@@ -1,4 +1,5 @@
 // Illegal options of softmax; see test_bad_input.cpp.
+#include "support/half_tensor.hpp"
 #include "support/illegal.hpp"
 #include "support/mask_case.hpp"
 
@@ -31,6 +32,9 @@ struct Operands {
 TEST_CASE("softmax: illegal views of options") {
   Operands o;
   add(o.calls, "softmax", "bias", without_null(wrong_views<const float, 3>(o.bias.view)),
+      [&](auto view) { o.call({.bias = view}); });
+  const HalfTensor<float16, 3> half_bias({3, 4, 5});
+  add(o.calls, "softmax", "bias", without_null(wrong_views<const float16, 3>(half_bias.view)),
       [&](auto view) { o.call({.bias = view}); });
   std::vector<Wrong<const bool, 3>> wrong_masks = without_null(wrong_views(o.vmask));
   std::erase_if(wrong_masks, [](const auto& wrong) { return wrong.what == "misaligned"; });  // bytes need no alignment
@@ -112,6 +116,10 @@ TEST_CASE("softmax: y over the views of options") {
                      {"softmax: y of shape", "overlaps bias of shape"}});
     calls.push_back({"softmax in place, y over bias",
                      [=] { softmax(out, out, options); },
+                     {"softmax: y of shape", "overlaps bias of shape"}});
+    options.bias = View<const bfloat16, 3>(reinterpret_cast<const bfloat16*>(floats + 20) + 2 * shift + 1, {3, 4, 5});
+    calls.push_back({"softmax, y over bias of bfloat16",
+                     [=] { softmax(vx, out, options); },
                      {"softmax: y of shape", "overlaps bias of shape"}});
     options = {};
     options.mask = View<const bool, 3>(reinterpret_cast<const bool*>(floats + 20) + shift, {3, 4, 5});

@@ -2,6 +2,7 @@
 // rounded once; in any layout, in place, on several threads.
 #include "support/half_tensor.hpp"
 #include "support/illegal.hpp"
+#include "support/mask_case.hpp"
 #include "support/scope.hpp"
 
 #include <doctest/doctest.h>
@@ -50,9 +51,13 @@ struct Options {
     for (Index& length : lengths) length = random.integer(0, shape[3]);
     for (Index& start : starts) start = random.integer(0, 500);
     for (std::size_t i = 0; i < lengths.size(); ++i) flags[i] = random.integer(0, 3) != 0;
+    bfloat_bias = HalfTensor<bfloat16, 4>(bias.view.slice(1, 0, 1), layout);
+    half_bias = HalfTensor<float16, 4>(bias.view.slice(0, 0, 1).slice(3, 0, 1), layout);
   }
 
   Tensor<4> bias, residual, sum;
+  HalfTensor<bfloat16, 4> bfloat_bias{{1, 1, 1, 1}};  ///< with some axes of one element
+  HalfTensor<float16, 4> half_bias{{1, 1, 1, 1}};
   Tensor<1> weight, vector, frequencies;
   std::vector<Index> lengths, starts;
   std::unique_ptr<bool[]> flags;
@@ -80,6 +85,11 @@ void add_softmax(std::vector<Operation>& all, const Shape& shape, const Options&
   plain("mask and bias", options);
   options.axis = 1;
   plain("mask and bias, axis 1", options);
+  options.bias = stretched(o.half_bias.view, shape);
+  plain("mask and bias of float16, axis 1", options);
+  options.axis = -1;
+  plain("mask and bias of float16", options);
+  plain("bias of bfloat16", {.bias = stretched(o.bfloat_bias.view, shape)});
   options = {.lengths = View<const Index, 3>(o.lengths.data(), {shape[0], shape[1], shape[2]})};
   plain("lengths", options);
   for (const Index offset : {Index{0}, Index{-7}, Index{9}, Index{-9999}, std::numeric_limits<Index>::max(),
@@ -230,6 +240,9 @@ TEST_CASE_TEMPLATE("rows of 16-bit numbers: illegal calls", T, bfloat16, float16
        {"softmax: bias has 3 elements along axis 1, x has 4"});
   const View<const float, 3> over(reinterpret_cast<const float*>(out.data), {2, 4, 6}, out.strides);
   push("softmax, bias over y", [=] { softmax(in, out, {.bias = over}); }, {"softmax: y", "overlaps bias"});
+  const View<const bfloat16, 3> half_over(reinterpret_cast<const bfloat16*>(out.data), {2, 4, 6}, {0, 0, 0});
+  push("softmax, bias of bfloat16 over y", [=] { softmax(in, out, {.bias = half_over}); },
+       {"softmax: y", "overlaps bias"});
   push("layer_norm, residual over y", [=] { layer_norm(in, out, {.residual = over}); },
        {"layer_norm: y", "overlaps residual"});
   push("layer_norm, weight",

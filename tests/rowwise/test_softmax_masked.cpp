@@ -173,5 +173,31 @@ TEST_CASE("softmax: padding is not read") {
   counts.finish("softmax padding", 500);
 }
 
+TEST_CASE_TEMPLATE("softmax: a bias of 16 bits between guard pages, and one element for all", T, bfloat16, float16) {
+  Random random(4);
+  GuardedBuffer of_bias(4096);
+  for (const Index n : {1, 2, 15, 16, 17, 33, 65})
+    for (const Place where : {Place::start, Place::end}) {
+      const Tensor<2> x = random_tensor<2>({3, n}, random), y({3, n}), expected({3, n});
+      const HalfTensor<T, 2> bias(random_tensor<2>({3, n}, random).view), half_x(x.view), half_y({3, n});
+      const Tensor<2> wide_bias = bias.widened(), wide_x = half_x.widened();
+      const View<T, 2> given = placed(of_bias, bias.view, where);
+      softmax(x.view, y.view, {.bias = given});
+      softmax(x.view, expected.view, {.bias = wide_bias.view});
+      CHECK(different_bits(y.view, expected.view) == 0);
+      softmax(half_x.view, half_y.view, {.bias = given});
+      softmax(wide_x.view, expected.view, {.bias = wide_bias.view});
+      CHECK(different_from_rounded(half_y.view, expected.view) == 0);
+    }
+  const T one(-2.0f);
+  const Index most = std::numeric_limits<Index>::max(), huge = Index{1} << 62;
+  softmax(View<const float, 2>(nullptr, {huge, 0}), View<float, 2>(nullptr, {huge, 0}),
+          {.bias = View<const T, 2>(&one, {huge, 0}, {most, most})});
+  const Tensor<2> x({300, 8});
+  for_each(x.view, [](float& e) { e = 1; });
+  softmax(x.view, x.view, {.bias = View<const T, 2>(&one, {300, 8}, {0, 0})});
+  for_each(x.view, [](float e) { CHECK(e == 0.125f); });
+}
+
 }  // namespace
 }  // namespace headlane::test

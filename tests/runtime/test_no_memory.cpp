@@ -165,6 +165,7 @@ TEST_CASE("activate, softmax, norms, positions: each allocation fails") {
     };
     rounded("activate", [](auto from, auto to) { activate(from, to, Activation::gelu); }, 1);
     rounded("softmax", [](auto from, auto to) { softmax(from, to, {.axis = 0}); }, 1);
+    check_failing(writes("softmax, bias of bfloat16", y, [&] { softmax(x.view, y.view, {.bias = half_x.view}); }), 1);
     rounded("rms_norm", [](auto from, auto to) { rms_norm(from, to); }, 1);
     rounded(
         "add_sinusoidal_encoding", [](auto from, auto to) { add_sinusoidal_encoding(from, to, {.base = 7000}); }, 1);

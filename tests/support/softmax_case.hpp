@@ -1,6 +1,7 @@
 // Calls of softmax with random options, and the expected result of each row.
 #pragma once
 
+#include "support/half_tensor.hpp"
 #include "support/mask_case.hpp"
 #include "support/rowwise_case.hpp"
 
@@ -73,9 +74,11 @@ struct SoftmaxCase {
   Shuffled x;
   Mask mask;
   Tensor<4> bias;
+  HalfTensor<bfloat16, 4> bfloat_bias{{1, 1, 1, 1}};
+  HalfTensor<float16, 4> half_bias{{1, 1, 1, 1}};
   std::vector<Index> lengths;
   View<const bool, 4> of_mask;      // null if it is not given
-  View<const float, 4> of_bias;     // likewise
+  View<const float, 4> of_bias;     // likewise; widened, if it is of 16 bits
   View<const Index, 4> of_lengths;  // with the axis, of which it has one element
   SoftmaxOptions options;
 
@@ -90,7 +93,7 @@ struct SoftmaxCase {
     options.scale = random.pick(std::vector<float>{1, 1, 0.3f, -1.5f, 0});
     options.log = random.integer(0, 1) == 1;
     if (random.integer(0, 1) == 1) options.mask = of_mask = stretched<bool>(mask.view, shape);
-    if (random.integer(0, 2) == 1) options.bias = of_bias = stretched<float>(bias.view, shape);
+    if (random.integer(0, 2) == 1) set_bias(random);
     if (random.integer(0, 2) == 1) set_lengths(random);
     options.causal = axis == 3 && random.integer(0, 2) == 1;
     options.causal_offset = random.integer(-4, 20);
@@ -107,6 +110,19 @@ struct SoftmaxCase {
     for (Index& size : result)
       if (random.integer(1, 4) == 1) size = 1;
     return result;
+  }
+
+  void set_bias(Random& random) {
+    const auto round_to = [&]<class T>(HalfTensor<T, 4>& rounded) {
+      rounded = HalfTensor<T, 4>(bias.view, random.pick(layouts()));
+      bias = rounded.widened();
+      options.bias = stretched(rounded.view, shape);
+    };
+    const Index type = random.integer(0, 3);
+    if (type == 0) round_to(bfloat_bias);
+    else if (type == 1) round_to(half_bias);
+    else options.bias = stretched(bias.view, shape);
+    of_bias = stretched<float>(bias.view, shape);
   }
 
   void set_lengths(Random& random) {
@@ -143,7 +159,8 @@ struct SoftmaxCase {
   [[nodiscard]] std::string text() const {
     std::ostringstream text;
     text << text_of(shape) << ", axis " << options.axis << ", scale " << options.scale << (options.log ? ", log" : "")
-         << (of_mask.data != nullptr ? ", mask" : "") << (of_bias.data != nullptr ? ", bias" : "")
+         << (of_mask.data != nullptr ? ", mask" : "")
+         << (options.bias ? std::string(", bias of ") + headlane::name_of(options.bias.type) : "")
          << (lengths.empty() ? "" : ", lengths") << (options.causal ? ", causal" : "") << ", isa " << isa();
     return text.str();
   }

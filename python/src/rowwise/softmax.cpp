@@ -32,7 +32,7 @@ nb::object softmax_over(bool log, nb::handle x, nb::handle given_axis, nb::handl
   const Index axis = call.integer("axis", given_axis);
   call.require(-rank <= axis && axis < rank, "axis is ", axis, ", x has shape ", from);
   const std::optional<Array> of_mask = optional_array(call, "mask", mask, Element::boolean),
-                             of_bias = optional_array(call, "bias", bias, Element::float32),
+                             of_bias = optional_array(call, "bias", bias, Floats()),
                              of_lengths = optional_integers(call, "lengths", lengths);
   SoftmaxOptions options{.scale = call.float32("scale", scale),
                          .log = log,
@@ -42,7 +42,7 @@ nb::object softmax_over(bool log, nb::handle x, nb::handle given_axis, nb::handl
                          .num_threads = call.threads(num_threads)};
   std::vector<Index> shape = from.shape();
   options.mask = broadcast<bool>(of_mask, shape);
-  options.bias = broadcast<float>(of_bias, shape);
+  if (of_bias) options.bias = typed(broadcast<float>(of_bias, shape), *of_bias);
   shape.erase(shape.begin() + (axis < 0 ? axis + rank : axis));
   options.lengths = broadcast<Index>(of_lengths, shape);
   Result result(call, from.like(), out, from.shape(), Floats());
