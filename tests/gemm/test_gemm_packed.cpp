@@ -88,6 +88,21 @@ TEST_CASE("gemm: a packed operand gives the bits of the plain one, larger produc
   }
 }
 
+TEST_CASE("gemm: few rows of a large packed operand, which prefetch it") {
+  for (const auto& [n, k] : std::vector<std::array<Index, 2>>{{300, 300}, {257, 600}, {129, 1100}, {1000, 70}}) {
+    const GemmInputs large(1, n, k);
+    const PackedMatrix b(large.b.view);
+    for (Index m = 2; m <= 25; m += slow_isa() ? 11 : 1) {
+      const GemmInputs in(m, n, k), plain(m, n, k);
+      const GemmOptions options{.alpha = 0.7f, .beta = 1.3f, .bias = in.bias.view, .residual = in.residual.view};
+      gemm(in.a.view, b, in.c.view, options);
+      gemm(plain.a.view, large.b.view, plain.c.view, options);
+      CHECK_MESSAGE(different_bits(in.c.view, plain.c.view) == 0, describe(m, n, k, {}));
+      CHECK(in.c.surroundings_untouched());
+    }
+  }
+}
+
 TEST_CASE("gemm: bias, activation and residual give the bits of separate calls") {
   Random random(2);
   Index different = 0, cases = 0;
