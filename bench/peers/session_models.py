@@ -17,20 +17,24 @@ from .workers.process import Failure, Worker
 
 
 class Models:
-    """Uses of the session its options, the probes of the machine's limits, and its folder."""
+    """Uses of the session its options, the probes of the machine's limits, and its folder. Behind the cases
+    comes something else, which --case takes by its name."""
+
+    every_case, every_contender, bench_type = ALL, staticmethod(contenders.every), ModelBench
+    last = "load"
 
     def __init__(self, session) -> None:
         self.session, self.options = session, session.options
-        self.bench = ModelBench(QUICK if self.options.quick else PLAN, session.bench.folder)
-        self.contenders = session.only(contenders.every())
-        self.loads = not self.options.case or bool(self.options.case.search("load"))
-        self.progress = Progress(len(self.cases()) + self.loads * len(self.options.threads))
+        self.bench = self.bench_type(QUICK if self.options.quick else PLAN, session.bench.folder)
+        self.contenders = session.only(self.every_contender())
+        self.with_last = not self.options.case or bool(self.options.case.search(self.last))
+        self.progress = Progress(len(self.cases()) + self.with_last * len(self.options.threads))
 
     def cases(self) -> list:
-        pattern = self.options.case
+        every, pattern = self.every_case, self.options.case
         if pattern:
-            return [c for c in ALL if pattern.search(f"{c.op} {c.label}") or pattern.search(c.label)]
-        return [case for case in ALL if case.quick or not self.options.quick]
+            return [c for c in every if pattern.search(f"{c.op} {c.label}") or pattern.search(c.label)]
+        return [case for case in every if case.quick or not self.options.quick]
 
     def start(self, op: str, threads: int, stack: ExitStack) -> list[Worker]:
         workers = []
@@ -81,7 +85,7 @@ def measure(session, machine: dict) -> Path:
     models = Models(session)
     document = record.document(session.about["version"], machine)
     models.run(document)
-    document["loading"] = models.run_loads() if models.loads else []
+    document["loading"] = models.run_loads() if models.with_last else []
     models.progress.clear()
     document["failures"] = models.bench.failures
     models_table.print_results(document)

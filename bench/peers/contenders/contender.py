@@ -16,6 +16,7 @@ THREAD_VARIABLES = (
 )
 COMPILED, PYTHON = "C++", "Python"
 SLOW = ("scalar", "portable")
+ROUNDED = ("int8", "int4", "bfloat16")  # weights of fewer bits, at the end of a name
 # Weights as constants, which inductor packs; in one process, since a worker's children would not be
 # stopped with it.
 INDUCTOR = (("TORCHINDUCTOR_FREEZING", "1"), ("TORCHINDUCTOR_COMPILE_THREADS", "1"))
@@ -40,8 +41,8 @@ class Contender:
 
     @property
     def rounded(self) -> bool:
-        """With weights of 8 bits, and other results: compared apart."""
-        return self.name.endswith("int8")
+        """With weights of fewer bits, and other results: compared apart."""
+        return self.name.endswith(ROUNDED)
 
     def takes(self, case: Case, threads: int) -> bool:
         pairs = case.shape.get("q_length", 0) * case.shape.get("kv_length", 0)

@@ -41,4 +41,4 @@ def every() -> list[Contender]:
     ]
 
 
-TRUTH = {op: one("truth", f"{op}-truth") for op in ("minilm", "sentences")}
+TRUTH = {op: one("float64", f"{op}-truth") for op in ("minilm", "sentences")}

@@ -32,6 +32,9 @@ class ModelBench(Bench):
     those of transformers (of the first contender, if that is left out), the error of MiniLM the distance
     from the states or vectors in float64."""
 
+    maker = "peers.cases.t5_random"  # makes a model with random weights in a folder
+    truths, truth_threads = TRUTH, 1
+
     def __init__(self, plan: Plan, folder: Path) -> None:
         super().__init__(plan, folder)
         self.reference: np.ndarray | None = None
@@ -43,9 +46,12 @@ class ModelBench(Bench):
             if found is None or found.origin is None:
                 raise Failure(f"the package {MINILM_PACKAGE} with the model is not installed")
             return Path(found.origin).parent / "model"
+        return self.made_folder(model)
+
+    def made_folder(self, model: str) -> Path:
         folder = self.folder / model
         if not folder.exists():
-            command = [sys.executable, "-m", "peers.cases.t5_random", model, str(folder)]
+            command = [sys.executable, "-m", self.maker, model, str(folder)]
             made = subprocess.run(command, capture_output=True, text=True)
             if made.returncode != 0:
                 raise Failure(f"{model} could not be made: {made.stderr.strip().splitlines()[-1]}")
@@ -54,34 +60,42 @@ class ModelBench(Bench):
     def load(self, case: Case) -> None:
         self.case, self.reference = case, None
         self.model = self.folder_of(case.shape["model"])
-        arrays = {"ids": token_ids(case)}
-        if case.op == "sentences":
-            arrays["lengths"] = sentence_lengths(case.shape["batch"])
-        self.inputs = {name: self.folder / name for name in arrays}
-        for name, array in arrays.items():
-            array.astype(np.int64).tofile(self.inputs[name])
-        if case.op in TRUTH:
+        self.inputs = self._write_inputs()
+        if case.op in self.truths:
             try:
                 self._truth()
             except Failure as failure:
-                self.fail("truth in float64", str(failure), case)
+                self.fail(self.truths[case.op].name, str(failure), case)
+
+    def _write_inputs(self) -> dict[str, Path]:
+        arrays = {"ids": token_ids(self.case)}
+        if self.case.op == "sentences":
+            arrays["lengths"] = sentence_lengths(self.case.shape["batch"])
+        files = {name: self.folder / name for name in arrays}
+        for name, array in arrays.items():
+            array.astype(np.int64).tofile(files[name])
+        return files
 
     def _truth(self) -> None:
-        worker = Worker(TRUTH[self.case.op], 1, TIMEOUT)
+        worker = Worker(self.truths[self.case.op], self.truth_threads, TIMEOUT)
         try:
-            self.reference, self.from_whom = self._result(worker)[1], "float64"
+            self.reference, self.from_whom = self._result(worker)[1], worker.contender.name
         finally:
             worker.end()
 
+    def _prepare(self, worker: Worker) -> str:
+        return worker.ask("prepare", folder=self.model, batch=self.case.shape["batch"], **self.inputs)
+
     def _result(self, worker: Worker) -> tuple[float, np.ndarray]:
         """Seconds of the first call, and what came of it."""
-        batch = self.case.shape["batch"]
-        worker.ask("prepare", folder=self.model, batch=batch, **self.inputs)
+        self._prepare(worker)
         output = self.folder / "output"
         took = float(worker.ask("run", output=output).split()[0])
-        exact = worker.contender is TRUTH.get(self.case.op)
-        kind = np.int64 if self.case.op == "t5" else np.float64 if exact else np.float32
-        return took, np.fromfile(output, kind).reshape(batch, -1)
+        return took, np.fromfile(output, self._kind(worker)).reshape(self.case.shape["batch"], -1)
+
+    def _kind(self, worker: Worker) -> type:
+        exact = worker.contender is self.truths.get(self.case.op)
+        return np.int64 if self.case.op == "t5" else np.float64 if exact else np.float32
 
     def _checked(self, worker: Worker) -> Entry:
         took, made = self._result(worker)
@@ -94,28 +108,22 @@ class ModelBench(Bench):
         error = self.error(made)
         if self.case.op == "t5":
             return Entry(worker, error, took=took)
-        if worker.contender.rounded:
-            cosine = self.cosine(made)
-            if not cosine >= LEAST_COSINE:  # so written for NaN
-                raise Failure(f"wrong: a vector has the cosine {cosine:.3g}")
-            return Entry(worker, error, took=took, cosine=cosine)
-        if not error <= TOLERANCE:
-            raise Failure(f"wrong: vectors are {error:.3g} eps·rms off")
-        return Entry(worker, error, took=took)
+        cosine = self.cosine(made) if worker.contender.rounded else None
+        require_close(error, cosine)
+        return Entry(worker, error, took=took, cosine=cosine)
 
     def error(self, made: np.ndarray) -> float:
         if self.case.op == "t5":
             return float(np.mean(made != self.reference))
-        shape = (-1, self.case.shape["d_model"])
-        exact = self.reference.reshape(shape)
-        scale = np.sqrt(np.mean(exact**2, axis=1, keepdims=True))
-        return float(np.max(np.abs(made.reshape(shape) - exact) / scale) / EPS)
+        return largest_error(*self._vectors(made))
 
     def cosine(self, made: np.ndarray) -> float:
-        """The smallest of a vector and that of the reference."""
+        return smallest_cosine(*self._vectors(made))
+
+    def _vectors(self, made: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Its rows, and those of the reference."""
         shape = (-1, self.case.shape["d_model"])
-        x, y = (np.asarray(each, np.float64).reshape(shape) for each in (made, self.reference))
-        return float(np.min((x * y).sum(1) / np.sqrt((x * x).sum(1) * (y * y).sum(1))))
+        return made.reshape(shape), self.reference.reshape(shape)
 
     def load_times(self, model: str, workers: list[Worker], rounds: int) -> list[dict]:
         """Medians over rounds, each contender once in each. After the first the file is in the page cache."""
@@ -139,3 +147,23 @@ class ModelBench(Bench):
             return [float(word) for word in worker.ask("load", folder=folder).split()]
 
         return self._attempt(worker, ask)
+
+
+def require_close(error: float, cosine: float | None) -> None:
+    """Of rounded weights the cosine counts, which is None for others. So written for NaN."""
+    if cosine is not None and not cosine >= LEAST_COSINE:
+        raise Failure(f"wrong: a vector has the cosine {cosine:.3g}")
+    if cosine is None and not error <= TOLERANCE:
+        raise Failure(f"wrong: vectors are {error:.3g} eps·rms off")
+
+
+def largest_error(made: np.ndarray, exact: np.ndarray) -> float:
+    """Of any row, in units of eps times the row's root mean square."""
+    scale = np.sqrt(np.mean(exact**2, axis=1, keepdims=True))
+    return float(np.max(np.abs(made - exact) / scale) / EPS)
+
+
+def smallest_cosine(made: np.ndarray, exact: np.ndarray) -> float:
+    """Of any row and that of the reference."""
+    x, y = (np.asarray(each, np.float64) for each in (made, exact))
+    return float(np.min((x * y).sum(1) / np.sqrt((x * x).sum(1) * (y * y).sum(1))))

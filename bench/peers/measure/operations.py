@@ -37,6 +37,7 @@ class Entry:
     took: float = 0  # seconds of one call before the rounds
     cosine: float | None = None  # the smallest, to the reference: of vectors from rounded weights
     memory: int = 0  # bytes that were resident in it at most, beyond those before
+    more: dict[str, float] = field(default_factory=dict)  # for the row
     seconds: list[float] = field(default_factory=list)  # of one call
 
 
@@ -49,11 +50,11 @@ class Probe:
     def rate(self, kind: str, isa: str = "", size: int = 0) -> float:
         return float(self.worker.ask("measure", kind=kind, isa=isa, bytes=size, threads=self.worker.threads))
 
-    def limit(self, case: Case, isa: str) -> float:
-        """Seconds that one call takes at least."""
-        if case.limit == "fma":
-            return case.flops / self.rate("fma", isa)
-        return case.limit_bytes / self.rate(case.limit, size=min(case.limit_bytes, LARGEST))
+    def limit(self, kind: str, isa: str, work: float) -> float:
+        """Seconds that so many operations, or bytes, take at least."""
+        if kind == "fma":
+            return work / self.rate("fma", isa)
+        return work / self.rate(kind, size=min(int(work), LARGEST))
 
     def summary(self, reads: tuple[int, ...], copies: tuple[int, ...], repetitions: int = 5) -> list[dict]:
         """The limits of every ISA, for the record."""
@@ -88,18 +89,18 @@ class Bench:
         """The rows of the results, for the case that was loaded and workers of one number of threads."""
         entries = [entry for worker in workers if (entry := self._attempt(worker, self._checked, worker))]
         entries = [entry for entry in entries if self._attempt(entry.worker, self._calibrate, entry)]
-        limits: dict[str, list[float]] = {self._isa(entry, probe): [] for entry in entries}
+        limits: dict[tuple, list[float]] = {self._limit(entry, probe): [] for entry in entries}
         self.rounds = self._affordable(entries)
         for number in range(self.rounds):
-            for isa, seconds in limits.items():
-                seconds.append(probe.limit(self.case, isa))
+            for (isa, work), seconds in limits.items():
+                seconds.append(probe.limit(self.case.limit, isa, work))
             for entry in turns(entries, number):
                 if number < self._rounds(entry) and entry.worker.alive:
                     self._attempt(entry.worker, self._time, entry)
         for worker in workers:
             self._attempt(worker, worker.ask, "release")
         return [
-            self._row(entry, limits[self._isa(entry, probe)])
+            self._row(entry, limits[self._limit(entry, probe)])
             for entry in entries
             if len(entry.seconds) == self._rounds(entry)  # else it failed on the way
         ]
@@ -166,9 +167,12 @@ class Bench:
         warm = 0 if entry.took > 0.1 else max(1, entry.calls // 10)
         return float(entry.worker.ask("time", warm=warm, calls=entry.calls)) / entry.calls
 
-    def _isa(self, entry: Entry, probe: Probe) -> str:
-        """The instruction set whose FMA peak is the limit; the widest for peers. "" if memory is the limit."""
-        return entry.worker.about.get("isa", probe.isas[0]) if self.case.limit == "fma" else ""
+    def _limit(self, entry: Entry, probe: Probe) -> tuple[str, float]:
+        """The instruction set whose FMA peak is the limit, the widest for peers, and the operations of a call;
+        "" and the bytes if memory is the limit."""
+        if self.case.limit == "fma":
+            return entry.worker.about.get("isa", probe.isas[0]), self.case.flops
+        return "", self.case.limit_bytes
 
     def _rounds(self, entry: Entry) -> int:
         slow = entry.worker.contender.isa in SLOW
@@ -196,6 +200,7 @@ class Bench:
             "error_unit": ERROR_UNIT[case.op],
             "cosine": entry.cosine,
             "base": case.base or None,
+            **entry.more,
         }
 
 

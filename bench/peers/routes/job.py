@@ -14,6 +14,7 @@ class Job:
     call: Callable[[], Any]
     result: Callable[[Any], np.ndarray]  # of what call returned
     keep: Any = None  # memory that the library holds no reference to
+    seconds: Callable[[], float] | None = None  # calls, and times only the part that counts
 
 
 class Route:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from ..contenders.contender import ROUNDED
 from .operations import _percent, _times, console, digits, share
 
 OURS, OURS_ROUNDED = "headlane", "headlane int8"
@@ -14,7 +15,7 @@ def tokens_per_second(row: dict) -> float:
 
 
 def is_rounded(row: dict) -> bool:
-    return row["contender"].endswith("int8")
+    return row["contender"].endswith(ROUNDED)
 
 
 def best(rows: list[dict]) -> dict | None:
