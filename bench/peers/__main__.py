@@ -10,11 +10,17 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from . import record, session_models
+from . import record, session_models, session_pytorch
 from .cases.operations import ALL
 from .session import Session, measure_memory, operations
 from .table import operations as table
 from .workers.process import Failure
+
+WHOLE = {
+    "memory": measure_memory,
+    "models": session_models.measure,
+    "torch": session_pytorch.measure,
+}
 
 
 def arguments() -> argparse.Namespace:
@@ -24,10 +30,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "op",
         nargs="?",
-        choices=[*ALL, "memory", "models", "all"],
+        choices=[*ALL, *WHOLE, "all"],
         default="all",
         help="memory: of attention over 65536 tokens, beyond inputs and output; models: T5 and MiniLM; "
-        "neither is part of all",
+        "torch: PyTorch models with headlane.torch; none of these is part of all",
     )
     parser.add_argument("--quick", action="store_true", help="few cases, few rounds: to see that it works")
     cores = len(os.sched_getaffinity(0))
@@ -67,9 +73,8 @@ def main() -> int:
         session = Session(options, stack)
         machine = record.machine(session.about, session.probes)
         table.print_machine(machine)
-        if options.op in ("memory", "models"):
-            measure = measure_memory if options.op == "memory" else session_models.measure
-            print(f"\nwrote {measure(session, machine)}")
+        if options.op in WHOLE:
+            print(f"\nwrote {WHOLE[options.op](session, machine)}")
             return 0
         files: dict[Path, dict] = {}
         for op in operations(options):

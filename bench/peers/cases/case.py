@@ -53,5 +53,5 @@ ERROR_UNIT = {
     "layers": "eps·rms(row of y)",
     "t5": "share of tokens that differ",
     "minilm": "eps·rms(row of y)",
-    "sentences": "eps·rms(row of y)",
+    **dict.fromkeys(("sentences", "encode", "prefill", "generate"), "eps·rms(row of y)"),
 }
