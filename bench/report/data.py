@@ -5,6 +5,7 @@ import math
 import re
 from dataclasses import dataclass, field
 
+ROUNDED = ("int8", "int4", "bfloat16")  # weights of fewer bits, at the end of a contender's name
 ISAS = ("avx512", "avx2", "neon", "scalar", "portable")  # widest first
 
 
@@ -35,6 +36,9 @@ OPERATIONS = {
     "t5": Operation("T5", "tokens/s", "tokens", "case"),
     "minilm": Operation("MiniLM", "tokens/s", "tokens", "shape"),
     "sentences": Operation("MiniLM on sentences", "sentences/s", "sentences", "case"),
+    "encode": Operation("Encoders of PyTorch", "GFLOP/s", "flops", "case"),
+    "prefill": Operation("Decoders of PyTorch, a prompt", "GFLOP/s", "flops", "case"),
+    "generate": Operation("Decoders of PyTorch, new tokens", "tokens/s", "tokens", "case"),
 }
 
 
@@ -81,8 +85,8 @@ class Row:
 
     @property
     def rounded(self):
-        """With weights of 8 bits: less work, and other results."""
-        return self.contender.endswith("int8")
+        """With weights of fewer bits: less work, and other results."""
+        return self.contender.endswith(ROUNDED)
 
     @property
     def amount(self):

@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from report.data import OPERATIONS, Report, same_route
+from report.data import OPERATIONS, ROUNDED, Report, same_route
 from report.load import load
 
 SCHEMA = "headlane-docs-peers-1"
 FOLDER = Path(__file__).parents[1] / "data"
-OURS, PACKED, INT8 = "headlane", " prepacked", " int8"
+OURS, PACKED = "headlane", " prepacked"
 
 
 @dataclass
@@ -42,8 +42,8 @@ class Row:
 
     @property
     def best(self) -> tuple[str, float] | None:
-        """The fastest other contender that computes in float32: int8 returns other results."""
-        peers = [(name, speed) for name, speed in self.speeds.items() if name != OURS and INT8 not in name]
+        """The fastest other contender that computes in float32: weights of fewer bits return other results."""
+        peers = [(name, speed) for name, speed in self.speeds.items() if name != OURS and not rounded(name)]
         return max(peers, key=lambda peer: peer[1], default=None)
 
     @property
@@ -170,12 +170,12 @@ def run_of(report: Report) -> Run:
 
 
 def rows_of(report: Report) -> list[Row]:
-    """headlane with the widest instruction set, called as the fastest peer is. Products of 8-bit integers are
-    cases of their own."""
+    """headlane with the widest instruction set, called as the fastest peer is. Weights of fewer
+    bits are cases of their own."""
     groups: dict[tuple, list] = {}
     for op in ops_of(report):
         for result in report.select(op):
-            variant = INT8.strip() if result.rounded else ""
+            variant = result.contender.rpartition(" ")[2] if result.rounded else ""
             if result.headlane:
                 variant = result.contender.removeprefix(OURS).strip()
             plain = variant in ("", "(Python)") or result.prepacked
@@ -232,7 +232,12 @@ def _row(key: tuple, results: list) -> Row | None:
 
 def _name(contender: str) -> str:
     """Without what the case says."""
-    return contender.removesuffix(PACKED).removesuffix(INT8)
+    plain = contender.removesuffix(PACKED)
+    return plain.rpartition(" ")[0] if rounded(plain) else plain
+
+
+def rounded(contender: str) -> bool:
+    return contender.endswith(tuple(f" {kind}" for kind in ROUNDED))
 
 
 def _digits(value: float) -> float:

@@ -47,6 +47,12 @@ NOTES = {
         "headlane takes them all in one call; the others take them in batches, of 32 padded to the longest "
         "or *by length*, all of one length without padding. Only tokens count as work, padding does not."
     ),
+    "encode": "Models of transformers with random weights, batch × tokens, changed by `headlane.torch.optimize`.",
+    "prefill": "The logits behind a prompt, batch × tokens. Only the products count as work.",
+    "generate": (
+        "Greedy generation of 64 tokens behind the first one, which a prompt of 512 gives. The limit is reading the "
+        "weights as they are stored, and the cache, once a step."
+    ),
 }
 
 

@@ -72,18 +72,19 @@ def test_headlane_is_called_as_the_fastest_other():
     assert (row.route, row.best, row.ratio, row.share) == ("Python", ("PyTorch", 4.0), 2.0, 0.4)
 
 
-def test_int8_is_not_compared_with_float32():
-    floats, integers = measured.rows_of(
+@pytest.mark.parametrize("kind", ["int8", "bfloat16"])
+def test_weights_of_fewer_bits_are_not_compared_with_float32(kind):
+    floats, rounded = measured.rows_of(
         report(
             result("headlane", 0.2, isa="avx512"),
-            result("headlane int8", 0.05, isa="avx512"),
+            result(f"headlane {kind}", 0.05, isa="avx512"),
             result("CTranslate2", 0.4),
-            result("CTranslate2 int8", 0.1),
+            result(f"CTranslate2 {kind}", 0.1),
         )
     )
     assert floats.speeds == {"headlane": 10.0, "CTranslate2": 5.0}
-    assert integers.speeds == {"headlane": 40.0, "CTranslate2": 20.0}
-    assert integers.case == f"{floats.case}, int8"
+    assert rounded.speeds == {"headlane": 40.0, "CTranslate2": 20.0}
+    assert rounded.case == f"{floats.case}, {kind}"
 
 
 def test_what_an_option_costs():

@@ -16,7 +16,7 @@ CAPTION = (
 
 
 def measured(report, op):
-    """The rows with an error in eps, which T5's and that of weights in 8 bits are not."""
+    """The rows with an error in eps, which T5's and that of weights of fewer bits are not."""
     rows = [
         row for row in report.select(op, min(report.threads(op))) if row.error is not None and not row.rounded
     ]

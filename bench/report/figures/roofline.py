@@ -8,7 +8,7 @@ from .. import style
 from ..data import OPERATIONS, operation
 from .base import Figure, count, isa_text, logarithmic, number, panels, percent, threads_text
 
-OP_MARKERS = dict(zip(OPERATIONS, "os^vDPXhp<>", strict=True))
+OP_MARKERS = dict(zip(OPERATIONS, "os^vDPXhp<>*dH", strict=True))
 CAPTION = (
     "Each mark is one case. Rightwards: more arithmetic per byte that has to be moved; upwards: faster. The "
     "flat roofs are the peaks of fused multiply-add measured for each instruction set, the slopes the bandwidths of "

@@ -20,7 +20,9 @@ PREPACKED = (
 )
 
 
-ROUNDED = " int8: weights rounded to 8 bits, a quarter of the bytes to read, and other results; left out of that ratio."
+ROUNDED = (
+    " int8, int4, bfloat16: weights of fewer bits, less to read, and other results; left out of that ratio."
+)
 
 
 def build(report):
