@@ -61,7 +61,9 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<T>& b, Accu
     float* kept = visit == Visit::keep ? keep + first * R::width : nullptr;
     for (Index rest = k; rest > 0; rest -= depth, words += b.row_step) {
       if constexpr (!prefetches_own_panels<Arch, Rows>) {
-        prefetch_row<visit>(words + b.panel_step);
+#pragma GCC unroll 4
+        for (int panel = 0; panel < panels_of_tile<Vectors>; ++panel)
+          prefetch_row<visit>(words + (panels_of_tile<Vectors> + panel) * b.panel_step);
       } else {
         constexpr Index rows_ahead = bytes_ahead / (panel_columns * sizeof(T));
 #pragma GCC unroll 4
@@ -99,7 +101,9 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<PanelGroup<
           scale[j][part] = R::load(group[j / per_panel * b.panel_step].scales + column(j, part));
       for (Index w = 0; w < 32 / Depth && w * Depth < rest; ++w) {
         if constexpr (!prefetches_own_panels<Arch, Rows>) {
-          prefetch_row<visit>(group[b.panel_step].numbers[w]);
+#pragma GCC unroll 4
+          for (int panel = 0; panel < panels_of_tile<Vectors>; ++panel)
+            prefetch_row<visit>(group[(panels_of_tile<Vectors> + panel) * b.panel_step].numbers[w]);
         } else {
           constexpr Index groups_ahead = bytes_ahead / sizeof(PanelGroup<Word, Depth>) + 1;
 #pragma GCC unroll 4

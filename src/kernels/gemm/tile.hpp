@@ -4,6 +4,7 @@
 
 #include "kernels/simd/lanes.hpp"
 
+#include <cstddef>
 #include <type_traits>
 
 namespace headlane::internal::kernels {
@@ -173,12 +174,17 @@ HEADLANE_INLINE void prefetch_next(const float*& next, const Panels& b) {
   make_opaque(next);
 }
 
+/// Panels that a tile of so many vectors reads.
+template <int Vectors>
+inline constexpr int panels_of_tile = (Vectors * lanes + panel_columns - 1) / panel_columns;
+
 /// Prefetches a row of words of a panel into the L2.
 template <Visit visit, class T>
 HEADLANE_INLINE void prefetch_row(const T* words) {
+  constexpr std::size_t line = 64;
   if constexpr (visit == Visit::again) return;
   __builtin_prefetch(words, 0, 2);
-  __builtin_prefetch(words + lanes, 0, 2);
+  if constexpr (sizeof(T) * panel_columns > line) __builtin_prefetch(words + line / sizeof(T), 0, 2);
 }
 
 /// acc[i][j] = fma(a[i, p], b[p, j], acc[i][j]) for p = 0 … k-1. Partial: only `count` elements of
