@@ -49,7 +49,6 @@ HEADLANE_INLINE void store_sums(const Accumulators<Arch, Rows, Vectors>& acc, fl
 /// What tiles of two strips prefetch: the panels behind all of the block's.
 template <int Vectors>
 HEADLANE_INLINE const float* part_to_prefetch(const GemmBlock& block, Index row, Index column) {
-  constexpr int per_panel = panel_columns / lanes;
   const Index panel = column / panel_columns + (block.n + panel_columns - 1) / panel_columns;
   const Index part = column % panel_columns / lanes * 2 + (row > 0 ? 1 : 0);
   return static_cast<const float*>(block.b) + panel * block.b_panel_step +
