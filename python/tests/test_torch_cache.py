@@ -21,8 +21,8 @@ def new_cache(is_growing):
     return cache
 
 
-def append(cache, count, seed, layer=0, dtype=torch.float32):
-    keys, values = (normal(2, 3, count, 8, seed=seed + i).to(dtype) for i in (0, 100))
+def append(cache, count, seed, layer=0, dtype=torch.float32, width=8):
+    keys, values = (normal(2, 3, count, width, seed=seed + i).to(dtype) for i in (0, 100))
     return [x.clone() for x in cache.update(keys, values, layer)]
 
 
@@ -72,10 +72,18 @@ def shallow(cache):
     return other
 
 
+def narrower(cache):
+    """The first numbers of each key and value, which are where they were."""
+    for layer in cache.layers:
+        layer.keys, layer.values = layer.keys[..., :5], layer.values[..., :5]
+    return cache
+
+
 CHANGES = {
     "crop": crop,
     "reorder": reorder,
     "reset": reset,
+    "narrower": narrower,
     "shallow copy": shallow,
     "deep copy": copy.deepcopy,
     "pickle": lambda cache: pickle.loads(pickle.dumps(cache)),
@@ -92,7 +100,7 @@ def test_what_is_done_to_a_cache(name):
             append(cache, 2, step)
         changed = CHANGES[name](cache)
         for step in range(5):
-            append(changed, 2, 50 + step)
+            append(changed, 2, 50 + step, width=5 if name == "narrower" else 8)
         caches.append((cache, changed))
     for ours, theirs in zip(*caches):
         check(ours, theirs)

@@ -11,6 +11,10 @@ from transformers.cache_utils import Cache, DynamicLayer, EncoderDecoderCache
 _LEAST = 64  # positions that a buffer has to spare
 
 
+def _of_each_position(x: torch.Tensor) -> tuple[int, ...]:
+    return (*x.shape[:-2], x.shape[-1])
+
+
 class _Buffer:
     """Keys or values, and room for more. Those behind `used` belong to nobody."""
 
@@ -30,7 +34,7 @@ class _Buffer:
             before.data_ptr() == memory.data_ptr()
             and before.shape[-2] == self.used
             and before.stride() == memory.stride()
-            and before.shape[:-2] == memory.shape[:-2]
+            and _of_each_position(before) == _of_each_position(memory)
             and self.used + new.shape[-2] <= memory.shape[-2]
             and (torch.is_inference_mode_enabled() or not memory.is_inference())
         )
@@ -48,7 +52,7 @@ def _may_append(before: torch.Tensor, new: torch.Tensor) -> bool:
         and type(before) is type(new) is torch.Tensor
         and before.device.type == new.device.type == "cpu"
         and before.dtype == new.dtype
-        and (*before.shape[:-2], before.shape[-1]) == (*new.shape[:-2], new.shape[-1])
+        and _of_each_position(before) == _of_each_position(new)
         and not (torch.is_grad_enabled() and (before.requires_grad or new.requires_grad))
     )
 
