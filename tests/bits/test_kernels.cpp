@@ -84,7 +84,7 @@ struct BlockCase {
   std::uint64_t seed;
 };
 
-void check_gemm_block(const BlockCase& s) {
+void check_gemm_block(const BlockCase& s, bool prefetches) {
   const auto& [m, n, k, options, padding, seed] = s;
   Random random(seed);
   const Tensor<2> a = random_tensor<2>({m, k}, random), b = random_tensor<2>({k, n}, random);
@@ -105,6 +105,7 @@ void check_gemm_block(const BlockCase& s) {
                        .b_scales = nullptr,
                        .b_row_step = panel_columns,
                        .b_panel_step = panels.panel_step(),
+                       .prefetches = prefetches,
                        .quantised = nullptr,
                        .keep = nullptr,
                        .c = c.view.data,
@@ -120,6 +121,11 @@ void check_gemm_block(const BlockCase& s) {
   });
   comparison.finish();
   CHECK(c.surroundings_untouched());
+}
+
+void check_gemm_block(const BlockCase& s) {
+  check_gemm_block(s, false);
+  if (s.m < 2 * kernels::strip_rows) check_gemm_block(s, true);
 }
 
 TEST_CASE("gemm_block: every number of rows and columns around a tile") {
