@@ -106,7 +106,6 @@ TEST_CASE("View: is usable at compile time") {
   CHECK(v.stride(0) == 4);
 }
 
-// The buffers that all other tests rely on must themselves notice a stray write.
 TEST_CASE("FloatingView, AnyFloatingView: the type and the elements of the view that they were made of") {
   const std::vector<float> wide{1, 2, 3, 4, 5, 6};
   std::vector<float16> half;
@@ -137,6 +136,7 @@ TEST_CASE("FloatingView, AnyFloatingView: the type and the elements of the view 
   }
 }
 
+// The buffers that all other tests rely on must themselves notice a stray write.
 TEST_CASE("test buffers notice a write beside the view") {
   Random random(1);
   for (const Layout& layout : layouts()) {

@@ -74,7 +74,7 @@ TEST_CASE_TEMPLATE("a residual of 16 bits: gemm of float32 in any layout, packed
     }
 }
 
-/// Of the same type as the product, and of the other one; more rows than are computed at a time.
+/// Products of type C with a residual of type T.
 template <class T, class C>
 void check_halves(Index m, Index k, Index n) {
   Random random(2);
@@ -101,7 +101,7 @@ void check_halves(Index m, Index k, Index n) {
 TEST_CASE_TEMPLATE("a residual of 16 bits: products of 16-bit numbers of either type", T, bfloat16, float16) {
   check_halves<T, bfloat16>(33, 70, 40);
   check_halves<T, float16>(33, 70, 40);
-  if (!slow_isa()) check_halves<T, bfloat16>(700, 3, 6000);
+  if (!slow_isa()) check_halves<T, bfloat16>(700, 3, 6000);  // more rows than are widened at a time
 }
 
 TEST_CASE_TEMPLATE("a residual of 16 bits: gemm_batch, one for each product, one for all and one row for all", T,

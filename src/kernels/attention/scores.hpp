@@ -6,7 +6,7 @@
 #include "kernels/attention/adjust.hpp"
 #include "kernels/attention/stored.hpp"
 #include "kernels/gemm/pack.hpp"
-#include "kernels/gemm/tile.hpp"
+#include "kernels/gemm/tiling.hpp"
 #include "kernels/rowwise/softmax_row.hpp"
 
 namespace headlane::internal::kernels {

@@ -3,6 +3,7 @@
 
 #include "kernels/gemm/epilogue.hpp"
 #include "kernels/gemm/stored_tile.hpp"
+#include "kernels/gemm/tiling.hpp"
 
 namespace headlane::internal::kernels {
 namespace {
@@ -46,7 +47,8 @@ HEADLANE_INLINE void store_sums(const Accumulators<Arch, Rows, Vectors>& acc, fl
     for (int j = 0; j < Vectors; ++j) acc[i][j].store(sums + (i * Vectors + j) * lanes);
 }
 
-/// What tiles of two strips prefetch: the panels behind all of the block's.
+/// Where a tile begins to prefetch if two strips share the work: its part of the panel block.n
+/// columns ahead.
 template <int Vectors>
 HEADLANE_INLINE const float* part_to_prefetch(const GemmBlock& block, Index row, Index column) {
   const Index panel = column / panel_columns + (block.n + panel_columns - 1) / panel_columns;

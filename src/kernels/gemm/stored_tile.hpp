@@ -39,12 +39,20 @@ template <class Arch, int Rows>
 inline constexpr bool prefetches_own_panels = Rows == 1 && Register<Arch>::width > 1;
 inline constexpr Index bytes_ahead = 2048;
 
-/// Prefetches a row of words of a panel.
-template <class T>
+/// Prefetches a row of words of a panel; locality 3: into the L1, 2: into the L2.
+template <int locality, class T>
 HEADLANE_INLINE void prefetch_words(const T* words) {
   constexpr std::size_t line = 64, bytes = sizeof(T) * panel_columns;
-  __builtin_prefetch(words);
-  if constexpr (bytes > line) __builtin_prefetch(words + line / sizeof(T));
+  __builtin_prefetch(words, 0, locality);
+  if constexpr (bytes > line) __builtin_prefetch(words + line / sizeof(T), 0, locality);
+}
+
+/// Calls f(i) for the panels of the next tile, i panels ahead, if `visit` prefetches them.
+template <Visit visit, int Vectors, class F>
+HEADLANE_INLINE void for_panels_to_prefetch(const F& f) {
+  if constexpr (visit == Visit::again) return;
+#pragma GCC unroll 4
+  for (int i = 0; i < panels_of_tile<Vectors>; ++i) f(panels_of_tile<Vectors> + i);
 }
 
 /// acc[i][j] = fma(a[i, p], b[p, j], acc[i][j]) for p = 0 … k-1. Of the last vector everything is
@@ -61,13 +69,12 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<T>& b, Accu
     float* kept = visit == Visit::keep ? keep + first * R::width : nullptr;
     for (Index rest = k; rest > 0; rest -= depth, words += b.row_step) {
       if constexpr (!prefetches_own_panels<Arch, Rows>) {
-#pragma GCC unroll 4
-        for (int panel = 0; panel < panels_of_tile<Vectors>; ++panel)
-          prefetch_row<visit>(words + (panels_of_tile<Vectors> + panel) * b.panel_step);
+        for_panels_to_prefetch<visit, Vectors>(
+            [&](int i) HEADLANE_INLINE_LAMBDA { prefetch_words<2>(words + i * b.panel_step); });
       } else {
         constexpr Index rows_ahead = bytes_ahead / (panel_columns * sizeof(T));
 #pragma GCC unroll 4
-        for (int j = 0; j < Vectors; j += per_panel) prefetch_words(words + b.offset(j) + rows_ahead * b.row_step);
+        for (int j = 0; j < Vectors; j += per_panel) prefetch_words<3>(words + b.offset(j) + rows_ahead * b.row_step);
       }
       for_rows_of_word<Arch, Rows, depth>(rest, [&](int r) HEADLANE_INLINE_LAMBDA {
         multiply_row<Arch, Rows, Vectors, visit>(left, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {
@@ -101,14 +108,13 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<PanelGroup<
           scale[j][part] = R::load(group[j / per_panel * b.panel_step].scales + column(j, part));
       for (Index w = 0; w < 32 / Depth && w * Depth < rest; ++w) {
         if constexpr (!prefetches_own_panels<Arch, Rows>) {
-#pragma GCC unroll 4
-          for (int panel = 0; panel < panels_of_tile<Vectors>; ++panel)
-            prefetch_row<visit>(group[(panels_of_tile<Vectors> + panel) * b.panel_step].numbers[w]);
+          for_panels_to_prefetch<visit, Vectors>(
+              [&](int i) HEADLANE_INLINE_LAMBDA { prefetch_words<2>(group[i * b.panel_step].numbers[w]); });
         } else {
           constexpr Index groups_ahead = bytes_ahead / sizeof(PanelGroup<Word, Depth>) + 1;
 #pragma GCC unroll 4
           for (int j = 0; j < Vectors; j += per_panel)
-            prefetch_words(group[j / per_panel * b.panel_step + groups_ahead].numbers[w]);
+            prefetch_words<3>(group[j / per_panel * b.panel_step + groups_ahead].numbers[w]);
         }
         for_rows_of_word<Arch, Rows, Depth>(rest - w * Depth, [&](int r) HEADLANE_INLINE_LAMBDA {
           multiply_row<Arch, Rows, Vectors, visit>(left, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {

@@ -4,7 +4,6 @@
 
 #include "kernels/simd/lanes.hpp"
 
-#include <cstddef>
 #include <type_traits>
 
 namespace headlane::internal::kernels {
@@ -178,15 +177,6 @@ HEADLANE_INLINE void prefetch_next(const float*& next, const Panels& b) {
 template <int Vectors>
 inline constexpr int panels_of_tile = (Vectors * lanes + panel_columns - 1) / panel_columns;
 
-/// Prefetches a row of words of a panel into the L2.
-template <Visit visit, class T>
-HEADLANE_INLINE void prefetch_row(const T* words) {
-  constexpr std::size_t line = 64;
-  if constexpr (visit == Visit::again) return;
-  __builtin_prefetch(words, 0, 2);
-  if constexpr (sizeof(T) * panel_columns > line) __builtin_prefetch(words + line / sizeof(T), 0, 2);
-}
-
 /// acc[i][j] = fma(a[i, p], b[p, j], acc[i][j]) for p = 0 … k-1. Partial: only `count` elements of
 /// the last vector of b are read, the others count as 0.
 template <class Arch, int Rows, int Vectors, Visit visit = Visit::again, bool Partial = false, class Left>
@@ -208,68 +198,6 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const Panels& b, Accumulat
       });
     }
   }
-}
-
-/// Calls f(Constant<Rows>) with the smaller of `rows` and Limit.
-template <int Limit, class F>
-HEADLANE_INLINE void with_rows(Index rows, const F& f) {
-  if constexpr (Limit > 1) {
-    if (rows < Limit) return with_rows<Limit - 1>(rows, f);
-  }
-  f(Constant<Limit>{});
-}
-
-/// Calls f(first, Constant<rows>) for parts of Limit, Limit / 2 … 1 rows that cover n: for products
-/// whose other heights are not worth their code.
-template <int Limit, class F>
-HEADLANE_INLINE void for_each_halved_part(Index n, const F& f, Index first = 0) {
-  for (; n - first >= Limit; first += Limit) f(first, Constant<Limit>{});
-  if constexpr (Limit > 1) for_each_halved_part<Limit == 3 ? 2 : Limit / 2>(n, f, first);
-}
-
-/// Calls f(first, count) for parts that cover n, none longer than `max`, as even as possible: 16
-/// with max 12 is 8 + 8.
-template <class F>
-HEADLANE_INLINE void for_each_part(Index n, Index max, const F& f) {
-  for (Index parts = (n + max - 1) / max, first = 0; parts > 0; --parts) {
-    const Index count = (n - first + parts - 1) / parts;
-    f(first, count);
-    first += count;
-  }
-}
-
-/// Calls f(first_row, Constant<rows>) for the tiles that cover `rows`.
-template <class Arch, class F>
-HEADLANE_INLINE void for_each_row_tile(Index rows, const F& f) {
-  for_each_part(rows, Tile<Arch>::rows, [&](Index first, Index count) {
-    with_rows<Tile<Arch>::rows>(count, [&](auto constant) { f(first, constant); });
-  });
-}
-
-/// Width in vectors of a tile of so many rows: more when rows are few, for enough accumulators; 1
-/// or whole panels, at most 4.
-template <class Arch>
-constexpr int vectors_of_tile(int rows) {
-  constexpr int per_panel = panel_columns / lanes;
-  const int fit = Tile<Arch>::rows / rows * Tile<Arch>::vectors;
-  return fit < per_panel ? 1 : fit / per_panel > 4 ? 4 * per_panel : fit / per_panel * per_panel;
-}
-
-/// Calls f(first_column, Constant<vectors>) for the tiles that cover `columns` of b, each as wide
-/// as the rest allows: at most what a tile of Rows rows may be, then half of it in whole panels,
-/// and so on. Narrow: the last one may be half a panel. Stored types have whole panels, and save
-/// the code.
-template <class Arch, int Rows, bool Narrow = true, class F, int Wide = vectors_of_tile<Arch>(Rows)>
-HEADLANE_INLINE void for_each_column_tile(Index columns, const F& f, Index first = 0) {
-  constexpr int usual = Tile<Arch>::vectors, per_panel = panel_columns / lanes;
-  if constexpr (Wide > usual) {
-    for (; columns - first >= Wide * lanes; first += Wide * lanes) f(first, Constant<Wide>{});
-    return for_each_column_tile<Arch, Rows, Narrow, F, Wide / 2 / per_panel * per_panel>(columns, f, first);
-  }
-  constexpr Index at_least = Narrow ? (usual - 1) * lanes : 0;
-  for (; columns - first > at_least; first += usual * lanes) f(first, Constant<usual>{});
-  if constexpr (Narrow && usual > 1)
-    for (; first < columns; first += lanes) f(first, Constant<1>{});
 }
 
 }  // namespace
