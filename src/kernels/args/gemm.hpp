@@ -102,6 +102,8 @@ struct GemmBlock {
   Index m, n, k;
   const float* a;  ///< column stride 1
   Index a_row_step;
+  const float* ahead;  ///< the rows that come next, to be prefetched: the strip at row i prefetches from row i on
+  Index ahead_row_step, ahead_rows;
   const void* b;                   ///< panels of panel_columns columns: word [w, j] of a panel at w·b_row_step + j,
                                    ///< or groups one after the other
   DType b_type;                    ///< if not float32, panels are whole; columns from n on do not matter

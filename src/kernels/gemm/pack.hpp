@@ -21,9 +21,10 @@ HEADLANE_INLINE void copy_16(const float* from, Index column_step, Index count, 
 /// multiple of 16.
 template <class Arch>
 void pack_rows(const Source& source, float scale, float* packed) noexcept {
+  using V = Lanes<Arch>;
   const auto [data, rows, columns, row_step, column_step] = source;
   if (row_step == 1 && column_step != 1) {  // columns are contiguous
-    const Lanes<Arch> factor = Lanes<Arch>::broadcast(scale);
+    const V factor = V::broadcast(scale);
     for (Index r = 0; r < rows; r += lanes)
       for (Index c = 0; c < columns; c += lanes) {
         const Index height = rows - r < lanes ? rows - r : lanes, width = columns - c < lanes ? columns - c : lanes;
@@ -31,14 +32,20 @@ void pack_rows(const Source& source, float scale, float* packed) noexcept {
         for (Index i = 0; i < lanes * lanes; ++i) square[i] = 0.0f;
         transpose_16<Arch>(data + r + c * column_step, column_step, width, height, square, lanes);
         for (Index i = 0; i < height; ++i)
-          (Lanes<Arch>::load(square + i * lanes) * factor).store(packed + (r + i) * packed_row_stride + c);
+          (V::load(square + i * lanes) * factor).store(packed + (r + i) * packed_row_stride + c);
       }
     return;
   }
-  for (Index r = 0; r < rows; ++r)
-    for (Index c = 0; c < columns; c += lanes)
-      copy_16<Arch>(data + r * row_step + c * column_step, column_step, columns - c, scale,
-                    packed + r * packed_row_stride + c);
+  for (Index r = 0; r < rows; ++r) {
+    const float* from = data + r * row_step;
+    float* to = packed + r * packed_row_stride;
+    Index c = 0;
+    if (column_step == 1) {
+      const V factor = V::broadcast(scale);
+      for (; columns - c >= lanes; c += lanes) (V::load(from + c) * factor).store(to + c);
+    }
+    for (; c < columns; c += lanes) copy_16<Arch>(from + c * column_step, column_step, columns - c, scale, to + c);
+  }
 }
 
 /// Contiguous columns are prefetched this far ahead: decoding 8 × 8 heads of 1024 keys from memory,

@@ -95,14 +95,16 @@ struct PackedRows {
 };
 /// Rows in place: a pointer for every three of them, since an address is a pointer plus 0, 1 or 2
 /// times the step. 12 rows, their step, b and its step take 7 of 16 registers. As fast as
-/// PackedRows. Along the way they prefetch the row at `ahead` and the one after it into the L2.
+/// PackedRows. Along the way they prefetch the rows at `ahead` and ahead_step after it into the L2.
 template <int Rows>
 struct StridedRows {
   static constexpr int group = 3, min_prefetch_rows = 4;  // with fewer rows a is a small part of all reads
   const float* data[(Rows + group - 1) / group];
   Index step;
   const float* ahead;
-  HEADLANE_INLINE StridedRows(const float* first, Index step_, const float* ahead_) : step(step_), ahead(ahead_) {
+  Index ahead_step;
+  HEADLANE_INLINE StridedRows(const float* first, Index step_, const float* ahead_, Index ahead_step_)
+      : step(step_), ahead(ahead_), ahead_step(ahead_step_) {
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; i += group) data[i / group] = first + i * step;
   }
@@ -112,7 +114,7 @@ struct StridedRows {
     for (const float*& row : data) make_opaque(++row);
     if constexpr (Rows < min_prefetch_rows) return;
     __builtin_prefetch(ahead, 0, 2);
-    __builtin_prefetch(ahead + step, 0, 2);
+    __builtin_prefetch(ahead + ahead_step, 0, 2);
     make_opaque(++ahead);
   }
 };
