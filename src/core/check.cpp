@@ -1,6 +1,7 @@
 #include "core/check.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 
@@ -12,7 +13,8 @@ struct Span {
   Index low = 0, high = 0;
 };
 
-/// Every element can be addressed.
+/// Every element can be addressed. Without divisions, and without a choice of what to add to: a
+/// small product takes no longer than its checks.
 void check_span(const Operand& operand) {
   Span span;
   Index count = 1;
@@ -22,10 +24,10 @@ void check_span(const Operand& operand) {
     Index reach = 0;
     fits = fits && !__builtin_mul_overflow(count, operand.shape[axis], &count);
     fits = fits && !__builtin_mul_overflow(steps, stride, &reach);
-    Index& end = reach < 0 ? span.low : span.high;
-    fits = fits && !__builtin_add_overflow(end, reach, &end);
+    fits = fits && !__builtin_add_overflow(span.low, std::min<Index>(reach, 0), &span.low);
+    fits = fits && !__builtin_add_overflow(span.high, std::max<Index>(reach, 0), &span.high);
   }
-  const Index limit = std::numeric_limits<Index>::max() / static_cast<Index>(operand.element_size) / 2;
+  const Index limit = std::numeric_limits<Index>::max() >> (std::countr_zero(operand.element_size) + 1);
   operand.require(fits && count <= limit && span.high <= limit && span.low >= -limit, " of shape ", operand,
                   " does not fit into memory: at most ", limit, " elements can be addressed");
 }
@@ -59,7 +61,8 @@ Range range_of(const Operand& operand) {
   Span span;
   for (int axis = 0; axis < operand.rank; ++axis) {
     const Index reach = (operand.shape[axis] - 1) * operand.strides[axis];
-    (reach < 0 ? span.low : span.high) += reach;
+    span.low += std::min<Index>(reach, 0);
+    span.high += std::max<Index>(reach, 0);
   }
   const auto data = reinterpret_cast<std::uintptr_t>(operand.data);
   return {data + static_cast<std::uintptr_t>(span.low) * operand.element_size,
@@ -97,7 +100,7 @@ void check_operand(const Operand& operand) {
   if (is_empty(operand)) return;
   check_span(operand);
   operand.require(operand.data != nullptr, " has shape ", operand, " and no data (null)");
-  const std::uintptr_t excess = reinterpret_cast<std::uintptr_t>(operand.data) % operand.element_size;
+  const std::uintptr_t excess = reinterpret_cast<std::uintptr_t>(operand.data) & (operand.element_size - 1);
   operand.require(excess == 0, " is misaligned: its address is ", excess, " modulo ", operand.element_size);
 }
 

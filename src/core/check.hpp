@@ -52,7 +52,7 @@ struct Operand {
   int rank = 0;
   const Index* shape = nullptr;
   const Index* strides = nullptr;
-  std::size_t element_size = 0;
+  std::size_t element_size = 0;  ///< a power of two
 
   explicit operator bool() const { return data != nullptr; }
 

@@ -22,8 +22,61 @@ void run(const Batch& batch, int num_threads) {
   run_gemm({&batch, 1}, kernel, useful_threads(work.operations, work.elements, num_threads));
 }
 
+/// True if x has 1 … limit rows and columns, rows of adjacent elements that follow one another, and
+/// data.
+template <class T>
+bool is_plain(const View<T, 2>& x, Index limit) {
+  constexpr Index max_stride = Index{1} << 40;
+  return x.shape[0] >= 1 && x.shape[0] <= limit && x.shape[1] >= 1 && x.shape[1] <= limit && x.strides[1] == 1 &&
+         x.strides[0] >= x.shape[1] && x.strides[0] <= max_stride && x.data != nullptr &&
+         (reinterpret_cast<std::uintptr_t>(x.data) & (sizeof(T) - 1)) == 0;
+}
+
+/// True if no element of either lies between the first and the last one of the other. Both are
+/// plain.
+bool are_apart(const View<float, 2>& x, const View<const float, 2>& y) {
+  const auto address = [](const float* p) { return reinterpret_cast<std::uintptr_t>(p); };
+  const auto size = [](const auto& view) {
+    return static_cast<std::uintptr_t>((view.shape[0] - 1) * view.strides[0] + view.shape[1]) * sizeof(float);
+  };
+  return address(x.data) + size(x) <= address(y.data) || address(y.data) + size(y) <= address(x.data);
+}
+
+/// Computes a small product of plain operands in one block of the kernel, and returns true;
+/// otherwise does nothing. It tests that the checks, the partition and the loops over blocks would
+/// find nothing to do, in a quarter of their time (Zen 4: 4 × 16 × 1 in 0.05 instead of 0.23 µs).
+bool gemm_small(const View<const float, 2>& a, const View<const float, 2>& b, const View<float, 2>& c,
+                const GemmOptions& o) {
+  // Rows that are packed, as in block_loop.cpp and right_operand.cpp, are left to these.
+  constexpr Index limit = 128, page = 1024, max_floats_of_b = 32768;
+  const bool is_default = o.alpha == 1.0f && o.beta == 0.0f && !o.bias && !o.residual &&
+                          o.activation == Activation::none && o.activations == DType::float32 && o.num_threads >= 0;
+  if (!is_default || !is_plain(a, limit) || !is_plain(b, limit) || !is_plain(c, limit)) return false;
+  const Index m = c.shape[0], n = c.shape[1], k = a.shape[1];
+  if (a.shape[0] != m || b.shape[0] != k || b.shape[1] != n || !are_apart(c, a) || !are_apart(c, b)) return false;
+  if (a.strides[0] % page == 0 || k * b.strides[0] > max_floats_of_b) return false;
+  const Work work = work_of(m, n, k);
+  if (useful_threads(work.operations, work.elements, o.num_threads) > 1) return false;
+  kernels::GemmBlock block{};
+  block.m = m;
+  block.n = n;
+  block.k = k;
+  block.a = a.data;
+  block.a_row_step = a.strides[0];
+  block.b = b.data;
+  block.b_row_step = b.strides[0];
+  block.b_panel_step = kernels::panel_columns;
+  block.c = c.data;
+  block.c_row_step = c.strides[0];
+  block.alpha = 1;
+  const CallScope scope;
+  active().gemm_block(block);
+  return true;
+}
+
 void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
                   const View<float, 2>& c, const GemmOptions& options) {
+  if (packed == nullptr && gemm_small(a, b, c, options)) return;
   constexpr Caller caller("gemm");
   const Operand of_c = caller.operand("c", c);
   const Operand of_b = caller.operand("b", b);
