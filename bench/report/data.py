@@ -69,6 +69,7 @@ class Row:
     bytes: float | None = None
     limit: float | None = None  # seconds
     limit_kind: str | None = None
+    roofline: float | None = None  # seconds that all of its work takes at least
     error: float | None = None  # in error_unit, eps = 2^-24
     error_unit: str | None = None
     prepacked: bool = False

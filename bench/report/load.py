@@ -27,6 +27,7 @@ def _row(entry, prepacked, routes):
         bytes=entry.get("bytes"),
         limit=limit.get("seconds"),
         limit_kind=limit.get("kind"),
+        roofline=(entry.get("roofline") or {}).get("seconds"),
         error=entry.get("error"),
         error_unit=entry.get("error_unit"),
         prepacked=entry["contender"] in prepacked,

@@ -3,7 +3,8 @@
     PYTHONPATH=docs python3 -m figures.measured zen5 build/peers/*.json
 
 replaces the operations in these files and keeps those that they lack. Each run keeps its date, versions and
-limits. Speeds are in the unit of the operation; "limit" is what the machine allows, measured beside them.
+limits. Speeds are in the unit of the operation; "limit" is what the machine allows, and
+"roofline" what it allows for all of the work, measured beside them.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Row:
     route: str = ""
     prepacked: bool = False
     limit: float | None = None
+    roofline: float | None = None
     cost: float | None = None  # of an option: the time for as much work, over that without it
     isas: dict[str, float] = field(default_factory=dict)  # headlane's speed with other instruction sets
 
@@ -53,6 +55,10 @@ class Row:
     @property
     def share(self) -> float | None:
         return self.ours / self.limit if self.limit else None
+
+    @property
+    def roofline_share(self) -> float | None:
+        return self.ours / self.roofline if self.roofline else None
 
 
 @dataclass
@@ -226,8 +232,10 @@ def _row(key: tuple, results: list) -> Row | None:
         return None
     speeds = {OURS: _digits(ours.speed)}
     speeds |= {_name(peer.contender): _digits(peer.speed) for peer in peers}
-    limit = _digits(ours.speed_in(ours.limit)) if ours.limit else None
-    return Row(op, case, threads, speeds, ours.route or "", prepacked, limit)
+    limit, roofline = (
+        _digits(ours.speed_in(seconds)) if seconds else None for seconds in (ours.limit, ours.roofline)
+    )
+    return Row(op, case, threads, speeds, ours.route or "", prepacked, limit, roofline)
 
 
 def _name(contender: str) -> str:

@@ -88,6 +88,8 @@ def section(machine: Machine, named: bool) -> str:
                 panels(op, rows),
                 table(rows),
             ]
+            if any(row.roofline for row in rows):
+                parts.append(rooflines(rows))
             if any(row.cost for row in rows):
                 parts.append(costs(rows))
             if any(len(row.speeds) > 2 for row in rows):
@@ -161,6 +163,19 @@ def table(rows: list[Row]) -> str:
     for case in cases(rows):
         lines.append(f"| {case.name} | " + " | ".join(cells(case.rows.get(count)) for count in counts) + " |")
     return "\n".join(lines)
+
+
+def rooflines(rows: list[Row]) -> str:
+    """headlane's share of the roofline of all its work, for each number of threads."""
+    counts = sorted({one.threads for one in rows})
+    lines = ["| | " + " | ".join(map(threads_text, counts)) + " |", "|---" + "|---:" * len(counts) + "|"]
+    for case in cases(rows):
+        found = [case.rows.get(count) for count in counts]
+        shares = [one.roofline_share if one else None for one in found]
+        if any(shares):
+            told = " | ".join(f"{100 * share:.0f} %" if share else "–" for share in shares)
+            lines.append(f"| {case.name} | {told} |")
+    return '??? note "headlane\'s share of its roofline"\n\n' + "\n".join("    " + text for text in lines)
 
 
 def costs(rows: list[Row]) -> str:

@@ -87,6 +87,18 @@ def test_weights_of_fewer_bits_are_not_compared_with_float32(kind):
     assert rounded.case == f"{floats.case}, {kind}"
 
 
+def test_the_share_of_the_roofline_has_a_table_where_it_was_measured():
+    roofline = {"seconds": 0.15, "kind": "fma"}
+    with_it = result("headlane", 0.2, isa="avx512", roofline=roofline)
+    rows = measured.rows_of(
+        report(with_it, result("BLIS", 0.5), result("headlane prepacked", 0.2, isa="avx512"))
+    )
+    assert [row.roofline_share for row in rows] == [pytest.approx(0.75, abs=1e-3), None]
+    told = performance.rooflines(rows)
+    assert "| 8×8×8 | 75 % |" in told
+    assert "packed" not in told
+
+
 def test_what_an_option_costs():
     rows = measured.rows_of(
         report(

@@ -9,6 +9,32 @@ FLOAT = 4  # bytes
 
 
 @dataclass(frozen=True)
+class Phase:
+    """A part of a call that takes at least as long as its operations or as its memory takes, whichever is longer. The
+    kernels take one step of the FMA units for each multiplication or fma of an exponential, an activation or a
+    norm; additions, shuffles and divisions have units of their own."""
+
+    flops: float  # of products
+    steps: float = 0  # of single elements
+    read: float = 0  # bytes
+    written: float = 0  # bytes
+    buffer: float = 0  # bytes that are read again and again; 0: read once
+
+
+# Steps for each element, counted in exp.hpp and activation.hpp of src/kernels/simd, and in
+# softmax_row.hpp and norm_row.hpp of src/kernels/rowwise.
+STEPS = {
+    "exponential": 8,
+    "softmax": 11,
+    "layer_norm": 3,
+    "rms_norm": 3,
+    "gelu": 21,
+    "sigmoid": 8,
+    "tanh": 17,
+}
+
+
+@dataclass(frozen=True)
 class Case:
     op: str  # "gemm", "lowbit", "softmax", "norms", "layers", or one of ATTENTION_OPS ("decode": one query row)
     label: str
@@ -20,6 +46,7 @@ class Case:
     quick: bool = False  # part of --quick
     needs: frozenset[str] = frozenset()  # what not every contender can do
     base: str = ""  # the label of the case without the option: what the option costs is told against it
+    phases: tuple[Phase, ...] = ()  # the roofline is the sum of their times; none: it is not told
 
     @property
     def worker_op(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .case import FLOAT, Case
+from .case import FLOAT, STEPS, Case, Phase
 
 # Operations on an element; a root, an exponential or erf is one.
 OPERATIONS = {"layer_norm": 7, "rms_norm": 4, "gelu": 4, "sigmoid": 3, "tanh": 3}
@@ -28,6 +28,7 @@ def norm(kind: str, rows: int, columns: int, quick: bool = False) -> Case:
         "copy",
         FLOAT * size,
         quick,
+        phases=(Phase(0, STEPS[kind] * size, FLOAT * size, FLOAT * size),),
     )
 
 
@@ -45,14 +46,18 @@ def layer(
     post-norm). Only the products count as work."""
     weights = 4 * d_model**2 + (2 * d_model * d_ff if kind == "encoder" else 0)
     shape = {"kind": kind, "batch": batch, "length": length, "heads": heads}
+    rows, flops = batch * length, batch * length * (2 * weights + 4 * d_model * length)
+    steps = STEPS["exponential"] * heads * rows * length
+    steps += rows * (STEPS["gelu"] * d_ff + 2 * STEPS["layer_norm"] * d_model) if kind == "encoder" else 0
     return Case(
         "layers",
         f"{kind} {f'{batch}x' if batch > 1 else ''}L={length}",
         {**shape, "d_model": d_model, "d_ff": d_ff},
-        batch * length * (2 * weights + 4 * d_model * length),
-        FLOAT * (weights + 2 * batch * length * d_model),
+        flops,
+        FLOAT * (weights + 2 * rows * d_model),
         "fma",
         quick=quick,
+        phases=(Phase(flops, steps, FLOAT * (weights + rows * d_model), FLOAT * rows * d_model),),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .case import FLOAT, Case
+from .case import FLOAT, STEPS, Case, Phase
 
 NEW_TOKENS = 64
 INPUT_TOKENS = 16
@@ -53,6 +53,15 @@ def t5(model: str, batch: int, quick: bool = False) -> Case:
     shape = T5_SHAPES[model]
     read = FLOAT * NEW_TOKENS * shape.decoder_weights
     tokens = shape.encoder_weights * INPUT_TOKENS + shape.decoder_weights * NEW_TOKENS
+    # In the last step of the mean number of tokens, and of the input.
+    keys = batch * NEW_TOKENS * ((NEW_TOKENS + 1) / 2 + INPUT_TOKENS)
+    cached = 2 * FLOAT * shape.layers * shape.heads * shape.d_kv
+    encoder = Phase(2 * batch * shape.encoder_weights * INPUT_TOKENS, read=FLOAT * shape.encoder_weights)
+    steps = Phase(
+        2 * batch * shape.decoder_weights * NEW_TOKENS + keys * cached / 2,
+        read=read + keys * cached,
+        buffer=read / NEW_TOKENS,
+    )
     return Case(
         "t5",
         f"{model}, batch {batch}",
@@ -62,14 +71,16 @@ def t5(model: str, batch: int, quick: bool = False) -> Case:
         "read",
         read,
         quick,
+        phases=(encoder, steps),
     )
 
 
 @dataclass(frozen=True)
 class MiniLM:
-    """The sizes of all-MiniLM-L6-v2, which has 12 heads."""
+    """The sizes of all-MiniLM-L6-v2."""
 
     layers: int = 6
+    heads: int = 12
     d_model: int = 384
     d_ff: int = 1536
     vocabulary: int = 30522
@@ -82,6 +93,12 @@ class MiniLM:
         """Of the products for one sentence."""
         return length * (2 * self.weights + self.layers * 4 * self.d_model * length)
 
+    def steps(self, length: int) -> int:
+        """Of the exponentials, GELU and norms for one sentence; the embedding has a norm too."""
+        norm = STEPS["layer_norm"] * self.d_model
+        token = self.heads * STEPS["exponential"] * length + STEPS["gelu"] * self.d_ff + 2 * norm
+        return length * (self.layers * token + norm)
+
     def shape(self, batch: int) -> dict[str, Any]:
         return {"model": "minilm", "batch": batch, "d_model": self.d_model, "vocabulary": self.vocabulary}
 
@@ -89,14 +106,16 @@ class MiniLM:
 def minilm(batch: int, length: int, quick: bool = False) -> Case:
     """The states of the last layer."""
     model = MiniLM()
+    flops, states = batch * model.flops(length), FLOAT * batch * length * model.d_model
     return Case(
         "minilm",
         f"{batch}x{length}",
         {**model.shape(batch), "length": length},
-        batch * model.flops(length),
-        FLOAT * (model.weights + 2 * batch * length * model.d_model),
+        flops,
+        FLOAT * model.weights + 2 * states,
         "fma",
         quick=quick,
+        phases=(Phase(flops, batch * model.steps(length), FLOAT * model.weights + states, states),),
     )
 
 
@@ -105,14 +124,23 @@ def sentences(batch: int, quick: bool = False) -> Case:
     no work."""
     model, lengths = MiniLM(), sentence_lengths(batch)
     all_tokens = int(lengths.sum())
+    flops, steps = (sum(map(each, lengths.tolist())) for each in (model.flops, model.steps))
     return Case(
         "sentences",
         f"{batch} sentences",
         {**model.shape(batch), "all_tokens": all_tokens, "longest": int(lengths.max())},
-        sum(model.flops(length) for length in lengths.tolist()),
+        flops,
         FLOAT * (model.weights + (all_tokens + batch) * model.d_model),
         "fma",
         quick=quick,
+        phases=(
+            Phase(
+                flops,
+                steps,
+                FLOAT * (model.weights + all_tokens * model.d_model),
+                FLOAT * batch * model.d_model,
+            ),
+        ),
     )
 
 

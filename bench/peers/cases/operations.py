@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .case import FLOAT, Case
+from .case import FLOAT, STEPS, Case, Phase
 from .layers import LAYERS
 
 
@@ -12,9 +12,9 @@ def gemm(m: int, n: int, k: int, quick: bool = False) -> Case:
     """With one row the limit is memory: b is streamed."""
     shape = {"m": m, "n": n, "k": k}
     kind = ("read", FLOAT * k * n) if m == 1 else ("fma", 0)
-    return Case(
-        "gemm", f"{m}x{n}x{k}", shape, 2 * m * n * k, FLOAT * (m * k + k * n + m * n), *kind, quick=quick
-    )
+    flops, read, written = 2 * m * n * k, FLOAT * (m * k + k * n), FLOAT * m * n
+    phases = (Phase(flops, read=read, written=written),)
+    return Case("gemm", f"{m}x{n}x{k}", shape, flops, read + written, *kind, quick=quick, phases=phases)
 
 
 BITS = {"bfloat16": 16, "w8": 8, "w4": 4.5, "w8a8": 8}  # of a weight, with its part of a scale
@@ -44,6 +44,7 @@ def softmax(rows: int, columns: int, quick: bool = False, *, mask: bool = False)
         "copy",
         FLOAT * size,
         quick,
+        phases=(Phase(0, STEPS["softmax"] * size, FLOAT * size + (size if mask else 0), FLOAT * size),),
     )
 
 
@@ -112,18 +113,26 @@ def attention(
     needs |= {f"keys in {stored}"} if stored else set()
     needs |= {"gqa"} if shape["kv_heads"] != heads else set()
     needs |= {"window"} if window != (-1, -1) else set()
+    flops, written = 4 * batch * heads * pairs * dim, moved_out(moved, batch * token * visible, mask)
+    moved += masks.get(mask or "", 0)
     return Case(
         op or ("decode" if decode else "attention"),
         " ".join(parts),
         shape,
-        4 * batch * heads * pairs * dim,
-        moved + masks.get(mask or "", 0),
+        flops,
+        moved,
         "read" if decode else "fma",
         batch * token * keys if decode else 0,
         quick,
         frozenset(needs),
         base,
+        (Phase(flops, STEPS["exponential"] * flops / (4 * dim), moved - written, written),),
     )
+
+
+def moved_out(moved: float, keys: float, mask: str | None) -> float:
+    """Bytes of the output, of those that are moved: q is as large. Of ragged sentences k and v are too."""
+    return moved / 4 if mask == "ragged" else (moved - keys) / 2
 
 
 def visible_pairs(queries: int, keys: int, left: int, right: int) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..cases.case import ERROR_UNIT, Case
+from ..cases.case import ERROR_UNIT, Case, Phase
 from ..contenders.contender import SLOW
 from ..truth import operations as truth
 from ..workers.process import Failure, Worker
@@ -56,6 +56,24 @@ class Probe:
             return work / self.rate("fma", isa)
         return work / self.rate(kind, size=min(int(work), LARGEST))
 
+    def roofline(self, phases: tuple[Phase, ...], isa: str) -> tuple[float, float]:
+        """Seconds that the phases take at least: operations and memory of each overlap. And the part of them that is
+        memory's."""
+        fma, whole, memory = self.rate("fma", isa), 0.0, 0.0
+        for phase in phases:
+            computing = (phase.flops + 2 * phase.steps) / fma
+            # A copy reads as much as it writes.
+            moving = self._read(max(0, phase.read - phase.written), phase.buffer)
+            moving += self.limit("copy", "", phase.written) if phase.written else 0
+            whole += max(computing, moving)
+            memory += moving if moving > computing else 0
+        return whole, memory
+
+    def _read(self, size: float, buffer: float) -> float:
+        if not size:
+            return 0
+        return size / self.rate("read", size=min(int(buffer or size), LARGEST))
+
     def summary(self, reads: tuple[int, ...], copies: tuple[int, ...], repetitions: int = 5) -> list[dict]:
         """The limits of every ISA, for the record."""
 
@@ -90,8 +108,12 @@ class Bench:
         entries = [entry for worker in workers if (entry := self._attempt(worker, self._checked, worker))]
         entries = [entry for entry in entries if self._attempt(entry.worker, self._calibrate, entry)]
         limits: dict[tuple, list[float]] = {self._limit(entry, probe): [] for entry in entries}
+        isas = {self._isa(entry, probe) for entry in entries if self.case.phases}
+        rooflines: dict[str, list[tuple[float, float]]] = {isa: [] for isa in isas}
         self.rounds = self._affordable(entries)
         for number in range(self.rounds):
+            for isa, seconds in rooflines.items():
+                seconds.append(probe.roofline(self.case.phases, isa))
             for (isa, work), seconds in limits.items():
                 seconds.append(probe.limit(self.case.limit, isa, work))
             for entry in turns(entries, number):
@@ -100,7 +122,7 @@ class Bench:
         for worker in workers:
             self._attempt(worker, worker.ask, "release")
         return [
-            self._row(entry, limits[self._limit(entry, probe)])
+            self._row(entry, limits[self._limit(entry, probe)], rooflines.get(self._isa(entry, probe)))
             for entry in entries
             if len(entry.seconds) == self._rounds(entry)  # else it failed on the way
         ]
@@ -171,14 +193,19 @@ class Bench:
         """The instruction set whose FMA peak is the limit, the widest for peers, and the operations of a call;
         "" and the bytes if memory is the limit."""
         if self.case.limit == "fma":
-            return entry.worker.about.get("isa", probe.isas[0]), self.case.flops
+            return self._isa(entry, probe), self.case.flops
         return "", self.case.limit_bytes
+
+    def _isa(self, entry: Entry, probe: Probe) -> str:
+        return entry.worker.about.get("isa", probe.isas[0])
 
     def _rounds(self, entry: Entry) -> int:
         slow = entry.worker.contender.isa in SLOW
         return min(self.rounds, self.plan.slow_rounds) if slow else self.rounds
 
-    def _row(self, entry: Entry, limits: list[float]) -> dict:
+    def _row(
+        self, entry: Entry, limits: list[float], rooflines: list[tuple[float, float]] | None = None
+    ) -> dict:
         case, worker = self.case, entry.worker
         low, median, high = (float(x) for x in np.percentile(entry.seconds, [25, 50, 75]))
         return {
@@ -196,12 +223,19 @@ class Bench:
             "flops": case.flops,
             "bytes": case.bytes,
             "limit": {"kind": case.limit, "seconds": statistics.median(limits)},
+            "roofline": median_roofline(rooflines) if rooflines else None,
             "error": entry.error,
             "error_unit": ERROR_UNIT[case.op],
             "cosine": entry.cosine,
             "base": case.base or None,
             **entry.more,
         }
+
+
+def median_roofline(measured: list[tuple[float, float]]) -> dict:
+    """Of rounds, and what most of it is: operations or memory."""
+    whole, memory = (statistics.median(column) for column in zip(*measured))
+    return {"kind": "memory" if memory > whole / 2 else "fma", "seconds": whole}
 
 
 def turns(entries: list[Entry], number: int) -> list[Entry]:

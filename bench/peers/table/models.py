@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 
 from ..contenders.contender import ROUNDED
-from .operations import _percent, _times, console, digits, share
+from .operations import _percent, _times, console, digits, roofline_share, share
 
 OURS, OURS_ROUNDED = "headlane", "headlane int8"
 
@@ -111,7 +111,8 @@ def _table(title: str, shown: dict[tuple, Line], cell, limit: str) -> Table:
     made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     made.add_column("case", no_wrap=True)
     names = list(dict.fromkeys(name for line in shown.values() for name in line.by_name if name != OURS))
-    for head in ("threads", OURS, limit, *names):
+    roofs = any(roofline_share(line.ours) for line in shown.values())
+    for head in ("threads", OURS, limit, *["of the roofline"] * roofs, *names):
         made.add_column(head, justify="right")
     made.add_column("headlane / best", justify="right", style="bold")
     rounded = any(line.best_rounded for line in shown.values())
@@ -121,6 +122,7 @@ def _table(title: str, shown: dict[tuple, Line], cell, limit: str) -> Table:
         cells = [
             cell(line.ours),
             _percent(share(line.ours)),
+            *[_percent(roofline_share(line.ours))] * roofs,
             *(cell(line.by_name.get(name)) for name in names),
         ]
         cells.append(_times(line.ratio()))

@@ -61,6 +61,12 @@ def share(row: dict | None) -> float | None:
     return row["limit"]["seconds"] / row["seconds"] if row else None
 
 
+def roofline_share(row: dict | None) -> float | None:
+    """Of the speed that the roofline of all its work allows."""
+    roofline = row.get("roofline") if row else None
+    return roofline["seconds"] / row["seconds"] if roofline else None
+
+
 def own_cell(row: dict | None) -> str:
     """With the share of the limit, that of its own instruction set."""
     return "-" if row is None else f"{cell(row)} {_percent(share(row))}"
@@ -192,6 +198,9 @@ def _table(title: str, lines: dict[tuple, Line], results: list[dict]) -> Table:
     made.add_column("case", no_wrap=True)
     for head in ("threads", "headlane", "of the limit"):
         made.add_column(head, justify="right")
+    roofs = any(roofline_share(line.headlane) for line in lines.values())
+    if roofs:
+        made.add_column("of the roofline", justify="right")
     gains = any(gain(line.headlane, results) for line in lines.values())
     if gains:
         made.add_column("/ 1 thread", justify="right")
@@ -209,6 +218,8 @@ def _table(title: str, lines: dict[tuple, Line], results: list[dict]) -> Table:
             made.add_column(_KINDS[key], justify="right", style="bold")
     for (case, threads), line in lines.items():
         cells = [cell(line.headlane), _percent(share(line.headlane))]
+        if roofs:
+            cells.append(_percent(roofline_share(line.headlane)))
         if gains:
             cells.append(_times(gain(line.headlane, results)))
         if costs:

@@ -102,6 +102,7 @@ def test_rows_have_the_fields_of_the_schema(worker, tmp_path):
     made = bench._row(measure.Entry(worker, 1.5, calls=7, seconds=[4, 1, 2, 3, 5]), [0.3, 0.1, 0.2])
     assert (made["low"], made["seconds"], made["high"], made["samples"]) == (2, 3, 4, 5)
     assert made["limit"] == {"kind": "read", "seconds": 0.2}
+    assert made["roofline"] is None
     fields = """op case shape threads contender isa seconds low high samples calls_per_sample flops bytes
-        limit error error_unit cosine base"""
+        limit roofline error error_unit cosine base"""
     assert set(json.loads(json.dumps(made))) == set(fields.split())
