@@ -25,7 +25,7 @@ class Phase:
 # softmax_row.hpp and norm_row.hpp of src/kernels/rowwise.
 STEPS = {
     "exponential": 8,
-    "softmax": 11,
+    "softmax": 9,
     "layer_norm": 3,
     "rms_norm": 3,
     "gelu": 21,

@@ -29,16 +29,18 @@ HEADLANE_INLINE float exponentials(Index n, const Load& load, const Store& store
 }
 
 /// scale · x + shift of 16 elements. Lanes from `count` on are -inf and their memory is not
-/// touched: they are filled after the scale, which may be 0 or negative.
-template <class Arch>
+/// touched: they are filled after the scale, which may be 0 or negative. Not Scaled: the scale is
+/// 1, and the sum alone has the same bits; some CPUs have adders beside their FMA units.
+template <class Arch, bool Scaled>
 HEADLANE_INLINE Lanes<Arch> scaled(const float* x, Index count, const Lanes<Arch>& scale, const Lanes<Arch>& shift) {
   using V = Lanes<Arch>;
-  if (count >= lanes) return fma(V::load(x), scale, shift);
-  return fma(V::load(x, count, 0.0f), scale, shift).first(count, V::broadcast(-__builtin_inff()));
+  const auto apply = [&](const V& v) HEADLANE_INLINE_LAMBDA { return Scaled ? fma(v, scale, shift) : v + shift; };
+  if (count >= lanes) return apply(V::load(x));
+  return apply(V::load(x, count, 0.0f)).first(count, V::broadcast(-__builtin_inff()));
 }
 
 /// The second and third pass over a row, whose largest score is `largest`.
-template <class Arch, bool Log>
+template <class Arch, bool Log, bool Scaled = true>
 HEADLANE_INLINE void softmax_below(float largest, float scale_of_x, Index n, const float* x, float* y, Index x_ahead,
                                    Index y_ahead) {
   using V = Lanes<Arch>;
@@ -46,7 +48,7 @@ HEADLANE_INLINE void softmax_below(float largest, float scale_of_x, Index n, con
   const auto load = [&](Index i, Index count) {
     __builtin_prefetch(x + x_ahead + i);  // the next row comes while this one keeps the FMA units busy
     __builtin_prefetch(y + y_ahead + i, 1);
-    return scaled<Arch>(x + i, count, scale, shift);
+    return scaled<Arch, Scaled>(x + i, count, scale, shift);
   };
   const V sum = V::broadcast(exponentials<Arch>(n, load, [&](Index i, const V& p, Index count) {
     if constexpr (!Log) store_some(y + i, count, p);
@@ -57,13 +59,13 @@ HEADLANE_INLINE void softmax_below(float largest, float scale_of_x, Index n, con
 #pragma GCC unroll 4
     for (int j = 0; j < vectors.value; ++j) {
       const Index i = first + j * lanes, count = total - j * lanes;
-      if constexpr (Log) store_some(y + i, count, scaled<Arch>(x + i, count, scale, shift) - log_sum);
+      if constexpr (Log) store_some(y + i, count, scaled<Arch, Scaled>(x + i, count, scale, shift) - log_sum);
       else store_some(y + i, count, load_some<Arch>(y + i, count) * factor);
     }
   });
 }
 
-template <class Arch, bool Log>
+template <class Arch, bool Log, bool Scaled = true>
 HEADLANE_INLINE void softmax_row(const SoftmaxRows& rows, const float* x, float* y, Index x_ahead, Index y_ahead) {
   using V = Lanes<Arch>;
   const V scale = V::broadcast(rows.scale);
@@ -72,10 +74,10 @@ HEADLANE_INLINE void softmax_row(const SoftmaxRows& rows, const float* x, float*
   for_each_group<Arch>(rows.n, [&](Index i, auto vectors, Index count) {
 #pragma GCC unroll 4
     for (int j = 0; j < vectors.value; ++j)
-      largest[j] = max(scaled<Arch>(x + i + j * lanes, count - j * lanes, scale, V::zero()), largest[j]);
+      largest[j] = max(scaled<Arch, Scaled>(x + i + j * lanes, count - j * lanes, scale, V::zero()), largest[j]);
   });
   for (const V& v : largest) largest[0] = max(v, largest[0]);
-  softmax_below<Arch, Log>(largest[0].reduce_max(), rows.scale, rows.n, x, y, x_ahead, y_ahead);
+  softmax_below<Arch, Log, Scaled>(largest[0].reduce_max(), rows.scale, rows.n, x, y, x_ahead, y_ahead);
 }
 
 /// Rows are prefetched this many elements ahead (and at least one row): softmax of 4096 × 512 from
@@ -89,7 +91,8 @@ void softmax_rows(const SoftmaxRows& rows) noexcept {
     float* y = rows.y + i * rows.y_step;
     const Index distance = 1 + prefetch_distance / rows.n, ahead = i + distance < rows.rows ? distance : 0;
     if (rows.log) softmax_row<Arch, true>(rows, x, y, ahead * rows.x_step, ahead * rows.y_step);
-    else softmax_row<Arch, false>(rows, x, y, ahead * rows.x_step, ahead * rows.y_step);
+    else if (rows.scale != 1.0f) softmax_row<Arch, false>(rows, x, y, ahead * rows.x_step, ahead * rows.y_step);
+    else softmax_row<Arch, false, false>(rows, x, y, ahead * rows.x_step, ahead * rows.y_step);
   }
 }
 
