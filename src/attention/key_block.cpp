@@ -67,6 +67,15 @@ void set_next(const AttentionProblem& p, const QueryRows& rows, Index key, Index
   if (has_token_scales(cache.type)) found.next_scales[i] = next.key_scales() + key % size;
 }
 
+/// Whether a row by itself prefetches keys and values: where they do not stay in a near cache.
+bool prefetches_keys(const AttentionProblem& p, const QueryRows& rows) {
+  constexpr Index least = Index{2} << 20 >> 2;  // 2 MiB in floats
+  const Index floats = total_kv_heads(p) * p.keys.k.shape[2] * (p.keys.k.shape[3] + p.keys.v.shape[3]);
+  return rows.count == 1 && p.keys.k.shape[3] == p.keys.v.shape[3] && floats > least;
+}
+
+bool rows_are_adjacent(const View<const float, 4>& x) { return x.strides[2] == x.shape[3]; }
+
 /// Finds a block in the pages of a cache.
 void find_in_cache(const AttentionProblem& p, const QueryRows& rows, Index block, BlockOfKeys& found) {
   const KvPages& cache = *p.keys.cache;
@@ -75,6 +84,7 @@ void find_in_cache(const AttentionProblem& p, const QueryRows& rows, Index block
               end = std::min(first + block_size, rows.element.keys);
   const Index value_width = round_up(cache.value_dim, panel_columns);
   const bool scaled = has_token_scales(cache.type), is_float = cache.type == DType::float32;
+  const bool prefetches = is_float && prefetches_keys(p, rows);
   Index k_columns = 0;
   for (Index key = first; key < end; key += page) {
     const Index within = key % size, i = (key - first) / page;  // in a page longer than a block
@@ -84,7 +94,7 @@ void find_in_cache(const AttentionProblem& p, const QueryRows& rows, Index block
     found.v[i] = head.values() + head.value_at(within, 0) * size_of(cache.type);
     found.k_scales[i] = scaled ? head.key_scales() + within : nullptr;
     found.v_scales[i] = scaled ? head.value_scales() + within : nullptr;
-    if (is_float) continue;
+    if (is_float && !prefetches) continue;
     found.next[i] = found.k[i];
     found.next_scales[i] = found.k_scales[i];
     set_next(p, rows, key, i, found);
@@ -101,7 +111,8 @@ void find_in_cache(const AttentionProblem& p, const QueryRows& rows, Index block
                  .k_scales = found.k_scales,
                  .v_scales = found.v_scales,
                  .next = found.next,
-                 .next_scales = found.next_scales};
+                 .next_scales = found.next_scales,
+                 .prefetches = prefetches};
 }
 
 /// Replaces a block of `keys` keys by a copy in float: one page.
@@ -166,7 +177,11 @@ void find_in_place(const AttentionProblem& p, const QueryRows& rows, Index block
                  .transposed = unpacked,
                  .v = found.v,
                  .v_row_step = p.keys.v.strides[2],
-                 .v_panel_step = panel_columns};
+                 .v_panel_step = panel_columns,
+                 .next = found.next,
+                 .prefetches = prefetches_keys(p, rows) && rows_are_adjacent(p.keys.k) && rows_are_adjacent(p.keys.v)};
+  const Index next = first + 2 * block_size <= rows.element.keys ? first + block_size : first;
+  found.next[0] = row_at(p.keys.k, rows.element, rows.kv_head, next);
 }
 
 Index unpacked_floats(const AttentionProblem& p, Index rows) {

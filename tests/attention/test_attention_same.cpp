@@ -1,5 +1,6 @@
 // mask_bits, relative_bias and causal_offsets against equivalent calls without them, bit by bit.
 #include "support/attention_forms.hpp"
+#include "support/bit_comparison.hpp"
 #include "support/reference_attention.hpp"
 
 namespace headlane::test {
@@ -161,6 +162,27 @@ TEST_CASE("attention: causal_offsets are bit-identical to a call for each batch 
     alone.run();
     check_bits(together, alone, text + ", offset beyond all", seed);
   });
+}
+
+TEST_CASE("attention: a row by itself, whose keys are prefetched, has the bits of many rows") {
+  const std::array<Index, 4> rows{1, 5, 13, 64}, keys{1, 5, 2100, 64};  // 5 MiB
+  Random random(seed);
+  const Tensor<4> q = random_tensor<4>(rows, random), k = random_tensor<4>(keys, random),
+                  v = random_tensor<4>(keys, random), many = random_tensor<4>(rows, random),
+                  one = random_tensor<4>(rows, random);
+  BitComparison bits;
+  for (const Index length : {511, 1024, 1025, 2100}) {
+    const View<float, 4> of_k = k.view.slice(2, 0, length), of_v = v.view.slice(2, 0, length);
+    attention(q.view, of_k, of_v, many.view);
+    for (const int threads : {1, 3}) {
+      for (const Index row : {0, 7, 12})
+        attention(q.view.slice(2, row, row + 1), of_k, of_v, one.view.slice(2, row, row + 1), {.num_threads = threads});
+      for (const Index row : {0, 7, 12})
+        bits.add(one.view.slice(2, row, row + 1), many.view.slice(2, row, row + 1),
+                 "row " + std::to_string(row) + " of " + std::to_string(length) + " keys");
+    }
+  }
+  bits.finish("rows by themselves", 24);
 }
 
 TEST_CASE("enough was compared") {

@@ -120,9 +120,14 @@ HEADLANE_INLINE void multiply_values(const AttentionBlock& block, Index column, 
   clear<Arch, Rows, Vectors>(acc);
   for (Index first = visible.begin, page = first / keys.page; first < visible.end; ++page) {
     const Index page_end = (page + 1) * keys.page, end = page_end < visible.end ? page_end : visible.end;
-    const Panels v{static_cast<const float*>(keys.v[page]) + offset + (first - page * keys.page) * keys.v_row_step,
-                   keys.v_row_step, keys.v_panel_step};
-    multiply<Arch, Rows, Vectors>(end - first, PackedRows{block.scores + first}, v, acc);
+    const Index at = offset + (first - page * keys.page) * keys.v_row_step;
+    Panels v{static_cast<const float*>(keys.v[page]) + at, keys.v_row_step, keys.v_panel_step};
+    if (Rows == 1 && keys.prefetches) {
+      v.next = static_cast<const float*>(keys.next[page]) + at;
+      multiply<Arch, Rows, Vectors, Visit::first>(end - first, PackedRows{block.scores + first}, v, acc);
+    } else {
+      multiply<Arch, Rows, Vectors>(end - first, PackedRows{block.scores + first}, v, acc);
+    }
     first = end;
   }
 }

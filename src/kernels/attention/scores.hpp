@@ -46,6 +46,14 @@ enum class Scores {
   adjusted,  // adjusted by mask and bias first
 };
 
+/// Values that a tile prefetches while it reads keys, of which there are as many: in a page at the
+/// same place, in a tensor those of its own keys. A row by itself waits for memory after each block
+/// of keys, and again after their values, as long as nothing fetches what comes next.
+HEADLANE_INLINE const float* values_beside(const KeyBlock& keys, Index first, Index column, Index offset) {
+  if (keys.k_row_step == 0) return static_cast<const float*>(keys.v[first / keys.page]) + offset;
+  return static_cast<const float*>(keys.v[0]) + column * keys.v_row_step;
+}
+
 /// scores = q · kᵀ for one tile; `panels` holds the keys from `first` on.
 template <class Arch, int Rows, int Vectors, Scores scores>
 HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, const float* panels, Index first, Index column,
@@ -55,9 +63,15 @@ HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, const fl
   V acc[Rows][Vectors];
   clear<Arch, Rows, Vectors>(acc);
   const Index within = column - first;
-  const Panels k{panels + within / panel_columns * panel_columns * block.head_dim + within % panel_columns,
-                 panel_columns, panel_columns * block.head_dim};
-  multiply<Arch, Rows, Vectors>(block.head_dim, PackedRows{block.q + row * packed_row_stride}, k, acc);
+  const Index offset = within / panel_columns * panel_columns * block.head_dim + within % panel_columns;
+  Panels k{panels + offset, panel_columns, panel_columns * block.head_dim};
+  const PackedRows q{block.q + row * packed_row_stride};
+  if (Rows == 1 && block.keys.prefetches) {
+    k.next = values_beside(block.keys, first, column, offset);
+    multiply<Arch, Rows, Vectors, Visit::first>(block.head_dim, q, k, acc);
+  } else {
+    multiply<Arch, Rows, Vectors>(block.head_dim, q, k, acc);
+  }
   if constexpr (scores == Scores::adjusted) adjust_tile<Arch, Rows, Vectors>(block, row, column, acc);
   float* to = block.scores + column;
 #pragma GCC unroll 16
