@@ -59,8 +59,8 @@ Part part(std::size_t bytes, int thread, int team) {
   return {cut(thread), cut(thread + 1) - cut(thread)};
 }
 
-// Passes over a buffer, 32 MiB in all, so that the clock's resolution, the barrier and the time that
-// a thread takes to wake up are negligible.
+// Passes over a buffer, 32 MiB in all, so that the clock's resolution, the barrier and the time
+// that a thread takes to wake up are negligible.
 int passes(std::size_t bytes) {
   constexpr std::size_t enough = 32u << 20;
   return static_cast<int>(std::max<std::size_t>(1, enough / std::max<std::size_t>(1, bytes)));

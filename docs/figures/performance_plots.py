@@ -92,7 +92,7 @@ def dot(x: float, y: float, radius: float, class_: str, title: str) -> str:
 def ticks(most: float) -> list[float]:
     """Up to five round numbers from 0 on."""
     power = 10.0 ** (len(f"{most:.0f}") - 1)
-    step = next(part * power for part in (0.1, 0.2, 0.5, 1, 2) if most / (part * power) <= 4.9)
+    step = next(part * power for part in (0.1, 0.2, 0.5, 1, 2, 5) if most / (part * power) <= 4.9)
     return [i * step for i in range(int(most / step) + 1)]
 
 

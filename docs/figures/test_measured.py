@@ -10,7 +10,7 @@ import pytest
 from report.data import Report
 from report.load import SCHEMA, load
 
-from . import measured, performance, readme
+from . import measured, performance, performance_plots, readme
 
 
 def result(
@@ -138,6 +138,14 @@ def test_a_refresh_replaces_only_what_was_measured(tmp_path, monkeypatch):
     assert {row.op: row.ours for row in machine.rows} == {"t5": 128.0, "gemm": 20.0}
     measured.save(machine)
     assert measured.machines() == [machine]
+
+
+def test_axes_have_round_numbers_up_to_any_speed():
+    for most in (0.3, 1, 4.6, 9.8, 9.99, 49, 97.9, 98.4, 99.4, 99.6, 981, 4321):
+        found = performance_plots.ticks(most)
+        assert found[0] == 0
+        assert 2 <= len(found) <= 6
+        assert found[-1] <= most
 
 
 def test_the_table_of_the_readme():
