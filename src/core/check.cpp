@@ -27,7 +27,8 @@ void check_span(const Operand& operand) {
     fits = fits && !__builtin_add_overflow(span.low, std::min<Index>(reach, 0), &span.low);
     fits = fits && !__builtin_add_overflow(span.high, std::max<Index>(reach, 0), &span.high);
   }
-  const Index limit = std::numeric_limits<Index>::max() >> (std::countr_zero(operand.element_size) + 1);
+  const int log_of_size = std::min(std::countr_zero(operand.element_size), 3);  // elements have 1 to 8 bytes
+  const Index limit = std::numeric_limits<Index>::max() >> (log_of_size + 1);
   operand.require(fits && count <= limit && span.high <= limit && span.low >= -limit, " of shape ", operand,
                   " does not fit into memory: at most ", limit, " elements can be addressed");
 }
