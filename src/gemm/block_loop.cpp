@@ -163,7 +163,8 @@ void multiply_rows(const Product& p, const KernelTable& kernel, const DepthBlock
   }
   const bool half = p.activations == DType::bfloat16, prefetches = prefetches_columns(p, right, rows);
   const Index in_l2 = half ? 2 * columns_in_l2(depth.k) : columns_in_l2(depth.k);
-  const Index at_once = std::min(p.c.shape[1], prefetches ? in_l2 / 2 : in_l2);  // and as many that come next
+  const Index half_of_l2 = in_l2 / 2 / panel_columns * panel_columns;  // and as many that come next
+  const Index at_once = std::min(p.c.shape[1], prefetches ? half_of_l2 : in_l2);
   for (Index column = 0; column < p.c.shape[1]; column += at_once) {
     GemmBlock block = block_of(p, right, rows, column, at_once);
     block.k = depth.k;
