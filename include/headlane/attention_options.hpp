@@ -98,6 +98,12 @@ struct AttentionOptions {
   /// merge() (merge.hpp): out is not divided, lse receives the maximum score m of the row, and sum
   /// receives Σ_j exp(score_j - m). Not together with sinks, which belong to merge().
   View<float, 3> sum = {};
+  /// Continues a partial result: out, lse and sum hold that of the same queries over other keys,
+  /// and receive that over both. Requires sum. If the number of keys so far is a multiple of 512,
+  /// the bits are those of one call over all of them. causal_offset counts from the first of these
+  /// keys, so it is negative if the queries come before them. (An out of 0, an lse of -inf and a
+  /// sum of 0 are the partial result over no key.)
+  bool resume = false;
 
   // ---- Execution
 
@@ -119,7 +125,7 @@ constexpr void for_each_option(Options& options, const F& f) {
   // Does not compile if an option is missing here.
   auto& [scale, softcap, causal, causal_offset, causal_offsets, window_left, window_right, mask,
          mask_bits, bias, alibi_slopes, relative_bias, sinks, query_lengths, key_lengths,
-         query_starts, key_starts, lse, sum, workspace, num_threads] = options;
+         query_starts, key_starts, lse, sum, resume, workspace, num_threads] = options;
   auto& [table, max_distance, bidirectional] = relative_bias;
   f("scale", scale);
   f("softcap", softcap);
@@ -142,6 +148,7 @@ constexpr void for_each_option(Options& options, const F& f) {
   f("key_starts", key_starts);
   f("lse", lse);
   f("sum", sum);
+  f("resume", resume);
   f("workspace", workspace);
   f("num_threads", num_threads);
 }

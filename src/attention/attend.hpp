@@ -34,12 +34,14 @@ void attend(const TaskContext& context, const QueryRows& rows, const ThreadBuffe
   const AttentionProblem& p = context.p;
   kernels::AttentionBlock block = begin_rows(p, rows, buffers);
   block.state = state_at(context.plan, buffers.state);
-  block.is_first = true;
+  block.is_first = !p.options.resume;
+  if (p.options.resume) load_state(context, rows, block.state);
   std::copy(prefetches.begin(), prefetches.end(), block.prefetch);
   const kernels::AttentionOutput output = output_of(p, rows, buffers, true);
   const KeyRange keys = visible_range(p, rows);
   const Index first = keys.begin / kernels::block_size, end = ceil_div(keys.end, kernels::block_size);
-  const bool single_block = end - first == 1 && output.column_step == 1;  // nothing to merge
+  // Nothing to merge.
+  const bool single_block = end - first == 1 && output.column_step == 1 && !p.options.resume;
   if (single_block) block.output = &output;
   for (Index i = first; i < end; ++i) {
     if (!attend_block(context, rows, buffers, i, find, block)) continue;

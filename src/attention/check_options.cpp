@@ -13,6 +13,7 @@ void check_outputs(const AttentionArguments& a) {
     a.caller.require(options.lse.data != nullptr, "sum is given, but not lse, which a part needs as well");
     a.caller.require(!options.sinks, "sum and sinks are given; the sinks of parts belong to merge");
   }
+  a.caller.require(!options.resume || options.sum, "resume is given, but not sum, a part of what is resumed");
   for_each_output(a.caller, options, [&](const Operand& output) {
     check_output(output);
     check_same_rows(output, a.q);

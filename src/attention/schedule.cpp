@@ -148,12 +148,15 @@ void run_in_place_by_keys(const TaskContext& context, const AttentionMemory& mem
   parallel_for(plan.tasks / key_parts, p.threads, [&](Index row_task, int thread) {
     const QueryRows rows = without_padding(rows_of_part(context, row_task / parts, row_task % parts));
     if (rows.count == 0) return;
-    const AttentionState state = partial_result(row_task, 0);
-    for (Index i = 1; i < blocks; ++i) {
+    const ThreadBuffers buffers = memory.of_thread(thread);
+    const bool resumes = p.options.resume;
+    const AttentionState state = resumes ? state_at(plan, buffers.state) : partial_result(row_task, 0);
+    if (resumes) load_state(context, rows, state);
+    for (Index i = resumes ? 0 : 1; i < blocks; ++i) {
       const AttentionState next = partial_result(row_task, i);
       p.kernel.attention_merge(state, {rows.count, p.keys.v.shape[3], next.out, next.out_step, next.max, next.sum});
     }
-    p.kernel.attention_finish(state, output_of(p, rows, memory.of_thread(thread), true));
+    p.kernel.attention_finish(state, output_of(p, rows, buffers, true));
   });
 }
 

@@ -37,6 +37,18 @@ void clear(const kernels::AttentionState& state, Index rows) {
   std::fill_n(state.sum, rows, 0.0f);
 }
 
+void load_state(const TaskContext& context, const QueryRows& rows, const kernels::AttentionState& state) {
+  const AttentionProblem& p = context.p;
+  const kernels::AttentionOutput from = output_of(p, rows, {}, false);
+  for (Index i = 0; i < rows.count; ++i) {
+    float* row = state.out + i * state.out_step;
+    for (Index j = 0; j < from.value_dim; ++j) row[j] = from.out[i * from.row_step + j * from.column_step];
+    std::fill_n(row + from.value_dim, state.out_step - from.value_dim, 0.0f);  // whole vectors are merged
+    state.max[i] = from.lse[i * from.lse_step];
+    state.sum[i] = from.sum[i * from.sum_step];
+  }
+}
+
 kernels::AttentionOutput output_of(const AttentionProblem& p, const QueryRows& rows, const ThreadBuffers& buffers,
                                    bool sinks) {
   const AttentionOptions& o = p.options;

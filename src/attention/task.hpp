@@ -26,6 +26,9 @@ kernels::AttentionState state_at(const TaskPlan& plan, float* memory);
 /// Sets the running result of rows without visible keys.
 void clear(const kernels::AttentionState& state, Index rows);
 
+/// Sets the running result to the partial result in out, lse and sum, which the call resumes.
+void load_state(const TaskContext& context, const QueryRows& rows, const kernels::AttentionState& state);
+
 /// Where the result of the rows goes; `sinks` tells whether they take part.
 kernels::AttentionOutput output_of(const AttentionProblem& p, const QueryRows& rows, const ThreadBuffers& buffers,
                                    bool sinks);

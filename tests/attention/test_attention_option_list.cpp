@@ -18,7 +18,7 @@ TEST_CASE("for_each_option names every option once, in the order of their member
     names.emplace_back(name);
     members.push_back(&member);
   });
-  CHECK(names.size() == 23);
+  CHECK(names.size() == 24);
   CHECK(std::ranges::is_sorted(members, std::less<>()));
   CHECK(std::ranges::adjacent_find(members) == members.end());
   std::ranges::sort(names);

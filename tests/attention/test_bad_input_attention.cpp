@@ -131,6 +131,7 @@ TEST_CASE("attention: illegal slopes and sinks") {
   const Tensor<1> values({4});
   operands.add_views<float>("alibi_slopes", &AttentionOptions::alibi_slopes, values.view);
   operands.add_views<float>("sinks", &AttentionOptions::sinks, values.view);
+  operands.add_call("resume without sum", {.resume = true}, {"resume", "sum"});
   operands.check();
 }
 

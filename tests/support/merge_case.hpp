@@ -20,22 +20,29 @@ inline AttentionOptions keys_may_be_cut(AttentionOptions o, const std::vector<In
   return o;
 }
 
+/// The options of attention over the keys begin … end-1 alone, without those that belong to the
+/// result over all keys. `numbers` keeps what they refer to.
+inline AttentionOptions part_options(const AttentionOptions& options, Index begin, Index end,
+                                     std::deque<std::vector<Index>>& numbers) {
+  AttentionOptions o = of_keys(options, begin, end);
+  o.sinks = {};
+  for (auto* given : {&o.key_lengths, &o.causal_offsets}) {
+    if (given->data == nullptr) continue;
+    std::vector<Index>& own = numbers.emplace_back();
+    for (Index b = 0; b < given->size(0); ++b)
+      own.push_back(given == &o.key_lengths ? std::clamp<Index>((*given)(b)-begin, 0, end - begin) : (*given)(b)-begin);
+    *given = {own.data(), {given->size(0)}};
+  }
+  return o;
+}
+
 /// Attention over the keys cuts[n] … cuts[n+1]-1 of `t`, for each n.
 struct Parts {
   Parts(const AttentionTensors& t, const AttentionOptions& options, const std::vector<Index>& cuts,
         const std::vector<bool>& with_sum, const Layout& layout) {
     for (std::size_t n = 0; n + 1 < cuts.size(); ++n) {
       const Index begin = cuts[n], end = cuts[n + 1];
-      AttentionOptions o = of_keys(options, begin, end);
-      o.sinks = {};
-      for (auto* given : {&o.key_lengths, &o.causal_offsets}) {
-        if (given->data == nullptr) continue;
-        std::vector<Index>& own = numbers.emplace_back();
-        for (Index b = 0; b < given->size(0); ++b)
-          own.push_back(given == &o.key_lengths ? std::clamp<Index>((*given)(b)-begin, 0, end - begin)
-                                                : (*given)(b)-begin);
-        *given = {own.data(), {given->size(0)}};
-      }
+      AttentionOptions o = part_options(options, begin, end, numbers);
       const Tensor<4>& out = outs.emplace_back(t.out.view.shape, layout);
       const Tensor<3>& lse = values.emplace_back(t.lse.view.shape, layout);
       AttentionPart& part = parts.emplace_back(AttentionPart{out.view, lse.view});

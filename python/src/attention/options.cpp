@@ -31,6 +31,7 @@ const char* python_name(std::string_view option) {
       {"relative_bias.bidirectional", "relative_bidirectional"},
       {"lse", ""},
       {"sum", ""},
+      {"resume", ""},
       {"workspace", ""},
       {"num_threads", ""},
   };
@@ -69,11 +70,11 @@ void ScoreOptions::set(std::string_view name, nb::handle given) {
   if (name == "causal_offset") return set_causal_offset(given);
   bool known = false;
   for_each_option(values, [&](const char* option, auto& member) {
-    if (python_name(option) != name) return;
+    if (name.empty() || python_name(option) != name) return;
     assign(member, python_name(option), given);
     known = true;
   });
-  if (!known || name.empty()) call_->fail_as_type("there is no option '", name, "'");
+  if (!known) call_->fail_as_type("there is no option '", name, "'");
 }
 
 template <class T>
