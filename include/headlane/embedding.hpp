@@ -6,8 +6,10 @@
 #include <headlane/export.h>
 #include <headlane/packed_matrix.hpp>
 #include <headlane/state_dict.hpp>
+#include <headlane/team.hpp>
 #include <headlane/view.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -17,6 +19,7 @@ namespace headlane {
 namespace internal {
 struct HalfRows;
 struct Operand;
+class StateDictReader;
 }  // namespace internal
 
 struct EmbeddingOptions {
@@ -28,6 +31,7 @@ struct EmbeddingOptions {
   DType weights = DType::float32;
   /// How logits() rounds its rows, as in Linear; float32 if not tied.
   DType activations = DType::float32;
+  Team* team = nullptr;  ///< cuts the vectors, and the columns of logits(), over its ranks
 };
 
 struct EmbeddingForwardOptions {
@@ -46,8 +50,14 @@ class HEADLANE_API Embedding {
   explicit Embedding(const StateDict& state, std::string_view prefix = {},
                      const EmbeddingOptions& options = {});
 
-  [[nodiscard]] Index num_embeddings() const { return rows_; }
+  [[nodiscard]] Index num_embeddings() const { return rows_.count(); }
   [[nodiscard]] Index embedding_dim() const { return columns_; }
+  /// The ids whose vectors each rank has.
+  [[nodiscard]] const Shares& rows() const { return rows_; }
+  /// Memory of the vectors of this rank, in bytes.
+  [[nodiscard]] std::size_t bytes() const {
+    return packed_.bytes() + table_.size() * sizeof(float);
+  }
   [[nodiscard]] OwnedStateDict state_dict(std::string_view prefix = {}) const;
 
   /// y = the vectors of the ids, times scale.
@@ -79,6 +89,11 @@ class HEADLANE_API Embedding {
     return options_.tied || options_.weights != DType::float32;
   }
 
+  HEADLANE_HIDDEN void read_table(const internal::StateDictReader& tensors);
+  /// Copies the vector of an id of this rank.
+  HEADLANE_HIDDEN void look_up(Index id, float* to) const;
+  HEADLANE_HIDDEN void forward_together(const View<const Index, 2>& ids, const View<float, 3>& y,
+                                        const EmbeddingForwardOptions& options) const;
   HEADLANE_HIDDEN void forward_halves(const View<const Index, 2>& ids,
                                       const View<std::uint16_t, 3>& y, DType type,
                                       const EmbeddingForwardOptions& options) const;
@@ -86,10 +101,11 @@ class HEADLANE_API Embedding {
                                     int num_threads) const;
   HEADLANE_HIDDEN void logits_halves(const internal::HalfRows& rows, int num_threads) const;
 
-  detail::Size rows_, columns_;
+  Shares rows_;
+  detail::Size columns_;
   EmbeddingOptions options_;
-  std::vector<float> table_;  // if float32 and not tied
-  PackedMatrix packed_;       // otherwise: [embedding_dim, num_embeddings]
+  std::vector<float> table_;  // if float32 and not tied: the rows of this rank
+  PackedMatrix packed_;       // otherwise: its columns of [embedding_dim, num_embeddings]
 };
 
 }  // namespace headlane

@@ -7,6 +7,7 @@
 #include <headlane/export.h>
 #include <headlane/linear.hpp>
 #include <headlane/state_dict.hpp>
+#include <headlane/team.hpp>
 #include <headlane/view.hpp>
 
 #include <string_view>
@@ -18,6 +19,7 @@ struct FeedForwardOptions {
   Activation activation = Activation::relu;
   DType weights = DType::float32;      ///< how the weights are stored (PackedMatrix)
   DType activations = DType::float32;  ///< as Linear
+  Team* team = nullptr;                ///< not owned; see layers.hpp
 };
 
 /// The feed-forward block of a transformer layer:

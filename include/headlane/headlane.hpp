@@ -22,4 +22,5 @@
 #include <headlane/runtime.hpp>
 #include <headlane/softmax.hpp>
 #include <headlane/state_dict.hpp>
+#include <headlane/team.hpp>
 #include <headlane/view.hpp>

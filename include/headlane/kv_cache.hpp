@@ -51,7 +51,8 @@ struct KvCacheOptions {
 ///   std::invalid_argument.
 class HEADLANE_API KvCache {
  public:
-  /// head_dim (of the keys) and value_dim: 1 … max_head_dim (limits.hpp).
+  /// head_dim (of the keys) and value_dim: 1 … max_head_dim (limits.hpp). Without kv heads, it has
+  /// the lengths of sequences alone: that of a rank whose team has fewer heads than ranks (Team).
   KvCache(Index kv_heads, Index head_dim, Index value_dim, const KvCacheOptions& options = {});
   ~KvCache();
   KvCache(KvCache&&) noexcept;

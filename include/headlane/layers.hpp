@@ -15,6 +15,20 @@
 //   the layer's heads.
 // Types: x, y and memory are float32, or all bfloat16 or float16, with the result of float32
 //   rounded once. State dicts and the tensors of options are float32.
+// Teams: with the option `team` (team.hpp), a layer is one rank's part of a layer that several
+//   processes compute together. It packs only its share of each weight: of the heads of attention,
+//   and of the columns of all other products (Shares); norms and biases are small. Constructing a
+//   layer sends nothing; every rank does it with the same arguments, or with a state dict that has
+//   only its own rows (StateDict::shares).
+//   Every call that computes, but project_memory(), is collective: each rank makes it with the same
+//   arguments, of the same shapes and strides, and gets the same y. num_threads, instruction sets
+//   and addresses may differ. Caches are those of the heads of the rank. The columns of a product
+//   are gathered; no sum is cut over ranks, so the bits are those of one rank, whatever the number.
+//   A layer refers to its team, which must outlive it; one thread at a time calls the layers of a
+//   team. Options are checked for all heads before anything is sent; what only some ranks run into
+//   afterwards, such as a full cache, or an int8 cache that gets numbers that are not finite, is
+//   an exception on those alone (Team).
+//   state_dict() needs the whole weights: an error in a team of several ranks.
 // Aliasing: y may be x itself (same data and strides), unless stated otherwise; other overlaps
 //   are an error.
 // Arithmetic: that of gemm, attention, layer_norm and so on, each with its own rounding. The bits
@@ -32,3 +46,4 @@
 #include <headlane/linear.hpp>
 #include <headlane/multi_head_attention.hpp>
 #include <headlane/normalization.hpp>
+#include <headlane/team.hpp>

@@ -7,6 +7,7 @@
 #include <headlane/floating_view.hpp>
 #include <headlane/packed_matrix.hpp>
 #include <headlane/state_dict.hpp>
+#include <headlane/team.hpp>
 #include <headlane/view.hpp>
 
 #include <string_view>
@@ -28,16 +29,19 @@ class HEADLANE_API Linear {
  public:
   Linear() = default;
   /// weights: how the weight is stored (PackedMatrix). activations: bfloat16 and int8 round the
-  /// rows of x (GemmOptions), for weights of such a type.
+  /// rows of x (GemmOptions), for weights of such a type. team: not owned; see layers.hpp.
   explicit Linear(const StateDict& state, std::string_view prefix = {},
-                  DType weights = DType::float32, DType activations = DType::float32);
+                  DType weights = DType::float32, DType activations = DType::float32,
+                  Team* team = nullptr);
 
   [[nodiscard]] Index in_features() const { return weight_.rows(); }
-  [[nodiscard]] Index out_features() const { return weight_.columns(); }
-  /// The transposed weight, [in_features, out_features].
+  [[nodiscard]] Index out_features() const { return columns_.count(); }
+  /// The transposed weight, [in_features, out_features]; with a team, the columns of this rank.
   [[nodiscard]] const PackedMatrix& weight() const { return weight_; }
+  /// The columns of each rank.
+  [[nodiscard]] const Shares& columns() const { return columns_; }
   [[nodiscard]] DType activations() const { return activations_; }
-  /// [out_features]; null data if there is none. Valid as long as the layer.
+  /// [columns of weight()]; null data if there is none. Valid as long as the layer.
   [[nodiscard]] View<const float, 1> bias() const;
   [[nodiscard]] OwnedStateDict state_dict(std::string_view prefix = {}) const;
 
@@ -56,6 +60,7 @@ class HEADLANE_API Linear {
 
  private:
   PackedMatrix weight_;
+  Shares columns_;
   DType activations_ = DType::float32;
   std::vector<float> bias_;
 };

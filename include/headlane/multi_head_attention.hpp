@@ -9,6 +9,7 @@
 #include <headlane/linear.hpp>
 #include <headlane/packed_matrix.hpp>
 #include <headlane/state_dict.hpp>
+#include <headlane/team.hpp>
 #include <headlane/view.hpp>
 
 #include <optional>
@@ -24,6 +25,7 @@ struct MultiHeadAttentionOptions {
   std::optional<float> scale = std::nullopt;  ///< of the scores; default 1 / sqrt(head_dim) (T5: 1)
   DType weights = DType::float32;             ///< how the weights are stored (PackedMatrix)
   DType activations = DType::float32;         ///< of the projections, as Linear
+  Team* team = nullptr;                       ///< not owned; see layers.hpp
 };
 
 struct ProjectMemoryOptions {
@@ -53,6 +55,10 @@ struct ProjectMemoryOptions {
 /// once, to nearest, ties to even; what caches get is that of float32, too. The tensors of the
 /// options are of float32, but for the bias. Memory: scratch for float32 copies of x, memory and y,
 /// of which the calling thread keeps up to 64 MiB.
+///
+/// With a team (layers.hpp), a rank has some of the kv heads, the query heads that share them, and
+/// their keys and values: a cache has kv_heads() heads, on some ranks none. Options have the shapes
+/// of all heads().
 class HEADLANE_API MultiHeadAttention {
  public:
   MultiHeadAttention() = default;
@@ -62,12 +68,16 @@ class HEADLANE_API MultiHeadAttention {
   [[nodiscard]] Index d_model() const { return out_proj_.out_features(); }
   /// The width of memory: d_model, unless keys and values have projections of their own.
   [[nodiscard]] Index kv_dim() const { return kv_dim_; }
+  /// On all ranks together.
   [[nodiscard]] Index heads() const { return heads_; }
-  [[nodiscard]] Index kv_heads() const { return kv_heads_; }
+  /// Of this rank: the heads of a cache.
+  [[nodiscard]] Index kv_heads() const { return shares_.own(); }
+  /// The kv heads of each rank.
+  [[nodiscard]] const Shares& shares() const { return shares_; }
   [[nodiscard]] Index head_dim() const { return head_dim_; }
   [[nodiscard]] std::optional<float> scale() const { return scale_; }
-  /// The projection of x, transposed: [d_model, columns]. The columns of q, k and v each begin at a
-  /// multiple of 32; if kv_dim differs from d_model, there is only q.
+  /// The projection of x to the heads of this rank, transposed: [d_model, columns]. The columns of
+  /// q, k and v each begin at a multiple of 32; if kv_dim differs from d_model, there is only q.
   [[nodiscard]] const PackedMatrix& in_proj() const { return in_proj_; }
   /// If kv_dim differs from d_model: the projection of memory, [kv_dim, columns of k and v].
   [[nodiscard]] const PackedMatrix& memory_proj() const { return memory_proj_; }
@@ -130,7 +140,8 @@ class HEADLANE_API MultiHeadAttention {
                       const ProjectMemoryOptions& options = {}) const;
 
  private:
-  detail::Size heads_, kv_heads_, head_dim_, kv_dim_;
+  detail::Size heads_, head_dim_, kv_dim_;
+  Shares shares_;
   std::optional<float> scale_;
   PackedMatrix in_proj_, memory_proj_;
   std::vector<float> in_bias_;

@@ -21,6 +21,11 @@ struct StateDict : std::map<std::string, AnyView<const float>, std::less<>> {
   /// [out, in]. A layer keeps their numbers and scales, whatever its option `weights` says.
   /// Matrices that it stores as one, those of q, k and v, are of the same type.
   std::map<std::string, const PackedMatrix*, std::less<>> packed;
+
+  /// Matrices of which `*this` has only the rows of this rank of a Team (Shares, in units of
+  /// columns_of_share), by the rows that all ranks have together. Of q, k and v, these are the rows
+  /// of its heads, in units of a kv head.
+  std::map<std::string, Index, std::less<>> shares;
 };
 
 /// A tensor that owns its elements, contiguous and row-major.

@@ -5,6 +5,7 @@
 #include <headlane/dtype.hpp>
 #include <headlane/multi_head_attention.hpp>
 #include <headlane/normalization.hpp>
+#include <headlane/team.hpp>
 
 namespace headlane {
 
@@ -19,6 +20,8 @@ struct TransformerLayerOptions {
   /// How all weights of the layer are stored, and the activations of all its products (Linear);
   /// they replace those of `attention`.
   DType weights = DType::float32, activations = DType::float32;
+  /// Of all sublayers (layers.hpp), not owned; replaces that of `attention`.
+  Team* team = nullptr;
 };
 
 }  // namespace headlane

@@ -43,6 +43,8 @@ TEST_CASE("Checkpoint") {
                 {"names", [&] { (void)from.names(); }, {"Checkpoint::names", "moved from"}},
                 {"load", [&] { (void)from.load(name); }, {"Checkpoint::load", "moved from"}},
                 {"load with a shape", [&] { (void)from.load(name, {61, 24}); }, {"Checkpoint::load", "moved from"}},
+                {"load_rows", [&] { (void)from.load_rows(name, {61, 24}, 0, 1); }, {"load_rows", "moved from"}},
+                {"fingerprint", [&] { (void)from.fingerprint(); }, {"Checkpoint::fingerprint", "moved from"}},
                 {"pack", [&] { (void)from.pack("shared."); }, {"Checkpoint::pack", "moved from"}}};
       },
       [&](const Checkpoint& checkpoint) { CHECK(checkpoint.load(name, {61, 24}).view().shape[0] == 61); });

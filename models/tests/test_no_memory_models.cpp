@@ -46,6 +46,9 @@ TEST_CASE("Checkpoint::load: each allocation fails") {
   check_failing({"Checkpoint::load", [&] { tensor.reset(); },
                  [&] { tensor = checkpoint.load("shared.weight", {61, 24}); }, bits, true},
                 1);
+  check_failing({"Checkpoint::load_rows", [&] { tensor.reset(); },
+                 [&] { tensor = checkpoint.load_rows("shared.weight", {61, 24}, 0, 61); }, bits, true},
+                1);
 }
 
 TEST_CASE("Checkpoint: each allocation fails while it is opened, in one file or two") {

@@ -23,7 +23,7 @@ KvPages checked(KvPages pages) {
   const auto check_dim = [&](const char* name, Index dim) {
     caller.require(dim >= 1 && dim <= max_head_dim, name, " is ", dim, ", it may be 1 to ", max_head_dim);
   };
-  caller.require(pages.kv_heads >= 1, "kv_heads is ", pages.kv_heads, ", the minimum is 1");
+  caller.require(pages.kv_heads >= 0, "kv_heads is ", pages.kv_heads, ", the minimum is 0");
   check_dim("head_dim", pages.head_dim);
   check_dim("value_dim", pages.value_dim);
   const Index size = pages.page_size;

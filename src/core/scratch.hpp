@@ -29,6 +29,8 @@ enum class Purpose {
   normed,
   half,
   option,
+  team,
+  team_begins,
   count
 };
 

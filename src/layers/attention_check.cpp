@@ -58,12 +58,13 @@ void check_attention(const MultiHeadAttention& layer, const ForwardOperands& ope
 
 void check_keys(Caller caller, const MultiHeadAttention& layer, const View<const float, 3>& x, const KeySource& source,
                 const AttentionOptions& options) {
-  const ProjectionColumns c = projection_columns(layer);
   const Index batch = x.shape[0], length = x.shape[1], dim = layer.head_dim();
-  const View<const float, 3> queries = scratch_rows(Purpose::wide, batch, length, c.q_width);
+  const Index width = layer.heads() * dim, kv_heads = layer.shares().count();
+  const View<const float, 3> queries = scratch_rows(Purpose::wide, batch, length, width);
   const View<const float, 4> q = by_head(queries, dim);
-  const View<float, 4> out = by_head(scratch_rows(Purpose::heads, batch, length, c.q_width), dim);
-  const auto check = [&](const KeysAndValues& keys) {
+  const View<float, 4> out = by_head(scratch_rows(Purpose::heads, batch, length, width), dim);
+  const auto check = [&](KeysAndValues keys) {
+    keys.k.shape[1] = keys.v.shape[1] = kv_heads;  // of all ranks
     (void)checked_attention(caller, q, keys, out, options, CheckLevel::full);
   };
   switch (source.kind) {
@@ -75,9 +76,10 @@ void check_keys(Caller caller, const MultiHeadAttention& layer, const View<const
       return check(keys_of(caller, *source.cache, source.sequences, length, own));
     }
     default: {
-      const Index keys = source.memory.shape[1];
-      const View<const float, 3> kv = scratch_rows(Purpose::memory, source.memory.shape[0], keys, c.end - c.k);
-      return check({by_head(kv.slice(2, 0, c.kv_width), dim), by_head(kv.slice(2, c.v - c.k, c.end - c.k), dim)});
+      const View<const float, 3>& from = source.from_x() ? x : source.memory;
+      const View<const float, 4> kv = by_head(
+          View<const float, 3>(scratch_rows(Purpose::memory, from.shape[0], from.shape[1], kv_heads * dim)), dim);
+      return check({kv, kv});
     }
   }
 }

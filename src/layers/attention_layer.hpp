@@ -44,7 +44,11 @@ struct ProjectionColumns {
   Index q_width, kv_width, k, v, end;
 };
 ProjectionColumns projection_columns(Index heads, Index kv_heads, Index head_dim);
+/// Of the heads of this rank.
 ProjectionColumns projection_columns(const MultiHeadAttention& layer);
+
+/// Query heads that share a kv head.
+inline Index group_of(const MultiHeadAttention& layer) { return layer.heads() / layer.shares().count(); }
 
 /// The width of x.
 inline Index x_width(const MultiHeadAttention& layer) { return layer.in_proj().rows(); }
@@ -70,8 +74,8 @@ class AppendGuard {
 /// attention() checks the rest.
 void check_attention(const MultiHeadAttention& layer, const ForwardOperands& operands, const KeySource& source,
                      const AttentionOptions& options);
-/// Checks what attention to memory or a cache will check, a cache as it will have grown: for a
-/// layer that writes something before.
+/// Checks what attention will check, for all heads, a cache as it will have grown: for a layer that
+/// writes or sends something before.
 void check_keys(Caller caller, const MultiHeadAttention& layer, const View<const float, 3>& x, const KeySource& source,
                 const AttentionOptions& options);
 void check_project_memory(const MultiHeadAttention& layer, const Operand& memory, const KvCache& cache,

@@ -41,6 +41,7 @@ DecoderLayer::DecoderLayer(const StateDict& state, std::string_view prefix, cons
 }
 
 OwnedStateDict DecoderLayer::state_dict(std::string_view prefix) const {
+  require_whole("DecoderLayer::state_dict", self_attn_.shares());
   StateDictWriter tensors(prefix);
   tensors.add(self_attn_.state_dict(tensors.name("self_attn.")));
   tensors.add(multihead_attn_.state_dict(tensors.name("multihead_attn.")));

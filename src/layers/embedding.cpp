@@ -9,9 +9,11 @@
 #include "layers/rows.hpp"
 #include "layers/state_dict_reader.hpp"
 #include "layers/state_dict_writer.hpp"
+#include "layers/team_output.hpp"
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 namespace headlane {
 
@@ -31,33 +33,39 @@ Embedding::Embedding(const StateDict& state, std::string_view prefix, const Embe
           "Embedding: activations are those of logits(), and the embedding is not tied");
   const PackedMatrix* const given = tensors.packed("weight", any_size, any_size);
   if (given != nullptr) options_.weights = given->type();
-  if (is_packed()) {
-    packed_ = tensors.weight("weight", any_size, any_size, options.weights);
-    rows_ = packed_.columns();
-    columns_ = packed_.rows();
-    check_activations(Caller(tensors.layer()).operand("weight", shape_of(packed_)), &packed_, options.activations);
+  if (!is_packed()) {
+    read_table(tensors);
     return;
   }
-  if (given != nullptr) {  // of float32, and not tied
-    rows_ = given->columns();
-    columns_ = given->rows();
-    table_.resize(static_cast<std::size_t>(rows_ * columns_));
-    given->unpack(View<float, 2>(table_.data(), {rows_, columns_}).transposed());
+  OwnWeight own = tensors.weight("weight", any_size, any_size, options.weights, options.team);
+  packed_ = std::move(own.matrix);
+  rows_ = std::move(own.shares);
+  columns_ = packed_.rows();
+  check_activations(Caller(tensors.layer()).operand("weight", shape_of(packed_)), &packed_, options.activations);
+}
+
+void Embedding::read_table(const StateDictReader& tensors) {
+  if (tensors.packed("weight", any_size, any_size) != nullptr) {  // of float32
+    const auto [own, shares] = tensors.weight("weight", any_size, any_size, DType::float32, options_.team);
+    rows_ = shares;
+    columns_ = own.rows();
+    table_.resize(static_cast<std::size_t>(own.columns() * own.rows()));
+    own.unpack(View<float, 2>(table_.data(), {own.columns(), own.rows()}).transposed());
     return;
   }
-  const View<const float, 2> table = tensors.matrix("weight", any_size, any_size);
-  rows_ = table.shape[0];
+  const View<const float, 2> table = tensors.own_rows("weight", any_size, any_size, options_.team, rows_);
   columns_ = table.shape[1];
   if (columns_ == 0) return;
-  table_.reserve(static_cast<std::size_t>(rows_) * static_cast<std::size_t>(columns_));
-  for (Index i = 0; i < rows_; ++i)
+  table_.reserve(static_cast<std::size_t>(table.shape[0]) * static_cast<std::size_t>(columns_));
+  for (Index i = 0; i < table.shape[0]; ++i)
     for (Index j = 0; j < columns_; ++j) table_.push_back(table(i, j));
 }
 
 OwnedStateDict Embedding::state_dict(std::string_view prefix) const {
+  require_whole("Embedding::state_dict", rows_);
   StateDictWriter tensors(prefix);
   if (is_packed()) tensors.add("weight", packed_);
-  else tensors.add(OwnedStateDict{{tensors.name("weight"), {{rows_, columns_}, table_}}});
+  else tensors.add(OwnedStateDict{{tensors.name("weight"), {{rows_.count(), columns_}, table_}}});
   return tensors.take();
 }
 
@@ -94,6 +102,7 @@ void Embedding::forward(View<const Index, 2> ids, View<float, 3> y, const Embedd
   const CallScope scope;
   const Index length = checked_length(*this, ids, forward_caller.operand("y", y), options_.max_length, options);
   if (length == 0) return;
+  if (rows_.divided()) return forward_together(ids.slice(1, 0, length), y, options);
   const PackedColumns packed = packed_columns(packed_);
   for (Index b = 0; b < ids.shape[0]; ++b)
     for (Index i = 0; i < length; ++i) {
@@ -105,6 +114,45 @@ void Embedding::forward(View<const Index, 2> ids, View<float, 3> y, const Embedd
         for (Index j = 0; j < columns_; ++j) write(row[j], y(b, i, j), options);
       }
     }
+}
+
+void Embedding::look_up(Index id, float* to) const {
+  const Index own = id - rows_.begin();
+  if (is_packed()) for_column(packed_columns(packed_), own, [&](Index j, float x) { to[j] = x; });
+  else std::copy_n(table_.data() + own * columns_, columns_, to);
+}
+
+// The vectors of a rank are staged side by side, in the order of the ids; then each is copied to
+// where its id is.
+void Embedding::forward_together(const View<const Index, 2>& ids, const View<float, 3>& y,
+                                 const EmbeddingForwardOptions& options) const {
+  const auto [batch, length] = ids.shape;
+  const std::span<const Index> firsts = rows_.begins();
+  const Index ranks = std::ssize(firsts) - 1;
+  if (is_empty(y)) return;
+  float* const staging = scratch_rows(Purpose::team, batch, length, columns_).data;
+  auto* const begins = scratch_array<Index>(Purpose::team_begins, 2 * ranks + 1);
+  Index* const next = begins + ranks + 1;  // of each rank
+  std::fill_n(begins, ranks + 1, Index{0});
+  const auto for_each_id = [&](const auto& f) {
+    for (Index b = 0; b < batch; ++b)
+      for (Index i = 0; i < length; ++i)
+        f(b, i, std::upper_bound(firsts.begin(), firsts.end(), ids(b, i)) - firsts.begin() - 1);
+  };
+  for_each_id([&](Index, Index, Index rank) { begins[rank + 1] += columns_; });
+  for (Index r = 0; r < ranks; ++r) begins[r + 1] += begins[r];
+  float* own = staging + begins[rows_.rank()];
+  for_each_id([&](Index b, Index i, Index rank) {
+    if (rank != rows_.rank()) return;
+    look_up(ids(b, i), own);
+    own += columns_;
+  });
+  rows_.team()->all_gather(staging, {begins, static_cast<std::size_t>(ranks + 1)});
+  std::copy_n(begins, ranks, next);
+  for_each_id([&](Index b, Index i, Index rank) {
+    for (Index j = 0; j < columns_; ++j) write(staging[next[rank] + j], y(b, i, j), options);
+    next[rank] += columns_;
+  });
 }
 
 void Embedding::forward_halves(const View<const Index, 2>& ids, const View<std::uint16_t, 3>& y, DType type,
@@ -130,15 +178,17 @@ void Embedding::forward(View<const Index, 2> ids, View<float16, 3> y, const Embe
 
 void Embedding::check_logits(const Operand& x, const Operand& y, int num_threads) const {
   x.caller.require(options_.tied, "the embedding was not made with EmbeddingOptions::tied");
-  check_forward(x, columns_, y, rows_, false, num_threads);
+  check_forward(x, columns_, y, num_embeddings(), false, num_threads);
 }
 
 void Embedding::logits(View<const float, 3> x, View<float, 3> y, int num_threads) const {
   const CallScope scope;
   check_logits(logits_caller.operand("x", x), logits_caller.operand("y", y), num_threads);
-  for_each_matrix(x, y, {}, [&](const auto& from, const auto& to, const auto&) {
+  const TeamOutput out(rows_, 1, y);
+  for_each_matrix(x, out.own(), {}, [&](const auto& from, const auto& to, const auto&) {
     multiply(from, packed_, 0, to, {.activations = options_.activations, .num_threads = num_threads});
   });
+  out.gather(num_threads);
 }
 
 void Embedding::logits_halves(const HalfRows& rows, int num_threads) const {

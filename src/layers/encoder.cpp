@@ -20,6 +20,7 @@ EncoderLayer::EncoderLayer(const StateDict& state, std::string_view prefix, cons
 }
 
 OwnedStateDict EncoderLayer::state_dict(std::string_view prefix) const {
+  require_whole("EncoderLayer::state_dict", self_attn_.shares());
   StateDictWriter tensors(prefix);
   tensors.add(self_attn_.state_dict(tensors.name("self_attn.")));
   tensors.add(feed_forward_.state_dict(prefix));

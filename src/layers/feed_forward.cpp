@@ -10,6 +10,7 @@
 #include "layers/rows.hpp"
 #include "layers/state_dict_reader.hpp"
 #include "layers/state_dict_writer.hpp"
+#include "layers/team_output.hpp"
 
 #include <headlane/gemm_gated.hpp>
 
@@ -33,14 +34,16 @@ FeedForward::FeedForward(const StateDict& state, std::string_view prefix, const 
   const StateDictReader tensors("FeedForward", state, prefix);
   require(options.activation <= Activation::erf, tensors.layer(), ": activation is ",
           static_cast<Index>(options.activation), ", which is none of none … erf");
-  linear1_ = tensors.linear("linear1", any_size, any_size, options.weights, options.activations);
+  const WeightOptions stored{options.weights, options.activations, options.team};
+  linear1_ = tensors.linear("linear1", any_size, any_size, stored);
   const Index d_ff = linear1_.out_features(), d_model = linear1_.in_features();
   gated_ = tensors.has("linear_gate.weight");
-  if (gated_) linear_gate_ = tensors.linear("linear_gate", d_ff, d_model, options.weights, options.activations);
-  linear2_ = tensors.linear("linear2", d_model, d_ff, options.weights, options.activations);
+  if (gated_) linear_gate_ = tensors.linear("linear_gate", d_ff, d_model, stored);
+  linear2_ = tensors.linear("linear2", d_model, d_ff, stored);
 }
 
 OwnedStateDict FeedForward::state_dict(std::string_view prefix) const {
+  require_whole("FeedForward::state_dict", linear2_.columns());
   StateDictWriter tensors(prefix);
   tensors.add(linear1_.state_dict(tensors.name("linear1.")));
   if (gated_) tensors.add(linear_gate_.state_dict(tensors.name("linear_gate.")));
@@ -73,34 +76,52 @@ void FeedForward::forward(View<const float, 3> x, View<float, 3> y, int num_thre
   feed_forward(*this, x, y, {}, num_threads);
 }
 
+namespace {
+
+/// The own columns of the hidden layer for some rows.
+void compute_hidden(const FeedForward& layer, const View<const float, 2>& rows, const View<float, 2>& hidden,
+                    int num_threads) {
+  const Linear &linear1 = layer.linear1(), &gate = layer.linear_gate();
+  if (is_empty(hidden)) return;
+  if (layer.gated())
+    gemm_gated(rows, gate.weight(), linear1.weight(), hidden,
+               {.activation = layer.activation(),
+                .gate_bias = gate.bias(),
+                .up_bias = linear1.bias(),
+                .activations = linear1.activations(),
+                .num_threads = num_threads});
+  else
+    multiply(rows, linear1.weight(), 0, hidden,
+             {.bias = linear1.bias(),
+              .activation = layer.activation(),
+              .activations = linear1.activations(),
+              .num_threads = num_threads});
+}
+
+}  // namespace
+
 void internal::feed_forward(const FeedForward& layer, const View<const float, 3>& x, const View<float, 3>& y,
                             const View<const float, 3>& residual, int num_threads) {
-  const Linear &linear1 = layer.linear1(), &gate = layer.linear_gate(), &linear2 = layer.linear2();
+  const Linear &linear1 = layer.linear1(), &linear2 = layer.linear2();
   const Index d_ff = layer.d_ff();
   const Index chunk = std::max(min_rows, hidden_floats / std::max<Index>(d_ff, 1) / row_unit * row_unit);
   for_each_matrix(x, y, residual, [&](const auto& from, const auto& to, const auto& add) {
     for (Index row = 0; row < from.shape[0]; row += chunk) {
       const Index end = std::min(from.shape[0], row + chunk);
       const View<float, 2> hidden(scratch(Purpose::wide, std::max<Index>((end - row) * d_ff, 1)), {end - row, d_ff});
-      const View<const float, 2> rows = from.slice(0, row, end);
-      if (layer.gated())
-        gemm_gated(rows, gate.weight(), linear1.weight(), hidden,
-                   {.activation = layer.activation(),
-                    .gate_bias = gate.bias(),
-                    .up_bias = linear1.bias(),
-                    .activations = linear1.activations(),
-                    .num_threads = num_threads});
-      else
-        multiply(rows, linear1.weight(), 0, hidden,
-                 {.bias = linear1.bias(),
-                  .activation = layer.activation(),
-                  .activations = linear1.activations(),
+      const TeamOutput part(linear1.columns(), 1, hidden.broadcast(0, 1));
+      compute_hidden(layer, from.slice(0, row, end), part.own().select(0, 0), num_threads);
+      part.gather(num_threads);
+      const TeamOutput out(linear2.columns(), 1, to.slice(0, row, end).broadcast(0, 1));
+      const View<float, 2> own = out.own().select(0, 0);
+      const View<const float, 2> all_of_add = add ? add.slice(0, row, end) : add;
+      if (!is_empty(own))
+        multiply(hidden, linear2.weight(), 0, own,
+                 {.bias = linear2.bias(),
+                  .residual = add ? out.own_of(all_of_add.broadcast(0, 1)).select(0, 0) : add,
+                  .activations = linear2.activations(),
                   .num_threads = num_threads});
-      multiply(hidden, linear2.weight(), 0, to.slice(0, row, end),
-               {.bias = linear2.bias(),
-                .residual = add ? add.slice(0, row, end) : add,
-                .activations = linear2.activations(),
-                .num_threads = num_threads});
+      out.gather(num_threads);
     }
   });
 }

@@ -7,22 +7,28 @@
 #include "layers/rows.hpp"
 #include "layers/state_dict_reader.hpp"
 #include "layers/state_dict_writer.hpp"
+#include "layers/team_output.hpp"
+
+#include <utility>
 
 namespace headlane {
 
 using namespace internal;
 
-Linear::Linear(const StateDict& state, std::string_view prefix, DType weights, DType activations)
+Linear::Linear(const StateDict& state, std::string_view prefix, DType weights, DType activations, Team* team)
     : activations_(activations) {
   const StateDictReader tensors("Linear", state, prefix);
-  weight_ = tensors.weight("weight", any_size, any_size, weights);
+  OwnWeight own = tensors.weight("weight", any_size, any_size, weights, team);
+  weight_ = std::move(own.matrix);
+  columns_ = std::move(own.shares);
   check_activations(Caller(tensors.layer()).operand("weight", shape_of(weight_)), &weight_, activations);
-  bias_ = tensors.optional_vector("bias", out_features());
+  bias_ = own_elements(tensors.optional_vector("bias", out_features()), columns_);
 }
 
 View<const float, 1> Linear::bias() const { return view_of(bias_); }
 
 OwnedStateDict Linear::state_dict(std::string_view prefix) const {
+  require_whole("Linear::state_dict", columns_);
   StateDictWriter tensors(prefix);
   tensors.add("weight", weight_);
   tensors.add("bias", bias_);
@@ -61,7 +67,9 @@ void Linear::forward(View<const float, 3> x, View<float, 3> y, const LinearOptio
   const CallScope scope;
   check_linear(*this, x, y, options);
   if (is_half(options.residual)) return forward(x, y, with_wide(options, &LinearOptions::residual));
-  for_each_matrix(x, y, options.residual.of<float>(), [&](const auto& from, const auto& to, const auto& add) {
+  const TeamOutput out(columns_, 1, y);
+  const View<const float, 3> residual = out.own_of(options.residual.of<float>());
+  for_each_matrix(x, out.own(), residual, [&](const auto& from, const auto& to, const auto& add) {
     multiply(from, weight_, 0, to,
              {.bias = bias(),
               .activation = options.activation,
@@ -69,6 +77,7 @@ void Linear::forward(View<const float, 3> x, View<float, 3> y, const LinearOptio
               .activations = activations_,
               .num_threads = options.num_threads});
   });
+  out.gather(options.num_threads);
 }
 
 }  // namespace headlane

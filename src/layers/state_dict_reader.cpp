@@ -1,10 +1,61 @@
 #include "layers/state_dict_reader.hpp"
 
 #include "core/check.hpp"
+#include "gemm/stored.hpp"
 
 #include <cstddef>
+#include <cstdint>
+#include <type_traits>
 
 namespace headlane::internal {
+namespace {
+
+/// The numbers of a matrix of elements without scales, and those of some columns packed again.
+template <class T>
+PackedMatrix repacked(const PackedMatrix& matrix, Index begin, Index end) {
+  std::vector<T> all(static_cast<std::size_t>(matrix.rows() * matrix.columns()));
+  const View<T, 2> numbers(all.data(), {matrix.rows(), matrix.columns()});
+  matrix.unpack(numbers);
+  const View<const T, 2> some = View<const T, 2>(numbers).slice(1, begin, end);
+  if constexpr (std::is_same_v<T, float>) return PackedMatrix(some);
+  else return PackedMatrix::from_numbers(some);
+}
+
+PackedMatrix repacked_integers(const PackedMatrix& matrix, Index begin, Index end) {
+  const Index rows = matrix.rows(), columns = matrix.columns();
+  const Index groups = has_scales(matrix.type()) ? 1 : ceil_div(rows, 32);
+  std::vector<std::int8_t> all(static_cast<std::size_t>(rows * columns));
+  std::vector<float> all_scales(static_cast<std::size_t>(groups * columns));
+  const View<std::int8_t, 2> numbers(all.data(), {rows, columns});
+  const View<float, 2> scales(all_scales.data(), {groups, columns});
+  matrix.unpack(numbers, scales);
+  const View<const std::int8_t, 2> some = View<const std::int8_t, 2>(numbers).slice(1, begin, end);
+  if (has_scales(matrix.type()))
+    return PackedMatrix::from_numbers(some, View<const float, 2>(scales).select(0, 0).slice(0, begin, end));
+  const std::vector<float16> halves(all_scales.begin(), all_scales.end());  // exact
+  const View<const float16, 2> of_groups(halves.data(), {groups, columns});
+  return PackedMatrix::from_numbers(some, of_groups.slice(1, begin, end), matrix.type());
+}
+
+}  // namespace
+
+// Panels are copied; columns that do not begin with a panel are packed anew, number by number.
+PackedMatrix columns_of(const PackedMatrix& matrix, Index begin, Index end) {
+  if (begin % kernels::panel_columns == 0 || begin == end) {
+    const PackedMatrix::Columns some[] = {{&matrix, begin == end ? 0 : begin, begin == end ? 0 : end}};
+    return PackedMatrix::joined(some);
+  }
+  switch (matrix.type()) {
+    case DType::float32:
+      return repacked<float>(matrix, begin, end);
+    case DType::bfloat16:
+      return repacked<bfloat16>(matrix, begin, end);
+    case DType::float16:
+      return repacked<float16>(matrix, begin, end);
+    default:
+      return repacked_integers(matrix, begin, end);
+  }
+}
 
 template <int Rank>
 View<const float, Rank> StateDictReader::tensor(std::string_view name, const std::array<Index, Rank>& shape) const {
@@ -49,9 +100,40 @@ const PackedMatrix* StateDictReader::packed(std::string_view name, Index rows, I
   return matrix;
 }
 
-PackedMatrix StateDictReader::weight(std::string_view name, Index rows, Index columns, DType type) const {
-  if (const PackedMatrix* const given = packed(name, rows, columns)) return copy_of(*given);
-  return PackedMatrix(matrix(name, rows, columns).transposed(), {.type = type});
+const Index* StateDictReader::rows_of_team(std::string_view name) const {
+  const auto found = state_.shares.find(this->name(name));
+  return found == state_.shares.end() ? nullptr : &found->second;
+}
+
+void StateDictReader::require_share(std::string_view name, Index given, Index wanted) const {
+  require(given == wanted, layer_, ": ", this->name(name), " has ", given, " rows, the share of this rank has ",
+          wanted);
+}
+
+View<const float, 2> StateDictReader::own_rows(std::string_view name, Index rows, Index columns, Team* team,
+                                               Shares& shares) const {
+  const Index* const of_team = rows_of_team(name);
+  const View<const float, 2> given = matrix(name, of_team != nullptr ? any_size : rows, columns);
+  if (of_team == nullptr) {
+    shares = Shares(team, given.shape[0], columns_of_share);
+    return given.slice(0, shares.begin(), shares.end());
+  }
+  require(rows == any_size || rows == *of_team, layer_, ": ", this->name(name), " has ", *of_team,
+          " rows on all ranks together, it must have ", rows);
+  shares = Shares(team, *of_team, columns_of_share);
+  require_share(name, given.shape[0], shares.own());
+  return given;
+}
+
+OwnWeight StateDictReader::weight(std::string_view name, Index rows, Index columns, DType type, Team* team) const {
+  if (const PackedMatrix* const given = packed(name, rows, columns)) {
+    Shares shares(team, given->columns(), columns_of_share);
+    return {columns_of(*given, shares.begin(), shares.end()), shares};
+  }
+  OwnWeight result;
+  const View<const float, 2> own = own_rows(name, rows, columns, team, result.shares);
+  result.matrix = PackedMatrix(own.transposed(), {.type = type});
+  return result;
 }
 
 View<const float, 2> StateDictReader::matrix(std::string_view name, Index rows, Index columns) const {
@@ -69,7 +151,7 @@ std::vector<float> StateDictReader::optional_vector(std::string_view name, Index
   return has(name) ? vector(name, size) : std::vector<float>{};
 }
 
-Linear StateDictReader::linear(const std::string& name, Index out, Index in, DType weights, DType activations) const {
+Linear StateDictReader::linear(const std::string& name, Index out, Index in, const WeightOptions& options) const {
   const std::string weight_name = name + ".weight";
   StateDict tensors;
   Index rows = 0;
@@ -77,12 +159,18 @@ Linear StateDictReader::linear(const std::string& name, Index out, Index in, DTy
     tensors.packed["weight"] = given;
     rows = given->columns();
   } else {
-    const View<const float, 2> weight = matrix(weight_name, out, in);
+    const Index* const of_team = rows_of_team(weight_name);
+    const View<const float, 2> weight = matrix(weight_name, of_team != nullptr ? any_size : out, in);
     tensors["weight"] = weight;
     rows = weight.shape[0];
+    if (of_team != nullptr) {
+      require(out == any_size || out == *of_team, layer_, ": ", this->name(weight_name), " has ", *of_team,
+              " rows on all ranks together, it must have ", out);
+      tensors.shares["weight"] = rows = *of_team;
+    }
   }
   if (has(name + ".bias")) tensors["bias"] = tensor<1>(name + ".bias", {rows});
-  return Linear(tensors, {}, weights, activations);
+  return Linear(tensors, {}, options.weights, options.activations, options.team);
 }
 
 }  // namespace headlane::internal

@@ -3,6 +3,7 @@
 
 #include <headlane/linear.hpp>
 #include <headlane/state_dict.hpp>
+#include <headlane/team.hpp>
 
 #include <array>
 #include <string>
@@ -17,10 +18,26 @@ inline std::string joined(std::string_view prefix, std::string_view name) { retu
 /// A size in a shape that may be anything.
 constexpr Index any_size = -1;
 
-inline PackedMatrix copy_of(const PackedMatrix& matrix) {
-  const PackedMatrix::Columns all[] = {{&matrix, 0, matrix.columns()}};
-  return PackedMatrix::joined(all);
+/// A copy of columns begin … end-1.
+PackedMatrix columns_of(const PackedMatrix& matrix, Index begin, Index end);
+
+/// How all layers store a weight, and what they do with it.
+struct WeightOptions {
+  DType weights = DType::float32, activations = DType::float32;
+  Team* team = nullptr;
+};
+
+/// The elements of a vector that belong to the columns of this rank; none of an empty one.
+inline std::vector<float> own_elements(std::vector<float> all, const Shares& columns) {
+  if (all.empty() || !columns.divided()) return all;
+  return {all.begin() + columns.begin(), all.begin() + columns.end()};
 }
+
+/// A weight, transposed: the columns of this rank, [in, shares.own()].
+struct OwnWeight {
+  PackedMatrix matrix;
+  Shares shares;
+};
 
 /// The tensors of one layer. Error messages name the layer and the full name of the tensor.
 class StateDictReader {
@@ -38,13 +55,21 @@ class StateDictReader {
   [[nodiscard]] const PackedMatrix* packed(std::string_view name, Index rows, Index columns) const;
 
   [[nodiscard]] View<const float, 2> matrix(std::string_view name, Index rows, Index columns) const;
-  /// The transposed matrix, [columns, rows], as it is stored, or packed as `type`.
-  [[nodiscard]] PackedMatrix weight(std::string_view name, Index rows, Index columns, DType type) const;
+  /// The rows that a matrix has on all ranks together, if the state dict has only those of this
+  /// one; otherwise null.
+  [[nodiscard]] const Index* rows_of_team(std::string_view name) const;
+  /// The rows of this rank of a matrix.
+  [[nodiscard]] View<const float, 2> own_rows(std::string_view name, Index rows, Index columns, Team* team,
+                                              Shares& shares) const;
+  /// Requires that the state dict has so many rows of a share.
+  void require_share(std::string_view name, Index given, Index wanted) const;
+  /// The columns of this rank of the transposed matrix, as it is stored, or packed as `type`.
+  [[nodiscard]] OwnWeight weight(std::string_view name, Index rows, Index columns, DType type, Team* team) const;
   [[nodiscard]] std::vector<float> vector(std::string_view name, Index size) const;
   /// Empty if there is no such tensor.
   [[nodiscard]] std::vector<float> optional_vector(std::string_view name, Index size) const;
   /// The tensors name.weight [out, in] and, if there is one, name.bias [out].
-  [[nodiscard]] Linear linear(const std::string& name, Index out, Index in, DType weights, DType activations) const;
+  [[nodiscard]] Linear linear(const std::string& name, Index out, Index in, const WeightOptions& options) const;
 
  private:
   template <int Rank>

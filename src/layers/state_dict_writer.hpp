@@ -1,6 +1,7 @@
 // Collects the tensors of a layer for state_dict().
 #pragma once
 
+#include "core/check.hpp"
 #include "layers/state_dict_reader.hpp"
 
 #include <headlane/packed_matrix.hpp>
@@ -12,6 +13,11 @@
 #include <vector>
 
 namespace headlane::internal {
+
+/// Refuses the state dict of a layer that has only its share of the weights.
+inline void require_whole(Caller caller, const Shares& shares) {
+  caller.require(!shares.divided(), "the layer has the share of one rank of its team, not the whole weights");
+}
 
 class StateDictWriter {
  public:

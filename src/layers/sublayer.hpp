@@ -33,11 +33,15 @@ inline MultiHeadAttentionOptions attention_options(const TransformerLayerOptions
   MultiHeadAttentionOptions result = options.attention;
   result.weights = options.weights;
   result.activations = options.activations;
+  result.team = options.team;
   return result;
 }
 
 inline FeedForwardOptions feed_forward_options(const TransformerLayerOptions& options) {
-  return {.activation = options.activation, .weights = options.weights, .activations = options.activations};
+  return {.activation = options.activation,
+          .weights = options.weights,
+          .activations = options.activations,
+          .team = options.team};
 }
 
 /// The parts of a layer agree on d_model.

@@ -23,7 +23,7 @@ TEST_CASE("KvCache: illegal sizes") {
                      [=] { const KvCache cache(heads, dim, value_dim, options); },
                      {"KvCache: ", name, std::to_string(size)}});
   };
-  for (const Index wrong : {Index{0}, Index{-1}, -huge}) push(wrong, 4, 4, {}, "kv_heads", wrong);
+  for (const Index wrong : {Index{-1}, -huge}) push(wrong, 4, 4, {}, "kv_heads", wrong);
   for (const Index wrong : {Index{0}, Index{-1}, Index{513}, huge, -huge}) {
     push(1, wrong, 4, {}, "head_dim", wrong);
     push(1, 4, wrong, {}, "value_dim", wrong);
@@ -37,6 +37,30 @@ TEST_CASE("KvCache: illegal sizes") {
   check_illegal(calls, [] { return true; });
   for (const Index page_size : {32, 64, 128, 256, 512, 1024, 1536})
     CHECK(KvCache(1, 1, 1, {page_size, 5}).bytes() == 0);
+}
+
+TEST_CASE("KvCache: without kv heads it has the lengths of sequences") {
+  KvCache cache(0, 4, 6, {.page_size = 32, .max_pages = 9});
+  const std::array<Index, 2> both{cache.add(), cache.add()};
+  const std::vector<float> none(1);
+  const View<const float, 4> k(none.data(), {2, 0, 40, 4}), v(none.data(), {2, 0, 40, 6});
+  const std::vector<Index> lengths{40, 7};
+  cache.append(both, k, v, {lengths.data(), {2}});
+  cache.append(both[1], k.select(0, 1).slice(1, 0, 3), v.select(0, 1).slice(1, 0, 3));
+  const Index forked = cache.fork(both[0], 35);
+  cache.append(forked, k.select(0, 1), v.select(0, 1));
+  cache.truncate(both[0], 12);
+  CHECK(cache.length(both[0]) == 12);
+  CHECK(cache.length(both[1]) == 10);
+  CHECK(cache.length(forked) == 75);
+  CHECK(cache.kv_heads() == 0);
+  CHECK(cache.page_bytes() == 0);
+  CHECK(cache.bytes() == 0);
+  attention({none.data(), {2, 0, 3, 4}}, cache, both, {const_cast<float*>(none.data()), {2, 0, 3, 6}});
+  CHECK_THROWS_AS(cache.append(both[0], View<const float, 3>(none.data(), {1, 0, 4}), v.select(0, 0)),
+                  std::invalid_argument);
+  cache.remove(forked);
+  CHECK(!cache.has(forked));
 }
 
 // A cache of two sequences of four keys, one that was removed, and its model.

@@ -1,11 +1,12 @@
 // Bert: the computation. It is loaded by load.cpp.
 #include <headlane/models/bert.hpp>
 
+#include "bert/pool.hpp"
 #include "core/floating_point_scope.hpp"
 #include "io/error.hpp"
+#include "io/team.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <memory>
 #include <mutex>
@@ -49,59 +50,6 @@ void check_out(const char* function, const View<float, 2>& out, Index rows, Inde
   const bool by_rows = (m == 1 || row > (n - 1) * column) && (n == 1 || column > 0);
   const bool by_columns = (n == 1 || column > (m - 1) * row) && (m == 1 || row > 0);
   if (!by_rows && !by_columns) fail_call(function, "elements of out overlap: its strides are ", listed(out.strides));
-}
-
-/// y = the first elements of x, divided by the L2 norm of the first `counted` elements of x;
-/// counted 0: not divided.
-void copy_row(const View<const float, 1>& x, const View<float, 1>& y, Index counted) {
-  double length = 1;
-  if (counted > 0) {
-    double squares = 0;
-    for (Index j = 0; j < counted; ++j) squares += static_cast<double>(x(j)) * x(j);
-    length = std::sqrt(squares);
-    if (length < 1e-12) length = 1e-12;  // as torch.nn.functional.normalize; NaN stays NaN
-  }
-  for (Index j = 0; j < y.size(0); ++j) y(j) = static_cast<float>(x(j) / length);
-}
-
-/// y = the sum of the rows of x with weights first, first + step, …, divided by `divisor`.
-void sum_of_rows(const View<const float, 2>& x, const View<float, 1>& y, double first, double step, double divisor) {
-  constexpr Index block = 64;  // columns: their sums stay in the L1, mostly in registers
-  for (Index from = 0; from < x.size(1); from += block) {
-    const Index columns = std::min(block, x.size(1) - from);
-    std::array<double, block> sums{};
-    double weight = first;
-    for (Index i = 0; i < x.size(0); ++i, weight += step)
-      for (Index j = 0; j < columns; ++j) sums[static_cast<std::size_t>(j)] += weight * x(i, from + j);
-    for (Index j = 0; j < columns; ++j) y(from + j) = static_cast<float>(sums[static_cast<std::size_t>(j)] / divisor);
-  }
-}
-
-/// y = the maximum of each column of x; NaN if the column has one.
-void max_of_rows(const View<const float, 2>& x, const View<float, 1>& y) {
-  copy_row(x.select(0, 0), y, 0);
-  for (Index i = 1; i < x.size(0); ++i)
-    for (Index j = 0; j < x.size(1); ++j)
-      if (x(i, j) > y(j) || std::isnan(x(i, j))) y(j) = x(i, j);
-}
-
-/// y = the rows of x pooled. They are those of a sentence after its first `before` tokens.
-void pool(Pooling pooling, const View<const float, 2>& x, Index before, const View<float, 1>& y) {
-  const auto n = static_cast<double>(x.size(0)), first = static_cast<double>(before + 1);
-  switch (pooling) {
-    case Pooling::cls:
-      return copy_row(x.select(0, 0), y, 0);
-    case Pooling::lasttoken:
-      return copy_row(x.select(0, x.size(0) - 1), y, 0);
-    case Pooling::max:
-      return max_of_rows(x, y);
-    case Pooling::mean_sqrt_len_tokens:
-      return sum_of_rows(x, y, 1, 0, std::sqrt(n));
-    case Pooling::weightedmean:
-      return sum_of_rows(x, y, first, 1, n * (first + (n - 1) / 2));
-    default:
-      return sum_of_rows(x, y, 1, 0, n);
-  }
 }
 
 }  // namespace
@@ -167,6 +115,20 @@ Index Bert::embedding_size(std::optional<Pooling> pooling) const {
   return pooling ? size_of({&*pooling, 1}) : size_of(config_.pooling);
 }
 
+void Bert::agree(const Call& call) const {
+  agree_on_call(team_, call.function, [&] {
+    Digest tokens, poolings;
+    for (const auto* sentences : {&call.ids, &call.types})
+      for (const std::vector<Index>& ids : *sentences) tokens.add(ids);
+    poolings.add_all(call.pooling);
+    Description text;
+    text.add("sentences", std::ssize(call.ids)).add("tokens", tokens).add("truncate", call.truncate);
+    text.add("prompt_tokens", call.prompt_tokens).add("pooling", poolings);
+    text.add("normalize", call.normalize ? static_cast<int>(*call.normalize) : -1);
+    return text.add("out", call.out.shape).text();
+  });
+}
+
 void Bert::check(const Call& call) const {
   const char* function = call.function;
   if (call.ids.empty()) fail_call(function, "there are no sentences");
@@ -229,6 +191,7 @@ View<const float, 2> Bert::states(const Call& call, std::size_t first, std::size
 void Bert::run(Call call) const {
   const headlane::internal::FloatingPointScope scope;
   Workspaces& workspaces = unmoved(workspaces_, call.function, "model");
+  agree(call);
   check(call);
   std::unique_ptr<Workspace> work = workspaces.take();
   call.work = work.get();

@@ -4,6 +4,7 @@
 #include "io/config.hpp"
 #include "io/error.hpp"
 #include "io/quantized_weight.hpp"
+#include "io/team.hpp"
 #include "io/tensor_memory.hpp"
 
 #include <headlane/limits.hpp>
@@ -12,7 +13,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <deque>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -76,21 +79,31 @@ BertConfig config_of(const path& file, SentenceFolder sentences) {
   return result;
 }
 
-/// Tensors of the checkpoint under other names, kept while layers are constructed.
+/// Tensors of the checkpoint under other names, kept while layers are constructed: of weights, the
+/// share that a rank of a team has. The digest gets what all ranks read.
 class Renamed {
  public:
-  explicit Renamed(const Checkpoint& checkpoint)
+  Renamed(const Checkpoint& checkpoint, Team* team, Digest& whole)
       : checkpoint_(checkpoint),
+        team_(team),
+        whole_(whole),
         prefix_(checkpoint.contains("bert.embeddings.word_embeddings.weight") ? "bert." : "") {}
 
   void add(const std::string& name, const std::string& from, std::initializer_list<Index> shape) {
-    tensors_.push_back(checkpoint_.load(prefix_ + from, shape));
+    state_.insert_or_assign(name, load(from, shape).view());
+  }
+
+  /// The rows of this rank of a matrix [out, in].
+  void add_share(const std::string& name, const std::string& from, Index out, Index in) {
+    const Shares shares(team_, out, columns_of_share);
+    tensors_.push_back(checkpoint_.load_rows(prefix_ + from, {out, in}, shares.begin(), shares.end()));
     state_.insert_or_assign(name, tensors_.back().view());
+    state_.shares.insert_or_assign(name, out);
   }
 
   /// The weight [out, in] of a linear layer, as the file stores it if it is quantised.
   void add_weight(const std::string& name, const std::string& from, Index out, Index in) {
-    if (!is_quantized(from)) return add(name, from + ".weight", {out, in});
+    if (!is_quantized(from)) return add_share(name, from + ".weight", out, in);
     packed_.push_back(quantized_weight(checkpoint_, prefix_ + from + ".", out, in));
     state_.packed.insert_or_assign(name, &packed_.back());
   }
@@ -107,18 +120,25 @@ class Renamed {
   }
 
   /// The projections of query, key and value [d, d]: stacked, or each as the file stores it.
-  void add_projections(const std::string& to, const std::string& from, Index d) {
+  void add_projections(const std::string& to, const std::string& from, Index d, Index heads) {
+    const Shares shares(team_, heads, 1);
+    const Index first = shares.begin() * (d / heads), end = shares.end() * (d / heads);
     std::vector<float>& weights = stacked_[0];
     std::vector<float>& biases = stacked_[1];
     for (std::vector<float>& memory : stacked_) memory.clear();
+    weights.reserve(1);  // so that it has memory
     const bool quantized = is_quantized(from + "query");
     for (const char* name : {"query", "key", "value"}) {
       const std::string layer = from + name, stored = prefix_ + layer;
       if (quantized) add_weight((to + *name).append("_proj_weight"), layer, d, d);
-      else append_to(weights, checkpoint_.load(stored + ".weight", {d, d}), d * d);
-      append_to(biases, checkpoint_.load(stored + ".bias", {d}), d);
+      else append_to(weights, checkpoint_.load_rows(stored + ".weight", {d, d}, first, end), (end - first) * d);
+      append_to(biases, load(layer + ".bias", {d}), d);
     }
-    if (!quantized) state_.insert_or_assign(to + "in_proj_weight", View<const float, 2>(weights.data(), {3 * d, d}));
+    if (!quantized) {
+      const View<const float, 2> rows(weights.data(), {3 * (end - first), d});
+      state_.insert_or_assign(to + "in_proj_weight", rows);
+      state_.shares.insert_or_assign(to + "in_proj_weight", 3 * d);
+    }
     state_.insert_or_assign(to + "in_proj_bias", View<const float, 1>(biases.data(), {3 * d}));
   }
 
@@ -128,11 +148,22 @@ class Renamed {
   [[nodiscard]] const StateDict& state() const { return state_; }
 
  private:
+  /// A tensor that all ranks have.
+  const Tensor& load(const std::string& from, std::initializer_list<Index> shape) {
+    const Tensor& tensor = tensors_.emplace_back(checkpoint_.load(prefix_ + from, shape));
+    Index size = 1;
+    for (const Index n : shape) size *= n;
+    whole_.add_all(std::span(tensor.view().data, static_cast<std::size_t>(size)));
+    return tensor;
+  }
+
   static void append_to(std::vector<float>& to, const Tensor& tensor, Index size) {
     to.insert(to.end(), tensor.view().data, tensor.view().data + size);
   }
 
   const Checkpoint& checkpoint_;
+  Team* team_;
+  Digest& whole_;
   std::string prefix_;
   std::vector<Tensor> tensors_;
   std::array<std::vector<float>, 2> stacked_;
@@ -141,11 +172,11 @@ class Renamed {
 };
 
 EncoderLayer layer_of(const Checkpoint& checkpoint, const BertConfig& config, const ModelOptions& options,
-                      Index number) {
+                      Digest& whole, Index number) {
   const std::string from = std::string("encoder.layer.").append(std::to_string(number)).append(".");
   const Index d = config.hidden_size, inner = config.intermediate_size;
-  Renamed tensors(checkpoint);
-  tensors.add_projections("self_attn.", from + "attention.self.", d);
+  Renamed tensors(checkpoint, options.team, whole);
+  tensors.add_projections("self_attn.", from + "attention.self.", d, config.num_attention_heads);
   tensors.add_linear("self_attn.out_proj", from + "attention.output.dense", d, d);
   tensors.add_norm("norm1", from + "attention.output.LayerNorm", d);
   tensors.add_linear("linear1", from + "intermediate.dense", inner, d);
@@ -158,7 +189,25 @@ EncoderLayer layer_of(const Checkpoint& checkpoint, const BertConfig& config, co
            .norm_first = false,
            .eps = config.layer_norm_eps,
            .weights = options.weights,
-           .activations = options.activations}};
+           .activations = options.activations,
+           .team = options.team}};
+}
+
+/// What decides how a model computes, and in how many steps.
+std::string text_of(const BertConfig& c, const ModelOptions& options, const Checkpoint& checkpoint,
+                    const Digest& whole) {
+  Digest tensors, poolings;
+  tensors.add(checkpoint.fingerprint());
+  poolings.add_all(std::span<const Pooling>(c.pooling));
+  Description text("BERT");
+  text.add("vocab_size", c.vocab_size).add("hidden_size", c.hidden_size).add("layers", c.num_hidden_layers);
+  text.add("heads", c.num_attention_heads).add("intermediate_size", c.intermediate_size);
+  text.add("max_position_embeddings", c.max_position_embeddings).add("type_vocab_size", c.type_vocab_size);
+  text.add("hidden_act", static_cast<Index>(c.hidden_act)).add("layer_norm_eps", c.layer_norm_eps);
+  text.add("pooling", poolings).add("normalize", c.normalize).add("max_seq_length", c.max_seq_length);
+  text.add("truncate_dim", c.truncate_dim).add("include_prompt", c.include_prompt);
+  text.add("weights", name_of(options.weights)).add("activations", name_of(options.activations));
+  return text.add("tensors", tensors).add("norms and biases", whole).text();
 }
 
 }  // namespace
@@ -166,23 +215,31 @@ EncoderLayer layer_of(const Checkpoint& checkpoint, const BertConfig& config, co
 Bert::Bert(const path& folder, const ModelOptions& options) {
   const headlane::internal::FloatingPointScope scope;
   const ReturnsFreedMemory at_the_end;
+  load_together(options.team, "Bert", [&] { return load(folder, options); });
+  team_ = options.team;
+  workspaces_ = make_workspaces();
+}
+
+std::string Bert::load(const path& folder, const ModelOptions& options) {
   SentenceFolder sentences = sentence_folder(folder);
   folder_ = sentences.transformer;
   config_ = config_of(folder_ / "config.json", std::move(sentences));
   const Checkpoint checkpoint(folder_);
   const Index d = config_.hidden_size;
-  Renamed tensors(checkpoint);
-  tensors.add("words.weight", "embeddings.word_embeddings.weight", {config_.vocab_size, d});
+  Digest whole;
+  Renamed tensors(checkpoint, options.team, whole);
+  tensors.add_share("words.weight", "embeddings.word_embeddings.weight", config_.vocab_size, d);
   tensors.add("types.weight", "embeddings.token_type_embeddings.weight", {config_.type_vocab_size, d});
   tensors.add("positions.weight", "embeddings.position_embeddings.weight", {config_.max_position_embeddings, d});
   tensors.add_norm("norm", "embeddings.LayerNorm", d);
   const EmbeddingOptions stored{.weights = options.weights};
-  words_ = Embedding(tensors.state(), "words.", stored);
+  words_ = Embedding(tensors.state(), "words.", {.weights = options.weights, .team = options.team});
   types_ = Embedding(tensors.state(), "types.", stored);
   positions_ = Embedding(tensors.state(), "positions.", stored);
   norm_ = Normalization(tensors.state(), "norm.", NormKind::layer, config_.layer_norm_eps);
-  for (Index i = 0; i < config_.num_hidden_layers; ++i) layers_.push_back(layer_of(checkpoint, config_, options, i));
-  workspaces_ = make_workspaces();
+  for (Index i = 0; i < config_.num_hidden_layers; ++i)
+    layers_.push_back(layer_of(checkpoint, config_, options, whole, i));
+  return text_of(config_, options, checkpoint, whole);
 }
 
 }  // namespace headlane::models

@@ -2,6 +2,7 @@
 
 #include "io/checkpoint_contents.hpp"
 #include "io/convert.hpp"
+#include "io/digest.hpp"
 #include "io/error.hpp"
 #include "io/input_file.hpp"
 #include "io/json.hpp"
@@ -46,6 +47,28 @@ void read_halves(const InputFile& file, const StoredTensor& stored, std::string_
     file.read(stored.offset + done, part, subject);
     (stored.dtype == "F16" ? convert_float16 : convert_bfloat16)(part, out + done / sizeof(std::uint16_t));
   }
+}
+
+/// Reads a tensor, or some of its rows.
+Tensor read(const InputFile& file, const StoredTensor& stored, std::string_view subject) {
+  const bool is_float = stored.dtype == "F32";
+  if (!is_float && stored.dtype != "F16" && stored.dtype != "BF16")
+    fail(file.path(), subject, "is of ", stored.dtype, ", only F32, F16 and BF16 can be loaded");
+  AnyView<const float> view = dense_view(stored.shape, file.path(), subject);
+  const std::uint64_t elements = stored.size / (is_float ? sizeof(float) : sizeof(std::uint16_t));
+  std::shared_ptr<float> memory = allocate_floats(elements);
+  if (is_float) file.read(stored.offset, std::as_writable_bytes(std::span(memory.get(), elements)), subject);
+  else read_halves(file, stored, subject, memory.get());
+  view.data = memory.get();
+  return {view, std::move(memory)};
+}
+
+std::string subject_of(std::string_view name) { return "tensor " + in_quotes(name) + ": "; }
+
+void check_shape(const InputFile& file, const StoredTensor& stored, std::string_view name,
+                 std::span<const Index> shape) {
+  if (!std::equal(shape.begin(), shape.end(), stored.shape.begin(), stored.shape.end()))
+    fail(file.path(), subject_of(name), "has the shape ", listed(stored.shape), ", ", listed(shape), " is expected");
 }
 
 }  // namespace
@@ -110,28 +133,42 @@ std::vector<std::string> Checkpoint::names() const {
   return result;
 }
 
+std::uint64_t Checkpoint::fingerprint() const {
+  Digest digest;
+  for (const auto& [name, entry] : contents("Checkpoint::fingerprint").entries) {
+    digest.add(name);
+    digest.add(entry.stored.dtype);
+    digest.add(entry.stored.shape);
+  }
+  return digest.value();
+}
+
 Tensor Checkpoint::load(std::string_view name) const {
   const auto& [file, stored] = contents("Checkpoint::load").at(name);
-  const std::string subject = "tensor " + in_quotes(name) + ": ";
-  const bool is_float = stored.dtype == "F32";
-  if (!is_float && stored.dtype != "F16" && stored.dtype != "BF16")
-    fail(file->path(), subject, "is of ", stored.dtype, ", only F32, F16 and BF16 can be loaded");
-  AnyView<const float> view = dense_view(stored.shape, file->path(), subject);
-  const std::uint64_t elements = stored.size / (is_float ? sizeof(float) : sizeof(std::uint16_t));
-  std::shared_ptr<float> memory = allocate_floats(elements);
-  if (is_float) file->read(stored.offset, std::as_writable_bytes(std::span(memory.get(), elements)), subject);
-  else read_halves(*file, stored, subject, memory.get());
-  view.data = memory.get();
-  return {view, std::move(memory)};
+  return read(*file, stored, subject_of(name));
 }
 
 Tensor Checkpoint::load(std::string_view name, std::span<const Index> shape) const {
   const auto& [file, stored] = contents("Checkpoint::load").at(name);
-  if (!std::equal(shape.begin(), shape.end(), stored.shape.begin(), stored.shape.end())) {
-    fail(file->path(), "tensor ", in_quotes(name), ": has the shape ", listed(stored.shape), ", ", listed(shape),
-         " is expected");
+  check_shape(*file, stored, name, shape);
+  return read(*file, stored, subject_of(name));
+}
+
+Tensor Checkpoint::load_rows(std::string_view name, std::span<const Index> shape, Index first, Index end) const {
+  constexpr const char* function = "Checkpoint::load_rows";
+  const auto& [file, stored] = contents(function).at(name);
+  check_shape(*file, stored, name, shape);
+  const Index rows = shape.empty() ? 0 : shape[0];
+  headlane::internal::require(first >= 0 && first <= end && end <= rows, function, ": rows ", first, " … ", end, " of ",
+                              name, ", which has ", rows);
+  StoredTensor part = stored;
+  if (rows > 0) {
+    const std::uint64_t of_row = stored.size / static_cast<std::uint64_t>(rows);
+    part.shape[0] = end - first;
+    part.offset += of_row * static_cast<std::uint64_t>(first);
+    part.size = of_row * static_cast<std::uint64_t>(end - first);
   }
-  return load(name);
+  return read(*file, part, subject_of(name));
 }
 
 }  // namespace headlane::models

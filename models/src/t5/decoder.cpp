@@ -18,8 +18,9 @@ T5Decoder::T5Decoder(const T5Model& model, const T5Config& config, View<const fl
     : model_(model), rows_(std::ssize(starts) - 1), d_model_(config.d_model), num_threads_(num_threads), poll_(poll) {
   layers_.reserve(model.decoder().size());
   for (const DecoderLayer& layer : model.decoder()) {
-    Layer& state = layers_.emplace_back(Layer{.self = KvCache(config.num_heads, config.d_kv, config.d_kv, pages),
-                                              .memory = KvCache(config.num_heads, config.d_kv, config.d_kv, pages),
+    const Index heads = layer.self_attn().kv_heads();  // of this rank
+    Layer& state = layers_.emplace_back(Layer{.self = KvCache(heads, config.d_kv, config.d_kv, pages),
+                                              .memory = KvCache(heads, config.d_kv, config.d_kv, pages),
                                               .sequences = {},
                                               .memory_sequences = {}});
     for (Index row = 0; row < rows_; ++row) {

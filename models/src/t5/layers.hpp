@@ -1,6 +1,8 @@
 // Layers of T5, from the tensors of a checkpoint.
 #pragma once
 
+#include "io/digest.hpp"
+
 #include <headlane/layers.hpp>
 #include <headlane/models/checkpoint.hpp>
 #include <headlane/models/t5.hpp>
@@ -11,11 +13,12 @@
 
 namespace headlane::models::internal {
 
-/// Builds layers under the tensor names of torch.nn. Refers to the arguments of the constructor.
+/// Builds layers under the tensor names of torch.nn, with the share of the weights that a rank of a
+/// team has. Refers to the arguments of the constructor; the digest gets what all ranks read.
 class T5Layers {
  public:
-  T5Layers(const Checkpoint& checkpoint, const T5Config& config, const ModelOptions& options)
-      : checkpoint_(checkpoint), config_(config), options_(options) {}
+  T5Layers(const Checkpoint& checkpoint, const T5Config& config, const ModelOptions& options, Digest& whole)
+      : checkpoint_(checkpoint), config_(config), options_(options), whole_(whole) {}
 
   [[nodiscard]] EncoderLayer encoder(Index i) const;
   [[nodiscard]] DecoderLayer decoder(Index i) const;
@@ -30,7 +33,8 @@ class T5Layers {
     std::deque<PackedMatrix> packed;
   };
 
-  void add(Parts& parts, const std::string& to, const std::string& name, std::initializer_list<Index> shape) const;
+  /// The weight of a norm.
+  void add_norm(Parts& parts, const std::string& to, const std::string& name) const;
   /// The weight [out, in] of a linear layer, as the file stores it if it is quantised.
   void add_weight(Parts& parts, const std::string& to, const std::string& layer, Index out, Index in) const;
   void add_attention(Parts& parts, const std::string& to, const std::string& from) const;
@@ -40,6 +44,7 @@ class T5Layers {
   const Checkpoint& checkpoint_;
   const T5Config& config_;
   const ModelOptions& options_;
+  Digest& whole_;
 };
 
 }  // namespace headlane::models::internal

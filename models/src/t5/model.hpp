@@ -1,6 +1,8 @@
 // The layers of T5, loaded from a checkpoint.
 #pragma once
 
+#include "io/digest.hpp"
+
 #include <headlane/layers.hpp>
 #include <headlane/models/checkpoint.hpp>
 #include <headlane/models/t5.hpp>
@@ -16,7 +18,8 @@ namespace headlane::models::internal {
 class T5Bias {
  public:
   T5Bias() = default;
-  T5Bias(const Checkpoint& checkpoint, const std::string& name, const T5Config& config, bool bidirectional);
+  T5Bias(const Checkpoint& checkpoint, const std::string& name, const T5Config& config, bool bidirectional,
+         Digest& whole);
 
   [[nodiscard]] RelativeBias relative_bias() const;
 
@@ -29,6 +32,9 @@ class T5Bias {
 class T5Model {
  public:
   T5Model(const Checkpoint& checkpoint, const T5Config& config, const ModelOptions& options);
+
+  /// Of what all ranks of a team read whole.
+  [[nodiscard]] const Digest& whole() const { return whole_; }
 
   /// y [1, tokens, d_model] = the encoder output for variable-length sequences: ids and rows of y
   /// starts[s] … starts[s+1]-1 are sequence s. Calls poll, if given, after each layer.
@@ -44,6 +50,9 @@ class T5Model {
   void logits(View<const float, 3> x, View<float, 3> y, int num_threads) const;
 
  private:
+  /// The embedding, and the output layer if that differs.
+  void load_embedding(const Checkpoint& checkpoint, const T5Config& config, const ModelOptions& options);
+
   Embedding embedding_;
   std::optional<Linear> head_;  // unless the output layer is the embedding
   std::vector<EncoderLayer> encoder_;
@@ -51,6 +60,7 @@ class T5Model {
   Normalization encoder_norm_, decoder_norm_;
   T5Bias encoder_bias_, decoder_bias_;
   float output_scale_ = 1.0f;
+  Digest whole_;
 };
 
 }  // namespace headlane::models::internal

@@ -1,6 +1,7 @@
 #include "core/floating_point_scope.hpp"
 #include "generation/generate.hpp"
 #include "io/error.hpp"
+#include "io/team.hpp"
 #include "io/tensor_memory.hpp"
 #include "t5/config.hpp"
 #include "t5/decoder.hpp"
@@ -29,17 +30,61 @@ void check_ids(const char* function, const std::string& name, std::span<const In
 
 struct T5::Implementation {
   T5Config config;
+  Team* team;
   T5Model model;
 
   Implementation(const Checkpoint& checkpoint, T5Config settings, const ModelOptions& options)
-      : config(std::move(settings)), model(checkpoint, config, options) {}
+      : config(std::move(settings)), team(options.team), model(checkpoint, config, options) {}
+
+  [[nodiscard]] std::vector<float> encode(std::span<const Index> input, int num_threads) const {
+    const Index length = std::ssize(input), d = config.d_model;
+    std::vector<float> states(static_cast<std::size_t>(length * d));
+    const std::array<Index, 2> starts{0, length};
+    model.encode(input, starts, {states.data(), {1, length, d}}, num_threads);
+    return states;
+  }
 };
+
+namespace {
+
+/// What decides how a model computes, and in how many steps.
+std::string text_of(const T5Config& c, const ModelOptions& options, const Checkpoint& checkpoint, const Digest& whole) {
+  Digest tensors;
+  tensors.add(checkpoint.fingerprint());
+  Description text("T5");
+  text.add("vocab_size", c.vocab_size).add("d_model", c.d_model).add("d_kv", c.d_kv).add("d_ff", c.d_ff);
+  text.add("num_heads", c.num_heads).add("num_layers", c.num_layers).add("num_decoder_layers", c.num_decoder_layers);
+  text.add("relative_attention_num_buckets", c.relative_attention_num_buckets);
+  text.add("relative_attention_max_distance", c.relative_attention_max_distance);
+  text.add("layer_norm_epsilon", c.layer_norm_epsilon).add("activation", static_cast<Index>(c.activation));
+  text.add("gated", c.gated).add("scale_decoder_outputs", c.scale_decoder_outputs);
+  text.add("pad_token_id", c.pad_token_id).add("decoder_start_token_id", c.decoder_start_token_id);
+  text.add("eos_token_id", std::span<const Index>(c.eos_token_ids));
+  text.add("weights", name_of(options.weights)).add("activations", name_of(options.activations));
+  return text.add("tensors", tensors).add("norms and biases", whole).text();
+}
+
+std::string text_of(std::span<const std::vector<Index>> inputs, const GenerateOptions& o) {
+  Digest tokens;
+  for (const std::vector<Index>& input : inputs) tokens.add(input);
+  Description text;
+  text.add("inputs", std::ssize(inputs)).add("tokens", tokens).add("num_beams", o.num_beams);
+  text.add("max_length", o.max_length).add("min_length", o.min_length).add("length_penalty", o.length_penalty);
+  text.add("early_stopping", static_cast<Index>(o.early_stopping));
+  return text.add("no_repeat_ngram_size", o.no_repeat_ngram_size).text();
+}
+
+}  // namespace
 
 T5::T5(const std::filesystem::path& folder, const ModelOptions& options) {
   const headlane::internal::FloatingPointScope scope;
   const ReturnsFreedMemory at_the_end;
-  T5Config config = read_t5_config(folder);
-  implementation_ = std::make_unique<const Implementation>(Checkpoint(folder), std::move(config), options);
+  load_together(options.team, "T5", [&] {
+    T5Config config = read_t5_config(folder);
+    const Checkpoint checkpoint(folder);
+    implementation_ = std::make_unique<const Implementation>(checkpoint, std::move(config), options);
+    return text_of(implementation_->config, options, checkpoint, implementation_->model.whole());
+  });
 }
 T5::~T5() = default;
 T5::T5(T5&&) noexcept = default;
@@ -66,7 +111,8 @@ std::vector<std::vector<Index>> T5::generate(std::span<const std::vector<Index>>
                                              const GenerateOptions& options) const {
   const headlane::internal::FloatingPointScope scope;
   constexpr const char* function = "T5::generate";
-  const auto& [config, model] = implementation(function);
+  const auto& [config, team, model] = implementation(function);
+  agree_on_call(team, function, [&] { return text_of(inputs, options); });
   const GenerationTokens tokens{config.vocab_size, config.decoder_start_token_id, config.eos_token_ids};
   check_options(function, options, tokens);
   std::vector<Index> ids, starts{0};
@@ -90,20 +136,22 @@ std::vector<std::vector<Index>> T5::generate(std::span<const std::vector<Index>>
 
 std::vector<float> T5::encode(std::span<const Index> input, int num_threads) const {
   const headlane::internal::FloatingPointScope scope;
-  const auto& [config, model] = implementation("T5::encode");
-  check_ids("T5::encode", "the input", input, config);
-  const Index length = std::ssize(input), d = config.d_model;
-  std::vector<float> states(static_cast<std::size_t>(length * d));
-  const std::array<Index, 2> starts{0, length};
-  model.encode(input, starts, {states.data(), {1, length, d}}, num_threads);
-  return states;
+  constexpr const char* function = "T5::encode";
+  const Implementation& all = implementation(function);
+  agree_on_call(all.team, function, [&] { return Description().add("input", input).text(); });
+  check_ids(function, "the input", input, all.config);
+  return all.encode(input, num_threads);
 }
 
 std::vector<float> T5::logits(std::span<const Index> input, std::span<const Index> output, int num_threads) const {
   const headlane::internal::FloatingPointScope scope;
-  const auto& [config, model] = implementation("T5::logits");
-  check_ids("T5::logits", "the output", output, config);
-  const std::vector<float> memory = encode(input, num_threads);
+  constexpr const char* function = "T5::logits";
+  const Implementation& all = implementation(function);
+  const auto& [config, team, model] = all;
+  agree_on_call(team, function, [&] { return Description().add("input", input).add("output", output).text(); });
+  check_ids(function, "the output", output, config);
+  check_ids("T5::encode", "the input", input, config);
+  const std::vector<float> memory = all.encode(input, num_threads);
   const Index length = std::ssize(output), d = config.d_model;
   std::vector<float> hidden(static_cast<std::size_t>(length * d));
   std::vector<float> result(static_cast<std::size_t>(length * config.vocab_size));

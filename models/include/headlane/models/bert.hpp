@@ -146,6 +146,10 @@ class HEADLANE_API Bert {
   HEADLANE_HIDDEN static std::shared_ptr<Workspaces> make_workspaces();
   struct Call;
   HEADLANE_HIDDEN void run(Call call) const;
+  /// Returns what all ranks of a team must have.
+  HEADLANE_HIDDEN std::string load(const std::filesystem::path& folder, const ModelOptions& options);
+  /// All ranks of a team make the same call.
+  HEADLANE_HIDDEN void agree(const Call& call) const;
   HEADLANE_HIDDEN void check(const Call& call) const;
   /// The length of an embedding.
   [[nodiscard]] HEADLANE_HIDDEN Index size_of(std::span<const Pooling> pooling) const;
@@ -158,6 +162,7 @@ class HEADLANE_API Bert {
   /// The hidden states of the sentences first … end-1, in call.work.
   [[nodiscard]] HEADLANE_HIDDEN View<const float, 2> states(const Call& call, std::size_t first, std::size_t end) const;
 
+  Team* team_ = nullptr;
   BertConfig config_;
   std::filesystem::path folder_;
   Embedding words_, types_, positions_;

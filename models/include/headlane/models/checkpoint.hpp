@@ -7,6 +7,7 @@
 #include <headlane/packed_matrix.hpp>
 #include <headlane/view.hpp>
 
+#include <cstdint>
 #include <filesystem>
 #include <initializer_list>
 #include <memory>
@@ -77,6 +78,17 @@ class HEADLANE_API Checkpoint {
   [[nodiscard]] Tensor load(std::string_view name, std::initializer_list<Index> shape) const {
     return load(name, std::span<const Index>(shape.begin(), shape.size()));
   }
+
+  /// Rows first … end-1 along the first axis of a tensor, of which nothing else is read; an error
+  /// unless the whole tensor has exactly this shape. std::invalid_argument for other rows.
+  [[nodiscard]] Tensor load_rows(std::string_view name, std::span<const Index> shape, Index first, Index end) const;
+  [[nodiscard]] Tensor load_rows(std::string_view name, std::initializer_list<Index> shape, Index first,
+                                 Index end) const {
+    return load_rows(name, std::span<const Index>(shape.begin(), shape.size()), first, end);
+  }
+
+  /// A hash of the names, types and shapes of all tensors.
+  [[nodiscard]] std::uint64_t fingerprint() const;
 
   /// Packs the weight [out, in] of a layer as a right operand [in, out]: gemm(x, packed, y) is
   /// y = x · wᵀ. `prefix` ends with a dot: "encoder.layer.0.output.dense.".
