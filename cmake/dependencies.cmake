@@ -144,6 +144,15 @@ if(HEADLANE_BUILD_MODELS)
   endif()
 endif()
 
+# ---- MPI
+if(HEADLANE_BUILD_MPI)
+  find_package(MPI QUIET COMPONENTS CXX)
+  if(NOT TARGET MPI::MPI_CXX)
+    message(FATAL_ERROR "headlane::mpi needs an MPI of version 3 (Debian, Ubuntu: libopenmpi-dev and openmpi-bin). "
+      "Install it, or build without: -DHEADLANE_BUILD_MPI=OFF")
+  endif()
+endif()
+
 # ---- doctest
 if(HEADLANE_BUILD_TESTS)
   find_path(HEADLANE_DOCTEST_INCLUDE_DIR doctest/doctest.h)

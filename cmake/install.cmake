@@ -20,7 +20,7 @@ configure_package_config_file(cmake/headlane-config.cmake.in headlane-config.cma
 write_basic_package_version_file(headlane-config-version.cmake COMPATIBILITY SameMinorVersion)
 # Each component has a targets file of its own, so that its dependencies are only needed by those
 # who ask for it.
-foreach(component models models_text)
+foreach(component models models_text mpi)
   if(TARGET headlane_${component})
     install(TARGETS headlane_${component} EXPORT headlane-${component}-targets)
     install(EXPORT headlane-${component}-targets NAMESPACE headlane:: DESTINATION ${package_dir})
@@ -28,6 +28,9 @@ foreach(component models models_text)
 endforeach()
 if(TARGET headlane_models)
   install(DIRECTORY models/include/headlane TYPE INCLUDE)
+endif()
+if(TARGET headlane_mpi)
+  install(DIRECTORY mpi/include/headlane TYPE INCLUDE)
 endif()
 if(TARGET headlane_translate)
   install(TARGETS headlane_translate)

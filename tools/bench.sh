@@ -26,8 +26,13 @@ do_peers() {
   (need "$libraries/openblas-pthread/libopenblas.so.0=libopenblas0-pthread") || say "without OpenBLAS"
   (need "$libraries/blis-openmp/libblis.so.4=libblis4-openmp") || say "without BLIS"
   need_build "${bench_packages[@]}"
-  configure release BENCH
-  build headlane_peers
+  local parts=(BENCH) targets=(headlane_peers)
+  if [[ ${1:-} == mpi ]]; then
+    need_mpi
+    parts+=(MPI) targets+=(headlane_bench_mpi)
+  fi
+  configure release "${parts[@]}"
+  build "${targets[@]}"
   need_venv peers bench/peers/requirements.txt
   pip_install --no-build-isolation --no-deps -Cbuild-dir=build/python-peers . || say "without headlane's Python module"
   need_minilm || say "without MiniLM"

@@ -24,13 +24,13 @@ need_build() {
 }
 
 # configure PRESET PART …: in build/PRESET, or build/PRESET-CXX for a compiler other than g++; sets
-# `folder`. Builds these parts (TESTS, BENCH, EXAMPLES, MODELS) and those that earlier commands
+# `folder`. Builds these parts (TESTS, BENCH, EXAMPLES, MODELS, MPI) and those that earlier commands
 # asked for, so that bench and test share one folder.
 configure() {
   local preset=$1 part options=()
   folder=build/$preset
   [[ $CXX == g++ ]] || folder+=-${CXX##*/}
-  [[ -e $folder/CMakeCache.txt ]] || options=("-DHEADLANE_BUILD_"{TESTS,BENCH,EXAMPLES,MODELS}"=OFF")
+  [[ -e $folder/CMakeCache.txt ]] || options=("-DHEADLANE_BUILD_"{TESTS,BENCH,EXAMPLES,MODELS,MPI}"=OFF")
   for part in "${@:2}"; do options+=("-DHEADLANE_BUILD_$part=ON"); done
   [[ ! ${CI:-} ]] || options+=(-DHEADLANE_WERROR=ON)
   cmake --preset "$preset" -B "$folder" --log-level=NOTICE "${options[@]}"

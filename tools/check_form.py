@@ -17,7 +17,7 @@ MARKS = {
     ".cpp": "//", ".hpp": "//", ".c": "//", ".h": "//",
     ".py": "#", ".sh": "#", ".cmake": "#", "CMakeLists.txt": "#", "dev": "#", "run": "#",
 }  # fmt: skip
-FOLDERS = ".ci bench cmake docs examples include models python src tests tools".split()
+FOLDERS = ".ci bench cmake docs examples include models mpi python src tests tools".split()
 FILES = ["CMakeLists.txt", "dev"]
 # Tables, which are longer than a file of code may be.
 TABLES: set[str] = set()

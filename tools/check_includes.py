@@ -14,6 +14,7 @@ from pathlib import Path
 
 PUBLIC = ["include/headlane"]
 MODELS = ["models/include/headlane/models"]
+MPI = ["mpi/include/headlane/mpi"]
 DRIVER = ["src/core", "src/kernels", "src/kernels/args"]  # what the driver of an operation may include
 ALLOWED = {
     # The library.
@@ -44,14 +45,21 @@ ALLOWED = {
     "models/src/t5": [*PUBLIC, *MODELS, "models/src/io", "models/src/generation"],
     "models/src/bert": [*PUBLIC, *MODELS, "models/src/io"],
     "models/tools": [*PUBLIC, *MODELS],
+    # So does what runs on many ranks.
+    "mpi/include/headlane/mpi": [*PUBLIC],
+    "mpi/src": [*PUBLIC, *MPI],
+    "mpi/bench": [*PUBLIC, *MPI],
     # So do the Python bindings.
     "python/src/core": [*PUBLIC],
     "python/src/gemm": [*PUBLIC, "python/src/core"],
     "python/src/rowwise": [*PUBLIC, "python/src/core", "python/src/gemm"],
     "python/src/position": [*PUBLIC, "python/src/core"],
     "python/src/attention": [*PUBLIC, "python/src/core"],
-    "python/src/layers": [*PUBLIC, "python/src/core", "python/src/gemm", "python/src/attention"],
-    "python/src/models": [*PUBLIC, *MODELS, "python/src/core"],
+    "python/src/mpi": [*PUBLIC, *MPI, "python/src/core", "python/src/attention"],
+    "python/src/layers": [
+        *PUBLIC, "python/src/core", "python/src/gemm", "python/src/attention", "python/src/mpi",
+    ],
+    "python/src/models": [*PUBLIC, *MODELS, "python/src/core", "python/src/mpi"],
     "python/src": [*PUBLIC, "python/src/core"],
     # And the examples and benchmarks.
     "examples": [*PUBLIC, *MODELS],
@@ -66,6 +74,8 @@ EXCEPTIONS = [
     ("models/src/t5/t5.cpp", "src/core/floating_point_scope.hpp", "one state for a whole translation"),
     ("models/src/bert/load.cpp", "src/core/floating_point_scope.hpp", "converts while it reads"),
     ("models/src/bert/bert.cpp", "src/core/floating_point_scope.hpp", "one state for a whole batch"),
+    ("mpi/src/error.hpp", "src/core/message.hpp", "header-only"),
+    ("mpi/src/grid.hpp", "src/core/round.hpp", "header-only"),
     ("bench/native/regions.cpp", "src/core/parallel.hpp", "measures it"),
     ("bench/native/scaling.cpp", "src/core/parallel.hpp", "simulates it"),
     ("bench/native/scaling.cpp", "src/gemm/problem.hpp", "simulates it"),
@@ -75,7 +85,8 @@ ROOTS = {
     "include": ["include"],
     "src": ["src", "include"],
     "models": ["models/src", "models/include", "include", "src"],
-    "python/src": ["python/src", "include", "models/include"],
+    "mpi": ["mpi/src", "mpi/include", "include", "src"],
+    "python/src": ["python/src", "include", "models/include", "mpi/include"],
     "examples": ["include", "models/include"],
     "bench": ["include", "src"],
 }

@@ -5,7 +5,9 @@
 # PyTorch.
 do_docs() {
   need_build pkg-config=pkgconf "${model_packages[@]}"
-  configure release EXAMPLES MODELS
+  local parts=(EXAMPLES MODELS)
+  if have_mpi; then parts+=(MPI); fi
+  configure release "${parts[@]}"
   build
   rm -rf build/docs-prefix build/docs-examples # installed files keep their times: a build would not see a change
   cmake --install "$folder" --prefix build/docs-prefix >/dev/null

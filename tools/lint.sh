@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Formatting and static analysis.
 
-sources() { find include src models tests bench examples python \( -name '*.[ch]pp' -o -name '*.[ch]' \) "$@"; }
+sources() { find include src models mpi tests bench examples python \( -name '*.[ch]pp' -o -name '*.[ch]' \) "$@"; }
 
 do_format() {
   need "clang-format-$llvm=clang-format-$llvm"
@@ -42,7 +42,9 @@ lint_tidy() {
   need_clang "$llvm"
   need_build "${test_packages[@]}" "${bench_packages[@]}" "${model_packages[@]}"
   need_venv lint python/requirements-lint.txt # clang-tidy, nanobind's headers
-  VIRTUAL_ENV=$PWD/$venv configure lint TESTS BENCH EXAMPLES MODELS PYTHON
+  local parts=(TESTS BENCH EXAMPLES MODELS PYTHON)
+  if have_mpi; then parts+=(MPI); fi
+  VIRTUAL_ENV=$PWD/$venv configure lint "${parts[@]}"
   # This clang-tidy has the compiler's own headers, but not OpenMP's.
   mkdir -p "$folder/openmp"
   ln -sf "/usr/lib/llvm-$llvm/lib/clang/$llvm/include/omp.h" "$folder/openmp"

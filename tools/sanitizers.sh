@@ -10,7 +10,9 @@ need_sanitizer() {
 
 do_asan() {
   need_sanitizer
-  configure asan TESTS MODELS
+  local parts=(TESTS MODELS)
+  if have_mpi; then parts+=(MPI); fi
+  configure asan "${parts[@]}"
   build
   run_tests "$@"
 }

@@ -23,13 +23,16 @@ do_test() {
     need "/usr/lib/llvm-$llvm/include/c++/v1/vector=libc++-$llvm-dev" \
       "/usr/lib/llvm-$llvm/lib/libc++abi.a=libc++abi-$llvm-dev"
   fi
-  configure release TESTS EXAMPLES MODELS
+  local parts=(TESTS EXAMPLES MODELS) mpi=
+  if have_mpi; then parts+=(MPI) mpi=yes; fi
+  configure release "${parts[@]}"
   build
   run_tests "$@"
   (($#)) && return
   export HEADLANE_TRANSLATE=$PWD/$folder/models/headlane-translate # one of the Python tests runs it
   do_test-python "$@" # none
   do_test-report "$@"
+  [[ ! $mpi ]] || test_mpi_in_python
 }
 
 do_test-neon() {

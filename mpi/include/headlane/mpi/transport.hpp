@@ -1,0 +1,42 @@
+// Transport: messages between the ranks of a job. headlane::mpi is written on it; Communicator
+// (communicator.hpp) is the one over MPI.
+#pragma once
+
+#include <headlane/export.h>
+#include <headlane/index.hpp>
+#include <headlane/team.hpp>
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+namespace headlane::mpi {
+
+/// Ranks that exchange messages. Elements are copied bit by bit: all ranks have the same byte
+/// order.
+///
+/// Threads: one thread at a time uses a transport, the one that MPI allows.
+/// Errors: std::runtime_error if a message cannot be sent or received. A rank that throws while
+///   others wait for it has to end the job, as a program does whose main() an exception leaves.
+class HEADLANE_API Transport : public Team {
+ public:
+  /// A message under way.
+  using Ticket = int;
+
+  /// Begins to send `bytes` bytes to another rank. The data must stay as they are until wait().
+  /// Messages from one rank to another arrive in the order in which they were started.
+  [[nodiscard]] virtual Ticket start_send(int to, const void* data, std::size_t bytes) = 0;
+  /// Begins to receive a message of exactly `bytes` bytes.
+  [[nodiscard]] virtual Ticket start_receive(int from, void* data, std::size_t bytes) = 0;
+  /// Returns when the message was sent or received. Each ticket is waited for once.
+  virtual void wait(Ticket ticket) = 0;
+  /// Lets messages under way make progress: called now and then during a computation.
+  virtual void progress() = 0;
+  /// Copies what rank `root` has in data to all ranks. Collective.
+  virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
+
+  /// As Team::agree, by all_gather().
+  void agree(std::string_view what, std::string_view mine) override;
+};
+
+}  // namespace headlane::mpi

@@ -1,0 +1,167 @@
+// attention() over a cut sequence: the entry, its checks, and what travels.
+#include <headlane/mpi/attention.hpp>
+
+#include "description.hpp"
+#include "error.hpp"
+#include "sequence_call.hpp"
+#include "together.hpp"
+
+#include <headlane/attention.hpp>
+#include <headlane/disjoint.hpp>
+
+#include <algorithm>
+#include <vector>
+
+namespace headlane::mpi {
+
+using namespace internal;
+
+namespace {
+
+constexpr const char* function = "mpi::attention";
+
+template <class... Parts>
+void refuse_unless(bool condition, const Parts&... parts) {
+  require_of(function, condition, parts...);
+}
+
+void check_rows(const char* name, const View<const float, 4>& view, Index expected, int rank, const char* of) {
+  refuse_unless(view.shape[2] == expected, name, " has ", view.shape[2], " rows, the cut gives rank ", rank, " ",
+                expected, " of the ", of);
+}
+
+void check_cut(const SequenceCall& call, int ranks) {
+  const AttentionCut& cut = call.cut;
+  refuse_unless(cut.keys.ranks() == ranks, "the cut of the keys is for ", cut.keys.ranks(), " ranks, there are ",
+                ranks);
+  check_rows("k", call.k, cut.keys.length_of(call.rank), call.rank, "keys");
+  check_rows("v", call.v, cut.keys.length_of(call.rank), call.rank, "keys");
+  refuse_unless(call.out.shape[2] == call.q.shape[2], "out has ", call.out.shape[2], " rows, q has ", call.q.shape[2]);
+  if (!cut.queries) return;
+  refuse_unless(cut.queries->ranks() == ranks, "the cut of the queries is for ", cut.queries->ranks(),
+                " ranks, there are ", ranks);
+  check_rows("q", call.q, cut.queries->length_of(call.rank), call.rank, "queries");
+}
+
+void check_refused(const AttentionOptions& o) {
+  refuse_unless(!o.query_starts && !o.key_starts,
+                "query_starts or key_starts is given; call it for each sequence, with a cut of its own");
+  refuse_unless(!o.sum && !o.resume, "sum or resume is given, which only headlane::attention has");
+  refuse_unless(o.workspace.data() == nullptr, "workspace is given, which only headlane::attention has");
+}
+
+void check_lengths(const char* name, const View<const Index, 1>& lengths, const SequenceCall& call, Index max) {
+  if (!lengths) return;
+  refuse_unless(lengths.shape[0] == call.batch(), name, " has ", lengths.shape[0], " elements, there are ",
+                call.batch(), " batch elements");
+  for (Index b = 0; b < lengths.shape[0]; ++b)
+    refuse_unless(lengths(b) >= 0 && lengths(b) <= max, name, "[", b, "] is ", lengths(b), ", the sequence has ", max);
+}
+
+/// Has the plan of attention() over all keys check shapes and options, for each piece of queries.
+void check_as_attention(const SequenceCall& call) {
+  const Index keys = call.cut.keys.length();
+  View<const float, 4> k = call.k, v = call.v;
+  k.shape[2] = v.shape[2] = keys;
+  k.data = v.data = nullptr;
+  for (const Rows& rows : call.rows_of(call.rank)) {
+    PartOptions part(call.options, rows, {0, keys});
+    const auto own = [&](const auto& view) { return view.slice(2, rows.local, rows.local + rows.count); };
+    part.options.sinks = call.options.sinks;
+    part.options.lse = call.options.lse ? own(call.options.lse) : call.options.lse;
+    (void)headlane::plan_attention(own(call.q), k, v, own(call.out), part.options);
+  }
+}
+
+bool is_empty(const AnyView<const float>& view) {
+  return std::any_of(view.shape.begin(), view.shape.begin() + view.rank, [](Index n) { return n == 0; });
+}
+
+/// Data are given, and outputs overlap nothing.
+void check_data(const SequenceCall& call) {
+  const AttentionOptions& o = call.options;
+  const auto given = [](const char* name, const auto& view) {
+    refuse_unless(view.data != nullptr || is_empty(AnyView<const float>(view)), name, " has no data");
+  };
+  given("q", call.q);
+  given("k", call.k);
+  given("v", call.v);
+  given("out", View<const float, 4>(call.out));
+  if (is_empty(View<const float, 4>(call.out))) return;
+  const NamedView out{"out", View<const float, 4>(call.out)};
+  std::vector<NamedView> inputs{{"q", call.q}, {"k", call.k}, {"v", call.v}};
+  if (o.sinks) inputs.push_back({"sinks", o.sinks});
+  if (o.alibi_slopes) inputs.push_back({"alibi_slopes", o.alibi_slopes});
+  if (o.bias) inputs.push_back({"bias", o.bias});
+  require_disjoint(function, out, inputs);
+  if (!o.lse) return;
+  inputs.push_back(out);
+  require_disjoint(function, {"lse", View<const float, 3>(o.lse)}, inputs);
+}
+
+void check(const SequenceCall& call, int ranks) {
+  check_refused(call.options);
+  check_cut(call, ranks);
+  check_lengths("query_lengths", call.options.query_lengths, call,
+                call.cut.queries ? call.cut.queries->length() : call.q.shape[2]);
+  check_lengths("key_lengths", call.options.key_lengths, call, call.cut.keys.length());
+  check_as_attention(call);
+  check_data(call);
+}
+
+/// Bytes of the rank that sends or receives most.
+std::size_t most_bytes(SequenceCall call, SequencePlan (*plan)(const SequenceCall&)) {
+  std::size_t most = 0;
+  for (call.rank = 0; call.rank < call.cut.keys.ranks(); ++call.rank) {
+    const SequencePlan of_rank = plan(call);
+    most = std::max(most, std::max(of_rank.bytes_sent, of_rank.bytes_received) + of_rank.bytes_collective);
+  }
+  return most;
+}
+
+Travels choose(const SequenceCall& call) {
+  const AttentionOptions& o = call.options;
+  if (!call.cut.queries) return Travels::results;
+  if (o.mask || o.mask_bits || o.bias || call.cut.keys.length() == 0) return Travels::keys;
+  return most_bytes(call, &plan_key_ring) <= most_bytes(call, &plan_result_chain) ? Travels::keys : Travels::results;
+}
+
+}  // namespace
+
+std::vector<Rows> internal::SequenceCall::rows_of(int of_rank) const {
+  if (!cut.queries) return {{0, 0, q.shape[2]}};
+  std::vector<Rows> result;
+  for (const SequencePiece& piece : cut.queries->pieces())
+    if (piece.rank == of_rank) result.push_back({piece.begin, piece.local, piece.size()});
+  return result;
+}
+
+SequencePlan plan_attention(int rank, View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
+                            const AttentionCut& cut, const AttentionOptions& options) {
+  const SequenceCall call{q, k, v, {nullptr, {q.shape[0], q.shape[1], q.shape[2], v.shape[3]}}, cut, options, rank};
+  refuse_unless(rank >= 0 && rank < cut.keys.ranks(), "rank is ", rank, ", there are ", cut.keys.ranks());
+  check_refused(options);
+  check_cut(call, cut.keys.ranks());
+  if (cut.keys.ranks() == 1) return {.travels = Travels::keys};
+  return choose(call) == Travels::keys ? plan_key_ring(call) : plan_result_chain(call);
+}
+
+void attention(Transport& transport, View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
+               View<float, 4> out, const AttentionCut& cut, const AttentionOptions& options) {
+  const SequenceCall call{q, k, v, out, cut, options, transport.rank()};
+  check_together(transport, function, description_of(call), [&] { check(call, transport.size()); });
+  if (transport.size() == 1 || cut.keys.length() == 0) {
+    for (const Rows& rows : call.rows_of(call.rank)) {  // a piece at a time: without keys a rank has two
+      PartOptions part(options, rows, {0, cut.keys.length()});
+      const auto own = [&](const auto& view) { return view.slice(2, rows.local, rows.local + rows.count); };
+      part.options.sinks = options.sinks;
+      part.options.lse = options.lse ? own(options.lse) : options.lse;
+      headlane::attention(own(q), k, v, own(out), part.options);
+    }
+    return;
+  }
+  if (choose(call) == Travels::keys) run_key_ring(transport, call);
+  else run_result_chain(transport, call);
+}
+
+}  // namespace headlane::mpi

@@ -1,0 +1,206 @@
+// Attention over cut sequences, with ranks that are threads: bit-identical to one process.
+#include "sequence_case.hpp"
+#include "support/scope.hpp"
+#include "thread_ranks.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+
+namespace headlane::test {
+namespace {
+
+AttentionSizes random_sizes(Random& random, int i) {
+  AttentionSizes s{.batch = random.integer(1, 2),
+                   .q_heads = 4,
+                   .kv_heads = random.pick(std::vector<Index>{1, 2, 4}),
+                   .q_length = random.integer(1, 40),
+                   .kv_length = random.integer(1, 5000),
+                   .head_dim = random.pick(std::vector<Index>{8, 16}),
+                   .value_dim = random.pick(std::vector<Index>{1, 16, 33})};
+  if (i % 3 == 0) s.q_length = s.kv_length = random.integer(1, 2500);
+  if (i % 5 == 0) s.q_length = 1;
+  return s;
+}
+
+TEST_CASE("mpi::attention: random cuts, ranks and options have the bits of one process") {
+  Random random(1);
+  int ring = 0, chain = 0;
+  for (int i = 0; i < (slow_isa() ? 10 : 60); ++i) {
+    const AttentionSizes s = random_sizes(random, i);
+    RandomOptions given(s);
+    AttentionOptions options = given.draw(random, {.one_in = 3});
+    options.num_threads = 0;
+    const SequenceProblem problem(s, static_cast<std::uint64_t>(i), options);
+    const int ranks = random.pick(std::vector<int>{1, 2, 3, 5, 8});
+    mpi::AttentionCut cut{.keys = random_cut(s.kv_length, ranks, random)};
+    if (i % 2 == 0) cut.queries = random_cut(s.q_length, ranks, random);
+    const int threads = static_cast<int>(random.integer(1, 2));
+    std::atomic<int> wrong_plans = 0;
+    CAPTURE(i);
+    CHECK_NOTHROW(run_ranks(ranks, [&](ThreadTransport& transport) {
+      check_ranks(transport, problem, cut, threads);
+      if (transport.size() == 1) return;
+      // The bytes that the plan told, and those of the agreement.
+      const AttentionTensors& t = problem.tensors;
+      const auto of_rank = [&](View<const float, 4> view, const std::optional<mpi::SequenceCut>& by) {
+        if (by) view.shape[2] = by->length_of(transport.rank());
+        return view;
+      };
+      AttentionOptions planned = options;
+      planned.lse = t.lse.view;
+      const mpi::SequencePlan plan =
+          mpi::plan_attention(transport.rank(), of_rank(t.q.view, cut.queries), of_rank(t.k.view, cut.keys),
+                              of_rank(t.v.view, cut.keys), cut, planned);
+      const std::size_t agreement = 16 * static_cast<std::size_t>(ranks);
+      if (transport.sent != plan.bytes_sent || transport.received != plan.bytes_received ||
+          transport.collective != plan.bytes_collective + agreement)
+        ++wrong_plans;
+      if (transport.rank() == 0) ++(plan.travels == mpi::Travels::keys ? ring : chain);
+    }));
+    CHECK_MESSAGE(wrong_plans == 0, problem.text);
+  }
+  CHECK(ring > (slow_isa() ? 0 : 10));
+  CHECK(chain > (slow_isa() ? 0 : 10));
+}
+
+TEST_CASE("mpi::attention: four chunks of keys, causal, more queries than are computed at a time") {
+  if (slow_isa()) return;
+  const AttentionSizes s{
+      .batch = 2, .q_heads = 8, .kv_heads = 8, .q_length = 1600, .kv_length = 1600, .head_dim = 128, .value_dim = 128};
+  const SequenceProblem problem(s, 1, {.causal = true});
+  for (const int ranks : {2, 3})
+    CHECK_NOTHROW(run_ranks(ranks, [&](ThreadTransport& transport) {
+      const mpi::SequenceCut cut = mpi::SequenceCut::cyclic(1600, ranks), one(ranks, {{.rank = 1, .end = 1600}});
+      check_ranks(transport, problem, {.keys = cut, .queries = cut}, 1);
+      if (ranks == 2) check_ranks(transport, problem, {.keys = cut, .queries = one}, 1);
+      if (ranks == 3) check_ranks(transport, problem, {.keys = cut}, 1);
+    }));
+}
+
+TEST_CASE("mpi::attention: no keys, no queries, no rows on some ranks") {
+  for (const Index keys : {0, 700})
+    for (const Index queries : {0, 5}) {
+      AttentionSizes s{.q_heads = 2, .q_length = queries, .kv_length = keys, .head_dim = 8, .value_dim = 5};
+      const SequenceProblem problem(s, 3, {});
+      CHECK_NOTHROW(run_ranks(3, [&](ThreadTransport& transport) {
+        const auto cut = [](Index length) { return mpi::SequenceCut::contiguous(length, 3); };
+        check_ranks(transport, problem, {.keys = cut(keys), .queries = cut(queries)}, 1);
+        check_ranks(transport, problem, {.keys = cut(keys)}, 1);
+      }));
+    }
+}
+
+/// The message with which every one of three ranks ends, if rank 1 does something else.
+template <class F>
+std::string message_of_all(const F& f) {
+  std::vector<std::string> messages(3);
+  run_ranks(3, [&](ThreadTransport& transport) {
+    try {
+      f(transport);
+    } catch (const std::invalid_argument& error) {
+      messages[static_cast<std::size_t>(transport.rank())] = error.what();
+    }
+  });
+  CHECK(messages[0] == messages[1]);
+  CHECK(messages[0] == messages[2]);
+  return messages[0];
+}
+
+TEST_CASE("mpi::attention: ranks that differ all throw one message that names them") {
+  const AttentionSizes s{.q_heads = 2, .q_length = 4, .kv_length = 1100, .head_dim = 8, .value_dim = 8};
+  const SequenceProblem problem(s, 4, {});
+  const mpi::AttentionCut cut{.keys = mpi::SequenceCut::contiguous(1100, 3)};
+  const auto attend = [&](mpi::Transport& transport, const AttentionOptions& options, const mpi::AttentionCut& with,
+                          Index missing_rows = 0) {
+    const AttentionTensors& t = problem.tensors;
+    const std::vector<Index> keys = positions_of(cut.keys, transport.rank());
+    const LocalRows<float> k(t.k.view, keys), v(t.v.view, keys);
+    const Tensor<4> out(t.out.view.shape);
+    const View<const float, 4> fewer = k.view.slice(2, 0, k.view.size(2) - missing_rows);
+    mpi::attention(transport, t.q.view, fewer, v.view, out.view, with, options);
+    throw std::invalid_argument("it was not refused");
+  };
+  const auto contains = [](const std::string& text, const std::vector<std::string>& words) {
+    for (const std::string& word : words) CHECK_MESSAGE(text.find(word) != std::string::npos, word, " in: ", text);
+  };
+  const mpi::AttentionCut other{.keys = {3, {{1, 0, 512}, {0, 512, 1024}, {2, 1024, 1100}}}};
+  contains(message_of_all([&](mpi::Transport& t) { attend(t, {.causal = t.rank() == 1}, cut); }),
+           {"mpi::attention: the ranks differ: ranks 0, 2 have not causal; rank 1 has causal"});
+  contains(message_of_all([&](mpi::Transport& t) { attend(t, {.scale = t.rank() == 2 ? 0.5f : 0.25f}, cut); }),
+           {"the ranks differ: ranks 0, 1 have scale 0x1p-2; rank 2 has scale 0x1p-1"});
+  contains(message_of_all([&](mpi::Transport& t) { attend(t, {}, cut, t.rank() == 1 ? 1 : 0); }),
+           {"rank 1 has an error", "k has 511 rows, the cut gives rank 1 512"});
+  contains(message_of_all([&](mpi::Transport& t) { attend(t, {}, t.rank() == 0 ? other : cut); }),
+           {"rank 0 has", "ranks 1, 2 have"});
+  const Index lengths[] = {7000};
+  contains(message_of_all([&](mpi::Transport& t) { attend(t, {.key_lengths = {lengths, {1}}}, cut); }),
+           {"key_lengths[0] is 7000"});
+}
+
+TEST_CASE("mpi::attention: what it does not take is refused by name") {
+  const AttentionSizes s{.q_heads = 2, .q_length = 4, .kv_length = 600, .head_dim = 8, .value_dim = 8};
+  const AttentionTensors t(s, 5);
+  const mpi::AttentionCut cut{.keys = mpi::SequenceCut::contiguous(600, 1)};
+  const Index starts[] = {0, 4};
+  std::vector<std::byte> bytes(8);
+  const Tensor<3> sum(t.lse.view.shape);
+  AttentionOptions with_starts;
+  with_starts.query_starts = with_starts.key_starts = {starts, {2}};
+  const std::vector<std::pair<std::string, AttentionOptions>> calls{
+      {"query_starts", with_starts},        {"sum", {.lse = t.lse.view, .sum = sum.view}},
+      {"workspace", {.workspace = bytes}},  {"overlaps", {.lse = {t.out.view.data, t.lse.view.shape}}},
+      {"window_left", {.window_left = -2}},
+  };
+  for (const auto& [word, options] : calls) {
+    std::string message;
+    run_ranks(1, [&](ThreadTransport& transport) {
+      try {
+        mpi::attention(transport, t.q.view, t.k.view, t.v.view, t.out.view, cut, options);
+      } catch (const std::invalid_argument& error) {
+        message = error.what();
+      }
+    });
+    CHECK_MESSAGE(message.find(word) != std::string::npos, word, " in: ", message);
+  }
+}
+
+TEST_CASE("SequenceCut: covers every position once, on the grid") {
+  Random random(6);
+  for (int i = 0; i < 500; ++i) {
+    const Index length = random.integer(0, 9000);
+    const int ranks = static_cast<int>(random.integer(1, 9));
+    for (const mpi::SequenceCut& cut :
+         {mpi::SequenceCut::contiguous(length, ranks), mpi::SequenceCut::cyclic(length, ranks)}) {
+      CHECK(cut.length() == length);
+      CHECK(cut.ranks() == ranks);
+      Index end = 0, sum = 0, most = 0;
+      std::vector<Index> local(static_cast<std::size_t>(ranks), 0);
+      for (const mpi::SequencePiece& piece : cut.pieces()) {
+        CHECK(piece.begin == end);
+        CHECK(piece.begin % 512 == 0);
+        CHECK(piece.size() > 0);
+        CHECK(piece.local == local[static_cast<std::size_t>(piece.rank)]);
+        local[static_cast<std::size_t>(piece.rank)] += piece.size();
+        end = piece.end;
+      }
+      for (int rank = 0; rank < ranks; ++rank) {
+        CHECK(cut.length_of(rank) == local[static_cast<std::size_t>(rank)]);
+        sum += cut.length_of(rank);
+        most = std::max(most, cut.length_of(rank));
+      }
+      CHECK(sum == length);
+      CHECK(most <= (length / 512 / ranks + 9) * 512);
+    }
+  }
+  CHECK_THROWS_WITH(mpi::SequenceCut(2, {{0, 0, 100, 0}, {1, 100, 200, 0}}),
+                    "SequenceCut: pieces[1] begins at 100, which is not a multiple of 512");
+  CHECK_THROWS_WITH(mpi::SequenceCut(2, {{0, 0, 512, 0}, {1, 600, 700, 0}}),
+                    "SequenceCut: pieces[1] begins at 600, the one before ends at 512");
+  CHECK_THROWS_WITH(mpi::SequenceCut(2, {{2, 0, 512, 0}}), "SequenceCut: pieces[0] has rank 2, there are 2");
+  CHECK_THROWS_WITH(mpi::SequenceCut::contiguous(-1, 2), "SequenceCut: length is -1");
+  CHECK_THROWS_WITH(mpi::SequenceCut::cyclic(10, 0), "SequenceCut: ranks is 0, the minimum is 1");
+}
+
+}  // namespace
+}  // namespace headlane::test

@@ -1,0 +1,115 @@
+// A cache that is cut over ranks, which are threads here: bit-identical to one of a single process.
+#include "cache_case.hpp"
+#include "support/scope.hpp"
+#include "thread_ranks.hpp"
+
+#include <doctest/doctest.h>
+
+#include <utility>
+
+namespace headlane::test {
+namespace {
+
+TEST_CASE("mpi::KvCache: random calls have the bits of a cache of one process") {
+  for (const int ranks : {1, 2, 3, 5, 8})
+    for (std::uint64_t seed = 0; seed < (slow_isa() ? 1 : 5); ++seed) {
+      CAPTURE(seed);
+      CAPTURE(ranks);
+      CHECK_NOTHROW(run_ranks(ranks, [&](ThreadTransport& t) { check_cache(t, 100 * seed + 7, slow_isa() ? 5 : 15); }));
+    }
+}
+
+TEST_CASE("mpi::KvCache: blocks go to the ranks evenly, memory too") {
+  const AttentionSizes s{.q_heads = 2, .kv_heads = 2, .q_length = 1, .head_dim = 8, .value_dim = 8};
+  for (const int ranks : {2, 3, 8})
+    CHECK_NOTHROW(run_ranks(ranks, [&](ThreadTransport& t) {
+      CachePair caches(t, s, {});
+      Random random(1);
+      caches.add();
+      caches.append(0, 16 * 512, random, false);  // a prompt: runs of blocks
+      const Index pieces = std::ssize(caches.cut().cut(0).pieces());
+      for (int step = 0; step < 3 * 512; ++step) caches.append(0, 1, random, false);
+      const mpi::SequenceCut cut = caches.cut().cut(0);
+      Index least = cut.length(), most = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        least = std::min(least, cut.length_of(rank));
+        most = std::max(most, cut.length_of(rank));
+      }
+      if (pieces != ranks) throw std::runtime_error("the prompt is not one run for each rank");
+      if (most - least > 512) throw std::runtime_error("the ranks have unequal numbers of keys");
+      const std::size_t of_key = sizeof(float) * 2 * (8 + 32);
+      if (caches.cut().bytes() > static_cast<std::size_t>(cut.length_of(t.rank()) + 512) * of_key)
+        throw std::runtime_error("a rank has more memory than its keys take");
+      caches.check({0}, 5, 1);
+    }));
+}
+
+TEST_CASE("mpi::KvCache: bad input") {
+  run_ranks(1, [&](ThreadTransport& t) {
+    mpi::KvCache cache(t, 2, 8, 8);
+    const Index sequence = cache.add();
+    const Tensor<3> k({2, 5, 8}), v({2, 4, 8});
+    CHECK_THROWS_WITH(mpi::KvCache(t, 2, 8, 8, {.page_size = 1024}),
+                      "mpi::KvCache::KvCache: page_size is 1024, the maximum is 512");
+    CHECK_THROWS_WITH(cache.append(7, k.view, k.view),
+                      "mpi::KvCache::append: sequence is 7, which the cache does not have");
+    CHECK_THROWS_WITH(cache.append(sequence, k.view, v.view), "mpi::KvCache::append: k has 5 tokens, v has 4");
+    CHECK_THROWS_WITH(cache.append(sequence, k.view, k.view, mpi::SequenceCut::contiguous(4, 1)),
+                      "mpi::KvCache::append: k has 5 tokens and v 5, the cut gives rank 0 4");
+    CHECK_THROWS_WITH(cache.append(sequence, k.view, k.view, mpi::SequenceCut::contiguous(5, 2)),
+                      "mpi::KvCache::append: the cut is for 2 ranks, there are 1");
+    cache.append(sequence, k.view, k.view);
+    CHECK_THROWS_WITH(cache.append(sequence, k.view, k.view, mpi::SequenceCut::contiguous(5, 1)),
+                      "mpi::KvCache::append: the sequence has 5 keys, not a multiple of 512");
+    CHECK_THROWS_WITH(cache.truncate(sequence, 6), "mpi::KvCache::truncate: length is 6, the sequence has 5 keys");
+    CHECK_THROWS_WITH((void)cache.fork(sequence, 6), "mpi::KvCache::fork: length is 6, the sequence has 5 keys");
+    mpi::KvCache other = std::move(cache);
+    CHECK(other.length(sequence) == 5);
+    // NOLINTNEXTLINE(bugprone-use-after-move,clang-analyzer-cplusplus.Move): it is refused
+    CHECK_THROWS_WITH((void)cache.add(), "mpi::KvCache::add: the cache was moved from");
+    // An append that fails leaves the cache as it was.
+    mpi::KvCache numbers(t, 1, 8, 8, {.type = DType::int8});
+    const Index one = numbers.add();
+    Random random(1);
+    const Tensor<3> good = random_tensor<3>({1, 1000, 8}, random);
+    numbers.append(one, good.view, good.view);
+    const float number = std::exchange(good.view(0, 700, 3), infinity);
+    CHECK_THROWS_AS(numbers.append(one, good.view, good.view), std::invalid_argument);
+    CHECK(numbers.length(one) == 1000);
+    good.view(0, 700, 3) = number;
+    numbers.append(one, good.view, good.view);
+    CHECK(numbers.length(one) == 2000);
+    KvCache whole(1, 8, 8, {.type = DType::int8});
+    const Index all = whole.add();
+    const Tensor<4> q = random_tensor<4>({1, 1, 1, 8}, random), out(q.view.shape), expected(q.view.shape);
+    whole.append(all, good.view, good.view);
+    whole.append(all, good.view, good.view);
+    mpi::attention(t, q.view, numbers, {&one, 1}, out.view);
+    headlane::attention(q.view, whole, {&all, 1}, expected.view);
+    CHECK(first_difference(out.view, expected.view) == "");
+  });
+}
+
+TEST_CASE("mpi::attention over a cache: what one rank refuses, all refuse") {
+  std::vector<std::string> messages(2);
+  run_ranks(2, [&](ThreadTransport& t) {
+    mpi::KvCache cache(t, 2, 8, 8);
+    const Index sequence = cache.add();
+    Random random(1);
+    const Tensor<3> k = random_tensor<3>({2, 600, 8}, random);
+    cache.append(sequence, k.view, k.view);
+    const Tensor<4> q = random_tensor<4>({1, 2, 1, 8}, random), out(q.view.shape);
+    const Index wrong = t.rank() == 1 ? 9 : sequence;
+    try {
+      mpi::attention(t, q.view, cache, {&wrong, 1}, out.view);
+    } catch (const std::invalid_argument& error) {
+      messages[static_cast<std::size_t>(t.rank())] = error.what();
+    }
+  });
+  CHECK(messages[0] == messages[1]);
+  CHECK(messages[0].find("rank 1 has an error") != std::string::npos);
+  CHECK(messages[0].find("sequence is 9, which the cache does not have") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace headlane::test

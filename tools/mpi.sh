@@ -1,0 +1,37 @@
+# shellcheck shell=bash
+# Programs on several ranks of this machine, by Open MPI.
+
+need_mpi() {
+  need mpirun=openmpi-bin "/usr/lib/$("$CXX" -dumpmachine)/openmpi/include/mpi.h=libopenmpi-dev"
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+}
+
+# More ranks than processors are fine, and no rank is bound to one processor, which its threads
+# would share. Ranks inherit the environment.
+do_mpi() {
+  (($# > 1)) || fail "usage: ./dev mpi N COMMAND …"
+  need_mpi
+  exec mpirun --oversubscribe --bind-to none -n "$@"
+}
+
+# Succeeds if Open MPI is there, or could be installed.
+have_mpi() {
+  if (need "$CXX=$CXX" && need_mpi); then need_mpi; else
+    say "without Open MPI: the tests of programs on several ranks are skipped"
+    return 1
+  fi
+}
+
+test_mpi_in_python() {
+  install_package
+  HEADLANE_TEST_MPI=on "$venv/bin/pytest" python/tests/test_*mpi*.py "$@"
+}
+
+do_test-mpi() {
+  have_mpi || return 0
+  need_build "${test_packages[@]}"
+  configure release TESTS MPI
+  build mpi_ranks test_mpi_attention test_mpi_kv_cache
+  run_tests -R '^mpi'
+  test_mpi_in_python "$@"
+}
