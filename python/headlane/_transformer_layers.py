@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from ._types import (
     State,
     Unpack,
 )
+
+if TYPE_CHECKING:
+    from .mpi import Communicator
 
 
 class EncoderLayer(_core.EncoderLayer):
@@ -41,9 +44,12 @@ class EncoderLayer(_core.EncoderLayer):
         layer_norm_eps: eps of the norms.
         weights: How all weight matrices are stored, as for Linear.
         activations: Of all products by weights, as for Linear.
+        team: Ranks that compute the layer together, each with its share of the weights (tensor parallelism):
+            every rank makes the same calls with all of x, and has the bits of one process. A KvCache then
+            has the kv heads of the rank, and the layer has no state_dict() and cannot be pickled.
     """
 
-    __slots__ = ("_options", "_packed")
+    __slots__ = ("_options", "_packed", "_team")
 
     def __init__(
         self,
@@ -59,6 +65,7 @@ class EncoderLayer(_core.EncoderLayer):
         layer_norm_eps: float = 1e-5,
         weights: DType = "float32",
         activations: ActivationDType = "float32",
+        team: Communicator | None = None,
     ) -> None:
         self._options = {
             "num_heads": num_heads,
@@ -71,7 +78,8 @@ class EncoderLayer(_core.EncoderLayer):
             "weights": weights,
             "activations": activations,
         }
-        _core.EncoderLayer.__init__(self, state, prefix, **self._options)
+        self._team = None if team is None else _core.MpiTeam(team)
+        _core.EncoderLayer.__init__(self, state, prefix, **self._options, team=self._team)
         self._packed = has_packed(state, prefix)
 
     def forward(
@@ -118,7 +126,7 @@ class DecoderLayer(_core.DecoderLayer):
     and "norm3.…", the norm of the feed-forward part.
     """
 
-    __slots__ = ("_options", "_packed")
+    __slots__ = ("_options", "_packed", "_team")
 
     def __init__(
         self,
@@ -134,6 +142,7 @@ class DecoderLayer(_core.DecoderLayer):
         layer_norm_eps: float = 1e-5,
         weights: DType = "float32",
         activations: ActivationDType = "float32",
+        team: Communicator | None = None,
     ) -> None:
         self._options = {
             "num_heads": num_heads,
@@ -146,7 +155,8 @@ class DecoderLayer(_core.DecoderLayer):
             "weights": weights,
             "activations": activations,
         }
-        _core.DecoderLayer.__init__(self, state, prefix, **self._options)
+        self._team = None if team is None else _core.MpiTeam(team)
+        _core.DecoderLayer.__init__(self, state, prefix, **self._options, team=self._team)
         self._packed = has_packed(state, prefix)
 
     def forward(

@@ -51,6 +51,7 @@ NB_MODULE(_core, module) {
   python::add_packed_matrix(module);
   python::add_layers(module);
   python::add_attention_layers(module);
+  python::add_mpi(module);
 #ifdef HEADLANE_HAS_MODELS
   python::add_models(module);
 #endif

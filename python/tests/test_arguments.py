@@ -40,7 +40,7 @@ ARRAYS = {
     *("k", "v", "memory", "ids", "lengths", "key_lengths", "query_lengths", "positions", "query_starts"),
     *("key_starts", "numbers", "scales", "columns", "bytes"),
 }
-OBJECTS = {"cache", "memory_cache", "memory_sequences", "cross", "parts", "state", "self", "options"}
+OBJECTS = {"cache", "memory_cache", "memory_sequences", "cross", "parts", "state", "self", "options", "team"}
 KINDS = {
     int: (1.0, "1", [1], np.float32(2)),
     float: ("1", [1.0], 1j),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from .. import _core
 from .._immutable import itself
 from .._types import ActivationDType, DType
 from ._text import folder_path
+
+if TYPE_CHECKING:
+    from ..mpi import Communicator
 
 
 class BertConfig(NamedTuple):
@@ -51,13 +54,15 @@ class Bert:
             they are.
         activations: With weights of such a type, "int8" makes products those of integers, "bfloat16"
             those of bfloat16, as in linear(): faster, with a larger error.
+        team: Ranks that compute the model together, each with its share of the weights (tensor parallelism):
+            every rank makes the same calls, and has the bits of one process. It cannot be pickled then.
 
     Raises:
         CheckpointError: The folder cannot be read as a model. The message names the file, the key or
             tensor, and the reason.
     """
 
-    __slots__ = ("_activations", "_bert", "_config", "_given", "_weights")
+    __slots__ = ("_activations", "_bert", "_config", "_given", "_team", "_weights")
 
     def __init__(
         self,
@@ -65,9 +70,11 @@ class Bert:
         *,
         weights: DType = "float32",
         activations: ActivationDType = "float32",
+        team: Communicator | None = None,
     ) -> None:
         self._given = folder_path("Bert", folder)
-        self._bert = _core.Bert(os.fsencode(self._given), weights, activations)
+        self._team = None if team is None else _core.MpiTeam(team)
+        self._bert = _core.Bert(os.fsencode(self._given), weights, activations, self._team)
         self._weights = weights
         self._activations = activations
         self._config = BertConfig(**self._bert.config)
@@ -164,6 +171,8 @@ class Bert:
     __copy__ = __deepcopy__ = itself
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._team is not None:
+            raise TypeError("Bert: a model of a team is not pickled: each rank reads its own share")
         return _bert, (self._given, self._weights, self._activations)
 
     def __repr__(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from .. import _core
 from .._immutable import itself
 from .._types import ActivationDType, DType, GenerateOptions, Unpack
 from ._text import checked_count, folder_path
+
+if TYPE_CHECKING:
+    from ..mpi import Communicator
 
 
 class T5Config(NamedTuple):
@@ -46,13 +49,15 @@ class T5:
             they are.
         activations: With weights of such a type, "int8" makes products those of integers, "bfloat16"
             those of bfloat16, as in linear(): faster, with a larger error, which may change tokens.
+        team: Ranks that compute the model together, each with its share of the weights (tensor parallelism):
+            every rank makes the same calls, and has the bits of one process. It cannot be pickled then.
 
     Raises:
         CheckpointError: The folder cannot be read as a model. The message names the file, the key or
             tensor, and the reason.
     """
 
-    __slots__ = ("_activations", "_config", "_folder", "_t5", "_weights")
+    __slots__ = ("_activations", "_config", "_folder", "_t5", "_team", "_weights")
 
     def __init__(
         self,
@@ -60,9 +65,11 @@ class T5:
         *,
         weights: DType = "float32",
         activations: ActivationDType = "float32",
+        team: Communicator | None = None,
     ) -> None:
         self._folder = folder_path("T5", folder)
-        self._t5 = _core.T5(os.fsencode(self._folder), weights, activations)
+        self._team = None if team is None else _core.MpiTeam(team)
+        self._t5 = _core.T5(os.fsencode(self._folder), weights, activations, self._team)
         self._weights = weights
         self._activations = activations
         self._config = T5Config(**self._t5.config)
@@ -153,6 +160,8 @@ class T5:
     __copy__ = __deepcopy__ = itself
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._team is not None:
+            raise TypeError("T5: a model of a team is not pickled: each rank reads its own share")
         return _t5, (self._folder, self._weights, self._activations)
 
     def __repr__(self) -> str:

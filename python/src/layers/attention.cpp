@@ -102,14 +102,14 @@ void define_init(nb::class_<Layer>& layer, const char* name, const std::vector<s
       layer, "__init__",
       [name, parts](Layer* self, nb::handle state, nb::handle prefix, nb::handle heads, nb::handle kv_heads,
                     nb::handle scale, nb::handle activation, nb::handle norm, nb::handle norm_first, nb::handle eps,
-                    nb::handle weights, nb::handle activations) {
+                    nb::handle weights, nb::handle activations, nb::handle team) {
         const Call call(name);
         const auto options =
-            options_of(call, {heads, kv_heads, scale, activation, norm, norm_first, eps, weights, activations});
+            options_of(call, {heads, kv_heads, scale, activation, norm, norm_first, eps, weights, activations, team});
         construct(self, Tensors(call, state, prefix, parts), options);
       },
       "state", "prefix", "num_heads", "num_kv_heads", "scale", "activation", "norm", "norm_first", "layer_norm_eps",
-      "weights", "activations");
+      "weights", "activations", "team");
 }
 
 /// Defines remember(), whose attention layer `attention` returns.

@@ -96,7 +96,7 @@ MultiHeadAttentionOptions attention_options_of(const Call& call, nb::handle head
 
 /// The options of EncoderLayer and DecoderLayer, and the names that Python has for them.
 struct LayerArguments {
-  nb::handle heads, kv_heads, scale, activation, norm, norm_first, eps, weights, activations;
+  nb::handle heads, kv_heads, scale, activation, norm, norm_first, eps, weights, activations, team;
 };
 TransformerLayerOptions options_of(const Call& call, const LayerArguments& given);
 

@@ -2,6 +2,7 @@
 #include "core/dtype.hpp"
 #include "gemm/products.hpp"
 #include "layers/layers.hpp"
+#include "mpi/transport.hpp"
 
 namespace headlane::python {
 
@@ -39,7 +40,8 @@ TransformerLayerOptions options_of(const Call& call, const LayerArguments& given
           .norm_first = call.flag("norm_first", given.norm_first),
           .eps = call.float32("layer_norm_eps", given.eps),
           .weights = dtype_named(call, "weights", given.weights),
-          .activations = activations_named(call, given.activations)};
+          .activations = activations_named(call, given.activations),
+          .team = team_of(call, given.team)};
 }
 
 nb::dict dict_of(const OwnedStateDict& state) {

@@ -4,6 +4,7 @@
 #include "core/define.hpp"
 #include "core/dtype.hpp"
 #include "core/result.hpp"
+#include "mpi/transport.hpp"
 
 #include <headlane/models/model_options.hpp>
 
@@ -46,14 +47,15 @@ nb::class_<Model> define_model(nb::module_& module, const char* name) {
   nb::class_<Model> model(module, name, nb::is_final());
   model.def(
       "__init__",
-      [name](Model* self, const nb::bytes& folder, nb::handle weights, nb::handle activations) {
+      [name](Model* self, const nb::bytes& folder, nb::handle weights, nb::handle activations, nb::handle team) {
         const std::filesystem::path path = std::string(folder.c_str(), folder.size());
         const Call call(name);
         const models::ModelOptions options{.weights = dtype_named(call, "weights", weights),
-                                           .activations = activations_named(call, activations)};
+                                           .activations = activations_named(call, activations),
+                                           .team = team_of(call, team)};
         call.compute([&] { new (self) Model(path, options); });
       },
-      nb::arg("folder"), nb::arg("weights"), nb::arg("activations"));
+      nb::arg("folder"), nb::arg("weights"), nb::arg("activations"), nb::arg("team").none());
   return model;
 }
 

@@ -1,0 +1,78 @@
+#include "mpi/transport.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace headlane::python {
+namespace {
+
+/// Calls a method with the GIL; its exception goes on through the library.
+template <class... Arguments>
+nb::object call_method(const nb::object& object, const char* name, Arguments... arguments) {
+  return object.attr(name)(arguments...);
+}
+
+std::uintptr_t address(const void* data) { return reinterpret_cast<std::uintptr_t>(data); }
+
+}  // namespace
+
+PythonTransport::PythonTransport(const Call& call, const char* name, nb::handle object) : object_(nb::borrow(object)) {
+  for (const char* method : {"_all_gather", "_start_send", "_start_receive", "_wait", "_progress", "_broadcast"})
+    if (!nb::hasattr(object, method)) call.refuse_type(name, object, "headlane.mpi.Communicator");
+  rank_ = static_cast<int>(call.integer("rank", object.attr("rank")));
+  size_ = static_cast<int>(call.integer("size", object.attr("size")));
+}
+
+void PythonTransport::all_gather(float* buffer, std::span<const Index> begins) {
+  const nb::gil_scoped_acquire gil;
+  nb::list positions;
+  for (const Index begin : begins) positions.append(begin);
+  call_method(object_, "_all_gather", address(buffer), positions);
+}
+
+mpi::Transport::Ticket PythonTransport::start_send(int to, const void* data, std::size_t bytes) {
+  const nb::gil_scoped_acquire gil;
+  return nb::cast<int>(call_method(object_, "_start_send", to, address(data), bytes));
+}
+
+mpi::Transport::Ticket PythonTransport::start_receive(int from, void* data, std::size_t bytes) {
+  const nb::gil_scoped_acquire gil;
+  return nb::cast<int>(call_method(object_, "_start_receive", from, address(data), bytes));
+}
+
+void PythonTransport::wait(Ticket ticket) {
+  const nb::gil_scoped_acquire gil;
+  call_method(object_, "_wait", ticket);
+}
+
+void PythonTransport::progress() {
+  const nb::gil_scoped_acquire gil;
+  call_method(object_, "_progress");
+}
+
+void PythonTransport::broadcast(void* data, std::size_t bytes, int root) {
+  const nb::gil_scoped_acquire gil;
+  call_method(object_, "_broadcast", address(data), bytes, root);
+}
+
+mpi::Transport* team_of(const Call& call, nb::handle given) {
+  if (given.is_none()) return nullptr;
+  if (auto* team = call.instance<PythonTransport>("team", given)) return team;
+  call.refuse_type("team", given, "headlane.mpi.Communicator");
+}
+
+mpi::SequenceCut cut_of(const Call& call, const char* name, nb::handle given) {
+  if (!nb::hasattr(given, "ranks") || !nb::hasattr(given, "pieces"))
+    call.refuse_type(name, given, "headlane.mpi.SequenceCut");
+  const Index ranks = call.integer(joined(name, ".ranks"), given.attr("ranks"));
+  std::vector<mpi::SequencePiece> pieces;
+  for (const nb::handle piece : given.attr("pieces")) {
+    const std::vector<Index> numbers = call.integers(joined(name, ".pieces"), piece);
+    call.require(numbers.size() == 3, name, ".pieces are tuples (rank, begin, end)");
+    pieces.push_back({.rank = static_cast<int>(numbers[0]), .begin = numbers[1], .end = numbers[2]});
+  }
+  return {static_cast<int>(ranks), std::move(pieces)};
+}
+
+}  // namespace headlane::python
