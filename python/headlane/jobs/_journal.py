@@ -1,0 +1,166 @@
+"""The folder OUT.job of an unfinished job: what it computes, and which pieces are finished.
+
+    job.json           what the bits of the output depend on
+    output             the output so far; it is renamed to OUT
+    N-RRRRR.journal    a line for each piece that rank R of run N finished
+    N-RRRRR.spool      its results, if they have no place of their own in the output
+    finished           the output is whole
+
+A line of a journal is written after its results have reached the disk. It has the piece, offset and length
+of its results, their digest and that of the input's lines, and a CRC-32 of all this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from ._files import read_json, sync_folder, with_checksum, without_checksum, write_at, write_json, write_whole
+
+
+class Record(NamedTuple):
+    """A finished piece."""
+
+    piece: int
+    offset: int
+    length: int
+    digest: str
+    input_digest: str
+    stem: str  # of the journal's and the spool's names
+
+
+def digest_of(data: bytes | memoryview) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def read_journal(path: Path) -> list[Record]:
+    """The records of a file. The last line may be incomplete, and is then ignored."""
+    records = []
+    whole, _, _ = path.read_bytes().rpartition(b"\n")
+    for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
+        text = without_checksum(line)
+        fields = text.split() if text is not None else []
+        if len(fields) != 5:
+            raise RuntimeError(f"{path}, line {number}, is damaged; --overwrite begins anew")
+        piece, offset, length = map(int, fields[:3])
+        records.append(Record(piece, offset, length, fields[3], fields[4], path.stem))
+    return records
+
+
+class JobFolder:
+    """OUT.job. Rank 0 makes, reads and removes it; each rank writes a journal in it."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.path = out.with_name(out.name + ".job")
+        self.settings = self.path / "job.json"
+        self.output = self.path / "output"
+        self.finished = self.path / "finished"
+        self._lock: int | None = None
+
+    def lock(self) -> None:
+        """Fails if another job works in the folder. A process that ends lets go of it."""
+        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        for attempt in range(20):  # ranks of a job that was killed may live on for a moment
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if attempt == 19:
+                    raise RuntimeError(f"another job is writing {self.out}") from None
+                time.sleep(0.25)
+            except OSError:
+                return  # a file system without locks
+
+    def begin(self, settings: dict[str, object]) -> None:
+        """A new folder, in place of an old one that this job has locked."""
+        if self.path.exists():
+            self.clear()
+        else:
+            self.path.mkdir()
+            self.lock()
+        write_json(self.settings, settings)
+        sync_folder(self.path.parent)
+
+    def read(self) -> dict[str, object]:
+        return read_json(self.settings)
+
+    def clear(self) -> None:
+        """Removes all files; what says that there is a job, last."""
+        last = [self.settings, self.finished]
+        for path in [*(p for p in sorted(self.path.iterdir()) if p not in last), *last]:
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+
+    def finish(self) -> None:
+        """The output gets its name, and the folder is removed."""
+        if not self.finished.exists():
+            write_whole(self.finished, b"")
+        if self.output.exists():
+            os.replace(self.output, self.out)
+            sync_folder(self.out.parent)
+        self.clear()
+        self.path.rmdir()
+
+    def close(self) -> None:
+        """Lets go of the folder."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def stems(self) -> list[str]:
+        """The names of journals, without .journal."""
+        return sorted(path.stem for path in self.path.glob("*.journal"))
+
+    def records(self) -> list[Record]:
+        return [record for stem in self.stems() for record in read_journal(self.path / f"{stem}.journal")]
+
+    def next_run(self) -> int:
+        return 1 + max((int(stem.partition("-")[0]) for stem in self.stems()), default=0)
+
+
+class Journal:
+    """The pieces that this rank finishes. Files are made when the first one is."""
+
+    def __init__(self, folder: JobFolder, run: int, rank: int, spooled: bool) -> None:
+        self._stem = f"{run}-{rank:05}"
+        self._path = folder.path
+        self._output = None if spooled else os.open(folder.output, os.O_RDWR)
+        self._journal: int | None = None
+        self._end = 0  # of the spool
+        self._journal_end = 0
+        self.records: list[Record] = []
+
+    def _create(self, ending: str) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        return os.open(self._path / f"{self._stem}.{ending}", flags, 0o666)
+
+    def add(self, piece: int, data: bytes | memoryview, offset: int | None, input_digest: str) -> None:
+        """Stores results, and then says so. offset: their place in the output, or None for the spool."""
+        if self._journal is None:
+            self._journal = self._create("journal")
+            if self._output is None:
+                self._output = self._create("spool")
+            sync_folder(self._path)
+        assert self._output is not None
+        place = self._end if offset is None else offset
+        write_at(self._output, data, place)
+        os.fsync(self._output)
+        length = memoryview(data).nbytes
+        record = Record(piece, place, length, digest_of(data), input_digest, self._stem)
+        line = with_checksum(" ".join(map(str, record[:5])))
+        write_at(self._journal, line, self._journal_end)
+        os.fsync(self._journal)
+        self._journal_end += len(line)
+        self._end += length if offset is None else 0
+        self.records.append(record)
+
+    def close(self) -> None:
+        for file in (self._output, self._journal):
+            if file is not None:
+                os.close(file)

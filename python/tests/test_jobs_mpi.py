@@ -1,0 +1,159 @@
+"""headlane-embed and headlane-translate on several ranks: ./dev test-mpi."""
+
+import os
+import random
+import re
+import shutil
+import signal
+import time
+
+import headlane
+import pytest
+from job_runs import (
+    ENGLISH,
+    TERM,
+    Job,
+    children,
+    each,
+    interrupted,
+    over,
+    records,
+    result,
+    says,
+    succeed,
+    words,
+    write_encoder,
+)  # fmt: skip
+
+pytest.importorskip("headlane.models", reason="headlane was built without its models")
+pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+pytestmark = pytest.mark.skipif(
+    os.environ.get("HEADLANE_TEST_MPI") != "on" or not shutil.which("mpirun"),
+    reason="./dev test-mpi runs these",
+)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_encoder(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def large_model(tmp_path_factory):
+    """Slow enough to be interrupted."""
+    return write_encoder(tmp_path_factory.mktemp("large"), layers=8, d=128)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8])
+def test_embeddings_on_any_number_of_ranks(ranks, model, tmp_path):
+    job = Job("embed", tmp_path, model, words(100))
+    run = succeed(over(ranks, job.line("--piece-lines", "3")))
+    assert [line.partition(";")[0] for line in says(run)] == [f"headlane-embed: 100 lines in {job.out}"]
+    job.wanted = result(job)
+    job.is_complete()
+
+
+@pytest.mark.parametrize("ranks", [2, 5])
+def test_translations_on_any_number_of_ranks(ranks, model, tmp_path):
+    job = Job("translate", tmp_path, model, ENGLISH)
+    succeed(over(ranks, job.line("--piece-lines", "4", "--threads", "2")))
+    job.wanted = result(job)
+    job.is_complete()
+
+
+@pytest.mark.parametrize("lines", [[], ["one"]])
+def test_more_ranks_than_lines(lines, model, tmp_path):
+    job = Job("translate", tmp_path, model, lines)
+    job.text.write_text("".join(lines))
+    succeed(over(3, job.line()))
+    job.wanted = result(job)
+    job.is_complete()
+
+
+def test_a_network_without_remote_memory(model, tmp_path):
+    """The counter by messages over TCP, as between machines without RDMA."""
+    job = Job("embed", tmp_path, model, words(60))
+    settings = {"osc": "^sm,ucx", "pml": "ob1", "btl": "self,tcp"}
+    succeed(
+        over(3, job.line("--piece-lines", "2")),
+        **{f"OMPI_MCA_{name}": value for name, value in settings.items()},
+    )
+    job.wanted = result(job)
+    job.is_complete()
+
+
+def test_ranks_of_other_instruction_sets(large_model, tmp_path):
+    """One job, with an instruction set for each rank; a killed one is resumed by others."""
+    job = Job("embed", tmp_path, large_model, words(600))
+    isas = headlane.available_isas()
+    lines = [[f"HEADLANE_ISA={isa}", *job.line("--piece-lines", "5", "--threads", "1")] for isa in isas]
+
+    def stop(process):
+        names = {path.stem for path in job.folder.glob("*.journal")}
+        assert len(names) > 1
+        os.kill(children(process.pid)[-1], signal.SIGKILL)
+
+    everyone = each(*lines)
+    code, _ = interrupted(everyone, job.out, 60, stop)
+    assert code != 0
+    succeed(each(*([*line, "--resume"] for line in reversed(lines))))
+    job.wanted = result(job)
+    job.is_complete()
+
+
+@pytest.mark.parametrize("kind", ["embed", "translate"])
+def test_killed_at_any_moment(kind, large_model, tmp_path):
+    """A rank is killed, three times; other numbers of ranks go on."""
+    draw = random.Random(5 + len(kind))
+    lines = [*words(200) * 8, *words(100, seed=1)] if kind == "embed" else ENGLISH * 30
+    job = Job(kind, tmp_path, large_model, lines)
+    finished, again = 0, []
+    for ranks in (3, 2, 4):
+
+        def kill(process, ranks=ranks):
+            time.sleep(0.05 * draw.random())
+            os.kill(draw.choice(children(process.pid)[-ranks:]), signal.SIGKILL)
+
+        line = over(ranks, job.line("--piece-lines", "2", *again))
+        code, error = interrupted(line, job.out, finished + 10, kill)
+        assert code != 0
+        assert not job.out.exists()
+        assert "again" not in error
+        again = ["--resume"]
+        finished = records(job.out)
+    run = succeed(over(2, job.line(*again)))
+    assert re.search(rf"{2 * finished} of \d+ lines are finished already", run.stderr)
+    job.wanted = result(job)
+    job.is_complete()
+
+
+def test_sigterm_to_all_ranks(large_model, tmp_path):
+    job = Job("embed", tmp_path, large_model, words(2000))  # mpirun waits for a second
+    code, error = interrupted(over(3, job.line("--piece-lines", "2")), job.out, 20, TERM)
+    assert code != 0
+    said = [line for line in error.splitlines() if line.startswith("headlane-embed: ")]
+    assert len(said) <= 1  # mpirun itself ends, and may not pass it on
+    assert all(
+        re.search(r"rank 0 \(\S+\): stopped by SIGTERM\. Finished pieces are kept: ", line) for line in said
+    )
+    succeed([*job.line(), "--resume"])  # without MPI
+    job.wanted = result(job)
+    job.is_complete()
+
+
+def test_progress(large_model, tmp_path):
+    """At most a line a second, which counts the lines of all ranks."""
+    job = Job("embed", tmp_path, large_model, words(2000))
+    begin = time.monotonic()
+    run = succeed(over(2, job.line("--piece-lines", "2", "--progress")))
+    seconds = time.monotonic() - begin
+    shown = [
+        re.search(r"(\d+) of 2000 lines \((\S+) %\), \S+ lines/s, \S+.* left", line) for line in says(run)
+    ]
+    counts = [int(found[1]) for found in shown[:-1]]
+    assert 1 <= len(counts) <= seconds
+    assert counts == sorted(counts)
+    job.wanted = result(job)
+    job.is_complete()

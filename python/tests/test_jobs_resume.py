@@ -1,0 +1,201 @@
+"""Jobs that were interrupted, and what may and may not have changed since."""
+
+import os
+import shutil
+import sys
+
+import headlane
+import pytest
+from job_runs import small_job, write_encoder
+
+models = pytest.importorskip("headlane.models", reason="headlane was built without its models")
+pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+from headlane.jobs import _journal, _main  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return write_encoder(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(params=["embed", "translate"])
+def job(request, tmp_path, encoder):
+    return small_job(request.param, tmp_path, encoder)
+
+
+def stop_after(job, pieces):
+    """Ends a run in the middle."""
+    with pytest.MonkeyPatch.context() as patch:
+        add = _journal.Journal.add
+
+        def one_more(self, *given):
+            add(self, *given)
+            if len(self.records) == pieces:
+                raise KeyboardInterrupt
+
+        patch.setattr(_journal.Journal, "add", one_more)
+        assert job.run() == 1
+
+
+def test_without_resume_an_unfinished_job_is_kept(job, capsys):
+    stop_after(job, 3)
+    capsys.readouterr()
+    assert job.run() == 1
+    assert "out.job is of an unfinished job; --resume goes on with it" in capsys.readouterr().err
+    job.completes()
+    assert "6 of 9 lines are finished already" in capsys.readouterr().err
+
+
+def test_overwrite_begins_anew(job, capsys):
+    stop_after(job, 3)
+    capsys.readouterr()
+    assert job.run("--overwrite") == 0
+    assert "already" not in capsys.readouterr().err
+    assert job.out.read_bytes() == job.wanted
+
+
+def test_resume_without_a_job_begins_one(job):
+    job.completes()
+
+
+def test_resumed_many_times_with_other_sizes(job, capsys):
+    """Sizes of pieces are those of the first run."""
+    stop_after(job, 1)
+    job.options = ["--resume", "--piece-lines", "5"]
+    stop_after(job, 1)
+    stop_after(job, 1)
+    job.options = []
+    job.completes()
+    assert "6 of 9 lines are finished already" in capsys.readouterr().err
+
+
+def change_byte(path, at=-2, name=None):
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    times = path.stat()
+    path.write_bytes(data)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def refused(job, capsys, *options):
+    """Returns the message of a resume."""
+    capsys.readouterr()
+    assert job.run("--resume", *options) == 1
+    assert not job.out.exists()
+    assert job.folder.exists()
+    return capsys.readouterr().err
+
+
+def test_a_changed_input_is_refused(job, capsys):
+    stop_after(job, 2)
+    change_byte(job.text)
+    assert "input digest: " in refused(job, capsys)
+    change_byte(job.text)
+    with open(job.text, "a") as file:
+        file.write("x\n")
+    error = refused(job, capsys)
+    assert "input size: " in error
+    assert "input lines: 9 before, 10 now" in error
+
+
+def test_a_changed_option_is_refused(job, capsys):
+    stop_after(job, 2)
+    named = {"--weights=int8": "options weights: float32 before, int8 now"}
+    named["--max-line-bytes=9999"] = "max_line_bytes: 65536 before, 9999 now"
+    own = {
+        "embed": {"--pooling=cls": "options pooling: None before, cls now", "--prompt=a": "options prompt: "},
+        "translate": {
+            "--num-beams=2": "options num_beams: none before, 2 now",
+            "--prefix=a": "options prefix",
+        },
+    }
+    for option, message in {**named, **own[job.kind]}.items():
+        assert message in refused(job, capsys, option)
+    job.completes("--threads=1", "--batch-size=1", "--bad-lines=skip", "--progress")
+
+
+def test_another_version_is_refused(job, capsys, monkeypatch):
+    stop_after(job, 2)
+    monkeypatch.setattr(_main, "version", lambda: "0.0.1")
+    assert f"headlane: {headlane.__version__} before, 0.0.1 now" in refused(job, capsys)
+
+
+def test_a_changed_model_is_refused(job, capsys, tmp_path_factory):
+    changed = tmp_path_factory.mktemp("changed") / "model"
+    shutil.copytree(job.model, changed)
+    stop_after(job, 2)
+    job.model = changed
+    change_byte(changed / "model.safetensors")
+    error = refused(job, capsys)
+    assert "model model.safetensors: " in error
+    assert "config.json" not in error
+    change_byte(changed / "model.safetensors")
+    job.completes()
+
+
+def test_a_damaged_journal_is_refused(job, capsys):
+    stop_after(job, 3)
+    (journal,) = job.folder.glob("*.journal")
+    whole = journal.read_bytes()
+    for at in range(0, len(whole) - 1, 7):
+        journal.write_bytes(whole[:at] + bytes([whole[at] ^ 2]) + whole[at + 1 :])
+        assert "is damaged; --overwrite begins anew" in refused(job, capsys)
+    journal.write_bytes(whole)
+    job.completes()
+
+
+def test_damaged_settings_are_refused(job, capsys):
+    stop_after(job, 3)
+    change_byte(job.folder / "job.json", 5)
+    assert "job.json is damaged" in refused(job, capsys)
+
+
+def test_an_incomplete_last_record_is_ignored(job, capsys):
+    stop_after(job, 3)
+    (journal,) = job.folder.glob("*.journal")
+    whole = journal.read_bytes()
+    journal.write_bytes(whole[:-1])
+    job.completes()
+    assert "4 of 9 lines are finished already" in capsys.readouterr().err
+
+
+def test_lost_results_are_computed_again(job, capsys):
+    """As after a file system's own loss."""
+    stop_after(job, 3)
+    if job.kind == "embed":
+        change_byte(job.folder / "output", 128 + 2 * 32 * 4)  # in the second piece
+    else:
+        change_byte(next(job.folder.glob("*.spool")), 0)
+    job.completes()
+    assert (
+        "pieces computed again, since their results are not as they were written: 1\n"
+        in capsys.readouterr().err
+    )
+
+
+def test_an_input_that_changes_meanwhile(job, capsys):
+    compute, module = job.kind.capitalize(), sys.modules["headlane.jobs._commands"]
+    with pytest.MonkeyPatch.context() as patch:
+        original, changes = getattr(module, compute).compute, [-2]
+
+        def changed(self, *given):
+            if changes:
+                change_byte(job.text, changes.pop())
+            return original(self, *given)
+
+        patch.setattr(getattr(module, compute), "compute", changed)
+        assert job.run() == 1
+    assert "the input changed while the job was running, after line 8" in capsys.readouterr().err
+
+
+def test_one_job_at_a_time(job, capsys, monkeypatch):
+    stop_after(job, 3)
+    monkeypatch.setattr(_journal.time, "sleep", lambda seconds: None)
+    other = _journal.JobFolder(job.out)
+    other.lock()
+    try:
+        assert "another job is writing" in refused(job, capsys)
+    finally:
+        other.close()
+    job.completes()
