@@ -10,7 +10,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from . import record, session_models, session_pytorch
+from . import record, session_models, session_mpi, session_pytorch
 from .cases.operations import ALL
 from .session import Session, measure_memory, operations
 from .table import operations as table
@@ -19,6 +19,7 @@ from .workers.process import Failure
 WHOLE = {
     "memory": measure_memory,
     "models": session_models.measure,
+    "mpi": session_mpi.measure,
     "torch": session_pytorch.measure,
 }
 
@@ -33,7 +34,7 @@ def arguments() -> argparse.Namespace:
         choices=[*ALL, *WHOLE, "all"],
         default="all",
         help="memory: of attention over 65536 tokens, beyond inputs and output; models: T5 and MiniLM; "
-        "torch: PyTorch models with headlane.torch; none of these is part of all",
+        "torch: PyTorch models with headlane.torch; mpi: many ranks beside many threads; none of these is part of all",
     )
     parser.add_argument("--quick", action="store_true", help="few cases, few rounds: to see that it works")
     cores = len(os.sched_getaffinity(0))
