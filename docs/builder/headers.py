@@ -1,6 +1,8 @@
 """Reads the public headers with libclang: declarations in their order, with comments."""
 
+import functools
 import re
+import shutil
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +51,15 @@ def clean_comment(raw):
     return lines
 
 
+@functools.cache
+def mpi_folders():
+    """Where mpi.h is, by Open MPI's compiler; empty without it."""
+    if shutil.which("mpicxx") is None:
+        return []
+    shown = subprocess.run(["mpicxx", "--showme:incdirs"], capture_output=True, text=True)
+    return shown.stdout.split()
+
+
 def parse(root: Path, text: str, arguments):
     """A file that includes headers, parsed without being written."""
     gcc = subprocess.run(["g++", "-print-file-name=include"], capture_output=True, text=True, check=True)
@@ -56,6 +67,8 @@ def parse(root: Path, text: str, arguments):
         *arguments,
         f"-I{root / 'include'}",
         f"-I{root / 'models/include'}",
+        f"-I{root / 'mpi/include'}",
+        *(f"-isystem{folder}" for folder in mpi_folders()),
         "-isystem",
         gcc.stdout.strip(),
     ]
@@ -189,8 +202,9 @@ def read_headers(root: Path):
     """All public headers, by their paths."""
     paths = {
         path: folder
-        for folder in (root / "include", root / "models/include")
+        for folder in (root / "include", root / "models/include", root / "mpi/include")
         for path in folder.rglob("*.h*")
+        if path.name != "communicator.hpp" or mpi_folders()
     }
     names = {path: path.relative_to(folder) for path, folder in paths.items()}
     everything = "".join(f"#include <{name}>\n" for name in names.values() if name.suffix == ".hpp")

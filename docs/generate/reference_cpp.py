@@ -25,7 +25,7 @@ def all_names(headers):
     names = {}
     for header in headers:
         page = page_of(header)
-        names[header.path.split("/")[-1]] = page
+        names.setdefault(header.path.split("/")[-1], page)
         for declaration in header.declarations:
             names.setdefault(declaration.name, f"{page}#{anchor(declaration.name)}")
     return names
@@ -164,6 +164,8 @@ def write_page(header, names, folder):
     if header.path.startswith("headlane/models/"):
         text = "models_text" if header.path.endswith("text.hpp") else "models"
         blocks.append(f"CMake target `headlane::{text}`, namespace `headlane::models`.")
+    if header.path.startswith("headlane/mpi/"):
+        blocks.append("CMake target `headlane::mpi`, namespace `headlane::mpi`.")
     blocks.append(markdown(header.intro, links))
     blocks += sections(header, links)
     (folder / page).write_text("\n\n".join(block for block in blocks if block) + "\n", encoding="utf-8")

@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parents[2] / "python" / "headlane"
 TITLES = {
     "__init__": ("package", "headlane"),
     "models": ("models", "headlane.models"),
+    "mpi": ("mpi", "headlane.mpi"),
     "torch": ("torch", "headlane.torch"),
     "transformers": ("transformers", "headlane.transformers"),
     "torch_ops": ("torch_ops", "headlane.torch_ops"),
@@ -48,6 +49,7 @@ def pages():
             )
             yield path.stem.strip("_"), title, [path], names
     yield "models", "headlane.models", sorted((PACKAGE / "models").glob("*.py")), models
+    yield "mpi", "headlane.mpi", sorted((PACKAGE / "mpi").glob("*.py")), public_names(PACKAGE / "mpi")
     yield "torch", "headlane.torch", sorted((PACKAGE / "torch").glob("*.py")), public_names(PACKAGE / "torch")
 
 

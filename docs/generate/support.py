@@ -37,7 +37,7 @@ OPTIONS = {
     "query_lengths": {"query_lengths": np.array([6, 2])},
     "query_starts, key_starts": STARTS,
     "lse": {"return_lse": True},
-    "sum": {"return_sum": True},
+    "sum, resume": {"return_sum": True},
     "grouped heads": {"enable_gqa": True},
 }
 
