@@ -54,6 +54,16 @@ def command(kind, model, text, out, *options):
     ]  # fmt: skip
 
 
+def slow(line, seconds=0.0, pieces=-1):
+    """The command line of a job, for slow_job.py."""
+    return [line[0], str(Path(__file__).with_name("slow_job.py")), str(seconds), str(pieces), *line[3:]]
+
+
+def held(line, pieces):
+    """The command line of a job whose ranks wait to be interrupted after so many pieces each."""
+    return slow(line, pieces=pieces)
+
+
 def environment(**changes):
     """Not that of a launcher; one thread, since tests run many processes."""
     mine = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMI"))}
@@ -125,7 +135,7 @@ def children(parent):
 
 
 def interrupted(line, out, finished, stop, timeout=60, **changes):
-    """Starts a job, and calls stop(process) when journals name that many pieces.
+    """Starts a job, a held one, and calls stop(process) when journals name that many pieces.
 
     Returns the exit status and the messages.
     """

@@ -15,11 +15,13 @@ from job_runs import (
     Job,
     children,
     each,
+    held,
     interrupted,
     over,
     records,
     result,
     says,
+    slow,
     succeed,
     words,
     write_encoder,
@@ -88,17 +90,19 @@ def test_ranks_of_other_instruction_sets(large_model, tmp_path):
     """One job, with an instruction set for each rank; a killed one is resumed by others."""
     job = Job("embed", tmp_path, large_model, words(600))
     isas = headlane.available_isas()
-    lines = [[f"HEADLANE_ISA={isa}", *job.line("--piece-lines", "5", "--threads", "1")] for isa in isas]
+    line = job.line("--piece-lines", "5", "--threads", "1")
+
+    def on_all(line, isas):
+        return each(*([f"HEADLANE_ISA={isa}", *line] for isa in isas))
 
     def stop(process):
         names = {path.stem for path in job.folder.glob("*.journal")}
         assert len(names) > 1
         os.kill(children(process.pid)[-1], signal.SIGKILL)
 
-    everyone = each(*lines)
-    code, _ = interrupted(everyone, job.out, 60, stop)
+    code, _ = interrupted(on_all(held(line, 20), isas), job.out, 30, stop)
     assert code != 0
-    succeed(each(*([*line, "--resume"] for line in reversed(lines))))
+    succeed(on_all([*line, "--resume"], isas[::-1]))
     job.wanted = result(job)
     job.is_complete()
 
@@ -116,7 +120,7 @@ def test_killed_at_any_moment(kind, large_model, tmp_path):
             time.sleep(0.05 * draw.random())
             os.kill(draw.choice(children(process.pid)[-ranks:]), signal.SIGKILL)
 
-        line = over(ranks, job.line("--piece-lines", "2", *again))
+        line = over(ranks, held(job.line("--piece-lines", "2", *again), 40))
         code, error = interrupted(line, job.out, finished + 10, kill)
         assert code != 0
         assert not job.out.exists()
@@ -130,8 +134,9 @@ def test_killed_at_any_moment(kind, large_model, tmp_path):
 
 
 def test_sigterm_to_all_ranks(large_model, tmp_path):
-    job = Job("embed", tmp_path, large_model, words(2000))  # mpirun waits for a second
-    code, error = interrupted(over(3, job.line("--piece-lines", "2")), job.out, 20, TERM)
+    job = Job("embed", tmp_path, large_model, words(500))
+    line = held(job.line("--piece-lines", "2"), 50)
+    code, error = interrupted(over(3, line), job.out, 20, TERM)
     assert code != 0
     said = [line for line in error.splitlines() if line.startswith("headlane-embed: ")]
     assert len(said) <= 1  # mpirun itself ends, and may not pass it on
@@ -145,12 +150,12 @@ def test_sigterm_to_all_ranks(large_model, tmp_path):
 
 def test_progress(large_model, tmp_path):
     """At most a line a second, which counts the lines of all ranks."""
-    job = Job("embed", tmp_path, large_model, words(2000))
+    job = Job("embed", tmp_path, large_model, words(600))
     begin = time.monotonic()
-    run = succeed(over(2, job.line("--piece-lines", "2", "--progress")))
+    run = succeed(over(2, slow(job.line("--piece-lines", "2", "--progress"), 0.01)))  # 1.5 seconds
     seconds = time.monotonic() - begin
     shown = [
-        re.search(r"(\d+) of 2000 lines \((\S+) %\), \S+ lines/s, \S+.* left", line) for line in says(run)
+        re.search(r"(\d+) of 600 lines \((\S+) %\), \S+ lines/s, \S+.* left", line) for line in says(run)
     ]
     counts = [int(found[1]) for found in shown[:-1]]
     assert 1 <= len(counts) <= seconds
