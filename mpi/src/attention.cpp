@@ -58,13 +58,16 @@ void check_lengths(const char* name, const View<const Index, 1>& lengths, const 
     refuse_unless(lengths(b) >= 0 && lengths(b) <= max, name, "[", b, "] is ", lengths(b), ", the sequence has ", max);
 }
 
-/// Has the plan of attention() over all keys check shapes and options, for each piece of queries.
+/// Has the plan of attention() over all keys check shapes and options, for each piece of queries; a
+/// rank without queries has keys and values that others receive.
 void check_as_attention(const SequenceCall& call) {
   const Index keys = call.cut.keys.length();
   View<const float, 4> k = call.k, v = call.v;
   k.shape[2] = v.shape[2] = keys;
   k.data = v.data = nullptr;
-  for (const Rows& rows : call.rows_of(call.rank)) {
+  std::vector<Rows> pieces = call.rows_of(call.rank);
+  if (pieces.empty()) pieces.emplace_back();
+  for (const Rows& rows : pieces) {
     PartOptions part(call.options, rows, {0, keys});
     const auto own = [&](const auto& view) { return view.slice(2, rows.local, rows.local + rows.count); };
     part.options.sinks = call.options.sinks;

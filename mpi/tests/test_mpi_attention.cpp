@@ -138,6 +138,23 @@ TEST_CASE("mpi::attention: ranks that differ all throw one message that names th
            {"key_lengths[0] is 7000"});
 }
 
+TEST_CASE("mpi::attention: keys and values are checked on ranks without queries, too") {
+  const AttentionSizes s{.q_heads = 2, .kv_heads = 2, .q_length = 4, .kv_length = 1100, .head_dim = 8, .value_dim = 8};
+  const AttentionTensors t(s, 7);
+  const mpi::AttentionCut cut{.keys = mpi::SequenceCut::contiguous(1100, 3),
+                              .queries = mpi::SequenceCut::contiguous(4, 3)};
+  const std::string message = message_of_all([&](mpi::Transport& transport) {
+    const LocalRows<float> k(t.k.view, positions_of(cut.keys, transport.rank()));
+    const LocalRows<float> v(t.v.view, positions_of(cut.keys, transport.rank()));
+    const Index queries = cut.queries->length_of(transport.rank());
+    const View<const float, 4> fewer = transport.rank() == 2 ? View<const float, 4>(v.view).slice(1, 0, 1) : v.view;
+    mpi::attention(transport, t.q.view.slice(2, 0, queries), k.view, fewer, t.out.view.slice(2, 0, queries), cut);
+    throw std::invalid_argument("it was not refused");
+  });
+  CHECK_MESSAGE(message.find("rank 2 has an error") != std::string::npos, message);
+  CHECK_MESSAGE(message.find("v has 1 heads") != std::string::npos, message);
+}
+
 TEST_CASE("mpi::attention: what it does not take is refused by name") {
   const AttentionSizes s{.q_heads = 2, .q_length = 4, .kv_length = 600, .head_dim = 8, .value_dim = 8};
   const AttentionTensors t(s, 5);
