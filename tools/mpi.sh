@@ -35,3 +35,25 @@ do_test-mpi() {
   run_tests -R '^mpi'
   test_mpi_in_python "$@"
 }
+
+# The hashes of mpi_large on these ranks: mpirun's arguments.
+large_on_ranks() {
+  local hashes
+  hashes=$(OMP_NUM_THREADS=1 mpirun --oversubscribe --bind-to none "$@")
+  [[ ${expected:=$hashes} == "$hashes" ]] || fail "other bits with mpirun $*:" "$hashes" "expected:" "$expected"
+  say "the same bits with mpirun $*"
+}
+
+# Long sequences on several numbers of ranks, and with an instruction set for each rank.
+large_ranks() {
+  have_mpi || return 0
+  configure release TESTS MPI
+  build mpi_large
+  local program=$folder/tests/mpi/mpi_large expected='' ranks isa mixed=()
+  for ranks in 1 2 3 5 7 8; do large_on_ranks -n "$ranks" "$program"; done
+  for isa in $("$program" --isas); do
+    [[ $isa == portable ]] || mixed+=(: -n 1 env "HEADLANE_ISA=$isa" "$program") # it would take minutes
+  done
+  large_on_ranks "${mixed[@]:1}"
+  printf '%s\n' "$expected"
+}

@@ -59,6 +59,7 @@ do_large() {
   configure release TESTS
   build large
   "$folder/tests/large"
+  large_ranks
 }
 
 do_mutate() {
