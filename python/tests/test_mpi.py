@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import headlane
 import pytest
+from job_runs import children
+from small_bert import write_bert
 
 pytest.importorskip("mpi4py", reason="mpi4py is not installed")
 pytestmark = pytest.mark.skipif(
@@ -63,3 +68,84 @@ def test_an_exception_of_one_rank_ends_the_job(tmp_path):
     run = mpirun("-n", "3", sys.executable, "-m", "mpi4py", str(script))
     assert run.returncode != 0
     assert "this rank is lost" in run.stderr
+
+
+ATTENDS = """
+import numpy as np
+from headlane import mpi
+comm = mpi.Communicator()
+cut = mpi.SequenceCut.cyclic(4096, comm.size)
+x = np.ones((1, 8, cut.length_of(comm.rank), 64), np.float32)
+mpi.attention(comm, x, x, x, keys=cut, queries=cut, is_causal=True)
+print("ready", flush=True)
+while True:
+    mpi.attention(comm, x, x, x, keys=cut, queries=cut, is_causal=True)
+"""
+
+
+def runs(process: int) -> bool:
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(") ")[2][0] not in "ZX"  # ended, but its parent has not asked
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_killed_rank_ends_the_job(seed, tmp_path):
+    """Killed at any moment of calls that follow each other: within seconds, and mpirun names it."""
+    (tmp_path / "attends.py").write_text(ATTENDS)
+    draw = random.Random(seed)
+    line = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "3", sys.executable, "attends.py"]
+    with subprocess.Popen(
+        line, cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as job:
+        for _ in range(3):
+            assert job.stdout.readline() == "ready\n", job.stderr.read()
+        time.sleep(0.2 * draw.random())
+        ranks = children(job.pid)[-3:]
+        killed = draw.randrange(3)
+        os.kill(ranks[killed], signal.SIGKILL)
+        _, said = job.communicate(timeout=20)
+    assert job.returncode != 0
+    assert f"process rank {killed}" in said
+    assert "signal 9 (Killed)" in said
+    end = time.monotonic() + 5
+    while any(map(runs, ranks)):
+        assert time.monotonic() < end, "ranks live on"
+        time.sleep(0.05)
+
+
+LOADS = """
+from headlane import models, mpi
+from mpi4py import MPI
+
+def resident():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon:"))
+
+comm = mpi.Communicator()
+models.Bert("small", team=comm)  # what is not of the model
+before = resident()
+model = models.Bert("large", team=comm)
+most = max(MPI.COMM_WORLD.allgather(resident() - before))
+if comm.rank == 0: print(most)
+"""
+
+
+def test_memory_of_a_rank_is_its_share(tmp_path):
+    """1/P of that of one rank, and 2 % of it."""
+    pytest.importorskip("headlane.models", reason="headlane was built without its models")
+    for name, sizes in (("small", (2, 32, 50)), ("large", (4, 512, 8000))):
+        (tmp_path / name).mkdir()
+        write_bert(tmp_path / name, *sizes)
+    (tmp_path / "loads.py").write_text(LOADS)
+    memory = {}
+    for ranks in (1, 2, 4):
+        run = mpirun("-n", str(ranks), "-wdir", str(tmp_path), sys.executable, "-m", "mpi4py", "loads.py")
+        assert run.returncode == 0, run.stderr
+        memory[ranks] = int(run.stdout)
+    weights = (tmp_path / "large/model.safetensors").stat().st_size / 1024
+    assert 0.98 * weights < memory[1] < 1.02 * weights
+    for ranks in (2, 4):
+        assert memory[ranks] <= (1 / ranks + 0.02) * memory[1], memory
