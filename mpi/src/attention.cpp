@@ -10,6 +10,7 @@
 #include <headlane/disjoint.hpp>
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 namespace headlane::mpi {
@@ -58,6 +59,19 @@ void check_lengths(const char* name, const View<const Index, 1>& lengths, const 
     refuse_unless(lengths(b) >= 0 && lengths(b) <= max, name, "[", b, "] is ", lengths(b), ", the sequence has ", max);
 }
 
+/// Calls f(q, out, options) for pieces of the rank's queries, with the options of attention() over
+/// all keys.
+template <class F>
+void for_each_call(const SequenceCall& call, std::span<const Rows> pieces, const F& f) {
+  for (const Rows& rows : pieces) {
+    const auto own = [&](const auto& view) { return view.slice(2, rows.local, rows.local + rows.count); };
+    PartOptions part(call.options, rows, {0, call.cut.keys.length()});
+    part.options.sinks = call.options.sinks;
+    if (call.options.lse) part.options.lse = own(call.options.lse);
+    f(own(call.q), own(call.out), part.options);
+  }
+}
+
 /// Has the plan of attention() over all keys check shapes and options, for each piece of queries; a
 /// rank without queries has keys and values that others receive.
 void check_as_attention(const SequenceCall& call) {
@@ -67,13 +81,9 @@ void check_as_attention(const SequenceCall& call) {
   k.data = v.data = nullptr;
   std::vector<Rows> pieces = call.rows_of(call.rank);
   if (pieces.empty()) pieces.emplace_back();
-  for (const Rows& rows : pieces) {
-    PartOptions part(call.options, rows, {0, keys});
-    const auto own = [&](const auto& view) { return view.slice(2, rows.local, rows.local + rows.count); };
-    part.options.sinks = call.options.sinks;
-    part.options.lse = call.options.lse ? own(call.options.lse) : call.options.lse;
-    (void)headlane::plan_attention(own(call.q), k, v, own(call.out), part.options);
-  }
+  for_each_call(call, pieces, [&](const auto& q, const auto& out, const AttentionOptions& options) {
+    (void)headlane::plan_attention(q, k, v, out, options);
+  });
 }
 
 bool is_empty(const AnyView<const float>& view) {
@@ -154,13 +164,11 @@ void attention(Transport& transport, View<const float, 4> q, View<const float, 4
   const SequenceCall call{q, k, v, out, cut, options, transport.rank()};
   check_together(transport, function, description_of(call), [&] { check(call, transport.size()); });
   if (transport.size() == 1 || cut.keys.length() == 0) {
-    for (const Rows& rows : call.rows_of(call.rank)) {  // a piece at a time: without keys a rank has two
-      PartOptions part(options, rows, {0, cut.keys.length()});
-      const auto own = [&](const auto& view) { return view.slice(2, rows.local, rows.local + rows.count); };
-      part.options.sinks = options.sinks;
-      part.options.lse = options.lse ? own(options.lse) : options.lse;
-      headlane::attention(own(q), k, v, own(out), part.options);
-    }
+    // A piece at a time: without keys a rank has two.
+    for_each_call(call, call.rows_of(call.rank),
+                  [&](const auto& own_q, const auto& own_out, const AttentionOptions& of_rows) {
+                    headlane::attention(own_q, k, v, own_out, of_rows);
+                  });
     return;
   }
   if (choose(call) == Travels::keys) run_key_ring(transport, call);

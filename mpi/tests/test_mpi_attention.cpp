@@ -38,7 +38,7 @@ TEST_CASE("mpi::attention: random cuts, ranks and options have the bits of one p
     const int threads = static_cast<int>(random.integer(1, 2));
     std::atomic<int> wrong_plans = 0;
     CAPTURE(i);
-    CHECK_NOTHROW(run_ranks(ranks, [&](ThreadTransport& transport) {
+    CHECK_NOTHROW(run_transports(ranks, [&](ThreadTransport& transport) {
       check_ranks(transport, problem, cut, threads);
       if (transport.size() == 1) return;
       // The bytes that the plan told, and those of the agreement.
@@ -70,7 +70,7 @@ TEST_CASE("mpi::attention: four chunks of keys, causal, more queries than are co
       .batch = 2, .q_heads = 8, .kv_heads = 8, .q_length = 1600, .kv_length = 1600, .head_dim = 128, .value_dim = 128};
   const SequenceProblem problem(s, 1, {.causal = true});
   for (const int ranks : {2, 3})
-    CHECK_NOTHROW(run_ranks(ranks, [&](ThreadTransport& transport) {
+    CHECK_NOTHROW(run_transports(ranks, [&](ThreadTransport& transport) {
       const mpi::SequenceCut cut = mpi::SequenceCut::cyclic(1600, ranks), one(ranks, {{.rank = 1, .end = 1600}});
       check_ranks(transport, problem, {.keys = cut, .queries = cut}, 1);
       if (ranks == 2) check_ranks(transport, problem, {.keys = cut, .queries = one}, 1);
@@ -83,7 +83,7 @@ TEST_CASE("mpi::attention: no keys, no queries, no rows on some ranks") {
     for (const Index queries : {0, 5}) {
       AttentionSizes s{.q_heads = 2, .q_length = queries, .kv_length = keys, .head_dim = 8, .value_dim = 5};
       const SequenceProblem problem(s, 3, {});
-      CHECK_NOTHROW(run_ranks(3, [&](ThreadTransport& transport) {
+      CHECK_NOTHROW(run_transports(3, [&](ThreadTransport& transport) {
         const auto cut = [](Index length) { return mpi::SequenceCut::contiguous(length, 3); };
         check_ranks(transport, problem, {.keys = cut(keys), .queries = cut(queries)}, 1);
         check_ranks(transport, problem, {.keys = cut(keys)}, 1);
@@ -95,7 +95,7 @@ TEST_CASE("mpi::attention: no keys, no queries, no rows on some ranks") {
 template <class F>
 std::string message_of_all(const F& f) {
   std::vector<std::string> messages(3);
-  run_ranks(3, [&](ThreadTransport& transport) {
+  run_transports(3, [&](ThreadTransport& transport) {
     try {
       f(transport);
     } catch (const std::invalid_argument& error) {
@@ -171,7 +171,7 @@ TEST_CASE("mpi::attention: what it does not take is refused by name") {
   };
   for (const auto& [word, options] : calls) {
     std::string message;
-    run_ranks(1, [&](ThreadTransport& transport) {
+    run_transports(1, [&](ThreadTransport& transport) {
       try {
         mpi::attention(transport, t.q.view, t.k.view, t.v.view, t.out.view, cut, options);
       } catch (const std::invalid_argument& error) {

@@ -15,14 +15,15 @@ TEST_CASE("mpi::KvCache: random calls have the bits of a cache of one process") 
     for (std::uint64_t seed = 0; seed < (slow_isa() ? 1 : 5); ++seed) {
       CAPTURE(seed);
       CAPTURE(ranks);
-      CHECK_NOTHROW(run_ranks(ranks, [&](ThreadTransport& t) { check_cache(t, 100 * seed + 7, slow_isa() ? 5 : 15); }));
+      CHECK_NOTHROW(
+          run_transports(ranks, [&](ThreadTransport& t) { check_cache(t, 100 * seed + 7, slow_isa() ? 5 : 15); }));
     }
 }
 
 TEST_CASE("mpi::KvCache: blocks go to the ranks evenly, memory too") {
   const AttentionSizes s{.q_heads = 2, .kv_heads = 2, .q_length = 1, .head_dim = 8, .value_dim = 8};
   for (const int ranks : {2, 3, 8})
-    CHECK_NOTHROW(run_ranks(ranks, [&](ThreadTransport& t) {
+    CHECK_NOTHROW(run_transports(ranks, [&](ThreadTransport& t) {
       CachePair caches(t, s, {});
       Random random(1);
       caches.add();
@@ -45,7 +46,7 @@ TEST_CASE("mpi::KvCache: blocks go to the ranks evenly, memory too") {
 }
 
 TEST_CASE("mpi::KvCache: bad input") {
-  run_ranks(1, [&](ThreadTransport& t) {
+  run_transports(1, [&](ThreadTransport& t) {
     mpi::KvCache cache(t, 2, 8, 8);
     const Index sequence = cache.add();
     const Tensor<3> k({2, 5, 8}), v({2, 4, 8});
@@ -92,7 +93,7 @@ TEST_CASE("mpi::KvCache: bad input") {
 
 TEST_CASE("mpi::attention over a cache: what one rank refuses, all refuse") {
   std::vector<std::string> messages(2);
-  run_ranks(2, [&](ThreadTransport& t) {
+  run_transports(2, [&](ThreadTransport& t) {
     mpi::KvCache cache(t, 2, 8, 8);
     const Index sequence = cache.add();
     Random random(1);
