@@ -46,7 +46,8 @@ function(headlane_add_isas target)
   headlane_isa(scalar   headlane::internal::kernels::Scalar    ${HEADLANE_SCALAR_FLAGS} ${no_vectors})
   # Its time goes into calls of fmaf(): small code loses nothing. Not with clang 19, where the norms
   # of -Os and AddressSanitizer read a pointer that was never set.
-  headlane_isa(portable headlane::internal::kernels::Portable  $<$<CXX_COMPILER_ID:GNU>:-Os> ${no_vectors})
+  headlane_isa(portable headlane::internal::kernels::Portable  ${no_vectors}
+                         $<$<CXX_COMPILER_ID:GNU>:-Os> $<$<CXX_COMPILER_ID:GNU>:-DHEADLANE_INLINE=inline>)
 endfunction()
 
 # Adds the object of one ISA to `target` if the ISA is wanted.

@@ -7,7 +7,9 @@
 
 #include <cstdint>
 
+#ifndef HEADLANE_INLINE  // portable leaves it to the compiler (cmake/isa.cmake)
 #define HEADLANE_INLINE __attribute__((always_inline)) inline
+#endif
 #define HEADLANE_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace headlane::internal::kernels {
