@@ -23,7 +23,7 @@ need_build() {
   need_xsimd
 }
 
-# configure PRESET PART …: in build/PRESET, or build/PRESET-CXX for a compiler other than g++; sets
+# configure PRESET PART|-D… …: in build/PRESET, or build/PRESET-CXX for a compiler other than g++; sets
 # `folder`. Builds these parts (TESTS, BENCH, EXAMPLES, MODELS, MPI) and those that earlier commands
 # asked for, so that bench and test share one folder.
 configure() {
@@ -31,7 +31,12 @@ configure() {
   folder=build/$preset
   [[ $CXX == g++ ]] || folder+=-${CXX##*/}
   [[ -e $folder/CMakeCache.txt ]] || options=("-DHEADLANE_BUILD_"{TESTS,BENCH,EXAMPLES,MODELS,MPI}"=OFF")
-  for part in "${@:2}"; do options+=("-DHEADLANE_BUILD_$part=ON"); done
+  for part in "${@:2}"; do
+    case $part in
+      -D*) options+=("$part") ;;
+      *) options+=("-DHEADLANE_BUILD_$part=ON") ;;
+    esac
+  done
   [[ ! ${CI:-} ]] || options+=(-DHEADLANE_WERROR=ON)
   cmake --preset "$preset" -B "$folder" --log-level=NOTICE "${options[@]}"
 }

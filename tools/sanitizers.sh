@@ -10,9 +10,14 @@ need_sanitizer() {
 
 do_asan() {
   need_sanitizer
-  local parts=(TESTS MODELS)
+  local parts=(TESTS MODELS) isas=all
+  if [[ ${1:-} == --quick ]]; then
+    shift
+    isas='avx2;scalar'
+    if grep -qw avx512bw /proc/cpuinfo; then isas='avx512;scalar'; fi
+  fi
   if have_mpi; then parts+=(MPI); fi
-  configure asan "${parts[@]}"
+  configure asan "${parts[@]}" -DHEADLANE_ISAS="$isas"
   build
   run_tests "$@"
 }

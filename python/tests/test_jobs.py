@@ -279,8 +279,7 @@ def test_signals_end_it_and_resume_completes(model, encoder, tmp_path, stop, sta
     )
     assert not (tmp_path / "out.npy").exists()
     run = succeed([*line, "--resume"])
-    found = re.search(r"(\d+) of 400 lines are finished already", run.stderr)
-    assert 40 <= int(found[1]) <= 200
+    assert 40 <= int(re.search(r"(\d+) of 400 lines are finished already", run.stderr)[1]) <= 200
     assert "again" not in run.stderr
     assert (tmp_path / "out.npy").read_bytes() == npy(encoder.encode(lines))
     assert sorted(os.listdir(tmp_path)) == ["out.npy", "text"]

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#ifndef HEADLANE_INLINE  // portable leaves it to the compiler (cmake/isa.cmake)
+#ifndef HEADLANE_INLINE  // cmake/isa.cmake leaves it to the compiler where code need not be fast
 #define HEADLANE_INLINE __attribute__((always_inline)) inline
 #endif
 #define HEADLANE_INLINE_LAMBDA __attribute__((always_inline))
