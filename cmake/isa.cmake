@@ -50,8 +50,8 @@ function(headlane_add_isas target)
   headlane_isa(avx2     xsimd::fma3<xsimd::avx2>     -mavx2 -mfma -mf16c)
   headlane_isa(neon     xsimd::neon64)
   headlane_isa(scalar   headlane::internal::kernels::Scalar    ${HEADLANE_SCALAR_FLAGS} ${no_vectors})
-  # Its time goes into calls of fmaf(): small code loses 2 to 10 %. Not with clang 19, where the norms
-  # of -Os and AddressSanitizer read a pointer that was never set.
+  # Its time goes into calls of fmaf(): small code loses 2 to 10 %. Not with clang 19, where the
+  # norms of -Os and AddressSanitizer read a pointer that was never set.
   headlane_isa(portable headlane::internal::kernels::Portable  ${no_vectors}
                          $<$<CXX_COMPILER_ID:GNU>:-Os> $<$<CXX_COMPILER_ID:GNU>:${small}>)
 endfunction()

@@ -23,9 +23,9 @@ need_build() {
   need_xsimd
 }
 
-# configure PRESET PART|-D… …: in build/PRESET, or build/PRESET-CXX for a compiler other than g++; sets
+# configure PRESET PART …: in build/PRESET, or build/PRESET-CXX for a compiler other than g++; sets
 # `folder`. Builds these parts (TESTS, BENCH, EXAMPLES, MODELS, MPI) and those that earlier commands
-# asked for, so that bench and test share one folder.
+# asked for, so that bench and test share one folder. A part may be an option of CMake, -DNAME=VALUE.
 configure() {
   local preset=$1 part options=()
   folder=build/$preset

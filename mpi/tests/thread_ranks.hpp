@@ -1,7 +1,7 @@
 // Ranks that are threads of one process.
 //
-//   ThreadTransport  the transport of each; a message is copied when both sides have started it, so a
-//                    program that relies on buffered messages hangs here, and times out
+//   ThreadTransport  the transport of each; a message is copied when both sides have started it, so
+//                    a program that relies on buffered messages hangs here, and times out
 //   run_transports   runs a function on every rank; the first exception ends all of them
 #pragma once
 
