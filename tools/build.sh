@@ -25,7 +25,7 @@ need_build() {
 
 # configure PRESET PART …: in build/PRESET, or build/PRESET-CXX for a compiler other than g++; sets
 # `folder`. Builds these parts (TESTS, BENCH, EXAMPLES, MODELS, MPI) and those that earlier commands
-# asked for, so that bench and test share one folder. A part may be an option of CMake, -DNAME=VALUE.
+# asked for, so that bench and test share one folder. Options of CMake may be among them: -D….
 configure() {
   local preset=$1 part options=()
   folder=build/$preset
