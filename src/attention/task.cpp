@@ -42,7 +42,10 @@ void load_state(const TaskContext& context, const QueryRows& rows, const kernels
   const kernels::AttentionOutput from = output_of(p, rows, {}, false);
   for (Index i = 0; i < rows.count; ++i) {
     float* row = state.out + i * state.out_step;
-    for (Index j = 0; j < from.value_dim; ++j) row[j] = from.out[i * from.row_step + j * from.column_step];
+    const float* source = from.out + i * from.row_step;
+    if (from.column_step == 1) std::copy_n(source, from.value_dim, row);
+    else
+      for (Index j = 0; j < from.value_dim; ++j) row[j] = source[j * from.column_step];
     std::fill_n(row + from.value_dim, state.out_step - from.value_dim, 0.0f);  // whole vectors are merged
     state.max[i] = from.lse[i * from.lse_step];
     state.sum[i] = from.sum[i * from.sum_step];
