@@ -42,3 +42,19 @@ def restore():
     yield
     headlane.set_isa(isa)
     headlane.set_num_threads(0)
+
+
+@pytest.fixture(scope="session")
+def encoder_folder(tmp_path_factory):
+    """A small encoder for headlane.jobs."""
+    from job_runs import write_encoder
+
+    return write_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+@pytest.fixture(params=["embed", "translate"])
+def job(request, tmp_path, encoder_folder):
+    """A job of five pieces, of either program."""
+    from job_runs import small_job
+
+    return small_job(request.param, tmp_path, encoder_folder)

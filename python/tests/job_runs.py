@@ -1,4 +1,7 @@
-"""Jobs of headlane.jobs, started as users start them, and models and texts for them."""
+"""Jobs of headlane.jobs, started as users start them, and models and texts for them.
+
+Tests that import this are skipped where something is missing that jobs need.
+"""
 
 import contextlib
 import io
@@ -11,7 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mpi_runs import environment
 from small_bert import write_bert
+
+models = pytest.importorskip("headlane.models", reason="headlane was built without its models")
+pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
 LITTLE = Path(__file__).parents[2] / "models/little/en-fr"
 ENGLISH = [line.split("\t")[0] for line in (LITTLE / "heldout.tsv").read_text().splitlines()[:60]]
@@ -24,7 +32,6 @@ def write_encoder(folder, specials=True, layers=2, d=32):
 
     specials: whether texts have tokens at their begin and end, so that an empty one has tokens.
     """
-    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
     folder.mkdir(exist_ok=True)
     pieces = [*SPECIAL, *LETTERS, *("##" + letter for letter in LETTERS)]
     write_bert(folder, layers, d, len(pieces))
@@ -64,20 +71,6 @@ def held(line, pieces):
     return slow(line, pieces=pieces)
 
 
-def environment(**changes):
-    """Not that of a launcher; one thread, since tests run many processes."""
-    mine = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMI"))}
-    mine.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1")
-    return {**mine, **changes}
-
-
-MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none"]
-
-
-def over(ranks, line):
-    return [*MPIRUN, "-n", str(ranks), *line]
-
-
 def run_here(kind, model, text, out, *options):
     """A job in this process, whose handlers of signals stay; returns the exit status."""
     from headlane.jobs import _main
@@ -88,15 +81,6 @@ def run_here(kind, model, text, out, *options):
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def each(*lines):
-    """A rank for each line, which may begin with settings of the environment: NAME=value."""
-    parts = []
-    for line in lines:
-        settings = [word for word in line if word.split("=")[0].isupper() and "=" in word]
-        parts += [":", "-n", "1", "env", *settings, *line[len(settings) :]]
-    return [*MPIRUN, *parts[1:]]
 
 
 def start(line, timeout=60, **changes):
@@ -122,16 +106,6 @@ def records(out):
         with contextlib.suppress(FileNotFoundError):
             found += path.read_bytes().count(b"\n")
     return found
-
-
-def children(parent):
-    """The ids of a process's children."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            if int(stat.read_text().rpartition(")")[2].split()[1]) == parent:
-                found.append(int(stat.parent.name))
-    return sorted(found)
 
 
 def interrupted(line, out, finished, stop, timeout=60, **changes):
@@ -203,7 +177,6 @@ def small_job(kind, folder, encoder):
 
 def result(job):
     """What a job must write, by the models themselves."""
-    models = pytest.importorskip("headlane.models", reason="headlane was built without its models")
     distinct = sorted(set(job.lines))
     if job.kind == "translate":
         found = dict(zip(distinct, models.Translator(LITTLE).translate(distinct)))

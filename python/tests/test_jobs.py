@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from headlane.jobs import _progress
 from job_runs import (
     INTERRUPT,
     LITTLE,
@@ -14,16 +15,13 @@ from job_runs import (
     command,
     held,
     interrupted,
+    models,
     run_here,
     start,
     succeed,
     words,
     write_encoder,
 )
-
-models = pytest.importorskip("headlane.models", reason="headlane was built without its models")
-pytest.importorskip("tokenizers", reason="tokenizers is not installed")
-from headlane.jobs import _progress  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +172,6 @@ def translate(text, out, *options):
 
 @pytest.fixture(scope="module")
 def english():
-    pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
     lines = (LITTLE / "heldout.tsv").read_text().splitlines()[:30]
     return [*(line.split("\t")[0] for line in lines), "", "   "]
 

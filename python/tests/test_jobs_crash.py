@@ -3,22 +3,8 @@
 import os
 
 import pytest
-from job_runs import ENGLISH, small_job, start, succeed, words, write_encoder
-
-models = pytest.importorskip("headlane.models", reason="headlane was built without its models")
-pytest.importorskip("tokenizers", reason="tokenizers is not installed")
-pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
-from headlane.jobs import _journal  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return write_encoder(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(params=["embed", "translate"])
-def job(request, tmp_path, encoder):
-    return small_job(request.param, tmp_path, encoder)
+from headlane.jobs import _journal
+from job_runs import ENGLISH, start, succeed, words
 
 
 class PowerCut(BaseException):

@@ -3,7 +3,6 @@
 import os
 import random
 import re
-import shutil
 import signal
 import time
 
@@ -13,11 +12,8 @@ from job_runs import (
     ENGLISH,
     TERM,
     Job,
-    children,
-    each,
     held,
     interrupted,
-    over,
     records,
     result,
     says,
@@ -26,20 +22,10 @@ from job_runs import (
     words,
     write_encoder,
 )  # fmt: skip
+from mpi_runs import children, each, on_ranks, over
 
-pytest.importorskip("headlane.models", reason="headlane was built without its models")
-pytest.importorskip("tokenizers", reason="tokenizers is not installed")
-pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
 pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-pytestmark = pytest.mark.skipif(
-    os.environ.get("HEADLANE_TEST_MPI") != "on" or not shutil.which("mpirun"),
-    reason="./dev test-mpi runs these",
-)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return write_encoder(tmp_path_factory.mktemp("model"))
+pytestmark = on_ranks
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +35,8 @@ def large_model(tmp_path_factory):
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8])
-def test_embeddings_on_any_number_of_ranks(ranks, model, tmp_path):
-    job = Job("embed", tmp_path, model, words(100))
+def test_embeddings_on_any_number_of_ranks(ranks, encoder_folder, tmp_path):
+    job = Job("embed", tmp_path, encoder_folder, words(100))
     run = succeed(over(ranks, job.line("--piece-lines", "3")))
     assert [line.partition(";")[0] for line in says(run)] == [f"headlane-embed: 100 lines in {job.out}"]
     job.wanted = result(job)
@@ -58,25 +44,25 @@ def test_embeddings_on_any_number_of_ranks(ranks, model, tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [2, 5])
-def test_translations_on_any_number_of_ranks(ranks, model, tmp_path):
-    job = Job("translate", tmp_path, model, ENGLISH)
+def test_translations_on_any_number_of_ranks(ranks, encoder_folder, tmp_path):
+    job = Job("translate", tmp_path, encoder_folder, ENGLISH)
     succeed(over(ranks, job.line("--piece-lines", "4", "--threads", "2")))
     job.wanted = result(job)
     job.is_complete()
 
 
 @pytest.mark.parametrize("lines", [[], ["one"]])
-def test_more_ranks_than_lines(lines, model, tmp_path):
-    job = Job("translate", tmp_path, model, lines)
+def test_more_ranks_than_lines(lines, encoder_folder, tmp_path):
+    job = Job("translate", tmp_path, encoder_folder, lines)
     job.text.write_text("".join(lines))
     succeed(over(3, job.line()))
     job.wanted = result(job)
     job.is_complete()
 
 
-def test_a_network_without_remote_memory(model, tmp_path):
+def test_a_network_without_remote_memory(encoder_folder, tmp_path):
     """The counter by messages over TCP, as between machines without RDMA."""
-    job = Job("embed", tmp_path, model, words(60))
+    job = Job("embed", tmp_path, encoder_folder, words(60))
     settings = {"osc": "^sm,ucx", "pml": "ob1", "btl": "self,tcp"}
     succeed(
         over(3, job.line("--piece-lines", "2")),

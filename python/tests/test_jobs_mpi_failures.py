@@ -7,26 +7,16 @@ import time
 
 import headlane
 import pytest
-from job_runs import Job, command, each, over, records, result, says, start, succeed, words, write_encoder
+from job_runs import Job, command, records, result, says, start, succeed, words
+from mpi_runs import each, on_ranks, over
 
-pytest.importorskip("headlane.models", reason="headlane was built without its models")
-pytest.importorskip("tokenizers", reason="tokenizers is not installed")
-pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
 pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-pytestmark = pytest.mark.skipif(
-    os.environ.get("HEADLANE_TEST_MPI") != "on" or not shutil.which("mpirun"),
-    reason="./dev test-mpi runs these",
-)
+pytestmark = on_ranks
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return write_encoder(tmp_path_factory.mktemp("model"))
-
-
-def test_a_full_disk_of_one_rank(model, tmp_path):
+def test_a_full_disk_of_one_rank(encoder_folder, tmp_path):
     """An error of one rank ends all of them at once, by one message; --resume completes the job."""
-    job = Job("embed", tmp_path, model, words(3000))
+    job = Job("embed", tmp_path, encoder_folder, words(3000))
     line = job.line("--piece-lines", "5")
     small = ["sh", "-c", 'ulimit -f 100; exec "$@"', "sh", *line]  # 51,200 bytes
     begin = time.monotonic()
@@ -55,8 +45,8 @@ def small_disk(tmp_path):
     os.system(f"umount {disk}")
 
 
-def test_a_full_disk(small_disk, model, tmp_path):
-    job = Job("embed", tmp_path, model, words(3000))
+def test_a_full_disk(small_disk, encoder_folder, tmp_path):
+    job = Job("embed", tmp_path, encoder_folder, words(3000))
     job.out = small_disk / "out"
     line = job.line("--piece-lines", "5")
     run = start(over(2, line))
@@ -78,10 +68,10 @@ def refused(run):
     return message
 
 
-def test_ranks_that_differ(model, tmp_path):
-    job = Job("embed", tmp_path, model, words(5))
+def test_ranks_that_differ(encoder_folder, tmp_path):
+    job = Job("embed", tmp_path, encoder_folder, words(5))
     other = tmp_path / "other"
-    shutil.copytree(model, other)
+    shutil.copytree(encoder_folder, other)
     data = bytearray((other / "model.safetensors").read_bytes())
     data[-1] ^= 1
     (other / "model.safetensors").write_bytes(data)
@@ -91,7 +81,11 @@ def test_ranks_that_differ(model, tmp_path):
     message = refused(start(each(line, line, command("embed", "nothing", job.text, job.out))))
     assert "ranks differ in options: model: " in message
 
-    for folder, source, text in (("a", model, "a\n"), ("b", other, "a\n"), ("c", model, "b\n")):
+    for folder, source, text in (
+        ("a", encoder_folder, "a\n"),
+        ("b", other, "a\n"),
+        ("c", encoder_folder, "b\n"),
+    ):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "text").write_text(text)
         shutil.copytree(source, tmp_path / folder / "model")
@@ -106,8 +100,8 @@ def test_ranks_that_differ(model, tmp_path):
     assert not [name for name in os.listdir(tmp_path) if name.startswith("out")]
 
 
-def test_ranks_of_other_versions(model, tmp_path):
-    job = Job("embed", tmp_path, model, words(5))
+def test_ranks_of_other_versions(encoder_folder, tmp_path):
+    job = Job("embed", tmp_path, encoder_folder, words(5))
     program = tmp_path / "program.py"
     program.write_text(
         "import sys\nfrom headlane.jobs import _main\n_main.version = lambda: '0.0.1'\nsys.exit(_main.main())\n"
@@ -121,8 +115,8 @@ def test_ranks_of_other_versions(model, tmp_path):
     )
 
 
-def test_what_fails_on_all_ranks_is_said_once(model, tmp_path):
-    job = Job("embed", tmp_path, model, ["a", "\0", "b"])
+def test_what_fails_on_all_ranks_is_said_once(encoder_folder, tmp_path):
+    job = Job("embed", tmp_path, encoder_folder, ["a", "\0", "b"])
     run = start(over(3, job.line()))
     assert run.returncode == 1
     assert [line.partition("text, ")[2] or line for line in says(run)] == [
@@ -136,8 +130,8 @@ def test_what_fails_on_all_ranks_is_said_once(model, tmp_path):
     assert len(says(run)) == 1
 
 
-def test_without_mpi4py(model, tmp_path):
-    job = Job("embed", tmp_path, model, words(5))
+def test_without_mpi4py(encoder_folder, tmp_path):
+    job = Job("embed", tmp_path, encoder_folder, words(5))
     (tmp_path / "mpi4py.py").write_text("raise ImportError('no mpi4py here')")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     run = start(over(2, job.line()), PYTHONPATH=path)

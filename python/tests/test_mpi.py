@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,27 +12,17 @@ from pathlib import Path
 
 import headlane
 import pytest
-from job_runs import children
+from mpi_runs import children, each, environment, on_ranks, over, runs
 from small_bert import write_bert
 
 pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-pytestmark = pytest.mark.skipif(
-    os.environ.get("HEADLANE_TEST_MPI") != "on" or not shutil.which("mpirun"),
-    reason="./dev test-mpi runs these",
-)
+pytestmark = on_ranks
 
 PROGRAM = Path(__file__).with_name("mpi_ranks.py")
-ENVIRONMENT = {
-    **os.environ,
-    "OMP_NUM_THREADS": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-}
 
 
-def mpirun(*arguments: str) -> subprocess.CompletedProcess:
-    command = ["mpirun", "--oversubscribe", "--bind-to", "none", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=ENVIRONMENT)
+def run(line: list[str]) -> subprocess.CompletedProcess:
+    return subprocess.run(line, capture_output=True, text=True, timeout=300, env=environment())
 
 
 def program(folder: Path) -> list[str]:
@@ -42,19 +31,15 @@ def program(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
 def test_ranks_have_the_bits_of_one_process(ranks, tmp_path):
-    run = mpirun("-n", str(ranks), *program(tmp_path))
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.splitlines()[-1] == f"passed {headlane.isa()}"
+    done = run(over(ranks, program(tmp_path)))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == f"passed {headlane.isa()}"
 
 
 def test_ranks_of_different_instruction_sets(tmp_path):
-    isas = headlane.available_isas()
-    ranks: list[str] = []
-    for isa in isas:
-        ranks += [":"] * bool(ranks) + ["-n", "1", "env", f"HEADLANE_ISA={isa}", *program(tmp_path)]
-    run = mpirun(*ranks)
-    assert run.returncode == 0, run.stderr
-    assert "passed" in run.stdout
+    done = run(each(*([f"HEADLANE_ISA={isa}", *program(tmp_path)] for isa in headlane.available_isas())))
+    assert done.returncode == 0, done.stderr
+    assert "passed" in done.stdout
 
 
 def test_an_exception_of_one_rank_ends_the_job(tmp_path):
@@ -65,9 +50,9 @@ def test_an_exception_of_one_rank_ends_the_job(tmp_path):
         "if comm.rank == 1: raise RuntimeError('this rank is lost')\n"
         "comm.agree('test', 'text')\n"
     )
-    run = mpirun("-n", "3", sys.executable, "-m", "mpi4py", str(script))
-    assert run.returncode != 0
-    assert "this rank is lost" in run.stderr
+    done = run(over(3, [sys.executable, "-m", "mpi4py", str(script)]))
+    assert done.returncode != 0
+    assert "this rank is lost" in done.stderr
 
 
 ATTENDS = """
@@ -83,22 +68,14 @@ while True:
 """
 
 
-def runs(process: int) -> bool:
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return stat.rpartition(") ")[2][0] not in "ZX"  # ended, but its parent has not asked
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_a_killed_rank_ends_the_job(seed, tmp_path):
     """Killed at any moment of calls that follow each other: within seconds, and mpirun names it."""
     (tmp_path / "attends.py").write_text(ATTENDS)
     draw = random.Random(seed)
-    line = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "3", sys.executable, "attends.py"]
+    line = over(3, [sys.executable, "attends.py"])
     with subprocess.Popen(
-        line, cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        line, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as job:
         for _ in range(3):
             assert job.stdout.readline() == "ready\n", job.stderr.read()
@@ -142,9 +119,9 @@ def test_memory_of_a_rank_is_its_share(tmp_path):
     (tmp_path / "loads.py").write_text(LOADS)
     memory = {}
     for ranks in (1, 2, 4):
-        run = mpirun("-n", str(ranks), "-wdir", str(tmp_path), sys.executable, "-m", "mpi4py", "loads.py")
-        assert run.returncode == 0, run.stderr
-        memory[ranks] = int(run.stdout)
+        done = run(over(ranks, ["-wdir", str(tmp_path), sys.executable, "-m", "mpi4py", "loads.py"]))
+        assert done.returncode == 0, done.stderr
+        memory[ranks] = int(done.stdout)
     weights = (tmp_path / "large/model.safetensors").stat().st_size / 1024
     assert 0.98 * weights < memory[1] < 1.02 * weights
     for ranks in (2, 4):
