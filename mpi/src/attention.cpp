@@ -1,8 +1,8 @@
 // attention() over a cut sequence: the entry, its checks, and what travels.
 #include <headlane/mpi/attention.hpp>
 
+#include "attention_check.hpp"
 #include "description.hpp"
-#include "error.hpp"
 #include "sequence_call.hpp"
 #include "together.hpp"
 
@@ -18,13 +18,6 @@ namespace headlane::mpi {
 using namespace internal;
 
 namespace {
-
-constexpr const char* function = "mpi::attention";
-
-template <class... Parts>
-void refuse_unless(bool condition, const Parts&... parts) {
-  require_of(function, condition, parts...);
-}
 
 void check_rows(const char* name, const View<const float, 4>& view, Index expected, int rank, const char* of) {
   refuse_unless(view.shape[2] == expected, name, " has ", view.shape[2], " rows, the cut gives rank ", rank, " ",
@@ -47,8 +40,7 @@ void check_cut(const SequenceCall& call, int ranks) {
 void check_refused(const AttentionOptions& o) {
   refuse_unless(!o.query_starts && !o.key_starts,
                 "query_starts or key_starts is given; call it for each sequence, with a cut of its own");
-  refuse_unless(!o.sum && !o.resume, "sum or resume is given, which only headlane::attention has");
-  refuse_unless(o.workspace.data() == nullptr, "workspace is given, which only headlane::attention has");
+  check_options_of_ranks(o);
 }
 
 void check_lengths(const char* name, const View<const Index, 1>& lengths, const SequenceCall& call, Index max) {
@@ -106,10 +98,10 @@ void check_data(const SequenceCall& call) {
   if (o.sinks) inputs.push_back({"sinks", o.sinks});
   if (o.alibi_slopes) inputs.push_back({"alibi_slopes", o.alibi_slopes});
   if (o.bias) inputs.push_back({"bias", o.bias});
-  require_disjoint(function, out, inputs);
+  require_disjoint(attention_name, out, inputs);
   if (!o.lse) return;
   inputs.push_back(out);
-  require_disjoint(function, {"lse", View<const float, 3>(o.lse)}, inputs);
+  require_disjoint(attention_name, {"lse", View<const float, 3>(o.lse)}, inputs);
 }
 
 void check(const SequenceCall& call, int ranks) {
@@ -162,7 +154,7 @@ SequencePlan plan_attention(int rank, View<const float, 4> q, View<const float, 
 void attention(Transport& transport, View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
                View<float, 4> out, const AttentionCut& cut, const AttentionOptions& options) {
   const SequenceCall call{q, k, v, out, cut, options, transport.rank()};
-  check_together(transport, function, description_of(call), [&] { check(call, transport.size()); });
+  check_together(transport, attention_name, description_of(call), [&] { check(call, transport.size()); });
   if (transport.size() == 1 || cut.keys.length() == 0) {
     // A piece at a time: without keys a rank has two.
     for_each_call(call, call.rows_of(call.rank),

@@ -1,8 +1,8 @@
 // attention() over a cache that is cut over ranks: partial results travel.
+#include "attention_check.hpp"
 #include "block_results.hpp"
 #include "description.hpp"
 #include "end_result.hpp"
-#include "error.hpp"
 #include "grid.hpp"
 #include "kept_memory.hpp"
 #include "kv_cache_state.hpp"
@@ -22,13 +22,6 @@ namespace headlane::mpi {
 using namespace internal;
 
 namespace {
-
-constexpr const char* function = "mpi::attention";
-
-template <class... Parts>
-void refuse_unless(bool condition, const Parts&... parts) {
-  require_of(function, condition, parts...);
-}
 
 /// One sequence of the call. The options are those of tensors: causal_offset is the position of the
 /// first query.
@@ -64,8 +57,7 @@ AttentionOptions options_of(const AttentionOptions& whole, Index e, Index keys, 
 void check(const CacheCall& call, std::span<const Index> sequences, const std::vector<Index>& lengths) {
   const AttentionOptions& o = call.options;
   refuse_unless(!o.query_starts && !o.key_starts, "query_starts or key_starts is given with a cache");
-  refuse_unless(!o.sum && !o.resume, "sum or resume is given, which only headlane::attention has");
-  refuse_unless(o.workspace.data() == nullptr, "workspace is given, which only headlane::attention has");
+  check_options_of_ranks(o);
   const auto batch = static_cast<Index>(sequences.size());
   refuse_unless(call.q.shape[0] == batch, "q has ", call.q.shape[0], " batch elements, there are ", batch,
                 " sequences");
@@ -83,10 +75,10 @@ void check(const CacheCall& call, std::span<const Index> sequences, const std::v
   std::vector<NamedView> inputs{{"q", call.q}};
   if (o.bias) inputs.push_back({"bias", o.bias});
   const NamedView out{"out", View<const float, 4>(call.out)};
-  require_disjoint(function, out, inputs);
+  require_disjoint(attention_name, out, inputs);
   if (!o.lse) return;
   inputs.push_back(out);
-  require_disjoint(function, {"lse", View<const float, 3>(o.lse)}, inputs);
+  require_disjoint(attention_name, {"lse", View<const float, 3>(o.lse)}, inputs);
 }
 
 /// Partial results of own blocks of a piece, which are sequences of the rank's cache.
@@ -187,7 +179,7 @@ void attention(Transport& transport, View<const float, 4> q, const KvCache& cach
   std::ostringstream description;
   description << "q " << q.shape[0] << ' ' << q.shape[1] << ' ' << q.shape[2] << ' ' << q.shape[3] << ", sequences";
   check_together(
-      transport, function,
+      transport, attention_name,
       [&] {
         for (const Index sequence : sequences) {
           const auto found = state.sequences.find(sequence);
