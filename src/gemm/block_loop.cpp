@@ -1,13 +1,12 @@
 // A task of GEMM: packs rows that the kernel cannot read in place, and runs the kernel block by
 // block.
+#include "core/caches.hpp"
 #include "core/round.hpp"
 #include "core/scratch.hpp"
 #include "gemm/quantised_rows.hpp"
 #include "gemm/right_operand.hpp"
 
 #include <algorithm>
-
-#include <unistd.h>
 
 namespace headlane::internal {
 namespace {
@@ -19,17 +18,23 @@ using kernels::lanes;
 using kernels::packed_row_stride;
 using kernels::panel_columns;
 
-/// Columns of b that all rows use before the next ones: 512 KiB when packed, half a typical L2; 256
-/// columns with 512 rows.
+/// Bytes of b, packed, that all rows use before the next ones: half of the L2, at most 512 KiB,
+/// which are 256 columns with 512 rows. With 256 columns in an L2 of 512 KiB, 512 × 512 × 512
+/// reached 82 instead of 87 % of the FMA peak (Zen 3, AVX2).
+Index bytes_in_l2() {
+  constexpr Index max_bytes = 512 << 10, min_bytes = 128 << 10;
+  return std::clamp(cache_sizes().l2_bytes / 2, min_bytes, max_bytes);
+}
 Index columns_in_l2(Index k) {
-  constexpr Index columns = 256;
-  return k > block_size / 2 ? columns
-                            : block_size * columns / std::max<Index>(k, lanes) / panel_columns * panel_columns;
+  const Index floats = bytes_in_l2() / Index{sizeof(float)};
+  const Index depth = k > block_size / 2 ? block_size : std::max<Index>(k, lanes);
+  return floats / depth / panel_columns * panel_columns;
 }
 /// Rows that all columns of a region use before the next ones, read in place: 2048 × 2048 × 2048
 /// went from 86 to 88 % of the FMA peak, perhaps because each row of a and of c is on pages of its
-/// own and a TLB holds so many of them.
-constexpr Index max_rows_in_place = 480;
+/// own and a TLB holds so many of them (Zen 4). Where the L2 holds fewer columns, b is read more
+/// often: 512 rows as one block, not two, take 0.97 of the time of 512 × 2048 × 512 (Zen 3).
+Index max_rows_in_place() { return bytes_in_l2() < 512 << 10 ? 528 : 480; }
 /// The same for packed rows: 96 × 528 floats, 198 KiB, stay in the L2 beside the columns.
 constexpr Index max_rows_packed = 96;
 /// One block along k: rows first … first + k - 1 of b.
@@ -46,15 +51,6 @@ void for_each_depth_block(Index k, float beta, const F& f) {
     f(DepthBlock{first, std::min(block_size, k - first), first == 0 ? beta : 1.0f, first + block_size >= k});
 }
 
-/// The associativity of the L1.
-Index l1_ways() {
-#ifdef _SC_LEVEL1_DCACHE_ASSOC
-  static const long ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
-  if (ways > 0) return ways;
-#endif
-  return 8;
-}
-
 /// True if the kernel reads rows of a in place: they are not rounded, their elements are
 /// contiguous, and they are not a multiple of 4 KiB apart, where they fall into one set of an L1
 /// that cannot hold those of a strip. With 12 ways such rows cost 3 % of 512 × 512 × 2048, packing
@@ -64,7 +60,8 @@ bool reads_rows(const Product& p) {
   const View<const float, 2>& a = p.a;
   if (p.activations == DType::bfloat16) return false;
   if (a.shape[1] == 1) return true;
-  return a.strides[1] == 1 && (a.strides[0] % page != 0 || std::min(a.shape[0], kernels::strip_rows) <= l1_ways());
+  return a.strides[1] == 1 &&
+         (a.strides[0] % page != 0 || std::min(a.shape[0], kernels::strip_rows) <= cache_sizes().l1_ways);
 }
 
 /// True if few rows of a prefetch the next columns of packed floats while they use the present
@@ -178,14 +175,12 @@ void multiply_rows(const Product& p, const KernelTable& kernel, const DepthBlock
   }
 }
 
-/// Bytes of rows, and of columns, that stay in the L2 in a product of integers.
-constexpr Index bytes_in_l2 = 262144;
-
-/// Some rows of a product of integers, by a block along k.
+/// Some rows of a product of integers, by a block along k; rows and columns have a quarter of the
+/// L2 each.
 void multiply_integers(const Product& p, const KernelTable& kernel, const DepthBlock& depth,
                        kernels::QuantisedRows quantised, Index row, Index rows) {
   const Index n = p.c.shape[1];
-  const Index width = std::min(n, std::max<Index>(1, bytes_in_l2 / depth.k / panel_columns) * panel_columns);
+  const Index width = std::min(n, std::max<Index>(1, bytes_in_l2() / 2 / depth.k / panel_columns) * panel_columns);
   const RightBlock right = right_of(p, depth.first, depth.k, kernel);
   quantised.numbers += depth.first;
   quantised.first = depth.first;
@@ -201,7 +196,7 @@ void multiply_integers(const Product& p, const KernelTable& kernel, const DepthB
 /// A product of integers, by all of k at a time if the columns of b have one scale each.
 void compute_int8(const Product& p, const KernelTable& kernel) {
   const Index m = p.c.shape[0], k = p.a.shape[1];
-  const Index height = std::min(m, std::max(kernels::strip_rows, bytes_in_l2 / quantised_row_bytes(k, kernel)));
+  const Index height = std::min(m, std::max(kernels::strip_rows, bytes_in_l2() / 2 / quantised_row_bytes(k, kernel)));
   for (Index row = 0; row < m; row += height) {
     const Index rows = std::min(height, m - row);
     const kernels::QuantisedRows quantised = quantise(p.a, row, rows, kernel);
@@ -246,7 +241,7 @@ void compute(const Product& p, const KernelTable& kernel) {
   const Index m = p.c.shape[0], k = p.a.shape[1];
   if (k == 0 || p.alpha == 0.0f) return compute_without_product(p, kernel);
   if (p.activations == DType::int8) return compute_int8(p, kernel);
-  const Index limit = reads_rows(p) && writes_rows(p.c) ? max_rows_in_place : max_rows_packed;
+  const Index limit = reads_rows(p) && writes_rows(p.c) ? max_rows_in_place() : max_rows_packed;
   const Index rows = m <= limit ? m : ceil_div(m, ceil_div(m, limit));
   for_each_depth_block(k, p.beta, [&](const DepthBlock& depth) {
     RightBlock right = right_of(p, depth.first, depth.k, kernel);

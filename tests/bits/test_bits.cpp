@@ -131,6 +131,47 @@ TEST_CASE("gemm: the same bits everywhere, larger products") {
   finish(bits, "gemm, larger products", 39);  // a slow instruction set makes 40
 }
 
+// Blocks of rows and columns depend on the caches; sums do not.
+TEST_CASE("gemm: the same bits with other caches") {
+  BitComparison bits;
+  struct Case {
+    Index m, n, k;
+    bool packed;
+    DType type = DType::float32, activations = DType::float32;
+  };
+  for (const Case& c :
+       {Case{.m = 500, .n = 1100, .k = 600, .packed = false},
+        Case{.m = 30, .n = 300, .k = 1024, .packed = false},  // rows are packed with 8 ways or less
+        Case{.m = 100, .n = 1100, .k = 200, .packed = true},
+        Case{.m = 8, .n = 400, .k = 600, .packed = true},  // columns are prefetched
+        Case{.m = 100, .n = 300, .k = 600, .packed = true, .type = DType::bfloat16},
+        Case{.m = 100, .n = 300, .k = 600, .packed = true, .type = DType::bfloat16, .activations = DType::bfloat16},
+        Case{.m = 100, .n = 300, .k = 600, .packed = true, .type = DType::int8, .activations = DType::int8},
+        Case{.m = 100, .n = 300, .k = 600, .packed = true, .type = DType::int8_group32, .activations = DType::int8}}) {
+    const GemmInputs t(c.m, c.n, c.k);
+    const PackedMatrix packed(t.b.view, {.type = c.type});
+    const auto multiply = [&](const View<float, 2>& out) {
+      const GemmOptions options{.activations = c.activations};
+      c.packed ? gemm(t.a.view, packed, out, options) : gemm(t.a.view, t.b.view, out, options);
+    };
+    const Tensor<2> expected({c.m, c.n}), out({c.m, c.n});
+    multiply(expected.view);
+    for (const auto name : available_isas()) {
+      const IsaScope isa(name);
+      if (slow_isa() && c.m * c.n * c.k > 100000000) continue;
+      for (const Index l2_kib : {0, 128, 256, 512, 1024, 4096})
+        for (const Index ways : {4, 16}) {
+          const CacheScope caches({.l1_ways = ways, .l2_bytes = l2_kib << 10});
+          multiply(out.view);
+          bits.add(out.view, expected.view,
+                   "gemm " + text_of(out.view.shape) + ", k " + std::to_string(c.k) + ", L2 " + std::to_string(l2_kib) +
+                       " KiB, " + std::to_string(ways) + " ways");
+        }
+    }
+  }
+  finish(bits, "gemm, other caches", 7 * 6 * 2 - 1);
+}
+
 TEST_CASE("softmax: the same bits everywhere") {
   BitComparison bits;
   for (const bool log : {false, true}) {

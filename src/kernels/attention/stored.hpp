@@ -37,7 +37,7 @@ HEADLANE_INLINE void multiply_stored(Index k, PackedRows left, const T* data, In
     PackedRows a = left;
     const T *right = data + first * R::width, *next = ahead;
     const float* scale = scales;
-    for (Index rest = k; rest > 0; --rest, a.next(), right += step, next += step) {
+    for (Index rest = k; rest > 0; --rest, a.next(1), right += step, next += step) {
 #pragma GCC unroll 8
       for (int i = 0; i < Vectors * static_cast<int>(lanes); i += line) __builtin_prefetch(next + i, 0, 2);
 #pragma GCC unroll 8
@@ -49,7 +49,7 @@ HEADLANE_INLINE void multiply_stored(Index k, PackedRows left, const T* data, In
           const Float row = widened<Arch, T, scaled>(right + column, of_column);
 #pragma GCC unroll 16
           for (int i = 0; i < Rows; ++i)
-            acc[i][j].part[first + part] = R::fma(Float(a[i]), row, acc[i][j].part[first + part]);
+            acc[i][j].part[first + part] = R::fma(Float(a.at(i, 0)), row, acc[i][j].part[first + part]);
         }
       if constexpr (of_rows) ++scale;
     }

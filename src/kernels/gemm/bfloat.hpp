@@ -44,45 +44,32 @@ HEADLANE_INLINE void pin(Accumulators<Arch, Rows, Vectors>& acc) {
       for (int part = 0; part < Lanes<Arch>::parts; ++part) pin(acc[i][j].part[part]);
 }
 
-/// One of the two columns of a that a pair of rows of b is multiplied by.
-template <int Rows>
-struct ColumnOfPair {
-  const StridedRows<Rows>& rows;
-  int column;
-  [[nodiscard]] HEADLANE_INLINE float operator[](int i) const {
-    constexpr int group = StridedRows<Rows>::group;
-    return rows.data[i / group][i % group * rows.step + column];
-  }
-  HEADLANE_INLINE void next() {}
-};
-
 /// The two fmas of each pair, in registers.
 template <class Arch, int Rows, int Vectors>
-HEADLANE_INLINE void multiply_in_two(Index k, const StridedRows<Rows>& a, const PanelsOf<DotPair<false>>& b,
+HEADLANE_INLINE void multiply_in_two(Index k, const StridedRows<Arch, Rows>& a, const PanelsOf<DotPair<false>>& b,
                                      Accumulators<Arch, Rows, Vectors>& acc) {
   using R = Register<Arch>;
 #pragma GCC unroll 2
   for (int first = 0; first < Lanes<Arch>::parts; first += registers_per_pass<Arch>) {
-    StridedRows<Rows> left = a;
+    StridedRows<Arch, Rows> left = a;
     const BfloatPair* words = b.data + first * R::width;
     float* not_kept = nullptr;
     for (Index rest = k; rest > 0; rest -= 2, words += b.row_step) {
 #pragma GCC unroll 2
       for (int r = 1; r >= 0; --r) {
-        ColumnOfPair<Rows> column{left, r};
         multiply_row<Arch, Rows, Vectors, Visit::again>(
-            column, first, acc, not_kept,
+            left, r, first, acc, not_kept,
             [&](int j, int part) HEADLANE_INLINE_LAMBDA { return R::load(words + b.offset(j) + part * R::width, r); });
       }
-      left.next();
-      left.next();
+      left.next(2);
     }
   }
 }
 
 /// The same element by element, where no state flushes as it should.
 template <class Arch, int Rows, int Vectors>
-__attribute__((noinline)) void multiply_exactly(Index k, StridedRows<Rows> left, const PanelsOf<DotPair<false>>& b,
+__attribute__((noinline)) void multiply_exactly(Index k, StridedRows<Arch, Rows> left,
+                                                const PanelsOf<DotPair<false>>& b,
                                                 Accumulators<Arch, Rows, Vectors>& acc) {
   float sums[Rows][Vectors][lanes] = {};
   const BfloatPair* words = b.data;
@@ -92,10 +79,9 @@ __attribute__((noinline)) void multiply_exactly(Index k, StridedRows<Rows> left,
         for (int j = 0; j < Vectors; ++j)
           for (Index lane = 0; lane < lanes; ++lane) {
             const auto factor = static_cast<float>(words[b.offset(j) + lane].row[r]);
-            sums[i][j][lane] = flushing_fma(ColumnOfPair<Rows>{left, r}[i], factor, sums[i][j][lane]);
+            sums[i][j][lane] = flushing_fma(left.at(i, r), factor, sums[i][j][lane]);
           }
-    left.next();
-    left.next();
+    left.next(2);
   }
   for (int i = 0; i < Rows; ++i)
     for (int j = 0; j < Vectors; ++j) acc[i][j] = Lanes<Arch>::load(sums[i][j]);
@@ -103,7 +89,7 @@ __attribute__((noinline)) void multiply_exactly(Index k, StridedRows<Rows> left,
 
 /// acc[i][j] = the sum of the pairs 0 … (k-1)/2 of row i of a and column j of b; acc is 0 before.
 template <class Arch, int Rows, int Vectors, Visit visit, bool Partial>
-HEADLANE_INLINE void multiply(Index k, const StridedRows<Rows>& a, const PanelsOf<DotPair<false>>& b,
+HEADLANE_INLINE void multiply(Index k, const StridedRows<Arch, Rows>& a, const PanelsOf<DotPair<false>>& b,
                               Accumulators<Arch, Rows, Vectors>& acc, float*, Index) {
   if constexpr (flushes<Arch>) {
     begin_flushing();
@@ -117,17 +103,17 @@ HEADLANE_INLINE void multiply(Index k, const StridedRows<Rows>& a, const PanelsO
 
 #if defined(__AVX512F__)
 template <class Arch, int Rows, int Vectors, Visit visit, bool Partial>
-HEADLANE_INLINE void multiply(Index k, const StridedRows<Rows>& a, const PanelsOf<DotPair<true>>& b,
+HEADLANE_INLINE void multiply(Index k, const StridedRows<Arch, Rows>& a, const PanelsOf<DotPair<true>>& b,
                               Accumulators<Arch, Rows, Vectors>& acc, float*, Index) {
-  StridedRows<Rows> left = a;
+  StridedRows<Arch, Rows> left = a;
   const BfloatPair* words = b.data;
-  for (Index rest = k; rest > 0; rest -= 2, words += b.row_step, left.next()) {
+  for (Index rest = k; rest > 0; rest -= 2, words += b.row_step, left.next(1)) {
     __m512 pairs[Vectors];
 #pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j) pairs[j] = _mm512_loadu_ps(reinterpret_cast<const float*>(words + b.offset(j)));
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
-      const __m512 pair = _mm512_set1_ps(left[i]);
+      const __m512 pair = _mm512_set1_ps(left.at(i, 0));
 #pragma GCC unroll 8
       for (int j = 0; j < Vectors; ++j) {
         __m512 sum = acc[i][j].part[0];

@@ -77,11 +77,13 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<T>& b, Accu
         for (int j = 0; j < Vectors; j += per_panel) prefetch_words<3>(words + b.offset(j) + rows_ahead * b.row_step);
       }
       for_rows_of_word<Arch, Rows, depth>(rest, [&](int r) HEADLANE_INLINE_LAMBDA {
-        multiply_row<Arch, Rows, Vectors, visit>(left, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {
-          const auto x = load_row<R>(words + b.offset(j) + part * R::width, r);
-          if constexpr (!std::is_same_v<T, Int8Quad>) return x;
-          else return x * R::load(b.scales + j * lanes + (first + part) * R::width);
-        });
+        multiply_row<Arch, Rows, Vectors, visit>(
+            left, 0, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {
+              const auto x = load_row<R>(words + b.offset(j) + part * R::width, r);
+              if constexpr (!std::is_same_v<T, Int8Quad>) return x;
+              else return x * R::load(b.scales + j * lanes + (first + part) * R::width);
+            });
+        left.next(1);
       });
     }
   }
@@ -117,9 +119,11 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<PanelGroup<
             prefetch_words<3>(group[j / per_panel * b.panel_step + groups_ahead].numbers[w]);
         }
         for_rows_of_word<Arch, Rows, Depth>(rest - w * Depth, [&](int r) HEADLANE_INLINE_LAMBDA {
-          multiply_row<Arch, Rows, Vectors, visit>(left, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {
-            return R::load(group[j / per_panel * b.panel_step].numbers[w] + column(j, part), r) * scale[j][part];
-          });
+          multiply_row<Arch, Rows, Vectors, visit>(
+              left, 0, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {
+                return R::load(group[j / per_panel * b.panel_step].numbers[w] + column(j, part), r) * scale[j][part];
+              });
+          left.next(1);
         });
       }
     }
