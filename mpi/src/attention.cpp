@@ -127,7 +127,8 @@ std::size_t most_bytes(SequenceCall call, SequencePlan (*plan)(const SequenceCal
 Travels choose(const SequenceCall& call) {
   const AttentionOptions& o = call.options;
   if (!call.cut.queries) return Travels::results;
-  if (o.mask || o.mask_bits || o.bias || call.cut.keys.length() == 0) return Travels::keys;
+  if (is_given(o.mask) || is_given(o.mask_bits) || is_given(o.bias) || call.cut.keys.length() == 0)
+    return Travels::keys;
   return most_bytes(call, &plan_key_ring) <= most_bytes(call, &plan_result_chain) ? Travels::keys : Travels::results;
 }
 

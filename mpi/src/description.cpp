@@ -30,8 +30,8 @@ std::string description_of(const AttentionOptions& o) {
   add_values(text, "query_lengths", o.query_lengths);
   add_values(text, "key_lengths", o.key_lengths);
   for_each_option(o, [&](const char* name, const auto& member) {
-    if constexpr (requires { member.data == nullptr; })
-      if (member.data != nullptr) text << ", with " << name;
+    if constexpr (requires { member.shape; })
+      if (is_given(member)) text << ", with " << name;
   });
   return text.str();
 }

@@ -1,5 +1,6 @@
 // Attention in which partial results travel: each rank attends to its own keys, with all queries.
 #include "block_results.hpp"
+#include "description.hpp"
 #include "end_result.hpp"
 #include "grid.hpp"
 #include "kept_memory.hpp"
@@ -133,7 +134,8 @@ SequencePlan plan_result_chain(const SequenceCall& call) {
       if (pieces[i].rank == call.rank) plan.bytes_sent += bytes_of(rows * call.floats_of_state());
       if (pieces[i + 1].rank == call.rank) plan.bytes_received += bytes_of(rows * call.floats_of_state());
     }
-    const std::size_t result = bytes_of(rows * call.q_heads() * (call.value_dim() + (call.options.lse ? 1 : 0)));
+    const std::size_t result =
+        bytes_of(rows * call.q_heads() * (call.value_dim() + (is_given(call.options.lse) ? 1 : 0)));
     if (group.rank < 0) plan.bytes_collective += result;
     else if (group.rank != last && call.rank == last) plan.bytes_sent += result;
     else if (group.rank != last && call.rank == group.rank) plan.bytes_received += result;
@@ -157,8 +159,7 @@ void run_result_chain(Transport& transport, const SequenceCall& call) {
   for (const RowGroup& group : groups) {
     const std::vector<ChainElement> elements = compute(call, queries.rows(group), group.rows, memory);
     const ResultChain chain(transport, elements, call.options.num_threads);
-    EndResults results(call.batch(), call.q_heads(), group.rows.count, call.value_dim(),
-                       call.options.lse.data != nullptr);
+    EndResults results(call.batch(), call.q_heads(), group.rows.count, call.value_dim(), is_given(call.options.lse));
     const AttentionOptions& o = call.options;
     for (Index b = 0; call.rank == last && b < call.batch(); ++b)
       results.finish(b, chain.result(static_cast<std::size_t>(b)), o.sinks, group.rows, o.query_lengths, o.num_threads);

@@ -91,22 +91,6 @@ TEST_CASE("mpi::attention: no keys, no queries, no rows on some ranks") {
     }
 }
 
-/// The message with which every one of three ranks ends, if rank 1 does something else.
-template <class F>
-std::string message_of_all(const F& f) {
-  std::vector<std::string> messages(3);
-  run_transports(3, [&](ThreadTransport& transport) {
-    try {
-      f(transport);
-    } catch (const std::invalid_argument& error) {
-      messages[static_cast<std::size_t>(transport.rank())] = error.what();
-    }
-  });
-  CHECK(messages[0] == messages[1]);
-  CHECK(messages[0] == messages[2]);
-  return messages[0];
-}
-
 TEST_CASE("mpi::attention: ranks that differ all throw one message that names them") {
   const AttentionSizes s{.q_heads = 2, .q_length = 4, .kv_length = 1100, .head_dim = 8, .value_dim = 8};
   const SequenceProblem problem(s, 4, {});
@@ -121,21 +105,18 @@ TEST_CASE("mpi::attention: ranks that differ all throw one message that names th
     mpi::attention(transport, t.q.view, fewer, v.view, out.view, with, options);
     throw std::invalid_argument("it was not refused");
   };
-  const auto contains = [](const std::string& text, const std::vector<std::string>& words) {
-    for (const std::string& word : words) CHECK_MESSAGE(text.find(word) != std::string::npos, word, " in: ", text);
-  };
   const mpi::AttentionCut other{.keys = {3, {{1, 0, 512}, {0, 512, 1024}, {2, 1024, 1100}}}};
-  contains(message_of_all([&](mpi::Transport& t) { attend(t, {.causal = t.rank() == 1}, cut); }),
-           {"mpi::attention: the ranks differ: ranks 0, 2 have not causal; rank 1 has causal"});
-  contains(message_of_all([&](mpi::Transport& t) { attend(t, {.scale = t.rank() == 2 ? 0.5f : 0.25f}, cut); }),
-           {"the ranks differ: ranks 0, 1 have scale 0x1p-2; rank 2 has scale 0x1p-1"});
-  contains(message_of_all([&](mpi::Transport& t) { attend(t, {}, cut, t.rank() == 1 ? 1 : 0); }),
-           {"rank 1 has an error", "k has 511 rows, the cut gives rank 1 512"});
-  contains(message_of_all([&](mpi::Transport& t) { attend(t, {}, t.rank() == 0 ? other : cut); }),
-           {"rank 0 has", "ranks 1, 2 have"});
+  check_words(message_of_all([&](mpi::Transport& t) { attend(t, {.causal = t.rank() == 1}, cut); }),
+              {"mpi::attention: the ranks differ: ranks 0, 2 have not causal; rank 1 has causal"});
+  check_words(message_of_all([&](mpi::Transport& t) { attend(t, {.scale = t.rank() == 2 ? 0.5f : 0.25f}, cut); }),
+              {"the ranks differ: ranks 0, 1 have scale 0x1p-2; rank 2 has scale 0x1p-1"});
+  check_words(message_of_all([&](mpi::Transport& t) { attend(t, {}, cut, t.rank() == 1 ? 1 : 0); }),
+              {"rank 1 has an error", "k has 511 rows, the cut gives rank 1 512"});
+  check_words(message_of_all([&](mpi::Transport& t) { attend(t, {}, t.rank() == 0 ? other : cut); }),
+              {"rank 0 has", "ranks 1, 2 have"});
   const Index lengths[] = {7000};
-  contains(message_of_all([&](mpi::Transport& t) { attend(t, {.key_lengths = {lengths, {1}}}, cut); }),
-           {"key_lengths[0] is 7000"});
+  check_words(message_of_all([&](mpi::Transport& t) { attend(t, {.key_lengths = {lengths, {1}}}, cut); }),
+              {"key_lengths[0] is 7000"});
 }
 
 TEST_CASE("mpi::attention: keys and values are checked on ranks without queries, too") {
@@ -153,6 +134,35 @@ TEST_CASE("mpi::attention: keys and values are checked on ranks without queries,
   });
   CHECK_MESSAGE(message.find("rank 2 has an error") != std::string::npos, message);
   CHECK_MESSAGE(message.find("v has 1 heads") != std::string::npos, message);
+}
+
+TEST_CASE("mpi::attention: a rank without queries has options of no element, or does not give them") {
+  const AttentionSizes s{.batch = 2, .q_heads = 2, .q_length = 512, .kv_length = 512, .head_dim = 8, .value_dim = 8};
+  RandomOptions given(s);
+  Random random(8);
+  for (int i = 0; i < 20; ++i) {
+    AttentionOptions options = given.draw(random, {.one_in = 2});
+    options.num_threads = 1;
+    const SequenceProblem problem(s, 8, options);
+    const mpi::SequenceCut cut = mpi::SequenceCut::contiguous(512, 4), first(4, {{.rank = 0, .end = 512}});
+    CHECK_NOTHROW(run_transports(4, [&](ThreadTransport& t) {
+      check_ranks(t, problem, {.keys = cut, .queries = cut}, 1);
+      check_ranks(t, problem, {.keys = first, .queries = cut}, 1);
+    }));
+  }
+  const AttentionTensors t(s, 9);
+  const mpi::SequenceCut cut = mpi::SequenceCut::contiguous(512, 3);
+  for (const int without : {0, 2}) {  // rank 2 has all queries
+    const std::string message = message_of_all([&](mpi::Transport& transport) {
+      const auto own = [&](const auto& view) { return view.slice(2, 0, cut.length_of(transport.rank())); };
+      const AttentionOptions options{.lse = transport.rank() == without ? View<float, 3>() : own(t.lse.view)};
+      mpi::attention(transport, own(t.q.view), own(t.k.view), own(t.v.view), own(t.out.view),
+                     {.keys = cut, .queries = cut}, options);
+      throw std::invalid_argument("it was not refused");
+    });
+    CHECK_MESSAGE(message.find("mpi::attention: the ranks differ: ") == 0, message);
+    CHECK_MESSAGE(message.find("with lse") != std::string::npos, message);
+  }
 }
 
 TEST_CASE("mpi::attention: what it does not take is refused by name") {

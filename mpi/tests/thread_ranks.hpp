@@ -3,10 +3,12 @@
 //   ThreadTransport  the transport of each; a message is copied when both sides have started it, so
 //                    a program that relies on buffered messages hangs here, and times out
 //   run_transports   runs a function on every rank; the first exception ends all of them
+//   message_of_all   what every rank says when it refuses a call
 #pragma once
 
 #include "support/thread_team.hpp"
 
+#include <doctest/doctest.h>
 #include <headlane/mpi/transport.hpp>
 
 #include <chrono>
@@ -15,6 +17,7 @@
 #include <exception>
 #include <mutex>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -148,6 +151,26 @@ void run_transports(int size, const F& f) {
     });
   for (std::thread& thread : threads) thread.join();
   if (first) std::rethrow_exception(first);
+}
+
+/// The message with which every one of three ranks refuses a call.
+template <class F>
+std::string message_of_all(const F& f) {
+  std::vector<std::string> messages(3);
+  run_transports(3, [&](ThreadTransport& transport) {
+    try {
+      f(transport);
+    } catch (const std::invalid_argument& error) {
+      messages[static_cast<std::size_t>(transport.rank())] = error.what();
+    }
+  });
+  CHECK(messages[0] == messages[1]);
+  CHECK(messages[0] == messages[2]);
+  return messages[0];
+}
+
+inline void check_words(const std::string& text, const std::vector<std::string>& words) {
+  for (const std::string& word : words) CHECK_MESSAGE(text.find(word) != std::string::npos, word, " in: ", text);
 }
 
 }  // namespace headlane::test
