@@ -13,8 +13,10 @@
 #include <headlane/disjoint.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <sstream>
+#include <string>
 #include <vector>
 
 namespace headlane::mpi {
@@ -42,6 +44,16 @@ struct CacheCall {
   [[nodiscard]] Index heads() const { return q.shape[1]; }
 };
 
+/// Of the cut of a sequence, which may have thousands of runs: one number to compare at every token.
+std::uint64_t checksum(std::span<const SequencePiece> pieces) {
+  std::uint64_t sum = 0;
+  for (const SequencePiece& piece : pieces) {
+    sum = (sum ^ static_cast<std::uint64_t>(piece.end)) * 0x9e3779b97f4a7c15u;  // Fibonacci hashing (Knuth 1998)
+    sum = (sum ^ (sum >> 32) ^ static_cast<std::uint64_t>(piece.rank)) * 0x9e3779b97f4a7c15u;
+  }
+  return sum;
+}
+
 Index value_at(const View<const Index, 1>& values, Index i, Index otherwise) { return values ? values(i) : otherwise; }
 
 /// The keys of element e alone, with the position of its first query.
@@ -52,6 +64,35 @@ AttentionOptions options_of(const AttentionOptions& whole, Index e, Index keys, 
       keys - queries + std::clamp(value_at(whole.causal_offsets, e, whole.causal_offset), -beyond, beyond);
   o.causal_offsets = {};
   return o;
+}
+
+/// What must be the same on all ranks: the cache as well, whose ranks may have made other calls.
+template <class State>
+std::string description_of(const State& state, const View<const float, 4>& q, std::span<const Index> sequences,
+                           const AttentionOptions& options) {
+  const headlane::KvCache& own = state.own;
+  std::ostringstream text;
+  text << "q " << q.shape[0] << ' ' << q.shape[1] << ' ' << q.shape[2] << ' ' << q.shape[3] << ", a cache of "
+       << state.ranks << " ranks, " << name_of(own.type()) << ", " << own.kv_heads() << " kv heads, head_dim "
+       << own.head_dim() << ", value_dim " << own.value_dim() << ", sequences";
+  for (const Index number : sequences) {
+    const auto found = state.sequences.find(number);
+    if (found == state.sequences.end()) text << ' ' << number << " that is not there";
+    else
+      text << ' ' << number << " of " << found->second.length() << " keys in " << found->second.pieces.size()
+           << " runs (checksum " << std::hex << checksum(found->second.pieces) << std::dec << ')';
+  }
+  text << ", " << internal::description_of(options);
+  return text.str();
+}
+
+/// The ranks of the transport are those of the cache.
+template <class State>
+void check_ranks(const Transport& transport, const State& state) {
+  refuse_unless(transport.size() == state.ranks, "the cache is cut over ", state.ranks, " ranks, the transport has ",
+                transport.size());
+  refuse_unless(transport.rank() == state.rank, "the cache is that of rank ", state.rank,
+                ", in the transport this is rank ", transport.rank());
 }
 
 void check(const CacheCall& call, std::span<const Index> sequences, const std::vector<Index>& lengths) {
@@ -173,25 +214,16 @@ void finish(Transport& transport, const CacheCall& call, const std::vector<Chain
 
 void attention(Transport& transport, View<const float, 4> q, const KvCache& cache, std::span<const Index> sequences,
                View<float, 4> out, const AttentionOptions& options) {
-  KvCache::State& state = cache.state("attention");
-  CacheCall call{q, state.own, out, options, state.rank, {}};
   std::vector<Index> lengths;
-  std::ostringstream description;
-  description << "q " << q.shape[0] << ' ' << q.shape[1] << ' ' << q.shape[2] << ' ' << q.shape[3] << ", sequences";
-  check_together(
-      transport, attention_name,
-      [&] {
-        for (const Index sequence : sequences) {
-          const auto found = state.sequences.find(sequence);
-          description << ' ' << sequence << " of " << (found == state.sequences.end() ? -1 : found->second.length())
-                      << " keys";
-        }
-        return description.str() + ", " + description_of(options);
-      }(),
-      [&] {
-        for (const Index sequence : sequences) lengths.push_back(state.at("attention", sequence).length());
-        check(call, sequences, lengths);
-      });
+  check_together(transport, attention_name,
+                 cache.state_ == nullptr ? std::string() : description_of(*cache.state_, q, sequences, options), [&] {
+                   KvCache::State& of_rank = cache.state("attention");
+                   check_ranks(transport, of_rank);
+                   for (const Index sequence : sequences) lengths.push_back(of_rank.at("attention", sequence).length());
+                   check({q, of_rank.own, out, options, of_rank.rank, {}}, sequences, lengths);
+                 });
+  KvCache::State& state = *cache.state_;
+  CacheCall call{q, state.own, out, options, state.rank, {}};
   for (std::size_t e = 0; e < sequences.size(); ++e) {
     const KvCache::State::Sequence& sequence = state.sequences.at(sequences[e]);
     const auto number = static_cast<Index>(e);
@@ -210,7 +242,7 @@ void attention(Transport& transport, View<const float, 4> q, const KvCache& cach
     const Rows rows{first, first, std::min(at_a_time, q.shape[2] - first)};
     const std::vector<ChainElement> chain = compute(call, rows, memory);
     const ResultChain merged(transport, chain, options.num_threads);
-    EndResults results(q.shape[0], call.heads(), rows.count, state.own.value_dim(), options.lse.data != nullptr);
+    EndResults results(q.shape[0], call.heads(), rows.count, state.own.value_dim(), is_given(options.lse));
     finish(transport, call, chain, merged, rows, results);
     results.copy_to(out, options.lse, rows.local);
   }

@@ -5,7 +5,10 @@
 
 #include <doctest/doctest.h>
 
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace headlane::test {
 namespace {
@@ -110,6 +113,73 @@ TEST_CASE("mpi::attention over a cache: what one rank refuses, all refuse") {
   CHECK(messages[0] == messages[1]);
   CHECK(messages[0].find("rank 1 has an error") != std::string::npos);
   CHECK(messages[0].find("sequence is 9, which the cache does not have") != std::string::npos);
+}
+
+/// A cache of 2048 keys, and attention over it, which every rank has to refuse.
+struct CacheOfRank {
+  AttentionSizes s{.q_heads = 8, .kv_heads = 2, .head_dim = 8, .value_dim = 8};
+  KvCacheOptions options = {};
+  std::vector<Index> appended{2048};
+  bool moved_from = false;
+
+  void attend(ThreadTransport& t) const {
+    mpi::KvCache cache(t, s.kv_heads, s.head_dim, s.value_dim, options);
+    const Index sequence = cache.add();
+    Random random(1);
+    for (const Index tokens : appended) {
+      const Tensor<3> k = random_tensor<3>({s.kv_heads, tokens, s.head_dim}, random),
+                      v = random_tensor<3>({s.kv_heads, tokens, s.value_dim}, random);
+      cache.append(sequence, k.view, v.view);
+    }
+    const mpi::KvCache other = moved_from ? std::move(cache) : mpi::KvCache(t, 1, 1, 1);
+    const Tensor<4> q = random_tensor<4>({1, 8, 1, s.head_dim}, random), out({1, 8, 1, s.value_dim});
+    mpi::attention(t, q.view, cache, {&sequence, 1}, out.view);  // NOLINT(bugprone-use-after-move): it is refused
+    throw std::invalid_argument("it was not refused");
+  }
+};
+
+TEST_CASE("mpi::attention over a cache: caches that differ between ranks") {
+  std::vector<std::pair<CacheOfRank, std::string>> cases;
+  const auto add = [&](const std::string& words) -> CacheOfRank& {
+    return cases.emplace_back(CacheOfRank(), words).first;
+  };
+  add("rank 1 has bfloat16").options.type = DType::bfloat16;
+  add("rank 1 has int8").options.type = DType::int8;
+  add("rank 1 has 4 kv heads").s.kv_heads = 4;
+  add("rank 1 has q 1 8 1 16, ").s.head_dim = 16;
+  add("rank 1 has value_dim 5").s.value_dim = 5;
+  add("rank 1 has sequences 0 of 2047 keys").appended = {2047};
+  add("rank 1 has sequences 0 of 2048 keys in 4 runs").appended = {1024, 1024};
+  add("rank 1 has an error, mpi::KvCache::attention: the cache was moved from").moved_from = true;
+  for (const auto& [wrong, words] : cases)
+    check_words(message_of_all([&](ThreadTransport& t) { (t.rank() == 1 ? wrong : CacheOfRank()).attend(t); }),
+                {"mpi::attention: the ranks differ: ranks 0, 2 have ", words});
+}
+
+TEST_CASE("mpi::attention over a cache: the ranks of the transport are those of the cache") {
+  std::vector<std::unique_ptr<mpi::KvCache>> caches(4);
+  run_transports(4, [&](ThreadTransport& t) {
+    caches[static_cast<std::size_t>(t.rank())] = std::make_unique<mpi::KvCache>(t, 2, 8, 8);
+    (void)caches[static_cast<std::size_t>(t.rank())]->add();
+  });
+  const auto attend = [&](mpi::Transport& t, int cache) {
+    const Tensor<4> q({1, 2, 1, 8}), out(q.view.shape);
+    const Index sequence = 0;
+    mpi::attention(t, q.view, *caches[static_cast<std::size_t>(cache)], {&sequence, 1}, out.view);
+    throw std::invalid_argument("it was not refused");
+  };
+  check_words(message_of_all([&](ThreadTransport& t) { attend(t, t.rank()); }),
+              {"the cache is cut over 4 ranks, the transport has 3"});
+  std::vector<std::string> messages(4);
+  run_transports(4, [&](ThreadTransport& t) {
+    try {
+      attend(t, t.rank() ^ (t.rank() < 2 ? 1 : 0));
+    } catch (const std::invalid_argument& error) {
+      messages[static_cast<std::size_t>(t.rank())] = error.what();
+    }
+  });
+  check_words(messages[3], {"rank 0 has an error", "the cache is that of rank 1, in the transport this is rank 0",
+                            "rank 1 has an error", "the cache is that of rank 0, in the transport this is rank 1"});
 }
 
 }  // namespace

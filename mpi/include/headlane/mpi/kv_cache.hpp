@@ -25,9 +25,10 @@ namespace headlane::mpi {
 ///
 /// Memory: the rank's own keys and values, as headlane::KvCache stores them, and 24 bytes for each
 ///   run of blocks of all ranks.
-/// Errors: as headlane::KvCache; std::invalid_argument for pages of more than 512 keys. What one
-///   rank alone refuses (no memory, no page, for int8 a number that is not finite) leaves the cache
-///   of that rank unchanged and not those of the others: the job has to end.
+/// Errors: as headlane::KvCache; std::invalid_argument for pages of more than 512 keys. Every rank
+///   checks all arguments that it has before anything is stored. What one rank alone refuses (no
+///   memory, no page; if each has its own keys, for int8 a number that is not finite) leaves the
+///   cache of that rank unchanged and not those of the others: the job has to end.
 class HEADLANE_API KvCache {
  public:
   /// The rank and number of ranks are those of the transport, which is not kept.
@@ -82,7 +83,8 @@ class HEADLANE_API KvCache {
 /// Memory: a partial result for each own block of the sequences, of so many queries at a time that
 ///   they take 32 MiB at most (one query if that is more). Up to 64 MiB stay with the thread.
 /// Errors: std::invalid_argument on every rank, before anything is written, if the arguments of any
-///   rank are refused or differ between ranks. std::bad_alloc, std::runtime_error (Transport).
+///   rank are refused, if these or the caches differ between ranks, or if the ranks of the transport
+///   are not those of the cache. std::bad_alloc, std::runtime_error (Transport).
 HEADLANE_API void attention(Transport& transport, View<const float, 4> q, const KvCache& cache,
                             std::span<const Index> sequences, View<float, 4> out, const AttentionOptions& options = {});
 
