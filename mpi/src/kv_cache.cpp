@@ -4,6 +4,7 @@
 #include "kv_cache_state.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace headlane::mpi {
@@ -124,6 +125,30 @@ class BlocksGuard {
   bool committed_ = false;
 };
 
+/// As the cache of the rank that stores them checks them: all ranks refuse the same arguments.
+void check_tokens(const headlane::KvCache& own, const char* name, const View<const float, 3>& x, Index columns,
+                  const char* columns_name) {
+  refuse_unless(x.shape[0] == own.kv_heads(), "append: ", name, " has ", x.shape[0], " heads, kv_heads is ",
+                own.kv_heads());
+  refuse_unless(x.shape[2] == columns, "append: ", name, " has ", x.shape[2], " columns, ", columns_name, " is ",
+                columns);
+  refuse_unless(x.shape[1] >= 0, "append: ", name, " has ", x.shape[1], " tokens");
+  refuse_unless(x.data != nullptr || x.shape[0] * x.shape[1] == 0, "append: ", name, " has no data");
+}
+
+void check_tokens(const headlane::KvCache& own, const View<const float, 3>& k, const View<const float, 3>& v) {
+  check_tokens(own, "k", k, own.head_dim(), "head_dim");
+  check_tokens(own, "v", v, own.value_dim(), "value_dim");
+}
+
+void check_finite(const char* name, const View<const float, 3>& x) {
+  for (Index head = 0; head < x.shape[0]; ++head)
+    for (Index token = 0; token < x.shape[1]; ++token)
+      for (Index i = 0; i < x.shape[2]; ++i)
+        refuse_unless(std::isfinite(x(head, token, i)), "append: ", name, "[", head, ", ", token, ", ", i,
+                      "] is not finite; int8 has no such number");
+}
+
 /// Appends the own ones of the positions from `length` on. local(position): where this rank has it
 /// in k and v.
 template <class Local>
@@ -146,6 +171,11 @@ void KvCache::append(Index sequence, View<const float, 3> k, View<const float, 3
   State& s = state("append");
   State::Sequence& to = s.at("append", sequence);
   refuse_unless(k.shape[1] == v.shape[1], "append: k has ", k.shape[1], " tokens, v has ", v.shape[1]);
+  check_tokens(s.own, k, v);
+  if (s.own.type() == DType::int8) {
+    check_finite("k", k);
+    check_finite("v", v);
+  }
   const Index length = to.length();
   std::vector<SequencePiece> pieces = extended(to.pieces, k.shape[1], s.ranks);
   BlocksGuard guard(s.own, to.blocks);
@@ -162,6 +192,7 @@ void KvCache::append(Index sequence, View<const float, 3> k, View<const float, 3
   refuse_unless(cut.ranks() == s.ranks, "append: the cut is for ", cut.ranks(), " ranks, there are ", s.ranks);
   refuse_unless(k.shape[1] == own && v.shape[1] == own, "append: k has ", k.shape[1], " tokens and v ", v.shape[1],
                 ", the cut gives rank ", s.rank, " ", own);
+  check_tokens(s.own, k, v);
   std::vector<SequencePiece> pieces = to.pieces;
   for (const SequencePiece& piece : cut.pieces()) extend(pieces, piece.rank, length + piece.end);
   BlocksGuard guard(s.own, to.blocks);

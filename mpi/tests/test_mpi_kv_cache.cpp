@@ -182,5 +182,52 @@ TEST_CASE("mpi::attention over a cache: the ranks of the transport are those of 
                             "rank 1 has an error", "the cache is that of rank 0, in the transport this is rank 1"});
 }
 
+TEST_CASE("mpi::KvCache::append: all ranks refuse what its owner would refuse") {
+  Random random(1);
+  const auto tensor = [&](Index heads_of, Index columns_of) {
+    return random_tensor<3>({heads_of, 5, columns_of}, random);
+  };
+  const Tensor<3> k = tensor(2, 8), v = tensor(2, 16), heads = tensor(3, 8), columns = tensor(2, 9), bad = tensor(2, 8);
+  bad.view(1, 2, 3) = infinity;
+  const View<const float, 3> null(nullptr, {2, 5, 8});
+  struct Case {
+    const char* words;
+    View<const float, 3> k, v;
+    DType type = DType::float32;
+  };
+  const Case cases[] = {
+      {"append: k has 3 heads, kv_heads is 2", heads.view, v.view},
+      {"append: k has 9 columns, head_dim is 8", columns.view, v.view},
+      {"append: v has 8 columns, value_dim is 16", k.view, k.view},
+      {"append: k has no data", null, v.view},
+      {"append: k[1, 2, 3] is not finite; int8 has no such number", bad.view, v.view, DType::int8},
+  };
+  for (const Case& wrong : cases)
+    for (const bool as_cut : {false, true}) {
+      // Of its own keys, a rank knows nothing that another one has to refuse.
+      if (as_cut && (wrong.type == DType::int8 || wrong.k.data == nullptr)) continue;
+      const auto append = [&](ThreadTransport& t, mpi::KvCache& cache, Index sequence) {
+        const Index own = mpi::SequenceCut::contiguous(5, 3).length_of(t.rank());
+        if (!as_cut) cache.append(sequence, wrong.k, wrong.v);
+        else
+          cache.append(sequence, wrong.k.slice(1, 0, own), wrong.v.slice(1, 0, own),
+                       mpi::SequenceCut::contiguous(5, 3));
+      };
+      const std::string message = message_of_all([&](ThreadTransport& t) {
+        mpi::KvCache cache(t, 2, 8, 16, {.type = wrong.type});
+        const Index sequence = cache.add();
+        if (!as_cut) cache.append(sequence, k.view, v.view);
+        std::string refused = "it was not refused";
+        try {
+          append(t, cache, sequence);
+        } catch (const std::invalid_argument& error) {
+          refused = error.what();
+        }
+        throw std::invalid_argument(refused + "; " + std::to_string(cache.length(sequence)) + " keys");
+      });
+      check_words(message, {std::string("mpi::KvCache::") + wrong.words, as_cut ? "; 0 keys" : "; 5 keys"});
+    }
+}
+
 }  // namespace
 }  // namespace headlane::test
