@@ -115,24 +115,30 @@ void check(const SequenceCall& call, int ranks) {
 }
 
 /// Bytes of the rank that sends or receives most.
-std::size_t most_bytes(SequenceCall call, SequencePlan (*plan)(const SequenceCall&)) {
+std::size_t most_bytes(const std::vector<SequencePlan>& plans) {
   std::size_t most = 0;
-  for (call.rank = 0; call.rank < call.cut.keys.ranks(); ++call.rank) {
-    const SequencePlan of_rank = plan(call);
-    most = std::max(most, std::max(of_rank.bytes_sent, of_rank.bytes_received) + of_rank.bytes_collective);
-  }
+  for (const SequencePlan& plan : plans)
+    most = std::max(most, std::max(plan.bytes_sent, plan.bytes_received) + plan.bytes_collective);
   return most;
 }
 
-Travels choose(const SequenceCall& call) {
+/// The plans of all ranks, in a time that is proportional to the number of ranks and pieces.
+std::vector<SequencePlan> plans_of(const SequenceCall& call) {
   const AttentionOptions& o = call.options;
-  if (!call.cut.queries) return Travels::results;
-  if (is_given(o.mask) || is_given(o.mask_bits) || is_given(o.bias) || call.cut.keys.length() == 0)
-    return Travels::keys;
-  return most_bytes(call, &plan_key_ring) <= most_bytes(call, &plan_result_chain) ? Travels::keys : Travels::results;
+  if (!call.cut.queries) return plans_of_result_chain(call);
+  std::vector<SequencePlan> ring = plans_of_key_ring(call);
+  if (is_given(o.mask) || is_given(o.mask_bits) || is_given(o.bias) || call.cut.keys.length() == 0) return ring;
+  std::vector<SequencePlan> chain = plans_of_result_chain(call);
+  return most_bytes(ring) <= most_bytes(chain) ? ring : chain;
 }
 
 }  // namespace
+
+std::vector<Index> internal::lengths_of(const SequenceCut& cut) {
+  std::vector<Index> lengths(static_cast<std::size_t>(cut.ranks()), 0);
+  for (const SequencePiece& piece : cut.pieces()) lengths[static_cast<std::size_t>(piece.rank)] += piece.size();
+  return lengths;
+}
 
 std::vector<Rows> internal::SequenceCall::rows_of(int of_rank) const {
   if (!cut.queries) return {{0, 0, q.shape[2]}};
@@ -149,7 +155,7 @@ SequencePlan plan_attention(int rank, View<const float, 4> q, View<const float, 
   check_refused(options);
   check_cut(call, cut.keys.ranks());
   if (cut.keys.ranks() == 1) return {.travels = Travels::keys};
-  return choose(call) == Travels::keys ? plan_key_ring(call) : plan_result_chain(call);
+  return plans_of(call)[static_cast<std::size_t>(rank)];
 }
 
 void attention(Transport& transport, View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
@@ -164,7 +170,7 @@ void attention(Transport& transport, View<const float, 4> q, View<const float, 4
                   });
     return;
   }
-  if (choose(call) == Travels::keys) run_key_ring(transport, call);
+  if (plans_of(call).front().travels == Travels::keys) run_key_ring(transport, call);
   else run_result_chain(transport, call);
 }
 

@@ -188,19 +188,19 @@ void finish(const SequenceCall& call, const PartialResult& states) {
 
 }  // namespace
 
-SequencePlan plan_key_ring(const SequenceCall& call) {
-  const int ranks = call.cut.keys.ranks(), right = (call.rank + 1) % ranks;
-  SequencePlan plan{.travels = Travels::keys};
-  const std::vector<Chunk> chunks = chunks_of(call);
-  for (const Chunk& chunk : chunks)
-    for (const Segment& segment : chunk.segments) {
-      const auto bytes = static_cast<std::size_t>(segment.keys.count() * call.floats_of_key()) * sizeof(float);
-      if (segment.owner != right) plan.bytes_sent += bytes;
-      if (segment.owner != call.rank) plan.bytes_received += bytes;
-    }
-  const Index states = call.batch() * call.q.shape[2] * call.floats_of_state();
-  plan.memory = static_cast<std::size_t>(2 * longest(chunks) * call.floats_of_key() + states) * sizeof(float);
-  return plan;
+std::vector<SequencePlan> plans_of_key_ring(const SequenceCall& call) {
+  const std::vector<Index> keys = lengths_of(call.cut.keys), queries = lengths_of(*call.cut.queries);
+  const Index all = call.cut.keys.length(), of_chunk = std::min(keys_of_chunk(call), all);
+  const auto bytes_of = [](Index floats) { return static_cast<std::size_t>(floats) * sizeof(float); };
+  std::vector<SequencePlan> plans;
+  for (std::size_t r = 0; r < keys.size(); ++r) {
+    const Index states = call.batch() * queries[r] * call.floats_of_state();
+    plans.push_back({.travels = Travels::keys,
+                     .bytes_sent = bytes_of((all - keys[(r + 1) % keys.size()]) * call.floats_of_key()),
+                     .bytes_received = bytes_of((all - keys[r]) * call.floats_of_key()),
+                     .memory = bytes_of(2 * of_chunk * call.floats_of_key() + states)});
+  }
+  return plans;
 }
 
 void run_key_ring(Transport& transport, const SequenceCall& call) {

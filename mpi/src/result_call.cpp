@@ -14,25 +14,29 @@
 namespace headlane::mpi::internal {
 namespace {
 
-/// Blocks of keys that the rank has.
-Index own_blocks(const SequenceCall& call) {
-  Index blocks = 0;
-  for (const SequencePiece& piece : call.cut.keys.pieces()) blocks += piece.rank == call.rank ? blocks_of(piece) : 0;
-  return blocks;
+/// What the ranks have of the keys.
+struct Owned {
+  Index blocks = 0;                    // of keys
+  std::size_t sent = 0, received = 0;  // pieces that another one follows, and that follow another one
+};
+
+std::vector<Owned> owned_by_ranks(const SequenceCall& call) {
+  std::vector<Owned> ranks(static_cast<std::size_t>(call.cut.keys.ranks()));
+  const std::span<const SequencePiece> pieces = call.cut.keys.pieces();
+  for (const SequencePiece& piece : pieces) {
+    Owned& of_rank = ranks[static_cast<std::size_t>(piece.rank)];
+    of_rank.blocks += blocks_of(piece);
+    of_rank.sent += &piece == &pieces.back() ? 0 : 1;
+    of_rank.received += &piece == &pieces.front() ? 0 : 1;
+  }
+  return ranks;
 }
 
-/// The blocks of keys of the rank that has most: so that all ranks divide the queries alike.
-Index most_blocks(const SequenceCall& call) {
+/// By the rank with the most blocks of keys, so that all ranks divide the queries alike.
+Index rows_at_a_time(const SequenceCall& call, const std::vector<Owned>& ranks) {
   Index most = 1;
-  std::vector<Index> blocks(static_cast<std::size_t>(call.cut.keys.ranks()), 0);
-  for (const SequencePiece& piece : call.cut.keys.pieces())
-    most = std::max(most, blocks[static_cast<std::size_t>(piece.rank)] += blocks_of(piece));
-  return most;
-}
-
-Index rows_at_a_time(const SequenceCall& call) {
-  const Index floats = std::max<Index>(most_blocks(call) * call.batch() * call.floats_of_state(), 1);
-  return std::max<Index>(partial_floats / floats, 1);
+  for (const Owned& of_rank : ranks) most = std::max(most, of_rank.blocks);
+  return std::max<Index>(partial_floats / std::max<Index>(most * call.batch() * call.floats_of_state(), 1), 1);
 }
 
 /// Queries that are computed at a time, and the rank that has them; -1: all ranks.
@@ -41,15 +45,21 @@ struct RowGroup {
   int rank;
 };
 
-std::vector<RowGroup> groups_of(const SequenceCall& call) {
-  std::vector<RowGroup> groups;
-  const Index size = rows_at_a_time(call);
-  const bool is_cut = call.cut.queries.has_value();
-  for (int rank = 0; rank < (is_cut ? call.cut.keys.ranks() : 1); ++rank)
-    for (const Rows& rows : call.rows_of(rank))
-      for (Index first = 0; first < rows.count; first += size)
-        groups.push_back(
-            {{rows.position + first, rows.local + first, std::min(size, rows.count - first)}, is_cut ? rank : -1});
+/// Adjacent queries of a rank, or of all.
+std::vector<RowGroup> pieces_of_queries(const SequenceCall& call) {
+  if (!call.cut.queries) return {{{0, 0, call.q.shape[2]}, -1}};
+  std::vector<RowGroup> pieces;
+  for (const SequencePiece& piece : call.cut.queries->pieces())
+    pieces.push_back({{piece.begin, piece.local, piece.size()}, piece.rank});
+  return pieces;
+}
+
+std::vector<RowGroup> groups_of(const SequenceCall& call, Index size) {
+  std::vector<RowGroup> pieces = pieces_of_queries(call), groups;
+  std::stable_sort(pieces.begin(), pieces.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  for (const auto& [rows, rank] : pieces)
+    for (Index first = 0; first < rows.count; first += size)
+      groups.push_back({{rows.position + first, rows.local + first, std::min(size, rows.count - first)}, rank});
   return groups;
 }
 
@@ -60,8 +70,8 @@ class AllQueries {
     if (!call.cut.queries) return;
     const Index of_row = call.batch() * call.q_heads() * call.head_dim();
     begins_.push_back(0);
-    for (int rank = 0; rank < transport.size(); ++rank)
-      begins_.push_back(begins_.back() + call.cut.queries->length_of(rank) * of_row);
+    lengths_ = lengths_of(*call.cut.queries);
+    for (const Index length : lengths_) begins_.push_back(begins_.back() + length * of_row);
     memory_.resize(static_cast<std::size_t>(begins_.back()));
     copy(call.q, of_rank(call.rank));
     transport.all_gather(memory_.data(), begins_);
@@ -74,12 +84,12 @@ class AllQueries {
 
  private:
   [[nodiscard]] View<float, 4> of_rank(int rank) {
-    return {memory_.data() + begins_[static_cast<std::size_t>(rank)],
-            {call_.batch(), call_.q_heads(), call_.cut.queries->length_of(rank), call_.head_dim()}};
+    const auto r = static_cast<std::size_t>(rank);
+    return {memory_.data() + begins_[r], {call_.batch(), call_.q_heads(), lengths_[r], call_.head_dim()}};
   }
 
   const SequenceCall& call_;
-  std::vector<Index> begins_;
+  std::vector<Index> lengths_, begins_;
   std::vector<float> memory_;
 };
 
@@ -118,43 +128,45 @@ void deliver(Transport& transport, const SequenceCall& call, const RowGroup& gro
   if (group.rank < 0 || call.rank == group.rank) results.copy_to(call.out, call.options.lse, group.rows.local);
 }
 
-std::size_t bytes_of(Index floats) { return static_cast<std::size_t>(floats) * sizeof(float); }
-
 }  // namespace
 
-SequencePlan plan_result_chain(const SequenceCall& call) {
-  SequencePlan plan{.travels = Travels::results};
-  const std::span<const SequencePiece> pieces = call.cut.keys.pieces();
-  if (pieces.empty()) return plan;
-  const int last = pieces.back().rank;
-  const Index batch = call.batch();
-  for (const RowGroup& group : groups_of(call)) {
-    const Index rows = batch * group.rows.count;
-    for (std::size_t i = 0; i + 1 < pieces.size(); ++i) {
-      if (pieces[i].rank == call.rank) plan.bytes_sent += bytes_of(rows * call.floats_of_state());
-      if (pieces[i + 1].rank == call.rank) plan.bytes_received += bytes_of(rows * call.floats_of_state());
-    }
-    const std::size_t result =
-        bytes_of(rows * call.q_heads() * (call.value_dim() + (is_given(call.options.lse) ? 1 : 0)));
-    if (group.rank < 0) plan.bytes_collective += result;
-    else if (group.rank != last && call.rank == last) plan.bytes_sent += result;
-    else if (group.rank != last && call.rank == group.rank) plan.bytes_received += result;
-    const Index partial = rows * call.floats_of_state() * (own_blocks(call) + 4);
-    plan.memory = std::max(plan.memory, bytes_of(partial) + result);
+std::vector<SequencePlan> plans_of_result_chain(const SequenceCall& call) {
+  const std::vector<Owned> ranks = owned_by_ranks(call);
+  std::vector<SequencePlan> plans(ranks.size(), {.travels = Travels::results});
+  if (call.cut.keys.pieces().empty()) return plans;
+  const bool is_cut = call.cut.queries.has_value();
+  const Index all = is_cut ? call.cut.queries->length() : call.q.shape[2], size = rows_at_a_time(call, ranks);
+  Index longest = 0;
+  for (const RowGroup& piece : pieces_of_queries(call)) longest = std::max(longest, std::min(size, piece.rows.count));
+  const std::vector<Index> queries = is_cut ? lengths_of(*call.cut.queries) : std::vector<Index>();
+  const Index of_result = call.q_heads() * (call.value_dim() + (is_given(call.options.lse) ? 1 : 0));
+  const auto bytes_of = [&](Index rows, Index floats) {
+    return static_cast<std::size_t>(call.batch() * rows * floats) * sizeof(float);
+  };
+  const auto last = static_cast<std::size_t>(call.cut.keys.pieces().back().rank);
+  for (std::size_t r = 0; r < plans.size(); ++r) {
+    SequencePlan& plan = plans[r];
+    plan.bytes_sent = ranks[r].sent * bytes_of(all, call.floats_of_state());
+    plan.bytes_received = ranks[r].received * bytes_of(all, call.floats_of_state());
+    if (!is_cut) plan.bytes_collective = bytes_of(all, of_result);
+    else if (r == last) plan.bytes_sent += bytes_of(all - queries[r], of_result);
+    else plan.bytes_received += bytes_of(queries[r], of_result);
+    plan.memory = bytes_of(longest, call.floats_of_state() * (ranks[r].blocks + 4) + of_result);
+    if (!is_cut) continue;
+    plan.bytes_collective += bytes_of(all, call.q_heads() * call.head_dim());
+    plan.memory += bytes_of(all, call.q_heads() * call.head_dim());
   }
-  if (!call.cut.queries) return plan;
-  const std::size_t queries = bytes_of(call.cut.queries->length() * batch * call.q_heads() * call.head_dim());
-  plan.bytes_collective += queries;
-  plan.memory += queries;
-  return plan;
+  return plans;
 }
 
 void run_result_chain(Transport& transport, const SequenceCall& call) {
   AllQueries queries(transport, call);
-  const std::vector<RowGroup> groups = groups_of(call);
+  const std::vector<Owned> ranks = owned_by_ranks(call);
+  const std::vector<RowGroup> groups = groups_of(call, rows_at_a_time(call, ranks));
   Index longest = 0;
   for (const RowGroup& group : groups) longest = std::max(longest, group.rows.count);
-  KeptMemory memory(Slot::blocks, own_blocks(call) * call.batch() * call.floats_of_state() * longest);
+  const Index own_blocks = ranks[static_cast<std::size_t>(call.rank)].blocks;
+  KeptMemory memory(Slot::blocks, own_blocks * call.batch() * call.floats_of_state() * longest);
   const int last = call.cut.keys.pieces().back().rank;
   for (const RowGroup& group : groups) {
     const std::vector<ChainElement> elements = compute(call, queries.rows(group), group.rows, memory);

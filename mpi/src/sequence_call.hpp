@@ -31,12 +31,16 @@ struct SequenceCall {
   [[nodiscard]] std::vector<Rows> rows_of(int of_rank) const;
 };
 
+/// The number of positions of each rank.
+std::vector<Index> lengths_of(const SequenceCut& cut);
+
 /// Keys and values travel (key_ring.cpp).
 void run_key_ring(Transport& transport, const SequenceCall& call);
-SequencePlan plan_key_ring(const SequenceCall& call);
+/// The plan of each rank. Queries are cut.
+std::vector<SequencePlan> plans_of_key_ring(const SequenceCall& call);
 
-/// Partial results travel (result_chain.cpp).
+/// Partial results travel (result_call.cpp).
 void run_result_chain(Transport& transport, const SequenceCall& call);
-SequencePlan plan_result_chain(const SequenceCall& call);
+std::vector<SequencePlan> plans_of_result_chain(const SequenceCall& call);
 
 }  // namespace headlane::mpi::internal
