@@ -161,7 +161,8 @@ SequencePlan plan_attention(int rank, View<const float, 4> q, View<const float, 
 void attention(Transport& transport, View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
                View<float, 4> out, const AttentionCut& cut, const AttentionOptions& options) {
   const SequenceCall call{q, k, v, out, cut, options, transport.rank()};
-  check_together(transport, attention_name, description_of(call), [&] { check(call, transport.size()); });
+  check_together(
+      transport, attention_name, [&] { return description_of(call); }, [&] { check(call, transport.size()); });
   if (transport.size() == 1 || cut.keys.length() == 0) {
     // A piece at a time: without keys a rank has two.
     for_each_call(call, call.rows_of(call.rank),
@@ -170,8 +171,10 @@ void attention(Transport& transport, View<const float, 4> q, View<const float, 4
                   });
     return;
   }
-  if (plans_of(call).front().travels == Travels::keys) run_key_ring(transport, call);
-  else run_result_chain(transport, call);
+  Messages messages(transport);
+  if (plans_of(call).front().travels == Travels::keys) run_key_ring(messages, call);
+  else run_result_chain(messages, call);
+  messages.finish();
 }
 
 }  // namespace headlane::mpi

@@ -44,7 +44,7 @@ struct CacheCall {
   [[nodiscard]] Index heads() const { return q.shape[1]; }
 };
 
-/// Of the cut of a sequence, which may have thousands of runs: one number to compare at every token.
+/// Of the cut of a sequence, which may have thousands of runs: a number to compare at every token.
 std::uint64_t checksum(std::span<const SequencePiece> pieces) {
   std::uint64_t sum = 0;
   for (const SequencePiece& piece : pieces) {
@@ -192,7 +192,7 @@ class NoKeys {
 
 /// Divides the results whose last block is this rank's, and broadcasts each run of sequences that
 /// end on the same rank.
-void finish(Transport& transport, const CacheCall& call, const std::vector<ChainElement>& chain,
+void finish(Messages& messages, const CacheCall& call, const std::vector<ChainElement>& chain,
             const ResultChain& merged, const Rows& rows, EndResults& results) {
   const AttentionOptions& o = call.options;
   const auto owner = [&](std::size_t e) { return chain[e].pieces.empty() ? 0 : chain[e].pieces.back().rank; };
@@ -206,7 +206,7 @@ void finish(Transport& transport, const CacheCall& call, const std::vector<Chain
   for (std::size_t first = 0, end = 0; first < chain.size(); first = end) {
     while (end < chain.size() && owner(end) == owner(first)) ++end;
     const auto begin = static_cast<Index>(first);
-    transport.broadcast(results.data(begin), results.bytes(begin, static_cast<Index>(end)), owner(first));
+    messages.broadcast(results.data(begin), results.bytes(begin, static_cast<Index>(end)), owner(first));
   }
 }
 
@@ -215,13 +215,16 @@ void finish(Transport& transport, const CacheCall& call, const std::vector<Chain
 void attention(Transport& transport, View<const float, 4> q, const KvCache& cache, std::span<const Index> sequences,
                View<float, 4> out, const AttentionOptions& options) {
   std::vector<Index> lengths;
-  check_together(transport, attention_name,
-                 cache.state_ == nullptr ? std::string() : description_of(*cache.state_, q, sequences, options), [&] {
-                   KvCache::State& of_rank = cache.state("attention");
-                   check_ranks(transport, of_rank);
-                   for (const Index sequence : sequences) lengths.push_back(of_rank.at("attention", sequence).length());
-                   check({q, of_rank.own, out, options, of_rank.rank, {}}, sequences, lengths);
-                 });
+  check_together(
+      transport, attention_name,
+      [&] { return cache.state_ == nullptr ? "" : description_of(*cache.state_, q, sequences, options); },
+      [&] {
+        KvCache::State& of_rank = cache.state("attention");
+        check_ranks(transport, of_rank);
+        for (const Index sequence : sequences) lengths.push_back(of_rank.at("attention", sequence).length());
+        check({q, of_rank.own, out, options, of_rank.rank, {}}, sequences, lengths);
+      });
+  Messages messages(transport);
   KvCache::State& state = *cache.state_;
   CacheCall call{q, state.own, out, options, state.rank, {}};
   for (std::size_t e = 0; e < sequences.size(); ++e) {
@@ -237,15 +240,16 @@ void attention(Transport& transport, View<const float, 4> q, const KvCache& cach
   const Index at_a_time = std::max<Index>(partial_floats / (of_row * (blocks / transport.size() + 1)), 1);
   Index own_blocks = 0;
   for (const Element& element : call.elements) own_blocks += static_cast<Index>(element.blocks.size());
-  KeptMemory memory(Slot::blocks, own_blocks * of_row * std::min(at_a_time, q.shape[2]));
+  KeptMemory memory(messages, Slot::blocks, own_blocks * of_row * std::min(at_a_time, q.shape[2]));
   for (Index first = 0; first < q.shape[2] && q.shape[0] * q.shape[1] > 0; first += at_a_time) {
     const Rows rows{first, first, std::min(at_a_time, q.shape[2] - first)};
     const std::vector<ChainElement> chain = compute(call, rows, memory);
-    const ResultChain merged(transport, chain, options.num_threads);
-    EndResults results(q.shape[0], call.heads(), rows.count, state.own.value_dim(), is_given(options.lse));
-    finish(transport, call, chain, merged, rows, results);
+    const ResultChain merged(messages, chain, options.num_threads);
+    EndResults results(messages, q.shape[0], call.heads(), rows.count, state.own.value_dim(), is_given(options.lse));
+    finish(messages, call, chain, merged, rows, results);
     results.copy_to(out, options.lse, rows.local);
   }
+  messages.finish();
 }
 
 }  // namespace headlane::mpi

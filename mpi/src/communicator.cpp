@@ -18,8 +18,10 @@ namespace {
 /// MPI counts with int: longer messages are sent in pieces.
 constexpr std::size_t max_message = std::size_t{1} << 30;
 
-void check(const char* function, int error) {
+/// An error breaks the communicator.
+void check(const char* function, int error, Transport& of) {
   if (error == MPI_SUCCESS) return;
+  of.mark_broken();
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(error, text, &length);
@@ -73,8 +75,8 @@ struct Communicator::State {
 
 Communicator::Communicator(MPI_Comm comm) : state_(std::make_unique<State>()) {
   check_initialised();
-  check("MPI_Comm_dup", MPI_Comm_dup(comm, &state_->comm));
-  check("MPI_Comm_set_errhandler", MPI_Comm_set_errhandler(state_->comm, MPI_ERRORS_RETURN));
+  check("MPI_Comm_dup", MPI_Comm_dup(comm, &state_->comm), *this);
+  check("MPI_Comm_set_errhandler", MPI_Comm_set_errhandler(state_->comm, MPI_ERRORS_RETURN), *this);
   MPI_Comm_rank(state_->comm, &state_->rank);
   MPI_Comm_size(state_->comm, &state_->size);
   try {
@@ -88,13 +90,14 @@ Communicator::Communicator(MPI_Comm comm) : state_(std::make_unique<State>()) {
 Communicator::~Communicator() {
   int finalised = 0;
   MPI_Finalized(&finalised);
-  if (finalised == 0) MPI_Comm_free(&state_->comm);
+  if (finalised == 0 && !is_broken()) MPI_Comm_free(&state_->comm);  // other ranks may wait elsewhere
 }
 
 int Communicator::rank() const { return state_->rank; }
 int Communicator::size() const { return state_->size; }
 
 void Communicator::all_gather(float* buffer, std::span<const Index> begins) {
+  require_intact("mpi::Communicator");
   const auto ranks = static_cast<std::size_t>(state_->size);
   if (begins.size() != ranks + 1 || begins.front() != 0)
     fail("Team::all_gather: begins has ", begins.size(), " elements, there are ", ranks, " ranks");
@@ -104,8 +107,10 @@ void Communicator::all_gather(float* buffer, std::span<const Index> begins) {
       counts.push_back(static_cast<int>(begins[r + 1] - begins[r]));
       offsets.push_back(static_cast<int>(begins[r]));
     }
-    return check("MPI_Allgatherv", MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_FLOAT, buffer, counts.data(), offsets.data(),
-                                                  MPI_FLOAT, state_->comm));
+    return check(
+        "MPI_Allgatherv",
+        MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_FLOAT, buffer, counts.data(), offsets.data(), MPI_FLOAT, state_->comm),
+        *this);
   }
   for (std::size_t r = 0; r < ranks; ++r)
     broadcast(buffer + begins[r], static_cast<std::size_t>(begins[r + 1] - begins[r]) * sizeof(float),
@@ -113,38 +118,41 @@ void Communicator::all_gather(float* buffer, std::span<const Index> begins) {
 }
 
 Transport::Ticket Communicator::start_send(int to, const void* data, std::size_t bytes) {
+  require_intact("mpi::Communicator");
   const Ticket ticket = state_->open();
   for_each_piece(static_cast<const char*>(data), bytes, [&](const char* piece, int count) {
-    check("MPI_Isend",
-          MPI_Isend(piece, count, MPI_BYTE, to, 0, state_->comm, &state_->requests(ticket).emplace_back()));
+    check("MPI_Isend", MPI_Isend(piece, count, MPI_BYTE, to, 0, state_->comm, &state_->requests(ticket).emplace_back()),
+          *this);
   });
   return ticket;
 }
 
 Transport::Ticket Communicator::start_receive(int from, void* data, std::size_t bytes) {
+  require_intact("mpi::Communicator");
   const Ticket ticket = state_->open();
   for_each_piece(static_cast<char*>(data), bytes, [&](char* piece, int count) {
     check("MPI_Irecv",
-          MPI_Irecv(piece, count, MPI_BYTE, from, 0, state_->comm, &state_->requests(ticket).emplace_back()));
+          MPI_Irecv(piece, count, MPI_BYTE, from, 0, state_->comm, &state_->requests(ticket).emplace_back()), *this);
   });
   return ticket;
 }
 
 void Communicator::wait(Ticket ticket) {
   std::vector<MPI_Request>& requests = state_->requests(ticket);
-  check("MPI_Waitall", MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
+  check("MPI_Waitall", MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE), *this);
   requests.clear();
   state_->free.push_back(ticket);
 }
 
 void Communicator::progress() {
   int any = 0;
-  check("MPI_Iprobe", MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, state_->comm, &any, MPI_STATUS_IGNORE));
+  check("MPI_Iprobe", MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, state_->comm, &any, MPI_STATUS_IGNORE), *this);
 }
 
 void Communicator::broadcast(void* data, std::size_t bytes, int root) {
+  require_intact("mpi::Communicator");
   for_each_piece(static_cast<char*>(data), bytes, [&](char* piece, int count) {
-    check("MPI_Bcast", MPI_Bcast(piece, count, MPI_BYTE, root, state_->comm));
+    check("MPI_Bcast", MPI_Bcast(piece, count, MPI_BYTE, root, state_->comm), *this);
   });
 }
 

@@ -2,10 +2,13 @@
 
 namespace headlane::mpi::internal {
 
-EndResults::EndResults(Index batch, Index heads, Index rows, Index value_dim, bool with_lse)
-    : batch_(batch), heads_(heads), rows_(rows), value_dim_(value_dim), with_lse_(with_lse) {
-  memory_.resize(static_cast<std::size_t>(batch * floats_of_element()));
-}
+EndResults::EndResults(const Messages& messages, Index batch, Index heads, Index rows, Index value_dim, bool with_lse)
+    : batch_(batch),
+      heads_(heads),
+      rows_(rows),
+      value_dim_(value_dim),
+      with_lse_(with_lse),
+      memory_(messages, batch * floats_of_element()) {}
 
 View<float, 4> EndResults::out() const {
   const Index of_head = rows_ * value_dim_;

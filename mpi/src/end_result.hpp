@@ -1,20 +1,20 @@
 // The end results of some queries, in memory that can be sent.
 #pragma once
 
+#include "messages.hpp"
 #include "partial_result.hpp"
 
 #include <headlane/merge.hpp>
 #include <headlane/view.hpp>
 
 #include <cstddef>
-#include <vector>
 
 namespace headlane::mpi::internal {
 
 /// Results of batch elements, one after the other: out, then lse if wanted.
 class EndResults {
  public:
-  EndResults(Index batch, Index heads, Index rows, Index value_dim, bool with_lse);
+  EndResults(const Messages& messages, Index batch, Index heads, Index rows, Index value_dim, bool with_lse);
 
   /// Divides the merged result of an element. query_length: as for clear_padding().
   void finish(Index element, const AttentionPart& part, const View<const float, 1>& sinks, const Rows& rows,
@@ -24,7 +24,7 @@ class EndResults {
   void copy_to(const View<float, 4>& to, const View<float, 3>& to_lse, Index first) const;
 
   /// The memory of the elements first … end-1.
-  [[nodiscard]] float* data(Index first) { return memory_.data() + first * floats_of_element(); }
+  [[nodiscard]] float* data(Index first) const { return memory_.data() + first * floats_of_element(); }
   [[nodiscard]] std::size_t bytes(Index first, Index end) const {
     return static_cast<std::size_t>((end - first) * floats_of_element()) * sizeof(float);
   }
@@ -36,7 +36,7 @@ class EndResults {
 
   Index batch_, heads_, rows_, value_dim_;
   bool with_lse_;
-  mutable std::vector<float> memory_;
+  MessageMemory memory_;
 };
 
 }  // namespace headlane::mpi::internal

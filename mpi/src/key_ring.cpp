@@ -78,12 +78,13 @@ struct Message {
 /// the order of their owners' distance. Two buffers: one is computed while the other is received.
 class Ring {
  public:
-  Ring(Transport& transport, const SequenceCall& call, const std::vector<Chunk>& chunks)
-      : transport_(transport),
+  Ring(Messages& messages, const SequenceCall& call, const std::vector<Chunk>& chunks)
+      : messages_(messages),
         call_(call),
         chunks_(chunks),
-        memory_(Slot::chunk, longest(chunks) * call.floats_of_key()),
-        other_memory_(Slot::other_chunk, longest(chunks) * call.floats_of_key()) {
+        longest_(longest(chunks)),
+        memory_(messages, Slot::chunk, longest_ * call.floats_of_key()),
+        other_memory_(messages, Slot::other_chunk, longest_ * call.floats_of_key()) {
     buffers_[0].data = memory_.data();
     buffers_[1].data = other_memory_.data();
     if (!chunks.empty()) start(0);
@@ -93,13 +94,13 @@ class Ring {
   Message next(std::size_t n) {
     Buffer& buffer = buffers_[n % 2];
     for (const auto& [segment, ticket] : buffer.received) {
-      transport_.wait(ticket);
+      messages_.wait(ticket);
       if (segment->owner != right()) send(n, *segment);
     }
     buffer.received.clear();
     if (n > 0) finish_sends(n - 1);  // whose buffer is that of chunk n + 1
     if (n + 1 < chunks_.size()) start(n + 1);
-    return {call_, buffer.data, chunks_[n].keys.count()};
+    return {call_, begin(n), chunks_[n].keys.count()};
   }
 
   void finish() {
@@ -113,26 +114,30 @@ class Ring {
     std::vector<Transport::Ticket> sent;
   };
 
-  [[nodiscard]] int right() const { return (call_.rank + 1) % transport_.size(); }
+  [[nodiscard]] int right() const { return (call_.rank + 1) % messages_.size(); }
+  /// Chunks end where their buffer does: what is received beyond one, a fault, is beyond the other.
+  [[nodiscard]] float* begin(std::size_t n) {
+    return buffers_[n % 2].data + (longest_ - chunks_[n].keys.count()) * call_.floats_of_key();
+  }
   [[nodiscard]] float* at(std::size_t n, const Segment& segment) {
-    return buffers_[n % 2].data + (segment.keys.first - chunks_[n].keys.first) * call_.floats_of_key();
+    return begin(n) + (segment.keys.first - chunks_[n].keys.first) * call_.floats_of_key();
   }
   [[nodiscard]] std::size_t bytes(const Segment& segment) const {
     return static_cast<std::size_t>(segment.keys.count() * call_.floats_of_key()) * sizeof(float);
   }
   void send(std::size_t n, const Segment& segment) {
-    buffers_[n % 2].sent.push_back(transport_.start_send(right(), at(n, segment), bytes(segment)));
+    buffers_[n % 2].sent.push_back(messages_.start_send(right(), at(n, segment), bytes(segment)));
   }
 
   /// Begins to receive the segments of chunk n, and sends the rank's own.
   void start(std::size_t n) {
-    const int ranks = transport_.size();
+    const int ranks = messages_.size();
     for (int distance = 1; distance < ranks; ++distance) {
       const int owner = (call_.rank - distance + ranks) % ranks, left = (call_.rank - 1 + ranks) % ranks;
       for (const Segment& segment : chunks_[n].segments)
         if (segment.owner == owner)
           buffers_[n % 2].received.emplace_back(&segment,
-                                                transport_.start_receive(left, at(n, segment), bytes(segment)));
+                                                messages_.start_receive(left, at(n, segment), bytes(segment)));
     }
     for (const Segment& segment : chunks_[n].segments) {
       if (segment.owner != call_.rank) continue;
@@ -145,13 +150,14 @@ class Ring {
 
   void finish_sends(std::size_t n) {
     std::vector<Transport::Ticket>& sent = buffers_[n % 2].sent;
-    for (const Transport::Ticket ticket : sent) transport_.wait(ticket);
+    for (const Transport::Ticket ticket : sent) messages_.wait(ticket);
     sent.clear();
   }
 
-  Transport& transport_;
+  Messages& messages_;
   const SequenceCall& call_;
   const std::vector<Chunk>& chunks_;
+  Index longest_;
   KeptMemory memory_, other_memory_;
   std::array<Buffer, 2> buffers_;
 };
@@ -203,14 +209,14 @@ std::vector<SequencePlan> plans_of_key_ring(const SequenceCall& call) {
   return plans;
 }
 
-void run_key_ring(Transport& transport, const SequenceCall& call) {
+void run_key_ring(Messages& messages, const SequenceCall& call) {
   const std::vector<Chunk> chunks = chunks_of(call);
   const std::vector<Rows> parts = parts_of_rows(call);
   // Not in out: merge() writes to other memory than it reads.
   PartialResult states{nullptr, call.batch(), call.q_heads(), call.q.shape[2], call.value_dim()};
-  KeptMemory memory(Slot::states, states.size());
+  KeptMemory memory(messages, Slot::states, states.size());
   states.data = memory.data();
-  Ring ring(transport, call, chunks);
+  Ring ring(messages, call, chunks);
   for (std::size_t n = 0; n < chunks.size(); ++n) {
     const Message keys = ring.next(n);
     for (const Rows& rows : parts) {
@@ -221,7 +227,7 @@ void run_key_ring(Transport& transport, const SequenceCall& call) {
       part.options.sum = own(states.sum());
       part.options.resume = n > 0;
       headlane::attention(own(call.q), keys.k, keys.v, own(states.out()), part.options);
-      transport.progress();
+      messages.progress();
     }
   }
   ring.finish();

@@ -66,15 +66,16 @@ std::vector<RowGroup> groups_of(const SequenceCall& call, Index size) {
 /// All queries: those of a rank as it has them, [batch, q_heads, rows, head_dim].
 class AllQueries {
  public:
-  AllQueries(Transport& transport, const SequenceCall& call) : call_(call) {
+  AllQueries(Messages& messages, const SequenceCall& call)
+      : call_(call),
+        of_row_(call.batch() * call.q_heads() * call.head_dim()),
+        memory_(messages, call.cut.queries ? call.cut.queries->length() * of_row_ : 0) {
     if (!call.cut.queries) return;
-    const Index of_row = call.batch() * call.q_heads() * call.head_dim();
     begins_.push_back(0);
     lengths_ = lengths_of(*call.cut.queries);
-    for (const Index length : lengths_) begins_.push_back(begins_.back() + length * of_row);
-    memory_.resize(static_cast<std::size_t>(begins_.back()));
+    for (const Index length : lengths_) begins_.push_back(begins_.back() + length * of_row_);
     copy(call.q, of_rank(call.rank));
-    transport.all_gather(memory_.data(), begins_);
+    messages.all_gather(memory_.data(), begins_);
   }
 
   [[nodiscard]] View<const float, 4> rows(const RowGroup& group) {
@@ -89,8 +90,9 @@ class AllQueries {
   }
 
   const SequenceCall& call_;
+  Index of_row_;
+  MessageMemory memory_;
   std::vector<Index> lengths_, begins_;
-  std::vector<float> memory_;
 };
 
 /// The partial results of the rank's own blocks of keys, for some queries: an element of the chain
@@ -119,12 +121,12 @@ std::vector<ChainElement> compute(const SequenceCall& call, const View<const flo
 }
 
 /// Brings the end results from rank `from` to those that have the queries.
-void deliver(Transport& transport, const SequenceCall& call, const RowGroup& group, int from, EndResults& results) {
+void deliver(Messages& messages, const SequenceCall& call, const RowGroup& group, int from, EndResults& results) {
   float* data = results.data(0);
   const std::size_t bytes = results.bytes(0, call.batch());
-  if (group.rank < 0) transport.broadcast(data, bytes, from);
-  else if (from != group.rank && call.rank == from) transport.wait(transport.start_send(group.rank, data, bytes));
-  else if (from != group.rank && call.rank == group.rank) transport.wait(transport.start_receive(from, data, bytes));
+  if (group.rank < 0) messages.broadcast(data, bytes, from);
+  else if (from != group.rank && call.rank == from) messages.wait(messages.start_send(group.rank, data, bytes));
+  else if (from != group.rank && call.rank == group.rank) messages.wait(messages.start_receive(from, data, bytes));
   if (group.rank < 0 || call.rank == group.rank) results.copy_to(call.out, call.options.lse, group.rows.local);
 }
 
@@ -159,23 +161,24 @@ std::vector<SequencePlan> plans_of_result_chain(const SequenceCall& call) {
   return plans;
 }
 
-void run_result_chain(Transport& transport, const SequenceCall& call) {
-  AllQueries queries(transport, call);
+void run_result_chain(Messages& messages, const SequenceCall& call) {
+  AllQueries queries(messages, call);
   const std::vector<Owned> ranks = owned_by_ranks(call);
   const std::vector<RowGroup> groups = groups_of(call, rows_at_a_time(call, ranks));
   Index longest = 0;
   for (const RowGroup& group : groups) longest = std::max(longest, group.rows.count);
   const Index own_blocks = ranks[static_cast<std::size_t>(call.rank)].blocks;
-  KeptMemory memory(Slot::blocks, own_blocks * call.batch() * call.floats_of_state() * longest);
+  KeptMemory memory(messages, Slot::blocks, own_blocks * call.batch() * call.floats_of_state() * longest);
   const int last = call.cut.keys.pieces().back().rank;
   for (const RowGroup& group : groups) {
     const std::vector<ChainElement> elements = compute(call, queries.rows(group), group.rows, memory);
-    const ResultChain chain(transport, elements, call.options.num_threads);
-    EndResults results(call.batch(), call.q_heads(), group.rows.count, call.value_dim(), is_given(call.options.lse));
+    const ResultChain chain(messages, elements, call.options.num_threads);
+    EndResults results(messages, call.batch(), call.q_heads(), group.rows.count, call.value_dim(),
+                       is_given(call.options.lse));
     const AttentionOptions& o = call.options;
     for (Index b = 0; call.rank == last && b < call.batch(); ++b)
       results.finish(b, chain.result(static_cast<std::size_t>(b)), o.sinks, group.rows, o.query_lengths, o.num_threads);
-    deliver(transport, call, group, last, results);
+    deliver(messages, call, group, last, results);
   }
 }
 

@@ -2,6 +2,7 @@
 // the merged result goes from the owner of a piece of keys to that of the next one.
 #pragma once
 
+#include "messages.hpp"
 #include "partial_result.hpp"
 
 #include <headlane/mpi/sequence_cut.hpp>
@@ -16,7 +17,7 @@ namespace headlane::mpi::internal {
 /// Some queries of a batch element, over all of its keys.
 struct ChainElement {
   std::span<const SequencePiece> pieces;  // of the keys, at least one
-  PartialResult state;                    // shape of the merged result; no data
+  PartialResult state;                    // shape of the merged result, that of all elements; no data
   /// For each of the rank's own pieces, in order: partial results of its blocks.
   std::vector<PartialResult> blocks;
 };
@@ -25,21 +26,21 @@ struct ChainElement {
 /// the last piece of an element has the result over all keys. Collective.
 class ResultChain {
  public:
-  ResultChain(Transport& transport, std::span<const ChainElement> elements, int num_threads);
+  ResultChain(Messages& messages, std::span<const ChainElement> elements, int num_threads);
 
   /// The result of an element whose last piece is this rank's.
   [[nodiscard]] AttentionPart result(std::size_t element) const { return results_[element].part(0); }
 
  private:
   void run_hop(std::size_t element, std::size_t hop);
-  [[nodiscard]] PartialResult allocate(const PartialResult& like);
 
-  Transport& transport_;
+  Messages& messages_;
   std::span<const ChainElement> elements_;
   int num_threads_;
   std::vector<std::size_t> own_;        // of each element: own pieces merged so far
   std::vector<PartialResult> results_;  // of each element: the last one of this rank
-  std::vector<std::vector<float>> memory_;
+  MessageMemory received_;              // one result: it is merged before the next one is received
+  std::vector<MessageMemory> memory_;   // of the merged results
   std::vector<Transport::Ticket> sent_;
 };
 

@@ -1,6 +1,7 @@
 // A call of attention over a cut sequence, with checked arguments.
 #pragma once
 
+#include "messages.hpp"
 #include "part_options.hpp"
 
 #include <headlane/mpi/attention.hpp>
@@ -35,12 +36,12 @@ struct SequenceCall {
 std::vector<Index> lengths_of(const SequenceCut& cut);
 
 /// Keys and values travel (key_ring.cpp).
-void run_key_ring(Transport& transport, const SequenceCall& call);
+void run_key_ring(Messages& messages, const SequenceCall& call);
 /// The plan of each rank. Queries are cut.
 std::vector<SequencePlan> plans_of_key_ring(const SequenceCall& call);
 
 /// Partial results travel (result_call.cpp).
-void run_result_chain(Transport& transport, const SequenceCall& call);
+void run_result_chain(Messages& messages, const SequenceCall& call);
 std::vector<SequencePlan> plans_of_result_chain(const SequenceCall& call);
 
 }  // namespace headlane::mpi::internal

@@ -2,25 +2,38 @@
 // rank, so that none waits for messages of another.
 #pragma once
 
+#include "messages.hpp"
+
 #include <headlane/mpi/transport.hpp>
 
 #include <exception>
+#include <stdexcept>
 #include <string>
 
 namespace headlane::mpi::internal {
 
-/// Calls check(), which throws if this rank refuses its arguments, and compares `description`,
-/// which tells what must be the same everywhere. Collective.
-template <class Check>
-void check_together(Transport& transport, const char* caller, std::string description, const Check& check) {
+/// Calls check(), which throws if this rank refuses its arguments, and compares the text that
+/// describe() returns, which tells what must be the same everywhere. Collective.
+template <class Describe, class Check>
+void check_together(Transport& transport, const char* caller, const Describe& describe, const Check& check) {
+  transport.require_intact(caller);
+  StepGuard guard(transport);
   std::exception_ptr refused;
+  std::string description;
   try {
+    description = describe();
     check();
   } catch (const std::exception& error) {
     refused = std::current_exception();
     description = std::string("an error, ") + error.what();
   }
-  transport.agree(caller, description);
+  try {
+    transport.agree(caller, description);
+  } catch (const std::invalid_argument&) {  // on every rank
+    guard.stay();
+    throw;
+  }
+  guard.stay();
   if (refused) std::rethrow_exception(refused);
 }
 

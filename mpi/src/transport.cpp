@@ -2,10 +2,12 @@
 #include <headlane/mpi/transport.hpp>
 
 #include "error.hpp"
+#include "floats.hpp"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -24,13 +26,15 @@ std::uint64_t hash_of(std::string_view text) {
 /// What each rank has in `mine`, equally long everywhere.
 template <class T>
 std::vector<T> all_of(Transport& transport, const T& mine) {
-  constexpr Index floats = sizeof(T) / sizeof(float);
+  constexpr std::size_t floats = sizeof(T) / sizeof(float);
   const auto ranks = static_cast<std::size_t>(transport.size());
-  std::vector<T> all(ranks);
+  const Floats buffer(ranks * floats);
   std::vector<Index> begins;
-  for (std::size_t r = 0; r <= ranks; ++r) begins.push_back(static_cast<Index>(r) * floats);
-  all[static_cast<std::size_t>(transport.rank())] = mine;
-  transport.all_gather(reinterpret_cast<float*>(all.data()), begins);
+  for (std::size_t r = 0; r <= ranks; ++r) begins.push_back(static_cast<Index>(r * floats));
+  std::memcpy(buffer.data() + begins[static_cast<std::size_t>(transport.rank())], &mine, sizeof(T));
+  transport.all_gather(buffer.data(), begins);
+  std::vector<T> all(ranks);
+  std::memcpy(all.data(), buffer.data(), ranks * sizeof(T));
   return all;
 }
 
@@ -38,7 +42,7 @@ std::vector<T> all_of(Transport& transport, const T& mine) {
 std::vector<std::string> texts_of(Transport& transport, std::string_view mine, const std::vector<Index>& lengths) {
   std::vector<Index> begins{0};
   for (const Index length : lengths) begins.push_back(begins.back() + (length + 3) / 4);
-  std::vector<float> buffer(static_cast<std::size_t>(begins.back()));
+  const Floats buffer(static_cast<std::size_t>(begins.back()));
   const auto at = [&](std::size_t rank) { return buffer.data() + begins[rank]; };
   if (!mine.empty()) std::memcpy(at(static_cast<std::size_t>(transport.rank())), mine.data(), mine.size());
   transport.all_gather(buffer.data(), begins);
@@ -96,7 +100,15 @@ std::string difference(const std::vector<std::string>& texts) {
 
 }  // namespace
 
+void Transport::require_intact(std::string_view what) const {
+  if (broken_)
+    fail<std::runtime_error>(what,
+                             ": an earlier call on this transport ended with an exception that other ranks may "
+                             "not have: it is out of step with them, the job has to end");
+}
+
 void Transport::agree(std::string_view what, std::string_view mine) {
+  require_intact(what);
   struct Summary {
     std::uint64_t hash;
     Index length;

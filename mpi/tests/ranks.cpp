@@ -3,6 +3,7 @@
 // mpi_ranks [--quick]: with fewer calls. A rank that finds a fault says so and ends the job.
 #define DOCTEST_CONFIG_IMPLEMENT  // for what the headers of the tests use
 #include "cache_case.hpp"
+#include "guarded_messages.hpp"
 #include "sequence_case.hpp"
 
 #include <headlane/mpi/communicator.hpp>
@@ -147,6 +148,7 @@ void run(bool quick) {
   for (const auto& [name, test] : tests) {
     try {
       test(ranks, quick);
+      require(writes_before_messages == 0, "something was written before the memory of messages");
     } catch (const std::exception& error) {
       // Other ranks may wait for this one.
       std::fprintf(stderr, "rank %d of %d, %s, isa %s: %s\n", ranks.rank(), ranks.size(), name,

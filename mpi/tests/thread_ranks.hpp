@@ -1,11 +1,13 @@
 // Ranks that are threads of one process.
 //
 //   ThreadTransport  the transport of each; a message is copied when both sides have started it, so
-//                    a program that relies on buffered messages hangs here, and times out
+//                    a program that relies on buffered messages hangs here, and times out; messages
+//                    under way must not overlap
 //   run_transports   runs a function on every rank; the first exception ends all of them
 //   message_of_all   what every rank says when it refuses a call
 #pragma once
 
+#include "guarded_messages.hpp"
 #include "support/thread_team.hpp"
 
 #include <doctest/doctest.h>
@@ -93,7 +95,7 @@ class Mailbox {
 
 class ThreadTransport final : public mpi::Transport {
  public:
-  ThreadTransport(TeamHub& hub, Mailbox& mailbox, int rank) : team_(hub, rank), mailbox_(mailbox) {}
+  ThreadTransport(TeamHub& hub, Mailbox& mailbox, int rank) : hub_(hub), team_(hub, rank), mailbox_(mailbox) {}
 
   [[nodiscard]] int rank() const override { return team_.rank(); }
   [[nodiscard]] int size() const override { return team_.size(); }
@@ -104,27 +106,61 @@ class ThreadTransport final : public mpi::Transport {
   }
   [[nodiscard]] Ticket start_send(int to, const void* data, std::size_t bytes) override {
     sent += bytes;
-    return mailbox_.start_send(rank(), to, data, bytes);
+    check_apart(data, bytes, false);
+    const Ticket ticket = mailbox_.start_send(rank(), to, data, bytes);
+    under_way_.push_back({ticket, false, data, bytes});
+    return ticket;
   }
   [[nodiscard]] Ticket start_receive(int from, void* data, std::size_t bytes) override {
     received += bytes;
-    return mailbox_.start_receive(from, rank(), data, bytes);
+    check_apart(data, bytes, true);
+    const Ticket ticket = mailbox_.start_receive(from, rank(), data, bytes);
+    under_way_.push_back({ticket, true, data, bytes});
+    return ticket;
   }
-  void wait(Ticket ticket) override { mailbox_.wait(ticket); }
+  void wait(Ticket ticket) override {
+    mailbox_.wait(ticket);
+    std::erase_if(under_way_, [&](const UnderWay& m) { return m.ticket == ticket; });
+  }
   void progress() override {}
   void broadcast(void* data, std::size_t bytes, int root) override {
     collective += bytes;
-    if (rank() != root) wait(mailbox_.start_receive(root, rank(), data, bytes));
+    if (rank() != root) mailbox_.wait(mailbox_.start_receive(root, rank(), data, bytes));
     for (int to = 0; rank() == root && to < size(); ++to)
-      if (to != root) wait(mailbox_.start_send(root, to, data, bytes));
+      if (to != root) mailbox_.wait(mailbox_.start_send(root, to, data, bytes));
+  }
+
+  /// Ends what ranks wait for: this one will not send it.
+  void end() {
+    hub_.end();
+    mailbox_.end();
   }
 
   /// Bytes of this rank so far, as SequencePlan counts them.
   std::size_t sent = 0, received = 0, collective = 0;
 
  private:
+  struct UnderWay {
+    Ticket ticket;
+    bool receive;
+    const void* data;
+    std::size_t bytes;
+  };
+
+  /// As MPI wants it: nothing is received into what a message under way has.
+  void check_apart(const void* data, std::size_t bytes, bool receive) const {
+    const auto* const first = static_cast<const std::byte*>(data);
+    for (const UnderWay& m : under_way_) {
+      const auto* const other = static_cast<const std::byte*>(m.data);
+      if ((receive || m.receive) && first < other + m.bytes && other < first + bytes)
+        throw std::logic_error("a message is received into memory of another one that is under way");
+    }
+  }
+
+  TeamHub& hub_;
   ThreadTeam team_;
   Mailbox& mailbox_;
+  std::vector<UnderWay> under_way_;
 };
 
 /// Runs f(transport) on every rank. Throws what the first rank that failed threw.
@@ -145,12 +181,12 @@ void run_transports(int size, const F& f) {
           const std::lock_guard lock(mutex);
           if (!first) first = std::current_exception();
         }
-        hub.end();
-        mailbox.end();
+        transport.end();
       }
     });
   for (std::thread& thread : threads) thread.join();
   if (first) std::rethrow_exception(first);
+  if (writes_before_messages > 0) throw std::logic_error("something was written before the memory of messages");
 }
 
 /// The message with which every one of three ranks refuses a call.

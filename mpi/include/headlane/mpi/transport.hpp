@@ -18,6 +18,11 @@ namespace headlane::mpi {
 /// Threads: one thread at a time uses a transport, the one that MPI allows.
 /// Errors: std::runtime_error if a message cannot be sent or received. A rank that throws while
 ///   others wait for it has to end the job, as a program does whose main() an exception leaves.
+///   An exception that not all ranks throw (std::bad_alloc, or one of the transport; not a refusal
+///   of arguments) breaks the transport of the rank: messages may be under way, which no function
+///   here can take back, and the next call would take them for its own. Every later call of
+///   headlane::mpi on it throws std::runtime_error. The memory of messages under way is never
+///   freed.
 class HEADLANE_API Transport : public Team {
  public:
   /// A message under way.
@@ -37,6 +42,16 @@ class HEADLANE_API Transport : public Team {
 
   /// As Team::agree, by all_gather().
   void agree(std::string_view what, std::string_view mine) override;
+
+  /// Called by headlane::mpi when an exception leaves this rank out of step with the others; an
+  /// implementation may call it, too.
+  void mark_broken() noexcept { broken_ = true; }
+  [[nodiscard]] bool is_broken() const noexcept { return broken_; }
+  /// Throws std::runtime_error, a message that begins with `what`, if it is broken.
+  void require_intact(std::string_view what) const;
+
+ private:
+  bool broken_ = false;
 };
 
 }  // namespace headlane::mpi
