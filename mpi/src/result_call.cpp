@@ -16,7 +16,8 @@ namespace {
 
 /// What the ranks have of the keys.
 struct Owned {
-  Index blocks = 0;                    // of keys
+  Index blocks = 0;  // of keys
+  Index pieces = 0;
   std::size_t sent = 0, received = 0;  // pieces that another one follows, and that follow another one
 };
 
@@ -26,6 +27,7 @@ std::vector<Owned> owned_by_ranks(const SequenceCall& call) {
   for (const SequencePiece& piece : pieces) {
     Owned& of_rank = ranks[static_cast<std::size_t>(piece.rank)];
     of_rank.blocks += blocks_of(piece);
+    ++of_rank.pieces;
     of_rank.sent += &piece == &pieces.back() ? 0 : 1;
     of_rank.received += &piece == &pieces.front() ? 0 : 1;
   }
@@ -153,7 +155,9 @@ std::vector<SequencePlan> plans_of_result_chain(const SequenceCall& call) {
     if (!is_cut) plan.bytes_collective = bytes_of(all, of_result);
     else if (r == last) plan.bytes_sent += bytes_of(all - queries[r], of_result);
     else plan.bytes_received += bytes_of(queries[r], of_result);
-    plan.memory = bytes_of(longest, call.floats_of_state() * (ranks[r].blocks + 4) + of_result);
+    plan.memory = bytes_of(longest, call.floats_of_state() * (ranks[r].blocks + ranks[r].pieces) + of_result);
+    if (ranks[r].received > 0)
+      plan.memory += static_cast<std::size_t>(longest * call.floats_of_state()) * sizeof(float);
     if (!is_cut) continue;
     plan.bytes_collective += bytes_of(all, call.q_heads() * call.head_dim());
     plan.memory += bytes_of(all, call.q_heads() * call.head_dim());

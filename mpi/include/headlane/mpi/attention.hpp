@@ -61,7 +61,8 @@ struct SequencePlan {
 ///   Causal attention: cut queries and keys by SequenceCut::cyclic.
 /// Memory: keys: two chunks, and a partial result for each own query and head. Results: a
 ///   partial result for each own block of 512 keys, of so many queries at a time that they take
-///   32 MiB at most (one query if that is more). Up to 64 MiB of each stay with the thread.
+///   32 MiB at most (one query if that is more), and one for each own piece; all queries, if cut.
+///   Up to 64 MiB of the chunks, of the first and of the second stay with the thread.
 /// Errors: std::invalid_argument on every rank, before anything is written, if the arguments of any
 ///   rank are refused or differ between ranks; the message names the ranks. Refused are
 ///   query_starts and key_starts (call it for each sequence), sum, resume, and workspace.

@@ -81,10 +81,11 @@ class HEADLANE_API KvCache {
 /// What travels: a partial result of value_dim + 2 floats for each query and head, from the rank of
 ///   each run of blocks to that of the next one, and the results, which are broadcast.
 /// Memory: a partial result for each own block of the sequences, of so many queries at a time that
-///   they take 32 MiB at most (one query if that is more). Up to 64 MiB stay with the thread.
+///   they take 32 MiB at most (one query if that is more), and one for each own run of blocks. Up
+///   to 64 MiB stay with the thread.
 /// Errors: std::invalid_argument on every rank, before anything is written, if the arguments of any
-///   rank are refused, if these or the caches differ between ranks, or if the ranks of the transport
-///   are not those of the cache. std::bad_alloc, std::runtime_error (Transport).
+///   rank are refused, if these or the caches differ between ranks, or if the ranks of the
+///   transport are not those of the cache. std::bad_alloc, std::runtime_error (Transport).
 HEADLANE_API void attention(Transport& transport, View<const float, 4> q, const KvCache& cache,
                             std::span<const Index> sequences, View<float, 4> out, const AttentionOptions& options = {});
 
