@@ -41,9 +41,11 @@ void for_each_piece(Byte* data, std::size_t bytes, const F& f) {
 }
 
 void check_initialised() {
-  int initialised = 0, level = MPI_THREAD_SINGLE;
+  int initialised = 0, finalised = 0, level = MPI_THREAD_SINGLE;
   MPI_Initialized(&initialised);
   if (initialised == 0) fail("mpi::Communicator: MPI is not initialised: call MPI_Init_thread first");
+  MPI_Finalized(&finalised);
+  if (finalised != 0) fail("mpi::Communicator: MPI was finalised, after which nothing can be sent");
   MPI_Query_thread(&level);
   if (level < MPI_THREAD_FUNNELED)
     fail(

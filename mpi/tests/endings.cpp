@@ -1,0 +1,91 @@
+// A program of several ranks, run by mpirun: how jobs begin and end that are not as they should be.
+//   level   a Communicator before MPI is initialised, without threads, and after MPI is finalised
+//   killed  rank 1 dies by SIGKILL while keys are under way; mpirun ends the others and says why
+#include <headlane/mpi/attention.hpp>
+#include <headlane/mpi/communicator.hpp>
+
+#include <csignal>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+using headlane::Index;
+using headlane::View;
+using headlane::mpi::Communicator;
+
+bool refuses(const std::string& words) {
+  std::string message = "it is not refused";
+  try {
+    const Communicator ranks;
+  } catch (const std::invalid_argument& error) {
+    message = error.what();
+  }
+  if (message.find(words) != std::string::npos) return true;
+  std::fprintf(stderr, "'%s' is not in: %s\n", words.c_str(), message.c_str());
+  return false;
+}
+
+int level(int argc, char** argv) {
+  int given = 0;
+  bool right = refuses("MPI is not initialised: call MPI_Init_thread first");
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_SINGLE, &given);
+  // An MPI may give more than was asked for.
+  if (given == MPI_THREAD_SINGLE) right = refuses("MPI was initialised for programs without threads") && right;
+  else std::fprintf(stderr, "this MPI has no MPI_THREAD_SINGLE\n");
+  MPI_Finalize();
+  right = refuses("MPI was finalised") && right;
+  return right ? 0 : 1;
+}
+
+/// Rank 1 is killed when it waits for the third time.
+class Killed final : public headlane::mpi::Transport {
+ public:
+  [[nodiscard]] int rank() const override { return ranks_.rank(); }
+  [[nodiscard]] int size() const override { return ranks_.size(); }
+  void all_gather(float* buffer, std::span<const Index> begins) override { ranks_.all_gather(buffer, begins); }
+  [[nodiscard]] Ticket start_send(int to, const void* data, std::size_t bytes) override {
+    return ranks_.start_send(to, data, bytes);
+  }
+  [[nodiscard]] Ticket start_receive(int from, void* data, std::size_t bytes) override {
+    return ranks_.start_receive(from, data, bytes);
+  }
+  void wait(Ticket ticket) override {
+    if (rank() == 1 && ++waited_ == 3) std::raise(SIGKILL);
+    ranks_.wait(ticket);
+  }
+  void progress() override { ranks_.progress(); }
+  void broadcast(void* data, std::size_t bytes, int root) override { ranks_.broadcast(data, bytes, root); }
+
+ private:
+  Communicator ranks_;
+  int waited_ = 0;
+};
+
+int killed(int argc, char** argv) {
+  int given = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &given);
+  {
+    Killed ranks;
+    const auto cut = headlane::mpi::SequenceCut::cyclic(16384, ranks.size());
+    const Index own = cut.length_of(ranks.rank());
+    std::vector<float> in(static_cast<std::size_t>(own * 512)), out(in.size());
+    const View<const float, 4> x(in.data(), {1, 8, own, 64});
+    headlane::mpi::attention(ranks, x, x, x, {out.data(), x.shape}, {.keys = cut, .queries = cut}, {.num_threads = 1});
+  }
+  std::printf("nobody was killed\n");
+  MPI_Finalize();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  if (what == "level") return level(argc, argv);
+  if (what == "killed") return killed(argc, argv);
+  std::fprintf(stderr, "usage: mpi_endings level|killed\n");
+  return 2;
+}
