@@ -1,6 +1,7 @@
 # Builds and runs main.cpp, main.c and bits.cpp in one of the ways to use headlane. MODE is
 #   installed     this build installed, the folder moved, find_package
 #   models        the same with the component models
+#   mpi           the same with the component mpi
 #   pkg_config    this build installed, the folder moved, pkg-config and the compiler alone
 #   subdirectory  add_subdirectory, without a build type, in a C++23 project whose flags and
 #                 settings would break the kernels
@@ -45,11 +46,11 @@ if(MODE STREQUAL "installed")
   install_and_move(${BUILD})
   build_consumer(-DHEADLANE_AS=package -DCMAKE_BUILD_TYPE=${TYPE} -DCMAKE_PREFIX_PATH=${work}/prefix
                  -DCMAKE_FIND_ROOT_PATH=${work}/prefix)
-elseif(MODE STREQUAL "models")
+elseif(MODE STREQUAL "models" OR MODE STREQUAL "mpi")
   install_and_move(${BUILD})
   build_consumer(-DHEADLANE_AS=package -DCMAKE_BUILD_TYPE=${TYPE} -DCMAKE_PREFIX_PATH=${work}/prefix
-                 -DCMAKE_FIND_ROOT_PATH=${work}/prefix -DHEADLANE_COMPONENTS=models)
-  list(APPEND programs consumer_models)
+                 -DCMAKE_FIND_ROOT_PATH=${work}/prefix -DHEADLANE_COMPONENTS=${MODE})
+  list(APPEND programs consumer_${MODE})
 elseif(MODE STREQUAL "pkg_config")
   install_and_move(${BUILD})
   file(GLOB_RECURSE pc ${work}/prefix/headlane.pc)

@@ -28,6 +28,9 @@ set(modes installed pkg_config subdirectory shared serial)
 if(HEADLANE_BUILD_MODELS)
   list(APPEND modes models)
 endif()
+if(HEADLANE_BUILD_MPI)
+  list(APPEND modes mpi)
+endif()
 if(HEADLANE_CLANGXX AND NOT CMAKE_CROSSCOMPILING)
   execute_process(COMMAND ${CMAKE_COMMAND} -E echo "#include <vector>"
                   COMMAND ${HEADLANE_CLANGXX} -stdlib=libc++ -fopenmp -E -x c++ -
