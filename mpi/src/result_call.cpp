@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 namespace headlane::mpi::internal {
@@ -58,7 +59,9 @@ std::vector<RowGroup> pieces_of_queries(const SequenceCall& call) {
 
 std::vector<RowGroup> groups_of(const SequenceCall& call, Index size) {
   std::vector<RowGroup> pieces = pieces_of_queries(call), groups;
-  std::stable_sort(pieces.begin(), pieces.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  std::sort(pieces.begin(), pieces.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.rank, a.rows.local) < std::pair(b.rank, b.rows.local);
+  });
   for (const auto& [rows, rank] : pieces)
     for (Index first = 0; first < rows.count; first += size)
       groups.push_back({{rows.position + first, rows.local + first, std::min(size, rows.count - first)}, rank});
