@@ -1,11 +1,15 @@
 // A program of several ranks, run by mpirun: how jobs begin and end that are not as they should be.
 //   level   a Communicator before MPI is initialised, without threads, and after MPI is finalised
 //   killed  rank 1 dies by SIGKILL while keys are under way; mpirun ends the others and says why
+//   thrown  rank 1 throws there, its next call is refused, and it ends the job
 #include <headlane/mpi/attention.hpp>
 #include <headlane/mpi/communicator.hpp>
 
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
+#include <exception>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -40,9 +44,10 @@ int level(int argc, char** argv) {
   return right ? 0 : 1;
 }
 
-/// Rank 1 is killed when it waits for the third time.
-class Killed final : public headlane::mpi::Transport {
+/// Rank 1 is killed, or throws, when it waits for the third time.
+class Ending final : public headlane::mpi::Transport {
  public:
+  explicit Ending(bool kills) : kills_(kills) {}
   [[nodiscard]] int rank() const override { return ranks_.rank(); }
   [[nodiscard]] int size() const override { return ranks_.size(); }
   void all_gather(float* buffer, std::span<const Index> begins) override { ranks_.all_gather(buffer, begins); }
@@ -53,7 +58,10 @@ class Killed final : public headlane::mpi::Transport {
     return ranks_.start_receive(from, data, bytes);
   }
   void wait(Ticket ticket) override {
-    if (rank() == 1 && ++waited_ == 3) std::raise(SIGKILL);
+    if (rank() == 1 && ++waited_ == 3) {
+      if (kills_) std::raise(SIGKILL);
+      throw std::runtime_error("something is wrong");
+    }
     ranks_.wait(ticket);
   }
   void progress() override { ranks_.progress(); }
@@ -61,23 +69,31 @@ class Killed final : public headlane::mpi::Transport {
 
  private:
   Communicator ranks_;
+  bool kills_;
   int waited_ = 0;
 };
 
-int killed(int argc, char** argv) {
+void attend(Ending& ranks) {
+  const auto cut = headlane::mpi::SequenceCut::cyclic(16384, ranks.size());
+  const Index own = cut.length_of(ranks.rank());
+  std::vector<float> in(static_cast<std::size_t>(own * 512)), out(in.size());
+  const View<const float, 4> x(in.data(), {1, 8, own, 64});
+  headlane::mpi::attention(ranks, x, x, x, {out.data(), x.shape}, {.keys = cut, .queries = cut}, {.num_threads = 1});
+}
+
+int end(int argc, char** argv, bool kills) {
   int given = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &given);
-  {
-    Killed ranks;
-    const auto cut = headlane::mpi::SequenceCut::cyclic(16384, ranks.size());
-    const Index own = cut.length_of(ranks.rank());
-    std::vector<float> in(static_cast<std::size_t>(own * 512)), out(in.size());
-    const View<const float, 4> x(in.data(), {1, 8, own, 64});
-    headlane::mpi::attention(ranks, x, x, x, {out.data(), x.shape}, {.keys = cut, .queries = cut}, {.num_threads = 1});
+  Ending ranks(kills);
+  for (int call = 0; call < 2; ++call) {
+    try {
+      attend(ranks);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "call %d of rank %d: %s\n", call, ranks.rank(), error.what());
+    }
   }
-  std::printf("nobody was killed\n");
-  MPI_Finalize();
-  return 0;
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  return 1;
 }
 
 }  // namespace
@@ -85,7 +101,7 @@ int killed(int argc, char** argv) {
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "level") return level(argc, argv);
-  if (what == "killed") return killed(argc, argv);
-  std::fprintf(stderr, "usage: mpi_endings level|killed\n");
+  if (what == "killed" || what == "thrown") return end(argc, argv, what == "killed");
+  std::fprintf(stderr, "usage: mpi_endings level|killed|thrown\n");
   return 2;
 }

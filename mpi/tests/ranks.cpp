@@ -104,6 +104,43 @@ void caches(Communicator& ranks, bool quick) {
   for (std::uint64_t seed = 0; seed < (quick ? 1 : 5); ++seed) check_cache(ranks, 31 * seed, 12);
 }
 
+/// Decoding sends what the header of the cache says.
+void bytes_of_caches(Communicator& ranks, bool /*quick*/) {
+  Random random(5);
+  const Index heads = 4, dim = 8, value_dim = 16;
+  mpi::KvCache cache(ranks, 2, dim, value_dim);
+  for (const Index keys : {1, 700, 2048, 5000}) {
+    const Index sequence = cache.add();
+    const Tensor<3> k = random_tensor<3>({2, keys, dim}, random), v = random_tensor<3>({2, keys, value_dim}, random);
+    cache.append(sequence, k.view, v.view);
+    cache.append(sequence, k.view, v.view);
+  }
+  for (const Index queries : {1, 3})
+    for (const bool with_lse : {false, true}) {
+      const std::vector<Index> sequences{0, 1, 2, 3};
+      const Tensor<4> q = random_tensor<4>({4, heads, queries, dim}, random), out({4, heads, queries, value_dim});
+      const Tensor<3> lse({4, heads, queries});
+      std::size_t partials_sent = 0, partials_received = 0;
+      for (const Index sequence : sequences) {
+        const mpi::SequenceCut cut = cache.cut(sequence);
+        for (std::size_t i = 1; i < cut.pieces().size(); ++i) {
+          partials_sent += cut.pieces()[i - 1].rank == ranks.rank() ? 1 : 0;
+          partials_received += cut.pieces()[i].rank == ranks.rank() ? 1 : 0;
+        }
+      }
+      counted = {};
+      mpi::attention(ranks, q.view, cache, sequences, out.view, {.lse = with_lse ? lse.view : View<float, 3>()});
+      const auto bytes = [&](Index floats) {
+        return static_cast<std::size_t>(heads * queries * floats) * sizeof(float);
+      };
+      require(counted.sent == partials_sent * bytes(value_dim + 2), "bytes sent over a cache");
+      require(counted.received == partials_received * bytes(value_dim + 2), "bytes received over a cache");
+      require(counted.collective ==
+                  bytes(4 * (value_dim + (with_lse ? 1 : 0))) + 16 * static_cast<std::size_t>(ranks.size()),
+              "bytes of collective calls over a cache");
+    }
+}
+
 void messages_of_every_size(Communicator& ranks, bool /*quick*/) {
   if (ranks.size() == 1) return;
   const int right = (ranks.rank() + 1) % ranks.size(), left = (ranks.rank() + ranks.size() - 1) % ranks.size();
@@ -139,9 +176,8 @@ void ranks_that_differ(Communicator& ranks, bool /*quick*/) {
 
 void run(bool quick) {
   const std::pair<const char*, std::function<void(Communicator&, bool)>> tests[] = {
-      {"attention", attention_of_random_calls},
-      {"caches", caches},
-      {"messages", messages_of_every_size},
+      {"attention", attention_of_random_calls}, {"caches", caches},
+      {"bytes of caches", bytes_of_caches},     {"messages", messages_of_every_size},
       {"ranks that differ", ranks_that_differ},
   };
   Communicator ranks;
