@@ -21,13 +21,14 @@ namespace headlane::test {
 inline std::atomic<long> writes_before_messages{0};
 /// Of this thread.
 inline thread_local std::size_t message_bytes = 0, most_message_bytes = 0;
-/// So many more allocations of this thread succeed, then one fails; below 0: none fails.
+/// So many more allocations of this thread succeed, then all fail; below 0: none fails.
 inline thread_local long messages_until_failure = -1;
 
 class MessagePages {
  public:
   static float* allocate(std::size_t count) {
-    if (messages_until_failure >= 0 && messages_until_failure-- == 0) throw std::bad_alloc();
+    if (messages_until_failure == 0) throw std::bad_alloc();
+    if (messages_until_failure > 0) --messages_until_failure;
     const MessagePages pages(count);
     void* mapped = mmap(nullptr, pages.size_ + 2 * page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) throw std::bad_alloc();

@@ -52,7 +52,8 @@ class FailingTransport final : public mpi::Transport {
  private:
   template <class F>
   Ticket run(const F& f) {
-    const bool fails = until_failure >= 0 && until_failure-- == 0;
+    const bool fails = until_failure == 0;
+    if (until_failure >= 0) --until_failure;
     if (fails && !afterwards) throw std::runtime_error("the network is down");
     const Ticket ticket = f();
     if (fails) throw std::runtime_error("the network is down");
@@ -162,7 +163,7 @@ void check_broken(ThreadTransport& ranks, FailingTransport& transport, Attempt& 
     attempt.run(transport);
   } catch (const std::runtime_error& refused) {
     const std::string words = refused.what();
-    if (words.find("mpi::attention: an earlier call on this transport ended with an exception") == 0) return;
+    if (words.starts_with("mpi::attention: an earlier call on this transport ended with an exception")) return;
     throw std::runtime_error("the next call says: " + words);
   }
   throw std::runtime_error("the next call is not refused");
