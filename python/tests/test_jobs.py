@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from headlane.jobs import _progress
+from headlane.jobs import _options, _progress
 from job_runs import (
     INTERRUPT,
     LITTLE,
@@ -61,17 +61,7 @@ def test_rows_are_those_of_encode(model, encoder, tmp_path, capsys, options):
 def test_options_of_embeddings(model, encoder, tmp_path):
     lines = words(9)
     (tmp_path / "text").write_text("\n".join(lines))
-    given = [
-        "--pooling",
-        "max",
-        "--normalize",
-        "--prompt",
-        "ab c",
-        "--weights",
-        "int8",
-        "--activations",
-        "int8",
-    ]
+    given = [*"--pooling max --normalize --weights int8 --activations int8 --prompt".split(), "ab c"]
     assert embed(model, tmp_path / "text", tmp_path / "out.npy", *given) == 0
     other = models.SentenceEncoder(model, weights="int8", activations="int8")
     wanted = other.encode(lines, pooling="max", normalize=True, prompt="ab c")
@@ -221,6 +211,18 @@ def test_wrong_options(model, tmp_path, capsys, options, message, status):
     assert error.count("\n") == 1
     assert message in error
     assert os.listdir(tmp_path) == ["text"]
+
+
+def test_options_that_ranks_may_have_for_themselves(monkeypatch):
+    """srun --pty gives rank 0 a terminal, and not the others."""
+
+    def common(terminal, *options):
+        monkeypatch.setattr(_options.sys.stderr, "isatty", lambda: terminal)
+        return _options.common(_options.parse("embed", ["model", "--in=a", "--out=b", *options]))
+
+    assert common(False) == common(True) == common(True, "--threads=2", "--batch-size=3", "--mpi=on")
+    for option in ("--prompt=a", "--bad-lines=skip", "--resume", "--piece-lines=9", "--bad-lines-file=c"):
+        assert common(True, option) != common(False)
 
 
 def test_no_model(tmp_path, capsys):

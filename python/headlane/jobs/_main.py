@@ -13,7 +13,7 @@ from typing import Any
 from .. import _runtime
 from .._core import version
 from ._job import Job
-from ._options import COMMANDS, parse, parser_of
+from ._options import COMMANDS, common, parse, parser_of
 from ._progress import say
 from ._ranks import LAUNCHED_RANK, Ranks, Stop, connect, reason
 
@@ -47,7 +47,7 @@ def _threads(given: int | None, ranks: Ranks) -> int | None:
 def _run(name: str, command: str, arguments: Sequence[str], ranks: Ranks) -> None:
     ranks.same("headlane", {"version": version(), "command": command})
     options = ranks.together(lambda: parse(command, arguments))
-    ranks.same("options", {key: value for key, value in vars(options).items() if key != "threads"})
+    ranks.same("options", common(options))
     job = Job(name, options, ranks)
     try:
         _steps(job, command, options, ranks)

@@ -10,6 +10,9 @@ from typing import Any, NoReturn, get_args
 from .._types import ActivationDType, DType
 from ._ranks import Stop
 
+# What changes neither the results nor the course of a job: each rank may have its own.
+OF_EACH_RANK = {"threads", "batch_size", "mpi", "progress"}
+
 EPILOG = """\
 Bad lines are those that are not UTF-8, have a NUL, are longer than --max-line-bytes, or that the model
 refuses. All lines are checked before anything is computed. What is unfinished is in the folder OUT.job.
@@ -155,6 +158,11 @@ def parser_of(command: str) -> Parser:
     )
     fill(parser)
     return parser
+
+
+def common(options: argparse.Namespace) -> dict[str, Any]:
+    """Those that all ranks must have alike."""
+    return {name: value for name, value in vars(options).items() if name not in OF_EACH_RANK}
 
 
 def parse(command: str, arguments: Sequence[str]) -> argparse.Namespace:
