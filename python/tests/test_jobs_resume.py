@@ -106,16 +106,18 @@ def test_another_version_is_refused(job, capsys, monkeypatch):
     assert f"headlane: {headlane.__version__} before, 0.0.1 now" in refused(job, capsys)
 
 
-def test_a_changed_model_is_refused(job, capsys, tmp_path_factory):
-    changed = tmp_path_factory.mktemp("changed") / "model"
-    shutil.copytree(job.model, changed)
+@pytest.mark.parametrize(("name", "at"), [("model.safetensors", -2), ("large.txt", (9 << 20) + 12345)])
+def test_a_changed_model_is_refused(job, capsys, tmp_path_factory, name, at):
+    """One byte, anywhere in a file of any size."""
+    job.model = shutil.copytree(job.model, tmp_path_factory.mktemp("model") / "model")
+    with open(job.model / "large.txt", "wb") as file:
+        file.truncate(17 << 20)
     stop_after(job, 2)
-    job.model = changed
-    change_byte(changed / "model.safetensors")
+    change_byte(job.model / name, at)
     error = refused(job, capsys)
-    assert "model model.safetensors: " in error
+    assert f"model {name}: " in error
     assert "config.json" not in error
-    change_byte(changed / "model.safetensors")
+    change_byte(job.model / name, at)
     job.completes()
 
 
