@@ -14,22 +14,41 @@ pytest.importorskip("mpi4py", reason="mpi4py is not installed")
 pytestmark = on_ranks
 
 
-def test_a_full_disk_of_one_rank(encoder_folder, tmp_path):
-    """An error of one rank ends all of them at once, by one message; --resume completes the job."""
-    job = Job("embed", tmp_path, encoder_folder, words(3000))
-    line = job.line("--piece-lines", "5")
+FUNNELED = """
+import os, sys, threading
+import mpi4py
+mpi4py.rc.thread_level = "serialized"
+from mpi4py import MPI
+MPI.Query_thread = lambda: MPI.THREAD_FUNNELED
+threading.Thread.start = lambda thread: (print("a thread", file=sys.stderr, flush=True), os._exit(9))
+from headlane.jobs import _main
+sys.exit(_main.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("funneled", [False, True])
+def test_a_full_disk_of_one_rank(encoder_folder, tmp_path, tmp_path_factory, funneled):
+    """An error of one rank ends all of them at once, by one message; --resume completes the job.
+    Where one thread only may call MPI, no other is started."""
+    job = Job("embed", tmp_path, encoder_folder, words(1000))
+    line = whole = job.line("--piece-lines", "5")
+    if funneled:
+        program = tmp_path_factory.mktemp("program") / "program.py"
+        program.write_text(FUNNELED)
+        line = [line[0], str(program), *line[3:]]
     small = ["sh", "-c", 'ulimit -f 100; exec "$@"', "sh", *line]  # 51,200 bytes
     begin = time.monotonic()
     run = start(each(line, small, line))
     assert time.monotonic() - begin < 20
     assert run.returncode != 0
+    assert "a thread" not in run.stderr
     (message,) = says(run)
     assert re.fullmatch(
         r"headlane-embed: rank 1 \(\S+\): File too large\. Finished pieces are kept: .*", message
     )
     finished = records(job.out)
-    again = succeed(over(2, [*line, "--resume"]))
-    assert f"{5 * finished} of 3000 lines are finished already" in again.stderr
+    again = succeed(over(2, [*whole, "--resume"]))
+    assert f"{5 * finished} of 1000 lines are finished already" in again.stderr
     assert "again" not in again.stderr
     job.wanted = result(job)
     job.is_complete()

@@ -22,6 +22,7 @@ LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
 # And with the rank, which is all that PMIx has (PRRTE, srun --mpi=pmix).
 LAUNCHED_RANK = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 POLL_SECONDS = 0.01
+PATIENCE = 1.0  # seconds that a rank which fails waits for MPI
 # The shared counters: pieces handed out, lines finished, ranks that failed.
 PIECES, LINES, FAILED = 0, 1, 2
 
@@ -199,14 +200,25 @@ class MpiRanks(Ranks):
         return union, sum(map(len, each)) > len(union)
 
     def fail(self) -> None:
-        helper = threading.Thread(target=self.add, args=(FAILED, 1), daemon=True)
-        helper.start()
-        helper.join(1)  # MPI itself may be what failed
+        """Waits a second at most, as MPI itself may be what failed; in this thread, as MPI may allow no other."""
+        end = time.monotonic() + PATIENCE
+        if not self._inside.acquire(timeout=PATIENCE):
+            return
+        try:
+            given, got, kind = np.array([1], np.int64), np.zeros(1, np.int64), self._mpi.INT64_T
+            request = self._window.Rget_accumulate(
+                [given, kind], [got, kind], 0, (FAILED, 1, kind), self._mpi.SUM
+            )
+            while not request.Test() and time.monotonic() < end:
+                time.sleep(POLL_SECONDS)
+        finally:
+            self._inside.release()
 
     def failed(self) -> bool:
         return self.rank == 0 and bool(self._memory[FAILED])
 
     def abort(self, status: int) -> None:
+        self._inside.acquire(timeout=PATIENCE)  # the other thread may be in MPI for ever
         self._world.Abort(status)
 
     def close(self) -> None:
