@@ -121,15 +121,36 @@ def test_a_changed_model_is_refused(job, capsys, tmp_path_factory, name, at):
     job.completes()
 
 
+def damaged(data, at):
+    return data[:at] + bytes([data[at] ^ 2]) + data[at + 1 :]
+
+
 def test_a_damaged_journal_is_refused(job, capsys):
     stop_after(job, 3)
     (journal,) = job.folder.glob("*.journal")
     whole = journal.read_bytes()
-    for at in range(0, len(whole) - 1, 7):
-        journal.write_bytes(whole[:at] + bytes([whole[at] ^ 2]) + whole[at + 1 :])
+    for at in range(0, whole[:-1].rindex(b"\n"), 7):
+        journal.write_bytes(damaged(whole, at))
         assert "is damaged; --overwrite begins anew" in refused(job, capsys)
     journal.write_bytes(whole)
     job.completes()
+
+
+def test_a_last_record_that_is_there_in_part(job, capsys):
+    """A page of it, or a sector, may be missing, even if its end is there."""
+    stop_after(job, 3)
+    (journal,) = job.folder.glob("*.journal")
+    whole = journal.read_bytes()
+    records = _journal.read_journal(journal)
+    begin = whole[:-1].rindex(b"\n") + 1
+    for at in range(begin, len(whole)):
+        journal.write_bytes(damaged(whole, at))
+        assert _journal.read_journal(journal) == records[:2]
+    journal.write_bytes(damaged(whole, begin) + b"1 2")  # another was begun after it
+    assert "line 3, is damaged" in refused(job, capsys)
+    journal.write_bytes(whole[: begin + 3] + bytes(len(whole) - begin - 5) + whole[-2:])
+    job.completes()
+    assert "4 of 9 lines are finished already" in capsys.readouterr().err
 
 
 def test_damaged_settings_are_refused(job, capsys):

@@ -39,13 +39,15 @@ def digest_of(data: bytes | memoryview) -> str:
 
 
 def read_journal(path: Path) -> list[Record]:
-    """The records of a file. The last line may be incomplete, and is then ignored."""
+    """The records of a file. What was written last may have reached the disk in part, and is then ignored."""
     records = []
-    whole, _, _ = path.read_bytes().rpartition(b"\n")
-    for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
+    *lines, rest = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, 1):
         text = without_checksum(line)
         fields = text.split() if text is not None else []
         if len(fields) != 5:
+            if number == len(lines) and not rest:
+                break
             raise RuntimeError(f"{path}, line {number}, is damaged; --overwrite begins anew")
         piece, offset, length = map(int, fields[:3])
         records.append(Record(piece, offset, length, fields[3], fields[4], path.stem))
