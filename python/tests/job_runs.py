@@ -185,3 +185,12 @@ def result(job):
     file = io.BytesIO()
     np.save(file, rows[[distinct.index(line) for line in job.lines]])
     return file.getvalue()
+
+
+def change_byte(path, at=-2, bits=1):
+    """Its times stay."""
+    data = bytearray(path.read_bytes())
+    data[at] ^= bits
+    times = path.stat()
+    path.write_bytes(data)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _identity
-from ._files import write_at, write_whole
+from ._files import write_whole
 from ._journal import JobFolder, Journal, Record, digest_of
 from ._lines import Index, InputChanged, index, read_at, read_piece, scan
+from ._output import HEADER, Output
 from ._progress import Progress, duration, say
 from ._ranks import PIECES, Ranks, Stop
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ._commands import Embed, Translate
 
 SHOWN = 5  # bad lines in a message
+ATTEMPTS = 3  # to bring the results of a piece to the disk
 
 
 class Job:
@@ -35,6 +37,8 @@ class Job:
         self._folder = JobFolder(Path(os.path.abspath(options.out)))
         self._file: int | None = None
         self._journal: Journal | None = None
+        self._output: Output
+        self._turns = 0  # that the counter of pieces had when they were handed out
         self._index: Index
         self._digests: np.ndarray  # of the input's pieces
         self._bad: list[tuple[int, str]] = []
@@ -174,24 +178,6 @@ class Job:
                 f"does not see rank 0's {self._folder.path}: all ranks need the same file system"
             )
 
-    def _verified(self, records: list[Record]) -> list[Record]:
-        """Those of this rank's share whose results are on the disk as they were written."""
-        found, files = [], {}
-        for record in records[self._ranks.rank :: self._ranks.size]:
-            path = self._path(record)
-            try:
-                file = files[path] if path in files else files.setdefault(path, os.open(path, os.O_RDONLY))
-            except FileNotFoundError:
-                continue
-            if digest_of(read_at(file, record.length, record.offset)) == record.digest:
-                found.append(record)
-        for file in files.values():
-            os.close(file)
-        return found
-
-    def _path(self, record: Record) -> Path:
-        return self._folder.output if self._model.line_bytes else self._folder.path / f"{record.stem}.spool"
-
     def _finished(self) -> dict[int, Record]:
         """The pieces that earlier runs finished."""
         records = self._ranks.together(self._folder.records, only_first=True)
@@ -201,42 +187,57 @@ class Job:
                 raise Stop(
                     f"{self._folder.path}: a journal does not belong to this input; --overwrite begins anew"
                 )
-        kept = self._ranks.allgather(self._ranks.together(lambda: self._verified(records)))
+        kept = self._ranks.allgather(self._ranks.together(lambda: self._output.kept(records)))
         found = {record.piece: record for one in kept for record in one}
-        lost = len(input_digests) - len(found)
-        if lost and self._ranks.rank == 0:
-            say(
-                self._name, f"pieces computed again, since their results are not as they were written: {lost}"
-            )
+        self._say_lost(len(input_digests) - len(found))
         return found
+
+    def _say_lost(self, pieces: int) -> None:
+        if pieces and self._ranks.rank == 0:
+            text = "pieces computed again, since their results are not as they were written"
+            say(self._name, f"{text}: {pieces}")
 
     def _input_digest(self, piece: int) -> str:
         return bytes(self._digests[piece]).ljust(8, b"\0").hex()
 
     # ---- The work
 
-    def work(self) -> dict[int, Record]:
-        """Computes the pieces that are left. A failure of any rank ends all of them."""
+    def work(self) -> None:
+        """Computes what is left, until all is in the output. A failure of any rank ends all of them."""
+        spooled = self._model.line_bytes is None
+        self._output = Output(self._folder, self._model.header(self._index.lines), spooled, self._ranks)
         done = self._finished()
         self.finished = sum(map(self._index.count, done))
         if done and self._ranks.rank == 0:
             say(self._name, f"{self.finished} of {self._index.lines} lines are finished already")
-        left = [piece for piece in range(self._index.pieces) if piece not in done]
-        self._journal = journal = Journal(
-            self._folder, self._run, self._ranks.rank, self._model.line_bytes is None
-        )
+        self._journal = Journal(self._folder, self._run, self._ranks.rank, spooled)
         self.begun = time.monotonic()
         progress = Progress(self._name, self._ranks, self._index.lines, self.finished, self._options.progress)
+        for _ in range(ATTEMPTS):
+            self._compute_left(done, self._journal, progress)
+            lost = self._output.lost(done)
+            if not lost:
+                return
+            self._say_lost(len(lost - {HEADER}))
+            for piece in lost:
+                done.pop(piece, None)
+        what = f"results are not in their files as they were written, {ATTEMPTS} times"
+        raise Stop(f"{self._folder.path}: {what}; pieces: {len(lost)}")
+
+    def _compute_left(self, done: dict[int, Record], journal: Journal, progress: Progress) -> None:
+        """Adds to `done` what is missing there."""
+        left = [piece for piece in range(self._index.pieces) if piece not in done]
         bad = {number - 1 for number, _ in self._bad}
+        known = len(journal.records)
         self._ranks.allgather(None)  # the counters begin together
-        while (turn := self._ranks.add(PIECES, 1)) < len(left):
+        while (turn := self._ranks.add(PIECES, 1) - self._turns) < len(left):
             self._compute(left[turn], journal, bad)
             progress.add(self._index.count(left[turn]))
-        for one in self._ranks.allgather(journal.records, progress.wait):
+        self._turns += len(left) + self._ranks.size  # each rank took one that is not there
+        for one in self._ranks.allgather(journal.records[known:], progress.wait):
             done.update((record.piece, record) for record in one)
         if len(done) != self._index.pieces:
             raise RuntimeError(f"{self._index.pieces - len(done)} pieces are missing")
-        return done
 
     def _compute(self, piece: int, journal: Journal, bad: set[int]) -> None:
         first = self._index.first(piece)
@@ -250,32 +251,11 @@ class Job:
             offset = len(self._model.header(self._index.lines)) + first * self._model.line_bytes
         journal.add(piece, data, offset, self._input_digest(piece))
 
-    def finish(self, done: dict[int, Record]) -> None:
-        """Puts results into the output, where they are not there yet, and gives it its name."""
-        if self._model.line_bytes is None:
-            self._ranks.together(lambda: self._join(done))
+    def finish(self) -> None:
+        """Gives the output its name."""
         self._ranks.together(self._folder.finish, only_first=True)
         if self._ranks.rank == 0:
             self._summary()
-
-    def _join(self, done: dict[int, Record]) -> None:
-        """Copies this rank's share of the spools to where the lengths of all pieces before say."""
-        lengths = np.array([done[piece].length for piece in range(self._index.pieces)], np.int64)
-        offsets = np.cumsum(lengths) - lengths
-        share = np.array_split(np.arange(self._index.pieces), self._ranks.size)[self._ranks.rank]
-        output = os.open(self._folder.output, os.O_WRONLY)
-        files: dict[Path, int] = {}
-        for piece in map(int, share):
-            record = done[piece]
-            path = self._path(record)
-            file = files[path] if path in files else files.setdefault(path, os.open(path, os.O_RDONLY))
-            data = read_at(file, record.length, record.offset)
-            if digest_of(data) != record.digest:
-                raise RuntimeError(f"{path} changed; --resume computes again what was lost")
-            write_at(output, data, int(offsets[piece]))
-        os.fsync(output)
-        for file in (output, *files.values()):
-            os.close(file)
 
     def _summary(self) -> None:
         seconds = time.monotonic() - self.begun

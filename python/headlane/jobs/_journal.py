@@ -22,6 +22,8 @@ from typing import NamedTuple
 
 from ._files import read_json, sync_folder, with_checksum, without_checksum, write_at, write_json, write_whole
 
+SHARED = os.O_WRONLY | os.O_DSYNC  # of a file that many ranks write: see _output.py
+
 
 class Record(NamedTuple):
     """A finished piece."""
@@ -132,7 +134,7 @@ class Journal:
     def __init__(self, folder: JobFolder, run: int, rank: int, spooled: bool) -> None:
         self._stem = f"{run}-{rank:05}"
         self._path = folder.path
-        self._output = None if spooled else os.open(folder.output, os.O_RDWR)
+        self._output = None if spooled else os.open(folder.output, SHARED)
         self._journal: int | None = None
         self._end = 0  # of the spool
         self._journal_end = 0

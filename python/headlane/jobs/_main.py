@@ -72,7 +72,8 @@ def _steps(job: Job, command: str, options: argparse.Namespace, ranks: Ranks) ->
     identity = {"headlane": version(), "command": command, "model": files, "options": model.bits()}
     settings = job.settings({**identity, "max_line_bytes": options.max_line_bytes})
     job.begin(settings, earlier)
-    job.finish(job.work())
+    job.work()
+    job.finish()
 
 
 def _resume(ranks: Ranks) -> str:

@@ -49,7 +49,7 @@ class Progress:
             return
         self._last = now
         rate = done / (now - self._begin)
-        all_done = self._before + done
+        all_done = min(self._before + done, self._lines)  # some may be computed again
         left = f"{duration((self._lines - all_done) / rate)} left" if done else "no estimate yet"
         share = 100 * all_done / self._lines
         say(self._name, f"{all_done} of {self._lines} lines ({share:.1f} %), {rate:.1f} lines/s, {left}")
