@@ -162,7 +162,7 @@ class Job:
 
     def is_complete(self):
         assert self.out.read_bytes() == self.wanted
-        assert sorted(os.listdir(self.out.parent)) == ["out", "text"]
+        assert sorted(os.listdir(self.out.parent)) == ["out", "out.job.json", "text"]
 
 
 def small_job(kind, folder, encoder):
@@ -194,3 +194,18 @@ def change_byte(path, at=-2, bits=1):
     times = path.stat()
     path.write_bytes(data)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def fail_at_the_end(job, call):
+    """Runs a job until it gives the output its name (os.replace), or removes its folder (os.rmdir)."""
+    original = getattr(os, call)
+
+    def fail(path, *given, **more):
+        if call == "rmdir" or given[0] == job.out:
+            raise OSError(28, "No space left on device")
+        return original(path, *given, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, call, fail)
+        assert job.run() == 1
+    assert job.folder.exists()

@@ -52,7 +52,7 @@ def test_rows_are_those_of_encode(model, encoder, tmp_path, capsys, options):
     (tmp_path / "text").write_text("\n".join(lines) + "\n")
     assert embed(model, tmp_path / "text", tmp_path / "out.npy", *options) == 0
     assert (tmp_path / "out.npy").read_bytes() == npy(encoder.encode(lines))
-    assert sorted(os.listdir(tmp_path)) == ["out.npy", "text"]
+    assert sorted(os.listdir(tmp_path)) == ["out.npy", "out.npy.job.json", "text"]
     error = capsys.readouterr().err
     assert error.startswith(f"headlane-embed: 100 lines in {tmp_path}/out.npy; 100 of them now, in ")
     assert error.count("\n") == 1  # progress is not for files
@@ -172,7 +172,7 @@ def test_translations(english, tmp_path):
     given = ["--num-beams", 2, "--max-new-tokens", 9, "--piece-lines", 5]
     assert translate(tmp_path / "text", tmp_path / "out", *given) == 0
     assert (tmp_path / "out").read_text() == "".join(line + "\n" for line in wanted)
-    assert sorted(os.listdir(tmp_path)) == ["out", "text"]
+    assert sorted(os.listdir(tmp_path)) == ["out", "out.job.json", "text"]
     assert len(set(wanted)) > 20
 
 
@@ -281,7 +281,7 @@ def test_signals_end_it_and_resume_completes(model, encoder, tmp_path, stop, sta
     assert 40 <= int(re.search(r"(\d+) of 400 lines are finished already", run.stderr)[1]) <= 200
     assert "again" not in run.stderr
     assert (tmp_path / "out.npy").read_bytes() == npy(encoder.encode(lines))
-    assert sorted(os.listdir(tmp_path)) == ["out.npy", "text"]
+    assert sorted(os.listdir(tmp_path)) == ["out.npy", "out.npy.job.json", "text"]
 
 
 def test_mpi_is_not_imported(model, tmp_path):

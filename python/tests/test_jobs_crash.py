@@ -1,10 +1,11 @@
 """Jobs that end at every call that writes: power cuts and full disks."""
 
 import os
+import shutil
 
 import pytest
 from headlane.jobs import _journal
-from job_runs import ENGLISH, start, succeed, words
+from job_runs import ENGLISH, fail_at_the_end, start, succeed, words
 
 
 class PowerCut(BaseException):
@@ -82,6 +83,21 @@ def test_power_cuts_at_every_call(job, capsys):
     assert set(finished) == {0, 1, 2, 3, 4, 5}
 
 
+def test_power_cuts_while_a_job_is_thrown_away(job, tmp_path_factory):
+    """One that only lacks its name: --resume completes a job, the old or the new one."""
+    fail_at_the_end(job, "replace")
+    saved = tmp_path_factory.mktemp("saved") / "job"
+    shutil.copytree(job.folder, saved)
+    for fail_at in range(1, 20):
+        with pytest.MonkeyPatch.context() as patch:
+            disk = Disk(patch, fail_at)
+            assert job.run("--overwrite") != 0
+            assert disk.count == fail_at
+        job.completes()
+        job.out.unlink()
+        shutil.copytree(saved, job.folder)
+
+
 def test_a_full_disk(job, capsys):
     """Reported, and what was finished stays."""
     full = lambda: OSError(28, "No space left on device")  # noqa: E731
@@ -105,7 +121,7 @@ def test_a_full_disk(job, capsys):
 
 def test_a_file_of_limited_size(job, tmp_path):
     """The same of the operating system, in a process of its own."""
-    lines = words(400) if job.kind == "embed" else ENGLISH * 20
+    lines = words(400) if job.kind == "embed" else ENGLISH * 4
     job.text.write_text("\n".join(lines))
     line = job.line()
     limit = 20_000 if job.kind == "embed" else 3_000

@@ -1,12 +1,14 @@
 """Jobs that were interrupted, and what may and may not have changed since."""
 
-import os
+import errno
 import shutil
+import signal
 import sys
 
 import headlane
 import pytest
 from headlane.jobs import _journal, _main
+from job_runs import change_byte, fail_at_the_end, held, interrupted, records
 
 
 def stop_after(job, pieces):
@@ -53,14 +55,6 @@ def test_resumed_many_times_with_other_sizes(job, capsys):
     job.options = []
     job.completes()
     assert "6 of 9 lines are finished already" in capsys.readouterr().err
-
-
-def change_byte(path, at=-2, name=None):
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    times = path.stat()
-    path.write_bytes(data)
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def refused(job, capsys, *options):
@@ -198,12 +192,86 @@ def test_an_input_that_changes_meanwhile(job, capsys):
 
 
 def test_one_job_at_a_time(job, capsys, monkeypatch):
-    stop_after(job, 3)
-    monkeypatch.setattr(_journal.time, "sleep", lambda seconds: None)
-    other = _journal.JobFolder(job.out)
-    other.lock()
-    try:
-        assert "another job is writing" in refused(job, capsys)
-    finally:
-        other.close()
+    """A process that is killed lets go of its job, which another one then completes."""
+
+    def refused_until_killed(process):
+        with monkeypatch.context() as patch:
+            patch.setattr(_journal.time, "sleep", lambda seconds: None)
+            for option in ("--resume", "--overwrite"):
+                assert job.run(option) == 1
+                error = capsys.readouterr().err
+                assert f"another job is writing {job.out}: process {process.pid} on " in error
+        assert records(job.out) == 3
+        process.kill()
+
+    code, _ = interrupted(held(job.line(), 3), job.out, 3, refused_until_killed)
+    assert code == -signal.SIGKILL
     job.completes()
+    assert "6 of 9 lines are finished already" in capsys.readouterr().err
+
+
+def test_two_jobs_that_begin_together(job, capsys, monkeypatch):
+    monkeypatch.setattr(_journal.JobFolder, "lock", lambda folder: None)
+    exists = _journal.Path.exists
+    stop_after(job, 1)
+    monkeypatch.setattr(_journal.Path, "exists", lambda path: path != job.folder and exists(path))
+    capsys.readouterr()
+    assert job.run() == 1
+    assert "another job is writing" in capsys.readouterr().err
+
+
+def test_a_job_that_another_completes_meanwhile(job, capsys, monkeypatch):
+    """What it locks in the end is the file of a folder that is gone."""
+    stop_after(job, 3)
+
+    def lockf(file, how):
+        if job.folder.exists():
+            shutil.rmtree(job.folder)
+            raise BlockingIOError(errno.EAGAIN, "")
+
+    monkeypatch.setattr(_journal.fcntl, "lockf", lockf)
+    assert job.run("--resume") == 1
+    assert "another job finished" in capsys.readouterr().err
+
+
+def test_a_file_system_without_locks(job, capsys, monkeypatch):
+    def lockf(file, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(_journal.fcntl, "lockf", lockf)
+    job.completes()
+    assert "out.job: a file system without locks; no second job may run" in capsys.readouterr().err
+
+
+def test_a_complete_job_is_not_computed_again(job, capsys):
+    """Of another model, input or option it is refused, and without --resume in any case."""
+    job.completes()
+    before = job.out.stat()
+    capsys.readouterr()
+    job.completes("--threads=2")
+    assert capsys.readouterr().err == f"headlane-{job.kind}: {job.out} is complete: 9 lines\n"
+    for options, message in (
+        (["--resume", "--weights=int8"], "out is of another job; --overwrite begins anew. options weights: "),
+        ([], "out exists; --overwrite replaces it"),
+    ):
+        assert job.run(*options) == 1
+        assert message in capsys.readouterr().err
+        job.is_complete()
+    assert job.out.stat().st_mtime_ns == before.st_mtime_ns
+    with open(job.out, "ab") as file:
+        file.write(b"x")
+    assert job.run("--resume") == 1
+    assert "out exists; --overwrite replaces it" in capsys.readouterr().err
+    job.out.unlink()
+    job.completes()
+
+
+@pytest.mark.parametrize("call", ["replace", "rmdir"])
+def test_a_job_that_ends_before_its_folder_is_removed(job, capsys, call):
+    """The same job completes it, and no other."""
+    fail_at_the_end(job, call)
+    assert job.out.exists() == (call == "rmdir")
+    assert job.run("--resume", "--weights=int8") == 1
+    assert "out.job is of another job; --overwrite begins anew" in capsys.readouterr().err
+    job.completes()
+    assert capsys.readouterr().err == f"headlane-{job.kind}: {job.out} is complete: 9 lines\n"

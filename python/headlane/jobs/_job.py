@@ -6,7 +6,7 @@ import argparse
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 
 SHOWN = 5  # bad lines in a message
 ATTEMPTS = 3  # to bring the results of a piece to the disk
+
+
+class Earlier(NamedTuple):
+    """A job that was there before."""
+
+    settings: dict[str, Any]
+    whole: bool  # all is computed
 
 
 class Job:
@@ -55,8 +62,8 @@ class Job:
 
     # ---- Before anything is computed
 
-    def open(self) -> dict[str, Any] | None:
-        """Returns the settings of the job that is resumed."""
+    def open(self) -> Earlier | None:
+        """Returns the job that is resumed."""
         self._file = self._ranks.together(lambda: os.open(self._options.input, os.O_RDONLY))
         ends = self._ranks.together(self._ends)
         self._ranks.same("the input", {"size and ends": ends})
@@ -68,7 +75,7 @@ class Job:
         ends = read_at(self._file, 65536, 0) + read_at(self._file, 65536, max(0, size - 65536))
         return f"{size} bytes, {digest_of(ends)}"
 
-    def _earlier(self) -> dict[str, Any] | None:
+    def _earlier(self) -> Earlier | None:
         folder, options = self._folder, self._options
         if not folder.out.parent.is_dir():
             raise FileNotFoundError(f"there is no folder {folder.out.parent}")
@@ -81,26 +88,20 @@ class Job:
             )
         if unfinished:
             folder.lock()
-        if unfinished and options.resume and (folder.finished.exists() or folder.settings.exists()):
-            return {"finished": True} if folder.finished.exists() else folder.read()
+        if options.resume and (found := folder.read()):
+            return Earlier(*found)
         if folder.out.exists() and not options.overwrite:
             raise Stop(f"{folder.out} exists; --overwrite replaces it")
         return None
 
-    def clean_up(self) -> None:
-        """Of a job that was interrupted after its last piece."""
-        self._ranks.together(self._folder.finish, only_first=True)
-        if self._ranks.rank == 0:
-            say(self._name, f"{self._folder.out} was finished already")
-
-    def prepare(self, model: Embed | Translate, threads: int | None, earlier: dict[str, Any] | None) -> None:
+    def prepare(self, model: Embed | Translate, threads: int | None, earlier: Earlier | None) -> None:
         """Indexes and checks the lines."""
         self._model, self._threads = model, threads
         found = scan(self._file, self._ranks)
         default = -(-found.lines // (16 * self._ranks.size))
         piece_lines = self._options.piece_lines or max(16, min(default, self._model.piece_lines))
         if earlier:
-            piece_lines = earlier["piece_lines"]
+            piece_lines = earlier.settings["piece_lines"]
         self._index = index(found, piece_lines, self._ranks)
         digests, bad = self._ranks.together(self._check)
         self._digests = np.empty(self._index.pieces, "S8")
@@ -150,16 +151,26 @@ class Job:
 
     # ---- The folder of the job
 
-    def begin(self, settings: dict[str, Any], earlier: dict[str, Any] | None) -> None:
-        """Makes OUT.job, or compares it."""
+    def same(self, settings: dict[str, Any], earlier: Earlier) -> None:
+        """Stops if the job before was another one."""
+        if found := _identity.differences(earlier.settings, settings):
+            which = self._folder.path if self._folder.path.exists() else self._folder.out
+            raise Stop(f"{which} is of another job; --overwrite begins anew. {'; '.join(found[:8])}")
+
+    def clean_up(self, settings: dict[str, Any]) -> None:
+        """Of a job that was interrupted after its last piece, if it was."""
+        self._ranks.together(lambda: self._folder.clean_up(settings), only_first=True)
+        if self._ranks.rank == 0:
+            say(self._name, f"{self._folder.out} is complete: {self._index.lines} lines")
+
+    def begin(self, settings: dict[str, Any], earlier: Earlier | None) -> None:
+        """Makes OUT.job, unless it is there."""
 
         def make() -> int:
             if earlier is None:
                 self._folder.begin(settings)
-            elif found := _identity.differences(earlier, settings):
-                raise Stop(
-                    f"{self._folder.path} is of another job; --overwrite begins anew. {'; '.join(found[:8])}"
-                )
+            if not self._folder.locks:
+                say(self._name, f"{self._folder.path}: a file system without locks; no second job may run")
             if not self._folder.output.exists():
                 write_whole(self._folder.output, self._model.header(self._index.lines))
             return self._folder.next_run()
@@ -173,7 +184,7 @@ class Job:
             if self._folder.settings.exists():
                 break
             time.sleep(0.1)
-        if not self._folder.settings.exists() or self._folder.read() != settings:
+        if not self._folder.settings.exists() or self._folder.read() != (settings, False):
             raise RuntimeError(
                 f"does not see rank 0's {self._folder.path}: all ranks need the same file system"
             )
@@ -251,9 +262,9 @@ class Job:
             offset = len(self._model.header(self._index.lines)) + first * self._model.line_bytes
         journal.add(piece, data, offset, self._input_digest(piece))
 
-    def finish(self) -> None:
+    def finish(self, settings: dict[str, Any]) -> None:
         """Gives the output its name."""
-        self._ranks.together(self._folder.finish, only_first=True)
+        self._ranks.together(lambda: self._folder.finish(settings), only_first=True)
         if self._ranks.rank == 0:
             self._summary()
 

@@ -5,6 +5,9 @@
     N-RRRRR.journal    a line for each piece that rank R of run N finished
     N-RRRRR.spool      its results, if they have no place of their own in the output
     finished           the output is whole
+    lock               held by the job that works here
+
+When it is complete, OUT.job.json has what was in job.json, and the size of OUT.
 
 A line of a journal is written after its results have reached the disk. It has the piece, offset and length
 of its results, their digest and that of the input's lines, and a CRC-32 of all this.
@@ -13,12 +16,14 @@ of its results, their digest and that of the input's lines, and a CRC-32 of all 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
+import socket
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ._files import read_json, sync_folder, with_checksum, without_checksum, write_at, write_json, write_whole
 
@@ -65,51 +70,87 @@ class JobFolder:
         self.settings = self.path / "job.json"
         self.output = self.path / "output"
         self.finished = self.path / "finished"
+        self.receipt = out.with_name(out.name + ".job.json")
+        self.locks = True  # whether the file system has locks
+        self._lock_path = self.path / "lock"
         self._lock: int | None = None
 
     def lock(self) -> None:
-        """Fails if another job works in the folder. A process that ends lets go of it."""
-        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        for attempt in range(20):  # ranks of a job that was killed may live on for a moment
+        """Fails if another job works in the folder, on any machine. A process that ends lets go of it."""
+        self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o666)
+        for attempt in range(20):  # a job that was killed may live on for a moment
             try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if attempt == 19:
-                    raise RuntimeError(f"another job is writing {self.out}") from None
-                time.sleep(0.25)
-            except OSError:
-                return  # a file system without locks
+                fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    self.locks = False
+                    return
+            if attempt == 19:
+                holder = os.read(self._lock, 200).decode(errors="replace").strip()
+                raise RuntimeError(f"another job is writing {self.out}: {holder}")
+            time.sleep(0.25)
+        try:
+            here = os.path.samestat(os.fstat(self._lock), os.stat(self._lock_path))
+        except FileNotFoundError:
+            here = False
+        if not here:
+            raise RuntimeError(f"another job finished {self.out} just now")
+        with contextlib.suppress(OSError):  # it serves the message above alone
+            os.ftruncate(self._lock, 0)
+            os.write(self._lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
 
-    def begin(self, settings: dict[str, object]) -> None:
+    def begin(self, settings: dict[str, Any]) -> None:
         """A new folder, in place of an old one that this job has locked."""
-        if self.path.exists():
-            self.clear()
+        if self._lock is not None:
+            self._remove(self.finished, self.settings, *self._files())
         else:
-            self.path.mkdir()
+            try:
+                self.path.mkdir()
+            except FileExistsError:
+                raise RuntimeError(f"another job is writing {self.out}") from None
             self.lock()
         write_json(self.settings, settings)
         sync_folder(self.path.parent)
 
-    def read(self) -> dict[str, object]:
-        return read_json(self.settings)
+    def read(self) -> tuple[dict[str, Any], bool] | None:
+        """The settings of the job that is here, or whose output is, and whether that is whole."""
+        whole = self.finished.exists()
+        if self.settings.exists():
+            return read_json(self.settings), whole
+        if not self.receipt.exists() or not self.out.exists():
+            return None
+        settings = read_json(self.receipt)
+        return (settings, True) if settings.pop("output") == self._size() else None
 
-    def clear(self) -> None:
-        """Removes all files; what says that there is a job, last."""
-        last = [self.settings, self.finished]
-        for path in [*(p for p in sorted(self.path.iterdir()) if p not in last), *last]:
+    def _size(self) -> dict[str, int]:
+        return {"size": self.out.stat().st_size}
+
+    def _files(self) -> list[Path]:
+        """Results and journals."""
+        others = (self.settings, self.finished, self._lock_path)
+        return [path for path in sorted(self.path.iterdir()) if path not in others]
+
+    def _remove(self, *paths: Path) -> None:
+        for path in paths:
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
 
-    def finish(self) -> None:
-        """The output gets its name, and the folder is removed."""
+    def finish(self, settings: dict[str, Any]) -> None:
+        """The output gets its name, and the folder is removed: first what is not missed if this is interrupted."""
         if not self.finished.exists():
             write_whole(self.finished, b"")
         if self.output.exists():
             os.replace(self.output, self.out)
             sync_folder(self.out.parent)
-        self.clear()
+        write_json(self.receipt, {**settings, "output": self._size()})
+        self._remove(*self._files(), self.settings, self.finished, self._lock_path)
         self.path.rmdir()
+
+    def clean_up(self, settings: dict[str, Any]) -> None:
+        """What finish() left, if it was interrupted."""
+        if self.path.exists():
+            self.finish(settings)
 
     def close(self) -> None:
         """Lets go of the folder."""

@@ -57,9 +57,6 @@ def _run(name: str, command: str, arguments: Sequence[str], ranks: Ranks) -> Non
 
 def _steps(job: Job, command: str, options: argparse.Namespace, ranks: Ranks) -> None:
     earlier = job.open()
-    if earlier and "finished" in earlier:
-        job.clean_up()
-        return
 
     def load() -> tuple[Any, dict[str, Any]]:
         from . import _commands, _identity
@@ -71,9 +68,14 @@ def _steps(job: Job, command: str, options: argparse.Namespace, ranks: Ranks) ->
     job.prepare(model, _threads(options.threads, ranks), earlier)
     identity = {"headlane": version(), "command": command, "model": files, "options": model.bits()}
     settings = job.settings({**identity, "max_line_bytes": options.max_line_bytes})
+    if earlier:
+        job.same(settings, earlier)
+    if earlier and earlier.whole:
+        job.clean_up(settings)
+        return
     job.begin(settings, earlier)
     job.work()
-    job.finish()
+    job.finish(settings)
 
 
 def _resume(ranks: Ranks) -> str:
