@@ -134,11 +134,13 @@ def test_sigterm_to_all_ranks(large_model, tmp_path):
     job.is_complete()
 
 
-def test_progress(large_model, tmp_path):
-    """At most a line a second, which counts the lines of all ranks."""
+def test_progress_and_slow_ranks(large_model, tmp_path):
+    """At most a line a second, which counts the lines of all ranks; a slow one gets fewer pieces."""
     job = Job("embed", tmp_path, large_model, words(600))
+    line = job.line("--piece-lines", "3")
     begin = time.monotonic()
-    run = succeed(over(2, slow(job.line("--piece-lines", "2", "--progress"), 0.01)))  # 1.5 seconds
+    # Some two seconds. What each rank may have for itself are the options behind the line.
+    run = succeed(each(slow([*line, "--progress"], 0.01), slow([*line, "--batch-size", "2"], 0.1)))
     seconds = time.monotonic() - begin
     shown = [
         re.search(r"(\d+) of 600 lines \((\S+) %\), \S+ lines/s, \S+.* left", line) for line in says(run)
@@ -146,5 +148,37 @@ def test_progress(large_model, tmp_path):
     counts = [int(found[1]) for found in shown[:-1]]
     assert 1 <= len(counts) <= seconds
     assert counts == sorted(counts)
+    fast, slow_one = (int(re.search(rf"1-0000{rank}: (\d+) pieces", run.stdout)[1]) for rank in (0, 1))
+    assert fast + slow_one == 200
+    assert fast > 2 * slow_one
+    job.wanted = result(job)
+    job.is_complete()
+
+
+CARELESS = """
+import os, sys
+from headlane.jobs import _journal, _main
+add = _journal.Journal.add
+
+def careless(journal, piece, data, offset, digest):
+    add(journal, piece, data, offset, digest)
+    if len(journal.records) <= 3:
+        begin = offset // 4096 * 4096
+        os.pwrite(journal._output, bytes(offset - begin), begin)
+
+_journal.Journal.add = careless
+sys.exit(_main.main(sys.argv[1:]))
+"""
+
+
+def test_machines_that_write_whole_pages(encoder_folder, tmp_path):
+    """And so replace what others wrote there, the header too: noticed, and computed again."""
+    job = Job("embed", tmp_path, encoder_folder, words(100))
+    program = job.text.with_name("program.py")
+    program.write_text(CARELESS)
+    line = job.line("--piece-lines", "5")
+    run = succeed(over(3, [line[0], str(program), *line[3:]]))
+    assert "pieces computed again, since their results are not as they were written: " in run.stderr
+    program.unlink()
     job.wanted = result(job)
     job.is_complete()
