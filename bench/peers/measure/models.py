@@ -27,6 +27,13 @@ TOLERANCE = 4096
 LEAST_COSINE = 0.9  # with rounded weights
 
 
+def minilm_folder() -> Path:
+    found = importlib.util.find_spec(MINILM_PACKAGE)
+    if found is None or found.origin is None:
+        raise Failure(f"the package {MINILM_PACKAGE} with the model is not installed")
+    return Path(found.origin).parent / "model"
+
+
 class ModelBench(Bench):
     """Makes or finds the folder of each model once. The error of T5 is the share of tokens that differ from
     those of transformers (of the first contender, if that is left out), the error of MiniLM the distance
@@ -41,12 +48,7 @@ class ModelBench(Bench):
         self.from_whom = ""
 
     def folder_of(self, model: str) -> Path:
-        if model == "minilm":
-            found = importlib.util.find_spec(MINILM_PACKAGE)
-            if found is None or found.origin is None:
-                raise Failure(f"the package {MINILM_PACKAGE} with the model is not installed")
-            return Path(found.origin).parent / "model"
-        return self.made_folder(model)
+        return minilm_folder() if model == "minilm" else self.made_folder(model)
 
     def made_folder(self, model: str) -> Path:
         folder = self.folder / model
