@@ -97,7 +97,7 @@ def test_ranks_of_other_instruction_sets(large_model, tmp_path):
 def test_killed_at_any_moment(kind, large_model, tmp_path):
     """A rank is killed, three times; other numbers of ranks go on."""
     draw = random.Random(5 + len(kind))
-    lines = [*words(200) * 8, *words(100, seed=1)] if kind == "embed" else ENGLISH * 30
+    lines = [*words(200) * 4, *words(100, seed=1)] if kind == "embed" else ENGLISH * 15
     job = Job(kind, tmp_path, large_model, lines)
     finished, again = 0, []
     for ranks in (3, 2, 4):
