@@ -15,7 +15,8 @@ OF_EACH_RANK = {"threads", "batch_size", "mpi", "progress"}
 
 EPILOG = """\
 Bad lines are those that are not UTF-8, have a NUL, are longer than --max-line-bytes, or that the model
-refuses. All lines are checked before anything is computed. What is unfinished is in the folder OUT.job.
+refuses. All lines are checked before anything is computed. What is unfinished is in the folder OUT.job;
+OUT.job.json says what a complete OUT was computed from.
 """
 
 
@@ -47,7 +48,9 @@ def _files(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--out", metavar="OUT", required=True, help=what)
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
-        "--resume", action="store_true", help="go on with what is in OUT.job, if there is such a folder"
+        "--resume",
+        action="store_true",
+        help="go on with what is in OUT.job, if there is such a folder; leave OUT as it is if it is of this job",
     )
     how.add_argument(
         "--overwrite", action="store_true", help="replace OUT, and begin anew in spite of OUT.job"
