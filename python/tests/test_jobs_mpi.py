@@ -58,6 +58,9 @@ def test_more_ranks_than_lines(lines, encoder_folder, tmp_path):
     succeed(over(3, job.line()))
     job.wanted = result(job)
     job.is_complete()
+    run = succeed(over(2, job.line("--resume")))
+    assert says(run) == [f"headlane-translate: {job.out} is complete: {len(lines)} lines"]
+    job.is_complete()
 
 
 def test_a_network_without_remote_memory(encoder_folder, tmp_path):
