@@ -63,7 +63,7 @@ HEADLANE_INLINE void multiply_few(Index k, const FewRows& a, const Int4Group* gr
           for (int i = 0; i < Rows; ++i) {
             const std::int8_t* x = a.numbers[row + i] + g * 32 + word * 8;
             Int& sum = sums[i][j][part];
-            sum = Unit::dot(Unit::dot(sum, even, Unit::left(x, 0)), odd, Unit::left(x + 4, 0));
+            sum = Unit::dot(Unit::dot(sum, even, Unit::left(x)), odd, Unit::left(x + 4));
           }
         }
     }

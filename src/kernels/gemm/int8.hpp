@@ -47,21 +47,24 @@ HEADLANE_INLINE void multiply_quads(const GemmBlock& block, Index row, Index col
         for (int part = 0; part < pass; ++part) sums[i][j][part] = Unit::from_zero ? Int(0) : Int(a.starts[row + i]);
     QuantisedTile<Rows> left(a.numbers + row * a.row_step, a.row_step);
     const Int8Quad* right = b.data + first * R::width;
-    for (Index rest = block.k; rest > 0; rest -= 4, left.next(), right += b.row_step) {
-      typename Unit::Weights w[Vectors][pass];
-#pragma GCC unroll 8
-      for (int j = 0; j < Vectors; ++j)
-#pragma GCC unroll 8
-        for (int part = 0; part < pass; ++part) w[j][part] = Unit::weights(right + b.offset(j) + part * R::width);
-#pragma GCC unroll 16
-      for (int i = 0; i < Rows; ++i) {
-        const auto x = Unit::left(left[i], a.odd);
+    for (Index rest = block.k; rest > 0; rest -= 4, left.next(), right += b.row_step)
+#pragma GCC unroll 2
+      for (int pair = 0; pair < pairs_of_quad<Unit>; ++pair) {
+        typename Unit::Weights w[Vectors][pass];
 #pragma GCC unroll 8
         for (int j = 0; j < Vectors; ++j)
 #pragma GCC unroll 8
-          for (int part = 0; part < pass; ++part) sums[i][j][part] = Unit::dot(sums[i][j][part], w[j][part], x);
+          for (int part = 0; part < pass; ++part)
+            w[j][part] = weights_of<Unit>(right + b.offset(j) + part * R::width, pair);
+#pragma GCC unroll 16
+        for (int i = 0; i < Rows; ++i) {
+          const auto x = Unit::left(left[i] + pair * a.odd);
+#pragma GCC unroll 8
+          for (int j = 0; j < Vectors; ++j)
+#pragma GCC unroll 8
+            for (int part = 0; part < pass; ++part) sums[i][j][part] = Unit::dot(sums[i][j][part], w[j][part], x);
+        }
       }
-    }
     const float* scales = block.b_scales + column + first * R::width;
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
@@ -228,7 +231,7 @@ void quantise_rows(const Source& source, const QuantisedRows& to) noexcept {
         }
         quantise_16<Arch>(v, V::broadcast(scale.inverse), q + i, sum);
       }
-      if constexpr (Unit::in_pairs) Unit::store_pairs(bytes, row + first, row + to.odd + first);
+      if constexpr (Unit::in_pairs) Unit::store_pairs(bytes, row + first, to.odd);
     }
     to.scales[r] = scale.scale;
     to.outliers[r] = finite ? x[outlier] : 0.0f;

@@ -13,8 +13,8 @@ namespace {
 template <class Unit>
 struct GroupDot {
   using Int = typename Unit::Int;
-  static HEADLANE_INLINE auto weights(const Int8Quad* p) {
-    if constexpr (Unit::from_zero) return Unit::weights(p);
+  static HEADLANE_INLINE auto weights(const Int8Quad* p, int pair = 0) {
+    if constexpr (Unit::from_zero) return weights_of<Unit>(p, pair);
     else return Unit::signed_weights(p);
   }
   template <class Weights>
@@ -22,9 +22,9 @@ struct GroupDot {
     if constexpr (Unit::from_zero) return sum;
     else return Unit::dot(sum, Unit::offset(), w);
   }
-  static HEADLANE_INLINE auto left(const std::int8_t* row, Index odd) {
-    if constexpr (Unit::from_zero) return Unit::left(row, odd);
-    else return Unit::with_offset(Unit::left(row, odd));
+  static HEADLANE_INLINE auto left(const std::int8_t* row) {
+    if constexpr (Unit::from_zero) return Unit::left(row);
+    else return Unit::with_offset(Unit::left(row));
   }
   template <class Weights, class Left>
   static HEADLANE_INLINE Int dot(Int sum, const Weights& w, const Left& x) {
@@ -67,15 +67,18 @@ HEADLANE_INLINE void multiply_groups(const GemmBlock& block, const Int8Group* gr
           for (int part = 0; part < pass; ++part) sums[i][j][part] = start[j][part];
       for (int quad = 0; quad < 8; ++quad, left.next()) {
         const Int8Quad* quads = group->numbers[quad] + column;
+#pragma GCC unroll 2
+        for (int pair = 0; pair < pairs_of_quad<Unit>; ++pair)
 #pragma GCC unroll 16
-        for (int i = 0; i < Rows; ++i) {
-          const auto x = Dot::left(left[i], a.odd);
+          for (int i = 0; i < Rows; ++i) {
+            const auto x = Dot::left(left[i] + pair * a.odd);
 #pragma GCC unroll 8
-          for (int j = 0; j < Vectors; ++j)
+            for (int j = 0; j < Vectors; ++j)
 #pragma GCC unroll 8
-            for (int part = 0; part < pass; ++part)
-              sums[i][j][part] = Dot::dot(sums[i][j][part], Dot::weights(quads + j * lanes + part * R::width), x);
-        }
+              for (int part = 0; part < pass; ++part)
+                sums[i][j][part] =
+                    Dot::dot(sums[i][j][part], Dot::weights(quads + j * lanes + part * R::width, pair), x);
+          }
       }
 #pragma GCC unroll 8
       for (int j = 0; j < Vectors; ++j)

@@ -16,12 +16,12 @@ struct IntegerUnit {
   using Weights = Int8Quad;
   using Left = const std::int8_t*;
   static constexpr int rows = 1;
-  static constexpr bool in_pairs = false;  // of 16-bit integers
+  static constexpr bool in_pairs = false;  // of 16-bit integers, of which a quad is two
   static constexpr const char* name = "";  // of the extension
   static constexpr bool from_zero = true;  // the sums begin at 0, not at -128 · Σ left
 
   static HEADLANE_INLINE Weights weights(const Int8Quad* p) { return *p; }
-  static HEADLANE_INLINE Left left(const std::int8_t* row, Index) { return row; }
+  static HEADLANE_INLINE Left left(const std::int8_t* row) { return row; }
   static HEADLANE_INLINE Int dot(Int sum, const Weights& w, Left x) {
     for (int r = 0; r < 4; ++r) sum += static_cast<Int>(w.row[r] * x[r]);
     return sum;
@@ -37,35 +37,43 @@ HEADLANE_INLINE std::int32_t four_bytes(const std::int8_t* p) {
 
 // Units without an extension, on x86: a quad is two pairs of 16-bit integers, of rows 0 and 2, and
 // of 1 and 3, whose products one instruction adds. The left operand has the pairs of rows 1 and 3
-// `odd` bytes after the others. Products of 8-bit integers, vpmaddubsw, need another instruction
-// for their signs: as many instructions for as many products.
+// `odd` bytes after the others. For each quad a tile multiplies by the pair of rows 0 and 2, then
+// by the other one: with both at once there were registers for 4 rows instead of 6 with AVX2, and
+// GCC spilled two of their sums (2048 × 512 × 512 took 1.19 of the time, groups 1.55; Zen 3).
+// Products of 8-bit integers, vpmaddubsw, need another instruction for their signs: as many
+// instructions for as many products.
+
+/// The operands that a quad is multiplied by, one after the other: two pairs, or all of it.
+template <class Unit>
+inline constexpr int pairs_of_quad = Unit::in_pairs ? 2 : 1;
+template <class Unit>
+HEADLANE_INLINE typename Unit::Weights weights_of(const Int8Quad* p, int pair) {
+  if constexpr (!Unit::in_pairs) return Unit::weights(p);
+  else return pair == 0 ? Unit::even(Unit::load(p)) : Unit::odd(Unit::load(p));
+}
 
 #if defined(__AVX512F__)
 template <>
 struct IntegerUnit<xsimd::avx512bw, false> {
   using Int = Register<xsimd::avx512bw>::Int;
-  struct Weights {
-    __m512i even, odd;
-  };
-  using Left = Weights;
-  static constexpr int rows = 8;  // × 2 vectors: 16 sums, 4 pairs of weights, 2 of a row
+  using Weights = __m512i;
+  using Left = __m512i;
+  static constexpr int rows = 8;  // × 2 vectors: 16 sums, 2 pairs of weights, 1 of a row
   static constexpr bool in_pairs = true, from_zero = true;
 
-  static HEADLANE_INLINE Weights pairs(__m512i words) {
-    return {_mm512_srai_epi16(_mm512_slli_epi16(words, 8), 8), _mm512_srai_epi16(words, 8)};
+  static HEADLANE_INLINE __m512i load(const void* p) { return _mm512_loadu_si512(p); }
+  static HEADLANE_INLINE __m512i even(__m512i quads) { return _mm512_srai_epi16(_mm512_slli_epi16(quads, 8), 8); }
+  static HEADLANE_INLINE __m512i odd(__m512i quads) { return _mm512_srai_epi16(quads, 8); }
+  static HEADLANE_INLINE Left left(const std::int8_t* row) { return _mm512_set1_epi32(four_bytes(row)); }
+  static HEADLANE_INLINE Int dot(Int sum, Weights w, Left x) {
+    __m512i result = sum + Int(_mm512_madd_epi16(w, x));
+    asm("" : "+v"(result));  // or GCC adds the products of both pairs first, and keeps them in registers
+    return result;
   }
-  static HEADLANE_INLINE Weights weights(const Int8Quad* p) { return pairs(_mm512_loadu_si512(p)); }
-  static HEADLANE_INLINE Left left(const std::int8_t* row, Index odd) {
-    return {_mm512_set1_epi32(four_bytes(row)), _mm512_set1_epi32(four_bytes(row + odd))};
-  }
-  static HEADLANE_INLINE Int dot(Int sum, const Weights& w, const Left& x) {
-    return sum + Int(_mm512_madd_epi16(w.even, x.even)) + Int(_mm512_madd_epi16(w.odd, x.odd));
-  }
-  /// Pairs of 64 bytes: those of rows 0 and 2 at `even`, of 1 and 3 at `odd`.
-  static HEADLANE_INLINE void store_pairs(const std::int8_t* bytes, std::int8_t* even, std::int8_t* odd) {
-    const Weights both = pairs(_mm512_loadu_si512(bytes));
-    _mm512_storeu_si512(even, both.even);
-    _mm512_storeu_si512(odd, both.odd);
+  /// Pairs of 64 bytes: those of rows 0 and 2 at `to`, of 1 and 3 `odd_at` bytes after them.
+  static HEADLANE_INLINE void store_pairs(const std::int8_t* bytes, std::int8_t* to, Index odd_at) {
+    _mm512_storeu_si512(to, even(load(bytes)));
+    _mm512_storeu_si512(to + odd_at, odd(load(bytes)));
   }
 };
 
@@ -83,7 +91,7 @@ struct IntegerUnit<xsimd::avx512bw, true> {
   static HEADLANE_INLINE Weights weights(const Int8Quad* p) {
     return _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(-128));
   }
-  static HEADLANE_INLINE Left left(const std::int8_t* row, Index) { return _mm512_set1_epi32(four_bytes(row)); }
+  static HEADLANE_INLINE Left left(const std::int8_t* row) { return _mm512_set1_epi32(four_bytes(row)); }
   // With the operands the other way round:
   static HEADLANE_INLINE Weights signed_weights(const Int8Quad* p) { return _mm512_loadu_si512(p); }
   static HEADLANE_INLINE Left offset() { return _mm512_set1_epi8(-128); }
@@ -98,29 +106,24 @@ struct IntegerUnit<xsimd::avx512bw, true> {
 template <>
 struct IntegerUnit<xsimd::fma3<xsimd::avx2>, false> {
   using Int = Register<xsimd::fma3<xsimd::avx2>>::Int;
-  struct Weights {
-    __m256i even, odd;
-  };
-  using Left = Weights;
-  static constexpr int rows = 4;  // × 16: 8 sums, 4 pairs of weights, 2 of a row
+  using Weights = __m256i;
+  using Left = __m256i;
+  static constexpr int rows = 6;  // × 16: 12 sums, 2 pairs of weights, 1 of a row
   static constexpr bool in_pairs = true, from_zero = true;
 
-  static HEADLANE_INLINE Weights pairs(__m256i words) {
-    return {_mm256_srai_epi16(_mm256_slli_epi16(words, 8), 8), _mm256_srai_epi16(words, 8)};
-  }
   static HEADLANE_INLINE __m256i load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
-  static HEADLANE_INLINE Weights weights(const Int8Quad* p) { return pairs(load(p)); }
-  static HEADLANE_INLINE Left left(const std::int8_t* row, Index odd) {
-    return {_mm256_set1_epi32(four_bytes(row)), _mm256_set1_epi32(four_bytes(row + odd))};
+  static HEADLANE_INLINE __m256i even(__m256i quads) { return _mm256_srai_epi16(_mm256_slli_epi16(quads, 8), 8); }
+  static HEADLANE_INLINE __m256i odd(__m256i quads) { return _mm256_srai_epi16(quads, 8); }
+  static HEADLANE_INLINE Left left(const std::int8_t* row) { return _mm256_set1_epi32(four_bytes(row)); }
+  static HEADLANE_INLINE Int dot(Int sum, Weights w, Left x) {
+    __m256i result = sum + Int(_mm256_madd_epi16(w, x));
+    asm("" : "+x"(result));
+    return result;
   }
-  static HEADLANE_INLINE Int dot(Int sum, const Weights& w, const Left& x) {
-    return sum + Int(_mm256_madd_epi16(w.even, x.even)) + Int(_mm256_madd_epi16(w.odd, x.odd));
-  }
-  static HEADLANE_INLINE void store_pairs(const std::int8_t* bytes, std::int8_t* even, std::int8_t* odd) {
+  static HEADLANE_INLINE void store_pairs(const std::int8_t* bytes, std::int8_t* to, Index odd_at) {
     for (int half = 0; half < 64; half += 32) {
-      const Weights both = pairs(load(bytes + half));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(even + half), both.even);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(odd + half), both.odd);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + half), even(load(bytes + half)));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + odd_at + half), odd(load(bytes + half)));
     }
   }
 };
@@ -138,7 +141,7 @@ struct IntegerUnit<xsimd::fma3<xsimd::avx2>, true> {
   static HEADLANE_INLINE Weights weights(const Int8Quad* p) {
     return _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), _mm256_set1_epi8(-128));
   }
-  static HEADLANE_INLINE Left left(const std::int8_t* row, Index) { return _mm256_set1_epi32(four_bytes(row)); }
+  static HEADLANE_INLINE Left left(const std::int8_t* row) { return _mm256_set1_epi32(four_bytes(row)); }
   static HEADLANE_INLINE Weights signed_weights(const Int8Quad* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   }
@@ -160,7 +163,7 @@ struct NeonUnit {
   static constexpr bool in_pairs = false, from_zero = true;
 
   static HEADLANE_INLINE Weights weights(const Int8Quad* p) { return vld1q_s8(p->row); }
-  static HEADLANE_INLINE Left left(const std::int8_t* row, Index) {
+  static HEADLANE_INLINE Left left(const std::int8_t* row) {
     return vreinterpretq_s8_s32(vdupq_n_s32(four_bytes(row)));
   }
 };
