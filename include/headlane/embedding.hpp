@@ -89,16 +89,21 @@ class HEADLANE_API Embedding {
     return options_.tied || options_.weights != DType::float32;
   }
 
+  HEADLANE_HIDDEN void read(const StateDict& state, std::string_view prefix);
   HEADLANE_HIDDEN void read_table(const internal::StateDictReader& tensors);
   /// Copies the vector of an id of this rank.
   HEADLANE_HIDDEN void look_up(Index id, float* to) const;
+  /// Checks a lookup on all ranks; returns the number of tokens of each sequence.
+  HEADLANE_HIDDEN Index checked_together(const View<const Index, 2>& ids,
+                                         const internal::Operand& y, DType type,
+                                         const EmbeddingForwardOptions& options) const;
   HEADLANE_HIDDEN void forward_together(const View<const Index, 2>& ids, const View<float, 3>& y,
                                         const EmbeddingForwardOptions& options) const;
   HEADLANE_HIDDEN void forward_halves(const View<const Index, 2>& ids,
                                       const View<std::uint16_t, 3>& y, DType type,
                                       const EmbeddingForwardOptions& options) const;
   HEADLANE_HIDDEN void check_logits(const internal::Operand& x, const internal::Operand& y,
-                                    int num_threads) const;
+                                    DType type, int num_threads) const;
   HEADLANE_HIDDEN void logits_halves(const internal::HalfRows& rows, int num_threads) const;
 
   Shares rows_;

@@ -17,17 +17,23 @@
 //   rounded once. State dicts and the tensors of options are float32.
 // Teams: with the option `team` (team.hpp), a layer is one rank's part of a layer that several
 //   processes compute together. It packs only its share of each weight: of the heads of attention,
-//   and of the columns of all other products (Shares); norms and biases are small. Constructing a
-//   layer sends nothing; every rank does it with the same arguments, or with a state dict that has
-//   only its own rows (StateDict::shares).
-//   Every call that computes, but project_memory(), is collective: each rank makes it with the same
-//   arguments, of the same shapes and strides, and gets the same y. num_threads, instruction sets
-//   and addresses may differ. Caches are those of the heads of the rank. The columns of a product
-//   are gathered; no sum is cut over ranks, so the bits are those of one rank, whatever the number.
-//   A layer refers to its team, which must outlive it; one thread at a time calls the layers of a
-//   team. Options are checked for all heads before anything is sent; what only some ranks run into
-//   afterwards, such as a full cache, or an int8 cache that gets numbers that are not finite, is
-//   an exception on those alone (Team).
+//   and of the columns of all other products (Shares); norms and biases are small. Every rank makes
+//   it with the same arguments, or every rank with a state dict that has only its own rows
+//   (StateDict::shares).
+//   Making it, and every call that computes, but project_memory(), is collective: each rank makes
+//   it with the same arguments, of the same shapes and strides, and gets the same y. num_threads,
+//   instruction sets and addresses may differ. Caches are those of the heads of the rank. The
+//   columns of a product are gathered; no sum is cut over ranks, so the bits are those of one rank,
+//   whatever the number. A layer refers to its team, which must outlive it; one thread at a time
+//   calls the layers of a team.
+//   Ranks compare (Team::agree) what they make: version, options, names, shapes, types and elements
+//   of the tensors, of own rows and of packed matrices whose columns are no multiple of 32 only the
+//   shapes; and each call before it sends anything else: shapes and types, options (masks and
+//   biases by shape, all others by value), ids, and the lengths and types of caches. What differs,
+//   or what one rank refuses, is the same std::invalid_argument on all ranks, which names them, and
+//   they may go on. A layer within another one, and those of models, compare nothing of their own.
+//   What only some ranks run into afterwards, such as a full cache, or an int8 cache that gets
+//   numbers that are not finite, is an exception on those alone (Team).
 //   state_dict() needs the whole weights: an error in a team of several ranks.
 // Aliasing: y may be x itself (same data and strides), unless stated otherwise; other overlaps
 //   are an error.

@@ -140,6 +140,9 @@ class HEADLANE_API MultiHeadAttention {
                       const ProjectMemoryOptions& options = {}) const;
 
  private:
+  HEADLANE_HIDDEN void read(const StateDict& state, std::string_view prefix,
+                            const MultiHeadAttentionOptions& options);
+
   detail::Size heads_, head_dim_, kv_dim_;
   Shares shares_;
   std::optional<float> scale_;

@@ -38,7 +38,9 @@ class HEADLANE_API Team {
   virtual void all_gather(float* buffer, std::span<const Index> begins) = 0;
 
   /// Throws std::invalid_argument on every rank, with one message that names the ranks and their
-  /// texts, unless all ranks pass the same text. `what` begins the message.
+  /// texts, unless all ranks pass the same text. `what` begins the message. Layers and models call
+  /// it when they are made, and in each call before anything else is sent; the text of a rank that
+  /// refuses its arguments begins with "an error, ".
   virtual void agree(std::string_view what, std::string_view mine) = 0;
 
  protected:

@@ -160,5 +160,24 @@ TEST_CASE("Bert of a team: weights that are quantised") {
   all.finish(38);
 }
 
+TEST_CASE("a call agrees once, and a layer gathers four times") {
+  const Folder folder;
+  write_t5(folder, {.layers = 3});
+  std::array<std::vector<Index>, 2> counts;
+  (void)run_ranks(2, [&](ThreadTeam& team) {
+    std::vector<Index>& mine = counts[static_cast<std::size_t>(team.rank())];
+    const auto count = [&] { mine.insert(mine.end(), {team.agreed, team.gathered}); };
+    const T5 model(folder.path(), {.team = &team});
+    count();
+    (void)model.encode(t5_inputs()[3]);
+    count();
+    (void)model.logits(t5_inputs()[3], t5_inputs()[1]);
+    count();
+  });
+  // The lookup, and four of each encoder layer; then the same again, the lookup and six of the
+  // decoder layer, and the logits.
+  for (const std::vector<Index>& mine : counts) CHECK(mine == std::vector<Index>{1, 0, 2, 13, 3, 13 + 13 + 8});
+}
+
 }  // namespace
 }  // namespace headlane::test

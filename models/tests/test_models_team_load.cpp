@@ -173,7 +173,7 @@ TEST_CASE("ranks with other models or options all stop") {
     write_changed(changed, one, name);
     check_all_throw({begin, "norms and biases ", "; rank 1"}, folders(one, changed));
   }
-  check_all_throw({begin, "; rank 1 has failed: ", none.path().string()}, folders(one, none));
+  check_all_throw({begin, "; rank 1 has an error, ", none.path().string()}, folders(one, none));
   check_all_throw({"weights float32, activations float32", "weights bfloat16, activations bfloat16"},
                   [&](ThreadTeam& team) {
                     const DType type = team.rank() == 0 ? DType::float32 : DType::bfloat16;
@@ -201,11 +201,8 @@ TEST_CASE("ranks with other weights of norms, or another Bert, all stop") {
 }
 
 TEST_CASE("ranks with other inputs or options of a call all stop, and go on") {
-  const Folder t5_folder, bert_folder;
+  const Folder t5_folder;
   write_t5(t5_folder, {});
-  BertCase given;
-  given.make(1);
-  given.write(bert_folder);
   const auto inputs = t5_inputs();
   const auto with_t5 = [&](const auto& call) {
     return [&](ThreadTeam& team) {
@@ -221,49 +218,68 @@ TEST_CASE("ranks with other inputs or options of a call all stop, and go on") {
   };
   check_all_throw({"T5::encode: rank 0 has input ["},
                   with_t5([&](const T5& model, std::size_t rank) { (void)model.encode(inputs[rank]); }));
-  check_all_throw({"T5::encode: ", "input []; rank 1"}, with_t5([&](const T5& model, std::size_t rank) {
+  check_all_throw({"T5::encode: rank 0 has an error, T5::encode: the input has no tokens; rank 1"},
+                  with_t5([&](const T5& model, std::size_t rank) {
                     (void)model.encode(rank == 0 ? std::vector<Index>{} : inputs[0]);  // one is an error
                   }));
   check_all_throw({"T5::logits: ", "output ["},
                   with_t5([&](const T5& model, std::size_t rank) { (void)model.logits(inputs[0], inputs[rank]); }));
-  check_all_throw({"T5::generate: ", "num_beams 1", "num_beams 2"}, with_t5([&](const T5& model, std::size_t rank) {
-                    (void)model.generate(inputs, {.num_beams = 1 + static_cast<Index>(rank)});
+  const auto generate = [&](const std::vector<std::string>& words, const models::GenerateOptions& options) {
+    check_all_throw(words, with_t5([&](const T5& model, std::size_t rank) {
+                      (void)model.generate(inputs, rank == 0 ? models::GenerateOptions() : options);
+                    }));
+  };
+  generate({"T5::generate: ", "num_beams 1", "num_beams 2"}, {.num_beams = 2});
+  generate({"max_length 33"}, {.max_length = 33});
+  generate({"min_length 3"}, {.min_length = 3});
+  generate({"length_penalty 0.5"}, {.length_penalty = 0.5});
+  generate({"early_stopping "}, {.early_stopping = models::EarlyStopping::never});
+  generate({"no_repeat_ngram_size 2"}, {.no_repeat_ngram_size = 2});
+  generate({"rank 1 has an error, T5::generate: num_beams is 0"}, {.num_beams = 0});
+  check_all_throw({"T5::logits: ", "rank 1 has an error, T5::logits: the output has the token -1 at 0"},
+                  with_t5([&](const T5& model, std::size_t rank) {
+                    (void)model.logits(inputs[0], std::vector<Index>{rank == 0 ? 0 : -1});
                   }));
+  check_all_throw({"T5::generate: ", "inputs 0"},
+                  with_t5([&](const T5& model, std::size_t rank) { (void)model.generate({inputs.data(), rank}, {}); }));
   check_all_throw({"T5::generate: ", "tokens "}, with_t5([&](const T5& model, std::size_t rank) {
                     (void)model.generate({inputs.data() + rank, 2}, {});
                   }));
-  const Sentences ids = given.sentences({3, 9, 1}, 4);
-  check_all_throw({"embed: ", "sentences 3", "sentences 2"}, [&](ThreadTeam& team) {
-    const Bert model(bert_folder.path(), {.team = &team});
-    (void)embedded(model, team.rank() == 0 ? ids : Sentences{ids[0], ids[1]});
-  });
-  check_all_throw({"embed: ", "pooling "}, [&](ThreadTeam& team) {
-    const Bert model(bert_folder.path(), {.team = &team});
-    (void)embedded(model, ids, {.pooling = team.rank() == 0 ? Pooling::cls : Pooling::max});
-  });
   // What all ranks do wrong is the error of a single process.
   for (const std::string& error : run_ranks(
            3, [&](ThreadTeam& team) { (void)T5(t5_folder.path(), {.team = &team}).encode(std::vector<Index>{}); }))
     CHECK(error == "T5::encode: the input has no tokens");
 }
 
-TEST_CASE("a call agrees once, and a layer gathers four times") {
-  const Folder folder;
-  write_t5(folder, {.layers = 3});
-  std::array<std::vector<Index>, 2> counts;
-  (void)run_ranks(2, [&](ThreadTeam& team) {
-    std::vector<Index>& mine = counts[static_cast<std::size_t>(team.rank())];
-    const auto count = [&] { mine.insert(mine.end(), {team.agreed, team.gathered}); };
-    const T5 model(folder.path(), {.team = &team});
-    count();
-    (void)model.encode(t5_inputs()[3]);
-    count();
-    (void)model.logits(t5_inputs()[3], t5_inputs()[1]);
-    count();
+TEST_CASE("ranks with other sentences or options of Bert all stop, and go on") {
+  const Folder bert_folder;
+  BertCase given;
+  given.make(1);
+  given.write(bert_folder);
+  const Sentences ids = given.sentences({3, 9, 1}, 4);
+  check_all_throw({"embed: ", "sentences 3", "sentences 2"}, [&](ThreadTeam& team) {
+    const Bert model(bert_folder.path(), {.team = &team});
+    (void)embedded(model, team.rank() == 0 ? ids : Sentences{ids[0], ids[1]});
   });
-  // The lookup, and four of each encoder layer; then the same again, the lookup and six of the
-  // decoder layer, and the logits.
-  for (const std::vector<Index>& mine : counts) CHECK(mine == std::vector<Index>{1, 0, 2, 13, 3, 13 + 13 + 8});
+  const Sentences types(ids.size(), std::vector<Index>(9, 1));
+  const auto embed = [&](const std::vector<std::string>& words, const models::EmbedOptions& options) {
+    check_all_throw(words, [&](ThreadTeam& team) {
+      const Bert model(bert_folder.path(), {.team = &team});
+      try {
+        (void)embedded(model, ids, team.rank() == 0 ? models::EmbedOptions{.pooling = Pooling::cls} : options);
+      } catch (const std::invalid_argument&) {
+        (void)embedded(model, ids, {});
+        throw;
+      }
+    });
+  };
+  embed({"embed: ", "pooling "}, {.pooling = Pooling::max});
+  embed({"normalize 1"}, {.pooling = Pooling::cls, .normalize = true});
+  embed({"truncate 1"}, {.pooling = Pooling::cls, .truncate = true});
+  embed({"rank 1 has an error, embed: token_type_ids[0] has 9 tokens"},
+        {.pooling = Pooling::cls, .token_type_ids = types});
+  embed({"prompt_tokens 2"}, {.pooling = Pooling::cls, .prompt_tokens = 2});
+  embed({"rank 1 has an error, embed: num_threads is -1"}, {.pooling = Pooling::cls, .num_threads = -1});
 }
 
 }  // namespace

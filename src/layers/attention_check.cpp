@@ -4,6 +4,7 @@
 #include "layers/attention_layer.hpp"
 #include "layers/forward_check.hpp"
 #include "layers/rows.hpp"
+#include "layers/together.hpp"
 
 #include <cstddef>
 #include <utility>
@@ -56,8 +57,10 @@ void check_attention(const MultiHeadAttention& layer, const ForwardOperands& ope
   if (source.cache != nullptr) check_cache(caller, layer, *source.cache, source.sequences, x.shape[0]);
 }
 
-void check_keys(Caller caller, const MultiHeadAttention& layer, const View<const float, 3>& x, const KeySource& source,
+void check_keys(const MultiHeadAttention& layer, const ForwardOperands& operands, const KeySource& source,
                 const AttentionOptions& options) {
+  const Operand& x = operands.x;
+  const Caller caller = x.caller;
   const Index batch = x.shape[0], length = x.shape[1], dim = layer.head_dim();
   const Index width = layer.heads() * dim, kv_heads = layer.shares().count();
   const View<const float, 3> queries = scratch_rows(Purpose::wide, batch, length, width);
@@ -76,12 +79,46 @@ void check_keys(Caller caller, const MultiHeadAttention& layer, const View<const
       return check(keys_of(caller, *source.cache, source.sequences, length, own));
     }
     default: {
-      const View<const float, 3>& from = source.from_x() ? x : source.memory;
+      const Operand& from = source.from_x() ? x : operands.memory;
       const View<const float, 4> kv = by_head(
           View<const float, 3>(scratch_rows(Purpose::memory, from.shape[0], from.shape[1], kv_heads * dim)), dim);
       return check({kv, kv});
     }
   }
+}
+
+// The heads of one rank would pass where those of another do not; a cache grows before its keys are
+// checked.
+bool needs_check_of_keys(const MultiHeadAttention& layer, const KeySource& source) {
+  return layer.shares().divided() || source.kind == Kind::growing_cache;
+}
+
+void check_attention_together(const MultiHeadAttention& layer, const ForwardOperands& operands, const KeySource& source,
+                              DType type, const AttentionOptions& options) {
+  check_together(
+      layer.shares().team(), operands.x.caller,
+      [&] {
+        check_attention(layer, operands, source, options);
+        if (needs_check_of_keys(layer, source)) check_keys(layer, operands, source, options);
+      },
+      [&](Description& text) {
+        text.add_rows("x", operands.x, type).add_rows("y", operands.y, type);
+        describe(text, source, operands, type);
+        text.add_options(options);
+      });
+}
+
+void describe(Description& text, const MultiHeadAttentionOptions& options) {
+  text.add("heads", options.heads).add("kv_heads", options.kv_heads == 0 ? options.heads : options.kv_heads);
+  if (options.scale) text.add("scale", *options.scale);
+  text.add("weights", options.weights).add("activations", options.activations);
+}
+
+void describe(Description& text, const KeySource& source, const ForwardOperands& operands, DType type) {
+  if (source.kind == Kind::memory) text.add_rows("memory", operands.memory, type);
+  if (source.cache == nullptr) return;
+  text.add(source.growing != nullptr ? "appended to a cache of" : "keys of a cache of", source.cache->type());
+  for (const Index sequence : source.sequences) text.add("keys", source.cache->length(sequence));
 }
 
 void check_project_memory(const MultiHeadAttention& layer, const Operand& memory, const KvCache& cache,

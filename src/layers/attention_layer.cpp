@@ -142,9 +142,6 @@ void attend_own_heads(Caller caller, const MultiHeadAttention& layer, const View
 void attend(Caller caller, const MultiHeadAttention& layer, const View<const float, 3>& x, const KeySource& source,
             const View<float, 3>& y, const View<const float, 3>& residual, const AttentionOptions& options) {
   const Shares& shares = layer.shares();
-  // The heads of one rank would pass where those of another do not. Over a cache that grows, the
-  // caller has checked.
-  if (shares.divided() && source.kind != Kind::growing_cache) check_keys(caller, layer, x, source, options);
   const ProjectionColumns c = projection_columns(layer);
   const Index batch = x.shape[0], length = x.shape[1], dim = layer.head_dim();
   const Index width = source.from_x() ? c.end : c.q_width;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/check.hpp"
+#include "layers/description.hpp"
 #include "layers/forward_check.hpp"
 
 #include <headlane/multi_head_attention.hpp>
@@ -75,14 +76,25 @@ class AppendGuard {
 void check_attention(const MultiHeadAttention& layer, const ForwardOperands& operands, const KeySource& source,
                      const AttentionOptions& options);
 /// Checks what attention will check, for all heads, a cache as it will have grown: for a layer that
-/// writes or sends something before.
-void check_keys(Caller caller, const MultiHeadAttention& layer, const View<const float, 3>& x, const KeySource& source,
+/// writes or sends something before. x and memory are read for their shapes alone.
+void check_keys(const MultiHeadAttention& layer, const ForwardOperands& operands, const KeySource& source,
                 const AttentionOptions& options);
+/// Does both, the latter where it is needed, on all ranks of a team, which compare the call. `type`
+/// is that of x and y.
+void check_attention_together(const MultiHeadAttention& layer, const ForwardOperands& operands, const KeySource& source,
+                              DType type, const AttentionOptions& options);
+/// True if check_keys() has to be called before attend().
+bool needs_check_of_keys(const MultiHeadAttention& layer, const KeySource& source);
+
+/// What the ranks of a team compare of the options of a layer, and of the keys of a call.
+void describe(Description& text, const MultiHeadAttentionOptions& options);
+void describe(Description& text, const KeySource& source, const ForwardOperands& operands, DType type);
+
 void check_project_memory(const MultiHeadAttention& layer, const Operand& memory, const KvCache& cache,
                           std::span<const Index> sequences, const ProjectMemoryOptions& options);
 
 /// y = layer(x) + residual; the residual may have null data. Arguments are checked by
-/// check_attention().
+/// check_attention() and, where needs_check_of_keys(), check_keys().
 void attend(Caller caller, const MultiHeadAttention& layer, const View<const float, 3>& x, const KeySource& source,
             const View<float, 3>& y, const View<const float, 3>& residual, const AttentionOptions& options);
 void project_memory(const MultiHeadAttention& layer, const View<const float, 3>& memory, KvCache& cache,

@@ -4,6 +4,8 @@
 #include "layers/half.hpp"
 #include "layers/state_dict_writer.hpp"
 #include "layers/sublayer.hpp"
+#include "layers/tensor_names.hpp"
+#include "layers/together.hpp"
 
 #include <headlane/decoder_layer.hpp>
 
@@ -27,17 +29,26 @@ struct DecoderLayer::Call {
 };
 
 DecoderLayer::DecoderLayer(const StateDict& state, std::string_view prefix, const TransformerLayerOptions& options)
-    : norm_first_(options.norm_first),
-      self_attn_(state, joined(prefix, "self_attn."), attention_options(options)),
-      multihead_attn_(state, joined(prefix, "multihead_attn."), attention_options(options)),
-      feed_forward_(state, prefix, feed_forward_options(options)),
-      norm1_(state, joined(prefix, "norm1."), options.norm, options.eps),
-      norm2_(state, joined(prefix, "norm2."), options.norm, options.eps),
-      norm3_(state, joined(prefix, "norm3."), options.norm, options.eps) {
-  check_widths("DecoderLayer", feed_forward_.d_model(), self_attn_, norm1_, norm2_, norm3_);
-  require(multihead_attn_.d_model() == d_model() && x_width(multihead_attn_) == d_model(),
-          "DecoderLayer: multihead_attn takes rows of ", x_width(multihead_attn_), " and returns rows of ",
-          multihead_attn_.d_model(), ", self_attn returns rows of ", d_model());
+    : norm_first_(options.norm_first) {
+  const auto make = [&] {
+    self_attn_ = MultiHeadAttention(state, joined(prefix, "self_attn."), attention_options(options));
+    multihead_attn_ = MultiHeadAttention(state, joined(prefix, "multihead_attn."), attention_options(options));
+    feed_forward_ = FeedForward(state, prefix, feed_forward_options(options));
+    norm1_ = Normalization(state, joined(prefix, "norm1."), options.norm, options.eps);
+    norm2_ = Normalization(state, joined(prefix, "norm2."), options.norm, options.eps);
+    norm3_ = Normalization(state, joined(prefix, "norm3."), options.norm, options.eps);
+    check_widths("DecoderLayer", feed_forward_.d_model(), self_attn_, norm1_, norm2_, norm3_);
+    require(multihead_attn_.d_model() == d_model() && x_width(multihead_attn_) == d_model(),
+            "DecoderLayer: multihead_attn takes rows of ", x_width(multihead_attn_), " and returns rows of ",
+            multihead_attn_.d_model(), ", self_attn returns rows of ", d_model());
+  };
+  make_together(options.team, "DecoderLayer", make, [&](Description& text) {
+    describe(text, options);
+    for (const char* attention : {"self_attn.", "multihead_attn."})
+      text.add_tensors(state, prefix, attention, attention_tensors);
+    text.add_tensors(state, prefix, "", feed_forward_tensors);
+    for (const char* norm : {"norm1.", "norm2.", "norm3."}) text.add_tensors(state, prefix, norm, linear_tensors);
+  });
 }
 
 OwnedStateDict DecoderLayer::state_dict(std::string_view prefix) const {
@@ -72,15 +83,29 @@ void check(const DecoderLayer& layer, const ForwardOperands& operands, const Key
   if (cross.lse) check_no_overlap(of_self, caller.operand("cross.lse", cross.lse));
 }
 
+/// The same on all ranks of a team, which compare the call. `type` is that of x and y.
+void check_call(const DecoderLayer& layer, const ForwardOperands& operands, DType type, const KeySource& self_keys,
+                const KeySource& cross_keys, const AttentionOptions& self, const AttentionOptions& cross) {
+  check_together(
+      layer.self_attn().shares().team(), caller,
+      [&] {
+        check(layer, operands, self_keys, cross_keys, self, cross);
+        check_keys(layer.multihead_attn(), operands, cross_keys, cross);
+        if (needs_check_of_keys(layer.self_attn(), self_keys)) check_keys(layer.self_attn(), operands, self_keys, self);
+      },
+      [&](Description& text) {
+        text.add_rows("x", operands.x, type).add_rows("y", operands.y, type);
+        for (const KeySource* keys : {&self_keys, &cross_keys}) describe(text, *keys, operands, type);
+        text.add("self").add_options(self).add("cross").add_options(cross);
+      });
+}
+
 }  // namespace
 
 void DecoderLayer::check(const Call& call) const {
   const ForwardOperands operands{caller.operand("x", call.x), caller.operand("y", call.y),
                                  caller.operand("memory", call.cross.memory)};
-  headlane::check(*this, operands, call.self, call.cross, call.self_options, call.cross_options);
-  check_keys(caller, multihead_attn_, call.x, call.cross, call.cross_options);
-  if (call.self.kind == KeySource::Kind::growing_cache)
-    check_keys(caller, self_attn_, call.x, call.self, call.self_options);
+  check_call(*this, operands, DType::float32, call.self, call.cross, call.self_options, call.cross_options);
 }
 
 void DecoderLayer::run(const Call& call) const {
@@ -133,7 +158,8 @@ namespace {
 void forward_halves(const DecoderLayer& layer, const HalfRows& rows, const AttentionOptions& self,
                     const AttentionOptions& cross) {
   const CallScope scope;
-  check(layer, rows.operands(caller), {}, {.kind = KeySource::Kind::memory}, self, cross);
+  check_call(layer, rows.operands(caller), rows.type, {}, {.kind = KeySource::Kind::memory}, self, cross);
+  const ComparedScope compared;
   const WideRows wide(rows, self.num_threads);
   layer.forward(wide.x, wide.memory, wide.y, self, cross);
   wide.round();
@@ -150,8 +176,9 @@ struct Caches {
 void forward_halves(const DecoderLayer& layer, const HalfRows& rows, const Caches& caches, const AttentionOptions& self,
                     const AttentionOptions& cross) {
   const CallScope scope;
-  check(layer, rows.operands(caller), growing(caches.own, caches.sequences),
-        projected(caches.memory, caches.memory_sequences), self, cross);
+  check_call(layer, rows.operands(caller), rows.type, growing(caches.own, caches.sequences),
+             projected(caches.memory, caches.memory_sequences), self, cross);
+  const ComparedScope compared;
   const WideRows wide(rows, self.num_threads);
   layer.forward(wide.x, caches.own, caches.sequences, caches.memory, caches.memory_sequences, wide.y, self, cross);
   wide.round();

@@ -10,6 +10,8 @@
 #include "layers/state_dict_reader.hpp"
 #include "layers/state_dict_writer.hpp"
 #include "layers/team_output.hpp"
+#include "layers/tensor_names.hpp"
+#include "layers/together.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -27,6 +29,16 @@ void write(float x, float& y, const EmbeddingForwardOptions& o) { y = o.add ? y 
 
 Embedding::Embedding(const StateDict& state, std::string_view prefix, const EmbeddingOptions& options)
     : options_(options) {
+  make_together(
+      options.team, "Embedding", [&] { read(state, prefix); },
+      [&](Description& text) {
+        text.add("tied", options.tied).add("max_length", options.max_length).add("weights", options.weights);
+        text.add("activations", options.activations).add_tensors(state, prefix, "", embedding_tensors);
+      });
+}
+
+void Embedding::read(const StateDict& state, std::string_view prefix) {
+  const EmbeddingOptions options = options_;
   const StateDictReader tensors("Embedding", state, prefix);
   require(options.max_length >= 0, "Embedding: max_length is ", options.max_length, ", the minimum is 0");
   require(options.tied || options.activations == DType::float32,
@@ -98,9 +110,21 @@ Index checked_length(const Embedding& layer, const View<const Index, 2>& ids, co
 
 }  // namespace
 
+Index Embedding::checked_together(const View<const Index, 2>& ids, const Operand& y, DType type,
+                                  const EmbeddingForwardOptions& options) const {
+  Index length = 0;
+  check_together(
+      rows_.team(), forward_caller, [&] { length = checked_length(*this, ids, y, options_.max_length, options); },
+      [&](Description& text) {
+        text.add_ids("ids", ids.slice(1, 0, length)).add("y of", type).add("scale", options.scale);
+        text.add("add", options.add);
+      });
+  return length;
+}
+
 void Embedding::forward(View<const Index, 2> ids, View<float, 3> y, const EmbeddingForwardOptions& options) const {
   const CallScope scope;
-  const Index length = checked_length(*this, ids, forward_caller.operand("y", y), options_.max_length, options);
+  const Index length = checked_together(ids, forward_caller.operand("y", y), DType::float32, options);
   if (length == 0) return;
   if (rows_.divided()) return forward_together(ids.slice(1, 0, length), y, options);
   const PackedColumns packed = packed_columns(packed_);
@@ -158,8 +182,9 @@ void Embedding::forward_together(const View<const Index, 2>& ids, const View<flo
 void Embedding::forward_halves(const View<const Index, 2>& ids, const View<std::uint16_t, 3>& y, DType type,
                                const EmbeddingForwardOptions& options) const {
   const CallScope scope;
-  checked_length(*this, ids, forward_caller.operand("y", y), options_.max_length, options);
+  checked_together(ids, forward_caller.operand("y", y), type, options);
   if (is_empty(y)) return;
+  const ComparedScope compared;
   const AnyView<const std::uint16_t> before(y);
   HalfCopies copies(active(), 1);
   copies.reserve(before);
@@ -176,14 +201,19 @@ void Embedding::forward(View<const Index, 2> ids, View<float16, 3> y, const Embe
   forward_halves(ids, bits_of(y), DType::float16, options);
 }
 
-void Embedding::check_logits(const Operand& x, const Operand& y, int num_threads) const {
-  x.caller.require(options_.tied, "the embedding was not made with EmbeddingOptions::tied");
-  check_forward(x, columns_, y, num_embeddings(), false, num_threads);
+void Embedding::check_logits(const Operand& x, const Operand& y, DType type, int num_threads) const {
+  check_together(
+      rows_.team(), x.caller,
+      [&] {
+        x.caller.require(options_.tied, "the embedding was not made with EmbeddingOptions::tied");
+        check_forward(x, columns_, y, num_embeddings(), false, num_threads);
+      },
+      [&](Description& text) { text.add_rows("x", x, type).add_rows("y", y, type); });
 }
 
 void Embedding::logits(View<const float, 3> x, View<float, 3> y, int num_threads) const {
   const CallScope scope;
-  check_logits(logits_caller.operand("x", x), logits_caller.operand("y", y), num_threads);
+  check_logits(logits_caller.operand("x", x), logits_caller.operand("y", y), DType::float32, num_threads);
   const TeamOutput out(rows_, 1, y);
   for_each_matrix(x, out.own(), {}, [&](const auto& from, const auto& to, const auto&) {
     multiply(from, packed_, 0, to, {.activations = options_.activations, .num_threads = num_threads});
@@ -194,7 +224,8 @@ void Embedding::logits(View<const float, 3> x, View<float, 3> y, int num_threads
 void Embedding::logits_halves(const HalfRows& rows, int num_threads) const {
   const CallScope scope;
   const ForwardOperands operands = rows.operands(logits_caller);
-  check_logits(operands.x, operands.y, num_threads);
+  check_logits(operands.x, operands.y, rows.type, num_threads);
+  const ComparedScope compared;
   const WideRows wide(rows, num_threads);
   logits(wide.x, wide.y, num_threads);
   wide.round();

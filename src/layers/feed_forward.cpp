@@ -11,6 +11,8 @@
 #include "layers/state_dict_reader.hpp"
 #include "layers/state_dict_writer.hpp"
 #include "layers/team_output.hpp"
+#include "layers/tensor_names.hpp"
+#include "layers/together.hpp"
 
 #include <headlane/gemm_gated.hpp>
 
@@ -31,15 +33,21 @@ constexpr Index row_unit = 24, min_rows = 96;
 
 FeedForward::FeedForward(const StateDict& state, std::string_view prefix, const FeedForwardOptions& options)
     : activation_(options.activation) {
-  const StateDictReader tensors("FeedForward", state, prefix);
-  require(options.activation <= Activation::erf, tensors.layer(), ": activation is ",
-          static_cast<Index>(options.activation), ", which is none of none … erf");
-  const WeightOptions stored{options.weights, options.activations, options.team};
-  linear1_ = tensors.linear("linear1", any_size, any_size, stored);
-  const Index d_ff = linear1_.out_features(), d_model = linear1_.in_features();
-  gated_ = tensors.has("linear_gate.weight");
-  if (gated_) linear_gate_ = tensors.linear("linear_gate", d_ff, d_model, stored);
-  linear2_ = tensors.linear("linear2", d_model, d_ff, stored);
+  const auto make = [&] {
+    const StateDictReader tensors("FeedForward", state, prefix);
+    require(options.activation <= Activation::erf, tensors.layer(), ": activation is ",
+            static_cast<Index>(options.activation), ", which is none of none … erf");
+    const WeightOptions stored{options.weights, options.activations, options.team};
+    linear1_ = tensors.linear("linear1", any_size, any_size, stored);
+    const Index d_ff = linear1_.out_features(), d_model = linear1_.in_features();
+    gated_ = tensors.has("linear_gate.weight");
+    if (gated_) linear_gate_ = tensors.linear("linear_gate", d_ff, d_model, stored);
+    linear2_ = tensors.linear("linear2", d_model, d_ff, stored);
+  };
+  make_together(options.team, "FeedForward", make, [&](Description& text) {
+    text.add("activation", static_cast<Index>(options.activation)).add("weights", options.weights);
+    text.add("activations", options.activations).add_tensors(state, prefix, "", feed_forward_tensors);
+  });
 }
 
 OwnedStateDict FeedForward::state_dict(std::string_view prefix) const {
@@ -53,9 +61,19 @@ OwnedStateDict FeedForward::state_dict(std::string_view prefix) const {
 
 namespace {
 
+template <class T>
+void check_rows(const FeedForward& layer, const View<const T, 3>& x, const View<T, 3>& y, DType type, int num_threads) {
+  constexpr Caller caller = "FeedForward::forward";
+  check_together(
+      layer.linear1().columns().team(), caller,
+      [&] { check_forward(caller, x, layer.d_model(), y, layer.d_model(), true, num_threads); },
+      [&](Description& text) { text.add_rows("x", x, type).add_rows("y", y, type); });
+}
+
 void forward_halves(const FeedForward& layer, const HalfRows& rows, int num_threads) {
   const CallScope scope;
-  check_forward("FeedForward::forward", rows.x, layer.d_model(), rows.y, layer.d_model(), true, num_threads);
+  check_rows(layer, rows.x, rows.y, rows.type, num_threads);
+  const ComparedScope compared;
   const WideRows wide(rows, num_threads);
   layer.forward(wide.x, wide.y, num_threads);
   wide.round();
@@ -72,7 +90,7 @@ void FeedForward::forward(View<const float16, 3> x, View<float16, 3> y, int num_
 
 void FeedForward::forward(View<const float, 3> x, View<float, 3> y, int num_threads) const {
   const CallScope scope;
-  check_forward("FeedForward::forward", x, d_model(), y, d_model(), true, num_threads);
+  check_rows(*this, x, y, DType::float32, num_threads);
   feed_forward(*this, x, y, {}, num_threads);
 }
 

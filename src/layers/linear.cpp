@@ -8,6 +8,8 @@
 #include "layers/state_dict_reader.hpp"
 #include "layers/state_dict_writer.hpp"
 #include "layers/team_output.hpp"
+#include "layers/tensor_names.hpp"
+#include "layers/together.hpp"
 
 #include <utility>
 
@@ -17,12 +19,17 @@ using namespace internal;
 
 Linear::Linear(const StateDict& state, std::string_view prefix, DType weights, DType activations, Team* team)
     : activations_(activations) {
-  const StateDictReader tensors("Linear", state, prefix);
-  OwnWeight own = tensors.weight("weight", any_size, any_size, weights, team);
-  weight_ = std::move(own.matrix);
-  columns_ = std::move(own.shares);
-  check_activations(Caller(tensors.layer()).operand("weight", shape_of(weight_)), &weight_, activations);
-  bias_ = own_elements(tensors.optional_vector("bias", out_features()), columns_);
+  const auto make = [&] {
+    const StateDictReader tensors("Linear", state, prefix);
+    OwnWeight own = tensors.weight("weight", any_size, any_size, weights, team);
+    weight_ = std::move(own.matrix);
+    columns_ = std::move(own.shares);
+    check_activations(Caller(tensors.layer()).operand("weight", shape_of(weight_)), &weight_, activations);
+    bias_ = own_elements(tensors.optional_vector("bias", out_features()), columns_);
+  };
+  make_together(team, "Linear", make, [&](Description& text) {
+    text.add("weights", weights).add("activations", activations).add_tensors(state, prefix, "", linear_tensors);
+  });
 }
 
 View<const float, 1> Linear::bias() const { return view_of(bias_); }
@@ -37,18 +44,33 @@ OwnedStateDict Linear::state_dict(std::string_view prefix) const {
 
 namespace {
 
+constexpr Caller caller = "Linear::forward";
+
 template <class T>
 void check_linear(const Linear& layer, const View<const T, 3>& x, const View<T, 3>& y, const LinearOptions& options) {
-  constexpr Caller caller = "Linear::forward";
   check_forward(caller, x, layer.in_features(), y, layer.out_features(), false, options.num_threads);
   const Operand of_y = caller.operand("y", y), residual = caller.operand("residual", options.residual);
   check_epilogue(of_y, caller.operand("bias", View<const float, 1>{}), options.activation, residual);
   if (options.residual) check_same(residual, 0, "batch elements", of_y, 0, "batch elements");
 }
 
+/// The same for all ranks of a team.
+template <class T>
+void check_linear_together(const Linear& layer, const View<const T, 3>& x, const View<T, 3>& y, DType type,
+                           const LinearOptions& options) {
+  check_together(
+      layer.columns().team(), caller, [&] { check_linear(layer, x, y, options); },
+      [&](Description& text) {
+        text.add_rows("x", x, type).add_rows("y", y, type);
+        text.add("activation", static_cast<Index>(options.activation));
+        if (options.residual) text.add("residual of", options.residual.type);
+      });
+}
+
 void forward_halves(const Linear& layer, const HalfRows& rows, const LinearOptions& options) {
   const CallScope scope;
-  check_linear(layer, rows.x, rows.y, options);
+  check_linear_together(layer, rows.x, rows.y, rows.type, options);
+  const ComparedScope compared;
   const WideRows wide(rows, options.num_threads);
   layer.forward(wide.x, wide.y, options);
   wide.round();
@@ -65,8 +87,11 @@ void Linear::forward(View<const float16, 3> x, View<float16, 3> y, const LinearO
 
 void Linear::forward(View<const float, 3> x, View<float, 3> y, const LinearOptions& options) const {
   const CallScope scope;
-  check_linear(*this, x, y, options);
-  if (is_half(options.residual)) return forward(x, y, with_wide(options, &LinearOptions::residual));
+  check_linear_together(*this, x, y, DType::float32, options);
+  if (is_half(options.residual)) {
+    const ComparedScope compared;
+    return forward(x, y, with_wide(options, &LinearOptions::residual));
+  }
   const TeamOutput out(columns_, 1, y);
   const View<const float, 3> residual = out.own_of(options.residual.of<float>());
   for_each_matrix(x, out.own(), residual, [&](const auto& from, const auto& to, const auto& add) {

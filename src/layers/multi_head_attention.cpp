@@ -7,6 +7,8 @@
 #include "layers/rows.hpp"
 #include "layers/state_dict_reader.hpp"
 #include "layers/state_dict_writer.hpp"
+#include "layers/tensor_names.hpp"
+#include "layers/together.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -170,6 +172,16 @@ std::vector<float> by_columns(const std::vector<float>& bias, const ProjectionCo
 MultiHeadAttention::MultiHeadAttention(const StateDict& state, std::string_view prefix,
                                        const MultiHeadAttentionOptions& options)
     : heads_(options.heads), scale_(options.scale) {
+  make_together(
+      options.team, "MultiHeadAttention", [&] { read(state, prefix, options); },
+      [&](Description& text) {
+        describe(text, options);
+        text.add_tensors(state, prefix, "", attention_tensors);
+      });
+}
+
+void MultiHeadAttention::read(const StateDict& state, std::string_view prefix,
+                              const MultiHeadAttentionOptions& options) {
   const StateDictReader tensors("MultiHeadAttention", state, prefix);
   const Index kv_heads = options.kv_heads == 0 ? options.heads : options.kv_heads;
   require(heads_ > 0, tensors.layer(), ": heads is ", heads_, ", the minimum is 1");

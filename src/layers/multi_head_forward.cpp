@@ -10,11 +10,10 @@ using namespace internal;
 
 namespace {
 
-/// y = layer(x), checked by check_attention().
+/// y = layer(x), checked.
 void run(Caller caller, const MultiHeadAttention& layer, const View<const float, 3>& x, const KeySource& source,
          const View<float, 3>& y, const AttentionOptions& options) {
   if (source.kind != KeySource::Kind::growing_cache) return attend(caller, layer, x, source, y, {}, options);
-  check_keys(caller, layer, x, source, options);
   AppendGuard appended(*source.growing, source.sequences);
   attend(caller, layer, x, source, y, {}, options);
   appended.commit();
@@ -23,8 +22,9 @@ void run(Caller caller, const MultiHeadAttention& layer, const View<const float,
 void forward_floats(Caller caller, const MultiHeadAttention& layer, const View<const float, 3>& x,
                     const KeySource& source, const View<float, 3>& y, const AttentionOptions& options) {
   const CallScope scope;
-  check_attention(layer, {caller.operand("x", x), caller.operand("y", y), caller.operand("memory", source.memory)},
-                  source, options);
+  check_attention_together(layer,
+                           {caller.operand("x", x), caller.operand("y", y), caller.operand("memory", source.memory)},
+                           source, DType::float32, options);
   run(caller, layer, x, source, y, options);
 }
 
@@ -32,7 +32,7 @@ void forward_floats(Caller caller, const MultiHeadAttention& layer, const View<c
 void forward_halves(Caller caller, const MultiHeadAttention& layer, const HalfRows& rows, KeySource source,
                     const AttentionOptions& options) {
   const CallScope scope;
-  check_attention(layer, rows.operands(caller), source, options);
+  check_attention_together(layer, rows.operands(caller), source, rows.type, options);
   const WideRows wide(rows, options.num_threads);
   source.memory = wide.memory;
   run(caller, layer, wide.x, source, wide.y, options);

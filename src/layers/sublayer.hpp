@@ -4,6 +4,7 @@
 #include "core/check.hpp"
 #include "core/scratch.hpp"
 #include "layers/attention_layer.hpp"
+#include "layers/description.hpp"
 #include "layers/rows.hpp"
 
 #include <headlane/feed_forward.hpp>
@@ -42,6 +43,13 @@ inline FeedForwardOptions feed_forward_options(const TransformerLayerOptions& op
           .weights = options.weights,
           .activations = options.activations,
           .team = options.team};
+}
+
+/// What the ranks of a team compare of the options.
+inline void describe(Description& text, const TransformerLayerOptions& options) {
+  describe(text, attention_options(options));
+  text.add("activation", static_cast<Index>(options.activation)).add("norm", static_cast<Index>(options.norm));
+  text.add("norm_first", options.norm_first).add("eps", options.eps);
 }
 
 /// The parts of a layer agree on d_model.

@@ -30,13 +30,13 @@ TEST_CASE("a rank has its share of the weights") {
     return bytes;
   };
   const std::vector<std::size_t> whole = bytes_of_layers(nullptr);
-  for (const int size : {1, 2, 4, 8, 16})
-    for (int rank = 0; rank < size; ++rank) {
-      TeamHub hub(size);
-      ThreadTeam team(hub, rank);
-      const std::vector<std::size_t> own = bytes_of_layers(&team);
-      for (std::size_t i = 0; i < own.size(); ++i) CHECK(own[i] * static_cast<std::size_t>(size) == whole[i]);
-    }
+  for (const int size : {1, 2, 4, 8, 16}) {
+    const auto ranks = static_cast<std::size_t>(size);
+    CHECK(run_ranks(size, [&](Team& team) {
+            const std::vector<std::size_t> own = bytes_of_layers(&team);
+            for (std::size_t i = 0; i < own.size(); ++i) CHECK(own[i] * ranks == whole[i]);
+          }) == std::vector<std::string>(ranks));
+  }
 }
 
 TEST_CASE("shares: whole units, one after the other, that differ by at most one") {

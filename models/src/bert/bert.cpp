@@ -115,8 +115,8 @@ Index Bert::embedding_size(std::optional<Pooling> pooling) const {
   return pooling ? size_of({&*pooling, 1}) : size_of(config_.pooling);
 }
 
-void Bert::agree(const Call& call) const {
-  agree_on_call(team_, call.function, [&] {
+void Bert::check_together(const Call& call) const {
+  const auto describe = [&] {
     Digest tokens, poolings;
     for (const auto* sentences : {&call.ids, &call.types})
       for (const std::vector<Index>& ids : *sentences) tokens.add(ids);
@@ -126,7 +126,8 @@ void Bert::agree(const Call& call) const {
     text.add("prompt_tokens", call.prompt_tokens).add("pooling", poolings);
     text.add("normalize", call.normalize ? static_cast<int>(*call.normalize) : -1);
     return text.add("out", call.out.shape).text();
-  });
+  };
+  internal::check_together(team_, call.function, [&] { check(call); }, describe);
 }
 
 void Bert::check(const Call& call) const {
@@ -191,8 +192,7 @@ View<const float, 2> Bert::states(const Call& call, std::size_t first, std::size
 void Bert::run(Call call) const {
   const headlane::internal::FloatingPointScope scope;
   Workspaces& workspaces = unmoved(workspaces_, call.function, "model");
-  agree(call);
-  check(call);
+  check_together(call);
   std::unique_ptr<Workspace> work = workspaces.take();
   call.work = work.get();
   Index row = 0;

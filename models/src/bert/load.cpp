@@ -215,7 +215,8 @@ std::string text_of(const BertConfig& c, const ModelOptions& options, const Chec
 Bert::Bert(const path& folder, const ModelOptions& options) {
   const headlane::internal::FloatingPointScope scope;
   const ReturnsFreedMemory at_the_end;
-  load_together(options.team, "Bert", [&] { return load(folder, options); });
+  team_of_layers_ = compared(options.team);
+  load_together(options.team, "Bert", [&] { return load(folder, options_of_layers(options, team_of_layers_.get())); });
   team_ = options.team;
   workspaces_ = make_workspaces();
 }

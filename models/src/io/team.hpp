@@ -3,6 +3,7 @@
 
 #include "io/digest.hpp"
 
+#include <headlane/models/model_options.hpp>
 #include <headlane/runtime.hpp>
 #include <headlane/team.hpp>
 
@@ -10,6 +11,7 @@
 #include <charconv>
 #include <concepts>
 #include <exception>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,30 +60,64 @@ class Description {
 /// True if there is more than one rank.
 inline bool is_divided(const Team* team) { return team != nullptr && team->size() > 1; }
 
-/// All ranks make the same call: describe() returns the same text. Before anything is checked,
-/// since a rank that throws alone leaves the others waiting.
+/// Calls describe(), which returns what all ranks must have, or throws if this rank refuses it. If
+/// one rank throws, or if texts differ, all throw. A refusal begins with "an error, ".
 template <class Describe>
-void agree_on_call(Team* team, const char* function, const Describe& describe) {
-  if (is_divided(team)) team->agree(function, describe());
+void compare(Team& team, const char* what, const Describe& describe) {
+  std::string mine;
+  std::exception_ptr refused;
+  try {
+    mine = describe();
+  } catch (const std::exception& error) {
+    refused = std::current_exception();
+    mine = "an error";  // fits without memory
+    mine.append(", ").append(error.what());
+  }
+  team.agree(what, mine);
+  if (refused) std::rethrow_exception(refused);
+}
+
+/// Begins a call: check() throws if this rank refuses its arguments; describe() returns what must
+/// be the same on all ranks.
+template <class Check, class Describe>
+void check_together(Team* team, const char* function, const Check& check, const Describe& describe) {
+  if (!is_divided(team)) return check();
+  compare(*team, function, [&] {
+    check();
+    return describe();
+  });
 }
 
 /// Calls load(), which returns what all ranks must have. If it throws on one rank, all throw.
 template <class Load>
 void load_together(Team* team, const char* what, const Load& load) {
-  if (!is_divided(team)) {
-    load();
-    return;
-  }
-  std::string mine;
-  std::exception_ptr error;
-  try {
-    mine = "headlane " + std::string(version()) + ", " + load();
-  } catch (const std::exception& failure) {
-    error = std::current_exception();
-    mine = std::string("failed: ") + failure.what();
-  }
-  team->agree(what, mine);
-  if (error) std::rethrow_exception(error);
+  if (is_divided(team)) compare(*team, what, [&] { return "headlane " + std::string(version()) + ", " + load(); });
+  else load();
+}
+
+/// The team of the layers of a model, which compare nothing: the model has.
+class ComparedTeam final : public Team {
+ public:
+  explicit ComparedTeam(Team& team) : team_(team) {}
+
+  [[nodiscard]] int rank() const override { return team_.rank(); }
+  [[nodiscard]] int size() const override { return team_.size(); }
+  void all_gather(float* buffer, std::span<const Index> begins) override { team_.all_gather(buffer, begins); }
+  void agree(std::string_view /*what*/, std::string_view /*mine*/) override {}
+
+ private:
+  Team& team_;
+};
+
+/// Null for null.
+inline std::unique_ptr<Team> compared(Team* team) {
+  return team == nullptr ? nullptr : std::make_unique<ComparedTeam>(*team);
+}
+
+/// With the team of the layers in place of that of the model.
+inline ModelOptions options_of_layers(ModelOptions options, Team* of_layers) {
+  options.team = of_layers;
+  return options;
 }
 
 }  // namespace headlane::models::internal

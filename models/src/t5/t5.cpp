@@ -31,10 +31,14 @@ void check_ids(const char* function, const std::string& name, std::span<const In
 struct T5::Implementation {
   T5Config config;
   Team* team;
+  std::unique_ptr<Team> of_layers;
   T5Model model;
 
   Implementation(const Checkpoint& checkpoint, T5Config settings, const ModelOptions& options)
-      : config(std::move(settings)), team(options.team), model(checkpoint, config, options) {}
+      : config(std::move(settings)),
+        team(options.team),
+        of_layers(compared(team)),
+        model(checkpoint, config, options_of_layers(options, of_layers.get())) {}
 
   [[nodiscard]] std::vector<float> encode(std::span<const Index> input, int num_threads) const {
     const Index length = std::ssize(input), d = config.d_model;
@@ -96,6 +100,8 @@ const T5::Implementation& T5::implementation(const char* function) const {
 
 const T5Config& T5::config() const { return implementation("T5::config").config; }
 
+Team* T5::team() const { return implementation("T5::team").team; }
+
 GenerateOptions T5::defaults(std::string_view task) const {
   const T5Config& config = implementation("T5::defaults").config;
   if (task.empty()) return config.options;
@@ -111,16 +117,18 @@ std::vector<std::vector<Index>> T5::generate(std::span<const std::vector<Index>>
                                              const GenerateOptions& options) const {
   const headlane::internal::FloatingPointScope scope;
   constexpr const char* function = "T5::generate";
-  const auto& [config, team, model] = implementation(function);
-  agree_on_call(team, function, [&] { return text_of(inputs, options); });
+  const auto& [config, team, of_layers, model] = implementation(function);
   const GenerationTokens tokens{config.vocab_size, config.decoder_start_token_id, config.eos_token_ids};
-  check_options(function, options, tokens);
   std::vector<Index> ids, starts{0};
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    check_ids(function, "input " + std::to_string(i), inputs[i], config);
-    ids.insert(ids.end(), inputs[i].begin(), inputs[i].end());
-    starts.push_back(std::ssize(ids));
-  }
+  const auto check = [&] {
+    check_options(function, options, tokens);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      check_ids(function, "input " + std::to_string(i), inputs[i], config);
+      ids.insert(ids.end(), inputs[i].begin(), inputs[i].end());
+      starts.push_back(std::ssize(ids));
+    }
+  };
+  check_together(team, function, check, [&] { return text_of(inputs, options); });
   if (inputs.empty()) return {};
   const Index length = std::ssize(ids);
   std::vector<float> memory(static_cast<std::size_t>(length * config.d_model));
@@ -138,8 +146,9 @@ std::vector<float> T5::encode(std::span<const Index> input, int num_threads) con
   const headlane::internal::FloatingPointScope scope;
   constexpr const char* function = "T5::encode";
   const Implementation& all = implementation(function);
-  agree_on_call(all.team, function, [&] { return Description().add("input", input).text(); });
-  check_ids(function, "the input", input, all.config);
+  check_together(
+      all.team, function, [&] { check_ids(function, "the input", input, all.config); },
+      [&] { return Description().add("input", input).text(); });
   return all.encode(input, num_threads);
 }
 
@@ -147,10 +156,14 @@ std::vector<float> T5::logits(std::span<const Index> input, std::span<const Inde
   const headlane::internal::FloatingPointScope scope;
   constexpr const char* function = "T5::logits";
   const Implementation& all = implementation(function);
-  const auto& [config, team, model] = all;
-  agree_on_call(team, function, [&] { return Description().add("input", input).add("output", output).text(); });
-  check_ids(function, "the output", output, config);
-  check_ids("T5::encode", "the input", input, config);
+  const auto& [config, team, of_layers, model] = all;
+  check_together(
+      team, function,
+      [&] {
+        check_ids(function, "the output", output, config);
+        check_ids("T5::encode", "the input", input, config);
+      },
+      [&] { return Description().add("input", input).add("output", output).text(); });
   const std::vector<float> memory = all.encode(input, num_threads);
   const Index length = std::ssize(output), d = config.d_model;
   std::vector<float> hidden(static_cast<std::size_t>(length * d));

@@ -116,6 +116,8 @@ class HEADLANE_API Bert {
   explicit Bert(const std::filesystem::path& folder, const ModelOptions& options = {});
 
   [[nodiscard]] const BertConfig& config() const { return config_; }
+  /// That of the options.
+  [[nodiscard]] Team* team() const { return team_; }
   /// The folder of config.json and the tokenizer: the one given, or one within it that modules.json
   /// names.
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
@@ -148,8 +150,8 @@ class HEADLANE_API Bert {
   HEADLANE_HIDDEN void run(Call call) const;
   /// Returns what all ranks of a team must have.
   HEADLANE_HIDDEN std::string load(const std::filesystem::path& folder, const ModelOptions& options);
-  /// All ranks of a team make the same call.
-  HEADLANE_HIDDEN void agree(const Call& call) const;
+  /// All ranks of a team make the same call, which each of them checks.
+  HEADLANE_HIDDEN void check_together(const Call& call) const;
   HEADLANE_HIDDEN void check(const Call& call) const;
   /// The length of an embedding.
   [[nodiscard]] HEADLANE_HIDDEN Index size_of(std::span<const Pooling> pooling) const;
@@ -163,6 +165,7 @@ class HEADLANE_API Bert {
   [[nodiscard]] HEADLANE_HIDDEN View<const float, 2> states(const Call& call, std::size_t first, std::size_t end) const;
 
   Team* team_ = nullptr;
+  std::unique_ptr<Team> team_of_layers_;
   BertConfig config_;
   std::filesystem::path folder_;
   Embedding words_, types_, positions_;

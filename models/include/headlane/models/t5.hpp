@@ -65,6 +65,8 @@ class HEADLANE_API T5 {
   T5& operator=(T5&&) noexcept;
 
   [[nodiscard]] const T5Config& config() const;
+  /// That of the options.
+  [[nodiscard]] Team* team() const;
   /// The options in generation_config.json, as transformers uses them; for a task of
   /// config().tasks, overridden by its own.
   [[nodiscard]] GenerateOptions defaults(std::string_view task = {}) const;
