@@ -103,17 +103,19 @@ def check_layers(comm: mpi.Communicator) -> None:
 
 def check_models(comm: mpi.Communicator) -> None:
     models = pytest.importorskip("headlane.models")
-    alone, together = models.T5(LITTLE), models.T5(LITTLE, team=comm)
     ids = [[5, 9, 30, 1], [7, 1], [200, 31, 4, 77, 12, 1]]
-    for beams in (1, 3):
-        assert together.generate(ids, num_beams=beams) == alone.generate(ids, num_beams=beams)
-    check_same(together.logits(ids[0], [0, 3]), alone.logits(ids[0], [0, 3]))
     folder = Path(sys.argv[1])
     if comm.rank == 0:
         write_bert(folder, 2, 96, 50)
     comm.agree("folder", "is written")
-    embedded = models.Bert(folder, team=comm).embed([[2, 7, 40, 3], [2, 3]])
-    check_same(embedded, models.Bert(folder).embed([[2, 7, 40, 3], [2, 3]]))
+    for dtype in ("float32", "int8"):
+        stored = {"weights": dtype, "activations": dtype}
+        alone, together = models.T5(LITTLE, **stored), models.T5(LITTLE, team=comm, **stored)
+        for beams in (1, 3):
+            assert together.generate(ids, num_beams=beams) == alone.generate(ids, num_beams=beams)
+        check_same(together.logits(ids[0], [0, 3]), alone.logits(ids[0], [0, 3]))
+        embedded = models.Bert(folder, team=comm, **stored).embed([[2, 7, 40, 3], [2, 3]])
+        check_same(embedded, models.Bert(folder, **stored).embed([[2, 7, 40, 3], [2, 3]]))
     if comm.size > 1:
         options = {"team": comm, "weights": "int8" if comm.rank == 1 else "float32"}
         check_refused(["rank 1 has"], models.Bert, folder, **options)

@@ -6,6 +6,21 @@ import struct
 import numpy as np
 
 
+def write_model(folder, config, tensors):
+    """A folder with these arrays of float32."""
+    header, data = {}, b""
+    for name, tensor in tensors.items():
+        header[name] = {
+            "dtype": "F32",
+            "shape": tensor.shape,
+            "data_offsets": [len(data), len(data) + tensor.nbytes],
+        }
+        data += tensor.tobytes()
+    text = json.dumps(header).encode()
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
 def write_bert(folder, layers=4, d=64, vocabulary=100):
     """A model with random weights, without PyTorch."""
     config = {
@@ -46,14 +61,4 @@ def write_bert(folder, layers=4, d=64, vocabulary=100):
     for name in norms:
         add(f"{name}.weight", d)
         add(f"{name}.bias", d)
-    header, data = {}, b""
-    for name, tensor in tensors.items():
-        header[name] = {
-            "dtype": "F32",
-            "shape": tensor.shape,
-            "data_offsets": [len(data), len(data) + tensor.nbytes],
-        }
-        data += tensor.tobytes()
-    text = json.dumps(header).encode()
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    write_model(folder, config, tensors)
