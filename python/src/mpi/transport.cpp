@@ -1,7 +1,10 @@
 #include "mpi/transport.hpp"
 
 #include <cstdint>
+#include <exception>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace headlane::python {
@@ -66,10 +69,12 @@ mpi::SequenceCut cut_of(const Call& call, const char* name, nb::handle given) {
   if (!nb::hasattr(given, "ranks") || !nb::hasattr(given, "pieces"))
     call.refuse_type(name, given, "headlane.mpi.SequenceCut");
   const Index ranks = call.integer(joined(name, ".ranks"), given.attr("ranks"));
+  call.require(std::in_range<int>(ranks), name, ".ranks is ", ranks, ", which is no number of ranks");
   std::vector<mpi::SequencePiece> pieces;
   for (const nb::handle piece : given.attr("pieces")) {
     const std::vector<Index> numbers = call.integers(joined(name, ".pieces"), piece);
     call.require(numbers.size() == 3, name, ".pieces are tuples (rank, begin, end)");
+    call.require(std::in_range<int>(numbers[0]), name, ".pieces have the rank ", numbers[0], ", there are ", ranks);
     pieces.push_back({.rank = static_cast<int>(numbers[0]), .begin = numbers[1], .end = numbers[2]});
   }
   return {static_cast<int>(ranks), std::move(pieces)};
