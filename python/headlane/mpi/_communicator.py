@@ -7,6 +7,10 @@ from typing import Any
 
 from .. import _core
 
+_SINGLE = (
+    "MPI was initialised for programs without threads, and headlane starts some: let mpi4py.rc.thread_level "
+    'be "funneled" or a higher one before mpi4py.MPI is imported'
+)
 _LARGEST = 1 << 30  # bytes of a message: MPI counts with 32 bits
 
 
@@ -18,6 +22,10 @@ class Communicator:
 
     Args:
         comm: A communicator of mpi4py; MPI.COMM_WORLD if None.
+
+    Raises:
+        ValueError: Ranks have other versions of headlane, or MPI was initialised with MPI_THREAD_SINGLE,
+            while headlane starts threads: on all ranks.
     """
 
     def __init__(self, comm: Any = None) -> None:
@@ -33,7 +41,18 @@ class Communicator:
         self._comm = comm.Dup()
         self._requests: dict[int, list[Any]] = {}
         self._tickets = 0
-        self.agree("mpi.Communicator", f"headlane {_core.version()}")
+        self._broken = False  # set by headlane._core, too
+        try:
+            self._compare()
+        except Exception:
+            self.free()
+            raise
+
+    def _compare(self) -> None:
+        single = self._mpi.Query_thread() < self._mpi.THREAD_FUNNELED
+        self.agree("mpi.Communicator", f"an error, {_SINGLE}" if single else f"headlane {_core.version()}")
+        if single:
+            raise ValueError(f"mpi.Communicator: {_SINGLE}")
 
     @property
     def rank(self) -> int:
