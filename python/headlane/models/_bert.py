@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import _core
 from .._immutable import itself
+from .._team import refused_together
 from .._types import ActivationDType, DType
 from ._text import folder_path
 
@@ -72,8 +73,9 @@ class Bert:
         activations: ActivationDType = "float32",
         team: Communicator | None = None,
     ) -> None:
-        self._given = folder_path("Bert", folder)
         self._team = None if team is None else _core.MpiTeam(team)
+        with refused_together(self._team, "Bert", "Bert"):
+            self._given = folder_path("Bert", folder)
         self._bert = _core.Bert(os.fsencode(self._given), weights, activations, self._team)
         self._weights = weights
         self._activations = activations

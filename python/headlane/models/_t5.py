@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import _core
 from .._immutable import itself
+from .._team import refused_together
 from .._types import ActivationDType, DType, GenerateOptions, Unpack
 from ._text import checked_count, folder_path
 
@@ -67,8 +68,9 @@ class T5:
         activations: ActivationDType = "float32",
         team: Communicator | None = None,
     ) -> None:
-        self._folder = folder_path("T5", folder)
         self._team = None if team is None else _core.MpiTeam(team)
+        with refused_together(self._team, "T5", "T5"):
+            self._folder = folder_path("T5", folder)
         self._t5 = _core.T5(os.fsencode(self._folder), weights, activations, self._team)
         self._weights = weights
         self._activations = activations
@@ -125,6 +127,11 @@ class T5:
         Returns:
             The token ids of each output.
         """
+        with refused_together(self._team, "generate", "T5::generate"):
+            all_options = self._options(task, options)
+        return self._t5.generate(ids, **all_options, num_threads=num_threads)
+
+    def _options(self, task: str | None, options: GenerateOptions) -> dict[str, Any]:
         all_options = self.defaults(task)
         given: dict[str, Any] = dict(options)
         if "max_new_tokens" in given:
@@ -134,7 +141,7 @@ class T5:
         unknown = given.keys() - all_options.keys()
         if unknown:
             raise TypeError(f"generate: unexpected options: {', '.join(sorted(unknown))}")
-        return self._t5.generate(ids, **{**all_options, **given}, num_threads=num_threads)
+        return {**all_options, **given}
 
     def encode(self, ids: Sequence[int], *, num_threads: int | None = None) -> np.ndarray:
         """The states of the encoder for one input, [tokens, d_model].

@@ -2,7 +2,9 @@
 
 Every rank calls the same functions in the same order; results are bit-identical to those of one process,
 for any number of ranks and if ranks have different instruction sets. Arguments that differ between ranks, or
-that one of them refuses, raise the same ValueError on all of them, which names the ranks.
+that one of them refuses, raise the same ValueError on all of them, which names the ranks. A TypeError that Python
+itself raises for a call (an unknown or missing parameter), or for an object that is no Communicator, is that of one
+rank; `python -m mpi4py` then ends the job.
 
     from headlane import mpi
 

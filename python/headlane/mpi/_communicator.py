@@ -18,7 +18,9 @@ class Communicator:
     """The ranks of a communicator, which is duplicated: messages of headlane do not meet others.
 
     An instance belongs to one thread at a time. A rank that raises while others wait for it has to end
-    the job: `python -m mpi4py script.py` does so.
+    the job: `python -m mpi4py script.py` does so. After such an exception (KeyboardInterrupt, no memory, a
+    message that could not be sent) the instance refuses further calls, since messages of the old one may
+    be under way.
 
     Args:
         comm: A communicator of mpi4py; MPI.COMM_WORLD if None.
@@ -79,16 +81,22 @@ class Communicator:
         first = range(0, max(size, 1), _LARGEST)
         return [memory.fromaddress(address + at, min(size - at, _LARGEST)) for at in first]
 
+    def _check(self) -> None:
+        if self._broken:
+            raise RuntimeError("mpi.Communicator: a call failed before; its ranks may no longer match")
+
     def _ticket(self, requests: list[Any]) -> int:
         self._tickets = (self._tickets + 1) % (1 << 31)
         self._requests[self._tickets] = requests
         return self._tickets
 
     def _start_send(self, to: int, address: int, size: int) -> int:
+        self._check()
         byte = self._mpi.BYTE
         return self._ticket([self._comm.Isend([piece, byte], to) for piece in self._pieces(address, size)])
 
     def _start_receive(self, source: int, address: int, size: int) -> int:
+        self._check()
         byte = self._mpi.BYTE
         return self._ticket(
             [self._comm.Irecv([piece, byte], source) for piece in self._pieces(address, size)]
@@ -101,10 +109,12 @@ class Communicator:
         self._comm.Iprobe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG)
 
     def _broadcast(self, address: int, size: int, root: int) -> None:
+        self._check()
         for piece in self._pieces(address, size):
             self._comm.Bcast([piece, self._mpi.BYTE], root)
 
     def _all_gather(self, address: int, begins: Sequence[int]) -> None:
+        self._check()
         if 4 * begins[-1] > _LARGEST:
             for rank, (begin, end) in enumerate(zip(begins, begins[1:])):
                 self._broadcast(address + 4 * begin, 4 * (end - begin), rank)

@@ -87,6 +87,9 @@ class Call {
     return nb::inst_ptr<T>(given);
   }
 
+  /// A message of the library, which begins with the name of this function.
+  [[nodiscard]] std::string prefixed(const char* message_of_library) const;
+
   /// A copy in float32 of an array of 16 bits, which the library reads or writes in its place.
   const FloatCopy& keep(FloatCopy copy) const { return copies_.emplace_back(std::move(copy)); }
 
@@ -108,7 +111,6 @@ class Call {
 
  private:
   [[noreturn]] void fail_as_value(std::string_view name, nb::handle given, std::string_view reason) const;
-  [[nodiscard]] std::string prefixed(const char* message_of_library) const;
 
   const char* function_;
   mutable std::vector<FloatCopy> copies_{};

@@ -1,6 +1,7 @@
 // The classes MultiHeadAttention, EncoderLayer and DecoderLayer.
 #include "core/define.hpp"
 #include "layers/layers.hpp"
+#include "mpi/transport.hpp"
 
 #include <mutex>
 
@@ -57,20 +58,21 @@ nb::object attend(const MultiHeadAttention& self, nb::handle x, nb::handle memor
 nb::object encode(const EncoderLayer& self, nb::handle x, nb::handle attn_mask, nb::handle options, nb::handle out,
                   nb::handle num_threads) {
   const Call call("EncoderLayer.forward");
-  const ScoreOptions given(call, attn_mask, options, num_threads);
-  const Rows rows(call, x, out, self.d_model());
-  call.compute([&] {
-    self.forward(rows.x(), rows.y(), options_for(given, rows.x(), self.self_attn().heads(), rows.x().shape[1]));
+  return on_ranks(call, self.self_attn().shares().team(), "EncoderLayer::forward", [&] {
+    const ScoreOptions given(call, attn_mask, options, num_threads);
+    const Rows rows(call, x, out, self.d_model());
+    call.compute([&] {
+      self.forward(rows.x(), rows.y(), options_for(given, rows.x(), self.self_attn().heads(), rows.x().shape[1]));
+    });
+    return rows.object();
   });
-  return rows.object();
 }
 
 struct DecoderArguments {
   nb::handle x, memory, attn_mask, options, cache, sequences, memory_cache, memory_sequences, cross, out, num_threads;
 };
 
-nb::object decode(const DecoderLayer& self, const DecoderArguments& given) {
-  const Call call("DecoderLayer.forward");
+nb::object decode(const Call& call, const DecoderLayer& self, const DecoderArguments& given) {
   const ScoreOptions own(call, given.attn_mask, given.options, given.num_threads),
       cross(call, nb::none(), given.cross, given.num_threads);
   const Rows rows(call, given.x, given.out, self.d_model());
@@ -104,9 +106,13 @@ void define_init(nb::class_<Layer>& layer, const char* name, const std::vector<s
                     nb::handle scale, nb::handle activation, nb::handle norm, nb::handle norm_first, nb::handle eps,
                     nb::handle weights, nb::handle activations, nb::handle team) {
         const Call call(name);
-        const auto options =
-            options_of(call, {heads, kv_heads, scale, activation, norm, norm_first, eps, weights, activations, team});
-        construct(self, Tensors(call, state, prefix, parts), options);
+        mpi::Transport* const ranks = team_of(call, team);
+        on_ranks(call, ranks, name, [&] {
+          TransformerLayerOptions options =
+              options_of(call, {heads, kv_heads, scale, activation, norm, norm_first, eps, weights, activations});
+          options.team = ranks;
+          construct(self, Tensors(call, state, prefix, parts), options);
+        });
       },
       "state", "prefix", "num_heads", "num_kv_heads", "scale", "activation", "norm", "norm_first", "layer_norm_eps",
       "weights", "activations", "team");
@@ -166,8 +172,12 @@ void add_decoder_layer(nb::module_& module) {
       [](const DecoderLayer& self, nb::handle x, nb::handle memory, nb::handle attn_mask, nb::handle options,
          nb::handle cache, nb::handle sequences, nb::handle memory_cache, nb::handle memory_sequences, nb::handle cross,
          nb::handle out, nb::handle num_threads) {
-        return decode(self, {x, memory, attn_mask, options, cache, sequences, memory_cache, memory_sequences, cross,
-                             out, num_threads});
+        const Call call("DecoderLayer.forward");
+        return on_ranks(call, self.self_attn().shares().team(), "DecoderLayer::forward", [&] {
+          return decode(call, self,
+                        {x, memory, attn_mask, options, cache, sequences, memory_cache, memory_sequences, cross, out,
+                         num_threads});
+        });
       },
       "x", "memory", "attn_mask", "options", "cache", "sequences", "memory_cache", "memory_sequences", "cross", "out",
       "num_threads");

@@ -94,9 +94,10 @@ struct CacheArgument {
 MultiHeadAttentionOptions attention_options_of(const Call& call, nb::handle heads, nb::handle kv_heads,
                                                nb::handle scale, nb::handle weights, nb::handle activations);
 
-/// The options of EncoderLayer and DecoderLayer, and the names that Python has for them.
+/// The options of EncoderLayer and DecoderLayer but the team, and the names that Python has for
+/// them.
 struct LayerArguments {
-  nb::handle heads, kv_heads, scale, activation, norm, norm_first, eps, weights, activations, team;
+  nb::handle heads, kv_heads, scale, activation, norm, norm_first, eps, weights, activations;
 };
 TransformerLayerOptions options_of(const Call& call, const LayerArguments& given);
 

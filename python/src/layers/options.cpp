@@ -2,7 +2,6 @@
 #include "core/dtype.hpp"
 #include "gemm/products.hpp"
 #include "layers/layers.hpp"
-#include "mpi/transport.hpp"
 
 namespace headlane::python {
 
@@ -40,8 +39,7 @@ TransformerLayerOptions options_of(const Call& call, const LayerArguments& given
           .norm_first = call.flag("norm_first", given.norm_first),
           .eps = call.float32("layer_norm_eps", given.eps),
           .weights = dtype_named(call, "weights", given.weights),
-          .activations = activations_named(call, given.activations),
-          .team = team_of(call, given.team)};
+          .activations = activations_named(call, given.activations)};
 }
 
 nb::dict dict_of(const OwnedStateDict& state) {

@@ -53,59 +53,69 @@ std::vector<std::vector<Index>> types_of(const Call& call, nb::handle types) {
   return types.is_none() ? std::vector<std::vector<Index>>() : sentences_of(call, "token_type_ids", types);
 }
 
+/// A call without sentences computes nothing, on all ranks of a team.
+bool is_empty_on_all_ranks(const Bert& bert, const char* function, const std::vector<std::vector<Index>>& ids) {
+  if (ids.empty() && bert.team() != nullptr && bert.team()->size() > 1) bert.team()->agree(function, "no sentences");
+  return ids.empty();
+}
+
 nb::object embed(const Bert& bert, nb::handle given, nb::handle given_types, nb::handle pooling,
                  nb::handle given_normalize, nb::handle given_truncate, nb::handle out, nb::handle num_threads,
                  nb::handle given_prompt_tokens) {
   const Call call("embed");
-  const auto ids = sentences_of(call, "ids", given), types = types_of(call, given_types);
-  std::optional<Pooling> pooled;
-  if (!pooling.is_none()) pooled = pooling_named(call, pooling);
-  const bool truncate = call.flag("truncate", given_truncate);
-  std::optional<bool> normalize;
-  if (!given_normalize.is_none()) normalize = call.flag("normalize", given_normalize);
-  const Index prompt_tokens = call.integer("prompt_tokens", given_prompt_tokens);
-  const bool pools = pooled.value_or(bert.config().pooling.front()) != Pooling::none;
-  const Index rows = pools ? static_cast<Index>(ids.size()) : sum_of(lengths_of(bert, ids, truncate));
-  const int threads = call.threads(num_threads);
-  const Result result(call, {}, out, {rows, bert.embedding_size(pooled)});
-  const View<float, 2> y = view_of<float, 2>(result.array());
-  if (ids.empty()) return result.object();
-  Signals signals;
-  call.compute([&] {
-    bert.embed(ids, y,
-               {.pooling = pooled,
-                .normalize = normalize,
-                .token_type_ids = types,
-                .truncate = truncate,
-                .prompt_tokens = prompt_tokens,
-                .progress = [&](const EncodeProgress&) { signals(); },
-                .num_threads = threads});
+  return on_ranks(call, bert.team(), "embed", [&] {
+    const auto ids = sentences_of(call, "ids", given), types = types_of(call, given_types);
+    std::optional<Pooling> pooled;
+    if (!pooling.is_none()) pooled = pooling_named(call, pooling);
+    const bool truncate = call.flag("truncate", given_truncate);
+    std::optional<bool> normalize;
+    if (!given_normalize.is_none()) normalize = call.flag("normalize", given_normalize);
+    const Index prompt_tokens = call.integer("prompt_tokens", given_prompt_tokens);
+    const bool pools = pooled.value_or(bert.config().pooling.front()) != Pooling::none;
+    const Index rows = pools ? static_cast<Index>(ids.size()) : sum_of(lengths_of(bert, ids, truncate));
+    const int threads = call.threads(num_threads);
+    const Result result(call, {}, out, {rows, bert.embedding_size(pooled)});
+    const View<float, 2> y = view_of<float, 2>(result.array());
+    if (is_empty_on_all_ranks(bert, "embed", ids)) return result.object();
+    Signals signals;
+    call.compute([&] {
+      bert.embed(ids, y,
+                 {.pooling = pooled,
+                  .normalize = normalize,
+                  .token_type_ids = types,
+                  .truncate = truncate,
+                  .prompt_tokens = prompt_tokens,
+                  .progress = [&](const EncodeProgress&) { signals(); },
+                  .num_threads = threads});
+    });
+    return result.object();
   });
-  return result.object();
 }
 
 /// The states, and the number of rows of each sentence.
 nb::tuple encode(const Bert& bert, nb::handle given, nb::handle given_types, nb::handle given_truncate,
                  nb::handle num_threads) {
   const Call call("encode");
-  const auto ids = sentences_of(call, "ids", given), types = types_of(call, given_types);
-  const bool truncate = call.flag("truncate", given_truncate);
-  const std::vector<Index> lengths = lengths_of(bert, ids, truncate);
-  const int threads = call.threads(num_threads);
-  const Result result(call, {}, nb::none(), {sum_of(lengths), bert.config().hidden_size});
-  const View<float, 2> y = view_of<float, 2>(result.array());
-  Signals signals;
-  if (!ids.empty())
-    call.compute([&] {
-      bert.encode(ids, y,
-                  {.token_type_ids = types,
-                   .truncate = truncate,
-                   .progress = [&](const EncodeProgress&) { signals(); },
-                   .num_threads = threads});
-    });
-  nb::list rows;
-  for (const Index length : lengths) rows.append(length);
-  return nb::make_tuple(result.object(), rows);
+  return on_ranks(call, bert.team(), "encode", [&] {
+    const auto ids = sentences_of(call, "ids", given), types = types_of(call, given_types);
+    const bool truncate = call.flag("truncate", given_truncate);
+    const std::vector<Index> lengths = lengths_of(bert, ids, truncate);
+    const int threads = call.threads(num_threads);
+    const Result result(call, {}, nb::none(), {sum_of(lengths), bert.config().hidden_size});
+    const View<float, 2> y = view_of<float, 2>(result.array());
+    Signals signals;
+    if (!is_empty_on_all_ranks(bert, "encode", ids))
+      call.compute([&] {
+        bert.encode(ids, y,
+                    {.token_type_ids = types,
+                     .truncate = truncate,
+                     .progress = [&](const EncodeProgress&) { signals(); },
+                     .num_threads = threads});
+      });
+    nb::list rows;
+    for (const Index length : lengths) rows.append(length);
+    return nb::make_tuple(result.object(), rows);
+  });
 }
 
 /// None for "not set".

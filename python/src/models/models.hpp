@@ -50,10 +50,13 @@ nb::class_<Model> define_model(nb::module_& module, const char* name) {
       [name](Model* self, const nb::bytes& folder, nb::handle weights, nb::handle activations, nb::handle team) {
         const std::filesystem::path path = std::string(folder.c_str(), folder.size());
         const Call call(name);
-        const models::ModelOptions options{.weights = dtype_named(call, "weights", weights),
-                                           .activations = activations_named(call, activations),
-                                           .team = team_of(call, team)};
-        call.compute([&] { new (self) Model(path, options); });
+        mpi::Transport* const ranks = team_of(call, team);
+        on_ranks(call, ranks, name, [&] {
+          const models::ModelOptions options{.weights = dtype_named(call, "weights", weights),
+                                             .activations = activations_named(call, activations),
+                                             .team = ranks};
+          call.compute([&] { new (self) Model(path, options); });
+        });
       },
       nb::arg("folder"), nb::arg("weights"), nb::arg("activations"), nb::arg("team").none());
   return model;

@@ -41,39 +41,45 @@ nb::list generate(const T5& t5, nb::handle given, nb::handle num_beams, nb::hand
                   nb::handle length_penalty, nb::handle early_stopping, nb::handle no_repeat_ngram_size,
                   nb::handle num_threads) {
   const Call call("generate");
-  const auto ids = sentences_of(call, "ids", given);
-  Signals signals;
-  const GenerateOptions options{.num_beams = call.integer("num_beams", num_beams),
-                                .max_length = call.integer("max_length", max_length),
-                                .min_length = call.integer("min_length", min_length),
-                                .length_penalty = call.float64("length_penalty", length_penalty),
-                                .early_stopping = early_stopping_of(call, early_stopping),
-                                .no_repeat_ngram_size = call.integer("no_repeat_ngram_size", no_repeat_ngram_size),
-                                .progress = [&](const models::GenerateProgress&) { signals(); },
-                                .num_threads = call.threads(num_threads)};
-  std::vector<std::vector<Index>> outputs;
-  call.compute([&] { outputs = t5.generate(ids, options); });
-  nb::list result;
-  for (const std::vector<Index>& output : outputs) result.append(nb::cast(output));
-  return result;
+  return on_ranks(call, t5.team(), "T5::generate", [&] {
+    const auto ids = sentences_of(call, "ids", given);
+    Signals signals;
+    const GenerateOptions options{.num_beams = call.integer("num_beams", num_beams),
+                                  .max_length = call.integer("max_length", max_length),
+                                  .min_length = call.integer("min_length", min_length),
+                                  .length_penalty = call.float64("length_penalty", length_penalty),
+                                  .early_stopping = early_stopping_of(call, early_stopping),
+                                  .no_repeat_ngram_size = call.integer("no_repeat_ngram_size", no_repeat_ngram_size),
+                                  .progress = [&](const models::GenerateProgress&) { signals(); },
+                                  .num_threads = call.threads(num_threads)};
+    std::vector<std::vector<Index>> outputs;
+    call.compute([&] { outputs = t5.generate(ids, options); });
+    nb::list result;
+    for (const std::vector<Index>& output : outputs) result.append(nb::cast(output));
+    return result;
+  });
 }
 
 nb::object encode(const T5& t5, nb::handle given, nb::handle num_threads) {
   const Call call("encode");
-  const std::vector<Index> ids = sentence_of(call, "ids", given);
-  const int threads = call.threads(num_threads);
-  std::vector<float> states;
-  call.compute([&] { states = t5.encode(ids, threads); });
-  return array_of(states, {std::ssize(ids), t5.config().d_model});
+  return on_ranks(call, t5.team(), "T5::encode", [&] {
+    const std::vector<Index> ids = sentence_of(call, "ids", given);
+    const int threads = call.threads(num_threads);
+    std::vector<float> states;
+    call.compute([&] { states = t5.encode(ids, threads); });
+    return array_of(states, {std::ssize(ids), t5.config().d_model});
+  });
 }
 
 nb::object logits(const T5& t5, nb::handle given, nb::handle given_output, nb::handle num_threads) {
   const Call call("logits");
-  const std::vector<Index> ids = sentence_of(call, "ids", given), output = sentence_of(call, "output", given_output);
-  const int threads = call.threads(num_threads);
-  std::vector<float> values;
-  call.compute([&] { values = t5.logits(ids, output, threads); });
-  return array_of(values, {std::ssize(output), t5.config().vocab_size});
+  return on_ranks(call, t5.team(), "T5::logits", [&] {
+    const std::vector<Index> ids = sentence_of(call, "ids", given), output = sentence_of(call, "output", given_output);
+    const int threads = call.threads(num_threads);
+    std::vector<float> values;
+    call.compute([&] { values = t5.logits(ids, output, threads); });
+    return array_of(values, {std::ssize(output), t5.config().vocab_size});
+  });
 }
 
 nb::dict config_of(const T5& t5) {

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <nanobind/stl/string.h>
 #include <shared_mutex>
 #include <string>
 #include <utility>
@@ -38,12 +39,25 @@ nb::tuple sequence_cut(nb::handle kind, nb::handle length, nb::handle ranks, nb:
                                     : mpi::SequenceCut::contiguous(positions, static_cast<int>(count)));
 }
 
-nb::object attention_of_ranks(nb::handle comm, nb::handle query, nb::handle key, nb::handle value, nb::handle keys,
-                              nb::handle queries, nb::handle attn_mask, nb::handle is_causal, nb::handle scale,
-                              nb::handle enable_gqa, nb::handle options, nb::handle return_lse, nb::handle out,
-                              nb::handle num_threads) {
-  const Call call("mpi.attention");
-  PythonTransport transport(call, "comm", comm);
+/// The name in the library of attention over tensors and over caches.
+constexpr const char* attention_name = "mpi::attention";
+
+/// Axes before that of the batch are calls of their own.
+void agree_on_calls(PythonTransport& transport, const Batch& batch) {
+  if (batch.rank() <= 1) return;
+  std::string text = "batch axes";
+  for (int axis = 0; axis < batch.rank(); ++axis) text += " " + std::to_string(batch.size(axis));
+  transport.agree(attention_name, text);
+}
+
+struct AttentionArguments {
+  nb::handle query, key, value, keys, queries, attn_mask, is_causal, scale, enable_gqa, options, return_lse, out,
+      num_threads;
+};
+
+nb::object attention_of_ranks(const Call& call, PythonTransport& transport, const AttentionArguments& arguments) {
+  const auto& [query, key, value, keys, queries, attn_mask, is_causal, scale, enable_gqa, options, return_lse, out,
+               num_threads] = arguments;
   mpi::AttentionCut cut{.keys = cut_of(call, "keys", keys)};
   if (!queries.is_none()) cut.queries = cut_of(call, "queries", queries);
   ScoreOperands of(call, query, key, value, call.flag("enable_gqa", enable_gqa));
@@ -59,6 +73,7 @@ nb::object attention_of_ranks(nb::handle comm, nb::handle query, nb::handle key,
                            call.flag("return_lse", return_lse), false);
   of.require_result_apart(results.result(), given);
   call.compute([&] {
+    agree_on_calls(transport, of.batch);
     of.for_each([&](const Batch::Position& at) {
       AttentionOptions here = of.options_at(given, columns, at);
       here.lse = results.lse_at(of.batch, at, of.has_heads);
@@ -122,11 +137,12 @@ void append_to(LockedCutCache& self, nb::handle sequence, nb::handle key, nb::ha
   });
 }
 
-nb::object attention_over_cut_cache(nb::handle comm, nb::handle query, nb::handle cache, nb::handle sequences,
-                                    nb::handle attn_mask, nb::handle options, nb::handle return_lse, nb::handle out,
-                                    nb::handle num_threads) {
-  const Call call("mpi.attention_over_cache");
-  PythonTransport transport(call, "comm", comm);
+struct CacheArguments {
+  nb::handle query, cache, sequences, attn_mask, options, return_lse, out, num_threads;
+};
+
+nb::object attention_over_cut_cache(const Call& call, PythonTransport& transport, const CacheArguments& arguments) {
+  const auto& [query, cache, sequences, attn_mask, options, return_lse, out, num_threads] = arguments;
   const auto* locked = call.instance<LockedCutCache>("cache", cache);
   if (locked == nullptr) call.refuse_type("cache", cache, "headlane.mpi.KvCache");
   const std::vector<Index> numbers = call.integers("sequences", sequences);
@@ -209,18 +225,46 @@ void add_cut_cache(nb::module_& module) {
 
 void add_mpi(nb::module_& module) {
   define(module, "mpi_cut", &sequence_cut, "kind", "length", "ranks", "pieces");
-  define(module, "mpi_attention", &attention_of_ranks, "comm", "query", "key", "value", "keys", "queries", "attn_mask",
-         "is_causal", "scale", "enable_gqa", "options", "return_lse", "out", "num_threads");
-  define(module, "mpi_attention_over_cache", &attention_over_cut_cache, "comm", "query", "cache", "sequences",
-         "attn_mask", "options", "return_lse", "out", "num_threads");
+  define(
+      module, "mpi_attention",
+      [](nb::handle comm, nb::handle query, nb::handle key, nb::handle value, nb::handle keys, nb::handle queries,
+         nb::handle attn_mask, nb::handle is_causal, nb::handle scale, nb::handle enable_gqa, nb::handle options,
+         nb::handle return_lse, nb::handle out, nb::handle num_threads) {
+        const Call call("mpi.attention");
+        PythonTransport transport(call, "comm", comm);
+        return on_ranks(call, &transport, attention_name, [&] {
+          return attention_of_ranks(call, transport,
+                                    {query, key, value, keys, queries, attn_mask, is_causal, scale, enable_gqa, options,
+                                     return_lse, out, num_threads});
+        });
+      },
+      "comm", "query", "key", "value", "keys", "queries", "attn_mask", "is_causal", "scale", "enable_gqa", "options",
+      "return_lse", "out", "num_threads");
+  define(
+      module, "mpi_attention_over_cache",
+      [](nb::handle comm, nb::handle query, nb::handle cache, nb::handle sequences, nb::handle attn_mask,
+         nb::handle options, nb::handle return_lse, nb::handle out, nb::handle num_threads) {
+        const Call call("mpi.attention_over_cache");
+        PythonTransport transport(call, "comm", comm);
+        return on_ranks(call, &transport, attention_name, [&] {
+          return attention_over_cut_cache(call, transport,
+                                          {query, cache, sequences, attn_mask, options, return_lse, out, num_threads});
+        });
+      },
+      "comm", "query", "cache", "sequences", "attn_mask", "options", "return_lse", "out", "num_threads");
   define(
       module, "mpi_agree",
       [](nb::handle comm, nb::handle what, nb::handle mine) {
         const Call call("mpi.Communicator.agree");
         PythonTransport transport(call, "comm", comm);
-        const std::string title = call.text("what", what), text = call.text("mine", mine);
-        const nb::gil_scoped_release release;
-        transport.agree(title, text);
+        const char* const given = PyUnicode_Check(what.ptr()) ? PyUnicode_AsUTF8(what.ptr()) : nullptr;
+        PyErr_Clear();
+        const Call titled(given != nullptr ? given : call.function());
+        on_ranks(titled, &transport, titled.function(), [&] {
+          const std::string title = call.text("what", what), text = call.text("mine", mine);
+          const nb::gil_scoped_release release;
+          transport.agree(title, text);
+        });
       },
       "comm", "what", "mine");
   nb::class_<PythonTransport> team(module, "MpiTeam");
@@ -228,6 +272,12 @@ void add_mpi(nb::module_& module) {
       team, "__init__",
       [](PythonTransport* self, nb::handle comm) { new (self) PythonTransport(Call("MpiTeam"), "team", comm); },
       "comm");
+  team.def(
+      "refuse",
+      [](PythonTransport& self, const std::string& name, const std::string& function, const std::string& reason) {
+        if (self.size() > 1) self.refuse(Call(name.c_str()), function.c_str(), reason);
+      },
+      nb::arg("name"), nb::arg("function"), nb::arg("reason"));
   add_cut_cache(module);
 }
 

@@ -16,6 +16,26 @@ nb::object call_method(const nb::object& object, const char* name, Arguments... 
   return object.attr(name)(arguments...);
 }
 
+/// What is being handled; false if it must reach the caller as it is, as KeyboardInterrupt.
+struct Handled {
+  std::string text;
+  bool is_refusal = true;
+};
+Handled handled() {
+  try {
+    throw;
+  } catch (const nb::python_error& error) {
+    const std::string name = nb::type_name(error.type()).c_str();
+    const nb::object text = nb::steal(PyObject_Str(error.value().ptr()));
+    if (!text.is_valid()) PyErr_Clear();
+    return {name + ": " + (text.is_valid() ? nb::borrow<nb::str>(text).c_str() : "?"), error.matches(PyExc_Exception)};
+  } catch (const std::exception& error) {
+    return {error.what()};
+  }
+}
+
+constexpr std::string_view refusal = "an error";
+
 std::uintptr_t address(const void* data) { return reinterpret_cast<std::uintptr_t>(data); }
 
 }  // namespace
@@ -25,6 +45,39 @@ PythonTransport::PythonTransport(const Call& call, const char* name, nb::handle 
     if (!nb::hasattr(object, method)) call.refuse_type(name, object, "headlane.mpi.Communicator");
   rank_ = static_cast<int>(call.integer("rank", object.attr("rank")));
   size_ = static_cast<int>(call.integer("size", object.attr("size")));
+}
+
+void PythonTransport::agree(std::string_view what, std::string_view mine) {
+  stage_ = Stage::computing;
+  try {
+    Transport::agree(what, mine);
+  } catch (const std::invalid_argument&) {
+    stage_ = Stage::refused;
+    throw;
+  }
+  if (mine.starts_with(refusal)) stage_ = Stage::refused;
+}
+
+void PythonTransport::refuse(const Call& call, const char* function, const std::string& reason) {
+  try {
+    agree(function, std::string(refusal).append(", ").append(reason));
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(call.prefixed(error.what()));
+  }
+}
+
+void PythonTransport::failed(const Call& call, const char* function) {
+  const nb::gil_scoped_acquire gil;
+  if (stage_ == Stage::begun) {
+    const Handled error = handled();
+    try {
+      refuse(call, function, error.text);
+    } catch (const std::invalid_argument&) {
+      if (error.is_refusal) throw;
+    }
+  } else if (stage_ == Stage::computing && PyObject_SetAttrString(object_.ptr(), "_broken", Py_True) != 0) {
+    PyErr_Clear();
+  }
 }
 
 void PythonTransport::all_gather(float* buffer, std::span<const Index> begins) {
