@@ -3,6 +3,7 @@
 // ISA, one thread, contiguous operands.
 #include "support/attention_case.hpp"
 #include "support/bit_comparison.hpp"
+#include "support/cache_scope.hpp"
 #include "support/scope.hpp"
 #include "support/tolerance.hpp"
 

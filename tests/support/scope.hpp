@@ -1,8 +1,6 @@
 // Settings of the library for the duration of a block, and properties of the machine.
 #pragma once
 
-#include "core/caches.hpp"
-
 #include <headlane/runtime.hpp>
 
 #include <cstdlib>
@@ -52,20 +50,6 @@ class ExtensionScope {
 
  private:
   static constexpr const char* variable = "HEADLANE_EXTENSIONS";
-};
-
-/// Blocks for other caches than this machine's until the end of the block.
-class CacheScope {
- public:
-  explicit CacheScope(const internal::CacheSizes& sizes) : previous_(internal::cache_sizes()) {
-    internal::cache_sizes() = sizes;
-  }
-  CacheScope(const CacheScope&) = delete;
-  CacheScope& operator=(const CacheScope&) = delete;
-  ~CacheScope() { internal::cache_sizes() = previous_; }
-
- private:
-  internal::CacheSizes previous_;
 };
 
 /// Whether sweeps are reduced: for kernels without SIMD, and on AArch64, whose tests run under an
