@@ -7,6 +7,7 @@
 #include "sequence_case.hpp"
 
 #include <headlane/mpi/communicator.hpp>
+#include <headlane/runtime.hpp>
 
 #include <cstddef>
 #include <cstdio>
@@ -14,6 +15,7 @@
 #include <exception>
 #include <functional>
 #include <string>
+#include <string_view>
 
 namespace {
 
@@ -198,9 +200,12 @@ void run(bool quick) {
 }  // namespace
 }  // namespace headlane::test
 
+// mpi_ranks [--quick [ISA]]: this instruction set, if the CPU has it.
 int main(int argc, char** argv) {
   int level = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
+  for (const std::string_view isa : headlane::available_isas())
+    if (argc > 2 && isa == argv[2]) headlane::set_isa(isa);
   headlane::test::run(argc > 1 && std::string(argv[1]) == "--quick");
   MPI_Finalize();
   return 0;
