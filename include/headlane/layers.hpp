@@ -32,8 +32,8 @@
 //   biases by shape, all others by value), ids, and the lengths and types of caches. What differs,
 //   or what one rank refuses, is the same std::invalid_argument on all ranks, which names them, and
 //   they may go on. A layer within another one, and those of models, compare nothing of their own.
-//   What only some ranks run into afterwards, such as a full cache, or an int8 cache that gets
-//   numbers that are not finite, is an exception on those alone (Team).
+//   An error that occurs later on some ranks only, such as a full cache or a number that is not
+//   finite for an int8 cache, is an exception on those ranks alone (Team).
 //   state_dict() needs the whole weights: an error in a team of several ranks.
 // Aliasing: y may be x itself (same data and strides), unless stated otherwise; other overlaps
 //   are an error.

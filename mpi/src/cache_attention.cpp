@@ -44,7 +44,8 @@ struct CacheCall {
   [[nodiscard]] Index heads() const { return q.shape[1]; }
 };
 
-/// Of the cut of a sequence, which may have thousands of runs: a number to compare at every token.
+/// A checksum of the cut of a sequence: ranks compare it for every token, and a cut may have
+/// thousands of runs.
 std::uint64_t checksum(std::span<const SequencePiece> pieces) {
   std::uint64_t sum = 0;
   for (const SequencePiece& piece : pieces) {
@@ -66,7 +67,7 @@ AttentionOptions options_of(const AttentionOptions& whole, Index e, Index keys, 
   return o;
 }
 
-/// What must be the same on all ranks: the cache as well, whose ranks may have made other calls.
+/// Describes what must match on all ranks, including the cache: a rank may have appended other keys.
 template <class State>
 std::string description_of(const State& state, const View<const float, 4>& q, std::span<const Index> sequences,
                            const AttentionOptions& options) {

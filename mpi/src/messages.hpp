@@ -60,7 +60,7 @@ class Messages {
   /// The call has succeeded.
   void finish() { guard_.stay(); }
 
-  /// Those that were started and not waited for.
+  /// The number of messages that were started and not yet waited for.
   [[nodiscard]] std::size_t under_way() const { return under_way_; }
 
  private:

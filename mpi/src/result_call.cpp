@@ -15,7 +15,7 @@
 namespace headlane::mpi::internal {
 namespace {
 
-/// What the ranks have of the keys.
+/// The keys that each rank holds.
 struct Owned {
   Index blocks = 0;  // of keys
   Index pieces = 0;
