@@ -67,7 +67,8 @@ AttentionOptions options_of(const AttentionOptions& whole, Index e, Index keys, 
   return o;
 }
 
-/// Describes what must match on all ranks, including the cache: a rank may have appended other keys.
+/// Describes what must match on all ranks, including the cache: a rank may have appended other
+/// keys.
 template <class State>
 std::string description_of(const State& state, const View<const float, 4>& q, std::span<const Index> sequences,
                            const AttentionOptions& options) {

@@ -198,40 +198,40 @@ bool fails(const Call& call, const Prepare& prepare) {
   return failed;
 }
 
+/// Lets operation n of one rank after the other fail, n = 0, 1, 2 … until the call succeeds:
+/// prepare(transport, n) is told -1 on the other ranks.
+template <class Prepare>
+void fail_everywhere(const Call& call, const Prepare& prepare) {
+  for (const int rank : {0, 1, 2}) {
+    CAPTURE(rank);
+    long n = 0;
+    for (bool failed = true; failed && n < 200; ++n) {
+      CAPTURE(n);
+      CHECK_NOTHROW(failed = fails(call, [&](FailingTransport& transport) {
+                      prepare(transport, transport.rank() == rank ? n : -1);
+                    }));
+    }
+    CHECK(n > 3);
+    CHECK(n < 200);
+  }
+}
+
 TEST_CASE("mpi::attention: a transport that fails at any operation") {
-  for (const auto& [name, call] : calls())
+  for (const auto& [name, call] : calls()) {
+    CAPTURE(name);
     for (const bool afterwards : {false, true})
-      for (const int rank : {0, 1, 2}) {
-        CAPTURE(name);
-        CAPTURE(rank);
-        long n = 0;
-        for (bool failed = true; failed && n < 200; ++n) {
-          CAPTURE(n);
-          CHECK_NOTHROW(failed = fails(call, [&](FailingTransport& transport) {
-                          transport.afterwards = afterwards;
-                          if (transport.rank() == rank) transport.until_failure = n;
-                        }));
-        }
-        CHECK(n > 3);
-        CHECK(n < 200);
-      }
+      fail_everywhere(call, [&](FailingTransport& transport, long n) {
+        transport.afterwards = afterwards;
+        transport.until_failure = n;
+      });
+  }
 }
 
 TEST_CASE("mpi::attention: no memory for messages on one rank") {
-  for (const auto& [name, call] : calls())
-    for (const int rank : {0, 1, 2}) {
-      CAPTURE(name);
-      CAPTURE(rank);
-      long n = 0;
-      for (bool failed = true; failed && n < 200; ++n) {
-        CAPTURE(n);
-        CHECK_NOTHROW(failed = fails(call, [&](const FailingTransport& transport) {
-                        messages_until_failure = transport.rank() == rank ? n : -1;
-                      }));
-      }
-      CHECK(n > 3);
-      CHECK(n < 200);
-    }
+  for (const auto& [name, call] : calls()) {
+    CAPTURE(name);
+    fail_everywhere(call, [](FailingTransport&, long n) { messages_until_failure = n; });
+  }
 }
 
 #if !defined(HEADLANE_TEST_SANITIZED)  // sanitizers bring their own operator new
