@@ -46,7 +46,7 @@ constexpr const char* attention_name = "mpi::attention";
 void agree_on_calls(PythonTransport& transport, const Batch& batch) {
   if (batch.rank() <= 1) return;
   std::string text = "batch axes";
-  for (int axis = 0; axis < batch.rank(); ++axis) text += " " + std::to_string(batch.size(axis));
+  for (int axis = 0; axis < batch.rank(); ++axis) text.append(" ").append(std::to_string(batch.size(axis)));
   transport.agree(attention_name, text);
 }
 
