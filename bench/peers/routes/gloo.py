@@ -2,7 +2,7 @@
 
 cyclic     causal self-attention, 8 heads of 64: keys and values all-gathered, each rank computes its own rows
 whole      the same, not causal
-encoder    nn.TransformerEncoderLayer of 16 × LENGTH tokens, d_model 512, d_ff 2048: heads and columns cut, all-reduced
+encoder    an encoder layer of 16 × LENGTH tokens, d_model 512, d_ff 2048, by torch.distributed.tensor.parallel
 Rank 0 prints a line of JSON, as bench_mpi.
 """
 
@@ -15,7 +15,9 @@ import time
 
 import torch
 import torch.distributed as dist
-from torch.nn.functional import layer_norm, linear, relu, scaled_dot_product_attention
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn.functional import relu, scaled_dot_product_attention
 
 HEADS, DIM, HIDDEN, BATCH = 8, 64, 2048, 16
 
@@ -38,27 +40,33 @@ def attention(length: int, causal: bool):
     return call
 
 
+class Encoder(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        d = HEADS * DIM
+        self.query, self.key, self.value, self.output = (torch.nn.Linear(d, d, bias=False) for _ in range(4))
+        self.first, self.second = (
+            torch.nn.Linear(d, HIDDEN, bias=False),
+            torch.nn.Linear(HIDDEN, d, bias=False),
+        )
+        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(d) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        qkv = (f(x).unflatten(-1, (-1, DIM)).transpose(1, 2) for f in (self.query, self.key, self.value))
+        heads = scaled_dot_product_attention(*qkv).transpose(1, 2).flatten(2)
+        y = self.norms[0](x + self.output(heads))
+        return self.norms[1](y + self.second(relu(self.first(y))))
+
+
 def encoder(length: int):
-    """As Megatron-LM: two all-reduces."""
-    ranks = dist.get_world_size()
-    d, own_heads, own_hidden = HEADS * DIM, HEADS // ranks, HIDDEN // ranks
-    projection, output = torch.rand(3 * own_heads * DIM, d) - 0.5, torch.rand(d, own_heads * DIM) - 0.5
-    first, second = torch.rand(own_hidden, d) - 0.5, torch.rand(d, own_hidden) - 0.5
-    weights = torch.rand(2, d)
-    x = torch.rand(BATCH, length, d) - 0.5
-
-    def reduced(y):
-        if ranks > 1:
-            dist.all_reduce(y)
-        return y
-
-    def call():
-        qkv = linear(x, projection).view(BATCH, length, 3, own_heads, DIM).permute(2, 0, 3, 1, 4)
-        heads = scaled_dot_product_attention(*qkv).transpose(1, 2).reshape(BATCH, length, -1)
-        y = layer_norm(x + reduced(linear(heads, output)), (d,), weights[0])
-        return layer_norm(y + reduced(linear(relu(linear(y, first)), second)), (d,), weights[1])
-
-    return call
+    """PyTorch's tensor parallelism: columns of what reads x and rows of what is added to it, all-reduced."""
+    layer = Encoder().eval()
+    if dist.get_world_size() > 1:
+        columns = dict.fromkeys(("query", "key", "value", "first"), ColwiseParallel())
+        plan = columns | dict.fromkeys(("output", "second"), RowwiseParallel())
+        parallelize_module(layer, init_device_mesh("cpu", (dist.get_world_size(),)), plan)
+    x = torch.rand(BATCH, length, HEADS * DIM) - 0.5
+    return lambda: layer(x)
 
 
 def main() -> None:
