@@ -31,10 +31,11 @@ foreach(target headlane_test_main headlane_test_support)
   target_link_libraries(${target} PRIVATE headlane_internals headlane_doctest)
 endforeach()
 
-# headlane_test_program(NAME SOURCES...)
+# headlane_test_program(NAME SOURCES...): compiled with -O1, which takes two thirds of the time of -O3.
 function(headlane_test_program name)
   add_executable(${name} ${ARGN})
   headlane_common(${name})
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_include_directories(${name} PRIVATE . ../src)
   target_link_libraries(${name} PRIVATE headlane_test_support headlane_internals headlane_doctest
                                         $<TARGET_NAME_IF_EXISTS:OpenMP::OpenMP_CXX>)

@@ -7,9 +7,9 @@
 #                 settings would break the kernels
 #   shared        built with the preset `release` as a shared library, where no developer's package
 #                 can be found; installed, moved, find_package
-#   serial        built without OpenMP, for debugging, through FetchContent
-#   libcxx        add_subdirectory, clang with libc++
-# The last four build the library again, with few kernels and little optimisation to save time.
+#   serial        built without OpenMP, for debugging, through FetchContent; by clang with libc++
+#                 where they are installed
+# The last three build the library again, with few kernels and little optimisation to save time.
 cmake_minimum_required(VERSION 3.22)
 set(work ${WORK}/${MODE})
 file(REMOVE_RECURSE ${work})
@@ -18,7 +18,8 @@ set(common -G ${GENERATOR} -DCMAKE_C_COMPILER=${CC} -DCMAKE_CXX_COMPILER=${CXX} 
 if(TOOLCHAIN)
   list(APPEND common --toolchain ${TOOLCHAIN})
 endif()
-set(small -DHEADLANE_ISAS=portable -DHEADLANE_XSIMD_INCLUDE_DIR=${XSIMD} -DHEADLANE_OPENMP=${OPENMP})
+set(small -DHEADLANE_ISAS=portable -DHEADLANE_XSIMD_INCLUDE_DIR=${XSIMD} -DHEADLANE_OPENMP=${OPENMP}
+    -DCMAKE_CXX_FLAGS_DEBUG= "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG")
 
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -72,7 +73,7 @@ elseif(MODE STREQUAL "subdirectory")
   endif()
   if(PROCESSOR STREQUAL "x86_64")
     list(APPEND flags -mfpmath=387)
-    file(WRITE ${work}/isas.cmake "set(HEADLANE_ISAS avx2 scalar portable CACHE STRING \"\")")
+    file(WRITE ${work}/isas.cmake "set(HEADLANE_ISAS avx2 portable CACHE STRING \"\")")
     list(APPEND small -C ${work}/isas.cmake)
     list(REMOVE_ITEM small -DHEADLANE_ISAS=portable)
   endif()
@@ -91,13 +92,13 @@ elseif(MODE STREQUAL "shared")
   run(${CMAKE_COMMAND} -DNM=${NM} -DLIBRARY=${library} -DHEADERS=${SOURCE}/include/headlane
       -P ${SOURCE}/tests/objects/check_exports.cmake)
 elseif(MODE STREQUAL "serial")
+  set(libcxx "")
+  if(CLANGXX)
+    set(libcxx -DCMAKE_C_COMPILER=${CLANG} -DCMAKE_CXX_COMPILER=${CLANGXX} "-DCMAKE_CXX_FLAGS=-stdlib=libc++")
+  endif()
   build_consumer(-DHEADLANE_AS=fetch -DHEADLANE_SOURCE=${SOURCE} -DCMAKE_BUILD_TYPE=Debug ${small}
-                 -DHEADLANE_OPENMP=OFF)
+                 -DHEADLANE_OPENMP=OFF ${libcxx})
   list(REMOVE_ITEM plugins default)  # members that the compiler makes of public classes are functions then
-elseif(MODE STREQUAL "libcxx")
-  build_consumer(-DHEADLANE_AS=subdirectory -DHEADLANE_SOURCE=${SOURCE} ${small} -DCMAKE_BUILD_TYPE=Debug
-                 -DCMAKE_C_COMPILER=${CLANG} -DCMAKE_CXX_COMPILER=${CLANGXX} "-DCMAKE_CXX_FLAGS=-stdlib=libc++")
-  list(REMOVE_ITEM plugins default)
 endif()
 
 # What links the library exports none of its symbols, neither plugins nor a program with -rdynamic.

@@ -17,27 +17,28 @@ string(REGEX MATCH "clang\\+\\+(-[0-9]+)" clangxx "${presets}")
 find_program(HEADLANE_CLANG clang${CMAKE_MATCH_1})
 find_program(HEADLANE_CLANGXX ${clangxx})
 mark_as_advanced(HEADLANE_CLANG HEADLANE_CLANGXX)
+set(libcxx "")
+if(HEADLANE_CLANGXX AND NOT CMAKE_CROSSCOMPILING)
+  execute_process(COMMAND ${CMAKE_COMMAND} -E echo "#include <vector>"
+                  COMMAND ${HEADLANE_CLANGXX} -stdlib=libc++ -E -x c++ -
+                  RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)
+  if(result EQUAL 0)
+    set(libcxx -DCLANG=${HEADLANE_CLANG} -DCLANGXX=${HEADLANE_CLANGXX})
+  endif()
+endif()
 set(settings
   -DSOURCE=${PROJECT_SOURCE_DIR} -DBUILD=${PROJECT_BINARY_DIR} -DWORK=${CMAKE_CURRENT_BINARY_DIR}/consumer
   -DGENERATOR=${CMAKE_GENERATOR} -DTYPE=$<CONFIG> -DCC=${HEADLANE_C_COMPILER} -DCXX=${CMAKE_CXX_COMPILER}
   -DTOOLCHAIN=${CMAKE_TOOLCHAIN_FILE}
   "-DEMULATOR=${emulator}" "-DFLAGS=${CMAKE_CXX_FLAGS}" -DOPENMP=${HEADLANE_OPENMP}
   -DXSIMD=${headlane_xsimd_dir} -DPROCESSOR=${CMAKE_SYSTEM_PROCESSOR} -DNM=${CMAKE_NM}
-  -DBITS=$<TARGET_FILE:consumer_bits> -DCLANG=${HEADLANE_CLANG} -DCLANGXX=${HEADLANE_CLANGXX})
+  -DBITS=$<TARGET_FILE:consumer_bits> ${libcxx})
 set(modes installed pkg_config subdirectory shared serial)
 if(HEADLANE_BUILD_MODELS)
   list(APPEND modes models)
 endif()
 if(HEADLANE_BUILD_MPI)
   list(APPEND modes mpi)
-endif()
-if(HEADLANE_CLANGXX AND NOT CMAKE_CROSSCOMPILING)
-  execute_process(COMMAND ${CMAKE_COMMAND} -E echo "#include <vector>"
-                  COMMAND ${HEADLANE_CLANGXX} -stdlib=libc++ -fopenmp -E -x c++ -
-                  RESULT_VARIABLE libcxx OUTPUT_QUIET ERROR_QUIET)
-  if(libcxx EQUAL 0)
-    list(APPEND modes libcxx)
-  endif()
 endif()
 foreach(mode IN LISTS modes)
   add_test(NAME consumer.${mode} COMMAND ${CMAKE_COMMAND} ${settings} -DMODE=${mode}
