@@ -9,12 +9,18 @@ import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from .model import Attention, Decoding, Heads, Links, Node
+from .model import Attention, Decoding, Heads, Layer, Links, Node
 
 DATA = Path(__file__).parents[2] / "docs" / "data" / "nodes-check.json"
 HEADS = Heads(8, 8, 64)  # of bench_mpi.cpp
 # Runs without links, from which the rates come.
-ALONE = (("whole", 2048, 1), ("whole", 1024, 2), ("decode", 512, 1), ("decode", 65536, 1))
+ALONE = (
+    ("whole", 2048, 1),
+    ("whole", 1024, 2),
+    ("decode", 512, 1),
+    ("decode", 65536, 1),
+    ("encoder", 64, 1),
+)
 
 
 @dataclass(frozen=True)
@@ -42,22 +48,28 @@ RUNS = (
     *(Run("zigzag", 8192, ranks, *link) for ranks in (4, 8) for link in WIDE),
     *(Run("cyclic", 8192, ranks, *link) for ranks in (4, 8) for link in WIDE),
     *(Run("decode", 65536, ranks, *link) for ranks in (4, 16) for link in WIDE),
+    *(Run("encoder", 64, ranks, *link) for ranks in (2, 4, 8) for link in WIDE),
+    *(Run("encoder", 4, ranks, *link) for ranks in (2, 4) for link in WIDE),
     # Mostly waiting, which other programs do not disturb.
     Run("whole", 2048, 2, 10, 0.1, "wall"),
     Run("zigzag", 2048, 2, 100000, 1, "wall"),
     Run("decode", 65536, 2, 100000, 1, "wall"),
     Run("decode", 4096, 8, 10000, 1, "wall"),
+    Run("encoder", 64, 2, 10, 0.1, "wall"),
 )
 
 
 def measure(programs: Path, run: Run, seconds: float) -> float:
     """The shortest of the calls."""
+    links = programs.resolve() / "libheadlane_slow_links.so"
+    if not links.exists():  # the loader would go on without it
+        raise FileNotFoundError(f"{links}: build headlane_slow_links")
     settings = [
         "OMP_NUM_THREADS=1",
         f"HEADLANE_CLOCK={run.clock}",
         f"HEADLANE_ALPHA_US={run.alpha_us}",
         f"HEADLANE_GBIT={run.gbit}",
-        f"LD_PRELOAD={programs.resolve() / 'libheadlane_slow_links.so'}",
+        f"LD_PRELOAD={links}",
     ]
     program = [str(programs / "headlane_bench_mpi"), run.case, str(run.length), str(seconds)]
     mpirun = ["mpirun", "-n", str(run.ranks), "--oversubscribe", "--bind-to", "none", "env"]
@@ -70,20 +82,32 @@ def attention_of(run: Run) -> Attention:
     return Attention(HEADS, run.length, run.case != "whole", cut)
 
 
+def layer_of(run: Run) -> Layer:
+    return Layer(width=512, hidden=2048, batch=16, length=run.length)
+
+
 def node_of(least: dict[Run, float]) -> Node:
     """The rates, from the runs without links."""
-    attention, divided, short, long = (Run(*run, 0, math.inf) for run in ALONE)
+    attention, divided, short, long, encoder = (Run(*run, 0, math.inf) for run in ALONE)
     memory = (long.length - short.length) * HEADS.bytes_of_key / (least[long] - least[short])
     operations = 4 * attention.length**2 * HEADS.q * HEADS.dim
     rate = Node(attention=operations / least[attention], products=math.inf, memory=memory)
     whole = attention_of(divided)
     beside = least[divided] - whole.time(2, rate, divided.links)
-    return replace(rate, fresh=whole.allocating(2, replace(rate, fresh=1.0)) / beside, call=least[short])
+    layer = layer_of(encoder)
+    return replace(
+        rate,
+        products=layer.operations / (least[encoder] - layer.attending(rate) - layer.replicated(rate)),
+        fresh=whole.allocating(2, replace(rate, fresh=1.0)) / beside,
+        call=least[short],
+    )
 
 
 def predicted(run: Run, node: Node) -> float:
     if run.case == "decode":
         return Decoding(HEADS, run.length).time(run.ranks, node, run.links)
+    if run.case == "encoder":
+        return layer_of(run).time(run.ranks, node, run.links)
     return attention_of(run).time(run.ranks, node, run.links)
 
 

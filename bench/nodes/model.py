@@ -14,6 +14,8 @@ from .cuts import Piece
 CHUNK = 8 << 20  # bytes of the messages in which keys and values travel
 SMALL = 64 << 10  # bytes up to which an all-gather doubles what each rank has
 AGREEMENT = 16  # bytes of each rank by which ranks compare their arguments
+HIDDEN = 1 << 20  # elements of the hidden layer that are computed and gathered at a time, of these rows:
+ROWS, LEAST_ROWS = 24, 96  # a multiple, and at least
 FLOAT = 4
 
 
@@ -186,21 +188,39 @@ class Layer:
     def rows(self) -> int:
         return self.batch * self.length
 
+    @property
+    def weights(self) -> int:
+        return 4 * self.width**2 + 2 * self.width * self.hidden
+
+    @property
+    def operations(self) -> int:
+        """Of the products."""
+        return 2 * self.rows * self.weights
+
     def gathered(self) -> list[int]:
-        """Bytes: the heads, the projection of them, the hidden layer, the output."""
-        return [self.rows * width * FLOAT for width in (self.width, self.width, self.hidden, self.width)]
+        """Bytes: the heads, the projection of them; of some rows at a time the hidden layer, the output."""
+        most = max(LEAST_ROWS, HIDDEN // self.hidden // ROWS * ROWS)
+        counts = [self.rows, self.rows]
+        widths = [self.width, self.width]
+        for begin in range(0, self.rows, most):
+            counts += 2 * [min(most, self.rows - begin)]
+            widths += [self.hidden, self.width]
+        return [rows * width * FLOAT for rows, width in zip(counts, widths)]
 
     def bytes_sent(self, ranks: int) -> float:
         return sum(self.gathered()) * (ranks - 1) / ranks
 
+    def attending(self, node: Node) -> float:
+        return 4 * self.rows * self.length * self.width / node.attention
+
+    def replicated(self, node: Node) -> float:
+        return self.passes * self.rows * self.width * FLOAT / node.memory
+
     def time(self, ranks: int, node: Node, links: Links) -> float:
-        weights = 4 * self.width**2 + 2 * self.width * self.hidden
-        arithmetic = 2 * self.rows * weights / node.products / ranks
-        products = max(arithmetic, weights * FLOAT / ranks / node.memory)
-        attention = 4 * self.rows * self.length * self.width / node.attention / ranks
-        replicated = self.passes * self.rows * self.width * FLOAT / node.memory
-        gathers = sum(all_gather(size, ranks, links) for size in self.gathered())
-        return products + attention + replicated + self.regions * node.region + gathers
+        products = max(self.operations / node.products, self.weights * FLOAT / node.memory)
+        divided = (products + self.attending(node)) / ranks
+        gathers = agreement(ranks, links) + sum(all_gather(size, ranks, links) for size in self.gathered())
+        return divided + self.replicated(node) + self.regions * node.region + gathers
 
 
 @dataclass(frozen=True)

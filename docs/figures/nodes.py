@@ -40,6 +40,7 @@ KINDS = {
     "zigzag": "causal, zigzag",
     "cyclic": "causal, cyclic",
     "decode": "decoding",
+    "encoder": "encoder layer, 16 sequences",
 }
 
 
@@ -74,7 +75,8 @@ def values() -> dict[str, str]:
         "check_near": str(sum(abs(ratio - 1) <= 0.1 for ratio in ratios)),
         "check_ratios": f"{ratios[0]:.2f} to {ratios[-1]:.2f}",
         "check_rates": (
-            f"{rates.attention / 1e9:.1f} GFLOP/s of attention, {rates.memory / 1e9:.1f} GB/s of decoding, "
+            f"{rates.attention / 1e9:.1f} GFLOP/s of attention, {rates.products / 1e9:.1f} of a layer's products, "
+            f"{rates.memory / 1e9:.1f} GB/s of decoding, "
             f"{rates.call * 1e6:.0f} µs a call, {rates.fresh / 1e9:.2f} GB/s into memory that a call allocates"
         ),
         "check_about": f"{about['processor']}, {about['date']}, {about['rounds']} rounds",

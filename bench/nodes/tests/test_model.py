@@ -115,6 +115,18 @@ def test_bytes_of_cuts_by_hand():
     partial = 8 * (64 + 2) * 4
     assert [Decoding(HEADS, 2048).bytes_sent(rank, 4) for rank in range(4)] == [partial] * 3 + [0]
     assert Layer(512, 2048, 2, 16).bytes_sent(4) == 32 * (3 * 512 + 2048) * 4 * 3 / 4
+    assert Layer(512, 2048, 16, 64).bytes_sent(4) == 1024 * (3 * 512 + 2048) * 4 * 3 / 4
+
+
+def test_the_hidden_layer_is_gathered_some_rows_at_a_time():
+    """1024 rows of 2048 elements: 504, 504 and 16."""
+    row = 4 * 512
+    assert Layer(512, 2048, 16, 64).gathered() == [
+        1024 * row,
+        1024 * row,
+        *(rows * width * row for rows in (504, 504, 16) for width in (4, 1)),
+    ]
+    assert [size // (4 * 16384) for size in Layer(4096, 16384, 1, 100).gathered()[2::2]] == [96, 4]
 
 
 def test_gathers_and_broadcasts():
