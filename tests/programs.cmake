@@ -31,7 +31,8 @@ foreach(target headlane_test_main headlane_test_support)
   target_link_libraries(${target} PRIVATE headlane_internals headlane_doctest)
 endforeach()
 
-# headlane_test_program(NAME SOURCES...): compiled with -O1, which takes two thirds of the time of -O3.
+# headlane_test_program(NAME SOURCES...)
+# -O1: compiling takes two thirds of the time of -O3.
 function(headlane_test_program name)
   add_executable(${name} ${ARGN})
   headlane_common(${name})
