@@ -37,7 +37,7 @@ lint_tree() {
 # clang-tidy from PyPI: it does not match system headers, which took two thirds of the time of 19
 # (src/attention/plan.cpp: 17.7 s of CPU with 19, 6.9 with 23; tests/attention/test_attention.cpp:
 # 8.0 and 1.2). The analyzer follows a tenth as many states of a function as by default, which took
-# three quarters of the time of what was left (src/attention/plan.cpp: 12.5 and 4.4 s).
+# three quarters of the time of what was left (src/attention/plan.cpp: 12.5 and 3.1 s).
 lint_tidy() {
   CXX=g++ # the preset names clang
   need_clang "$llvm"
