@@ -42,6 +42,8 @@ class _Intercept(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is F.scaled_dot_product_attention:
             return _attention(*args, **kwargs)
+        if func is torch.Tensor.unflatten:  # whose super() torch.compile cannot trace
+            func = torch.unflatten
         return func(*args, **kwargs)
 
 
@@ -88,7 +90,7 @@ class CallsAttention(Replaced):
     """A module whose code calls scaled_dot_product_attention."""
 
     def forward(self, *arguments: Any, **options: Any) -> Any:
-        if self.training or is_compiling():  # torch.compile cannot trace it
+        if self.training:
             return super().forward(*arguments, **options)
         with _Intercept():
             return super().forward(*arguments, **options)
