@@ -20,17 +20,25 @@ need_clang() { need "clang++-$1=clang-$1" "/usr/lib/llvm-$1/lib/clang/$1/include
 need_build() {
   if [[ $CXX == clang++-* ]]; then need_clang "${CXX##*-}"; else need "$CXX=$CXX"; fi
   need cmake=cmake ninja=ninja-build "$@"
+  use_ccache
   need_xsimd
+}
+
+# The kernels are the same in every build by one compiler: the Python package takes them from here.
+use_ccache() {
+  ! may_install || need ccache=ccache
+  ! command -v ccache >/dev/null ||
+    export CCACHE_DIR=$PWD/build/cache/ccache CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
 }
 
 # configure PRESET PART …: in build/PRESET, or build/PRESET-CXX for a compiler other than g++; sets
 # `folder`. Builds these parts (TESTS, BENCH, EXAMPLES, MODELS, MPI) and those that earlier commands
 # asked for, so that bench and test share one folder. Options of CMake may be among them: -D….
 configure() {
-  local preset=$1 part options=()
+  local preset=$1 part options=(-DCMAKE_PROJECT_headlane_INCLUDE="$PWD/cmake/precompiled.cmake")
   folder=build/$preset
   [[ $CXX == g++ ]] || folder+=-${CXX##*/}
-  [[ -e $folder/CMakeCache.txt ]] || options=("-DHEADLANE_BUILD_"{TESTS,BENCH,EXAMPLES,MODELS,MPI}"=OFF")
+  [[ -e $folder/CMakeCache.txt ]] || options+=("-DHEADLANE_BUILD_"{TESTS,BENCH,EXAMPLES,MODELS,MPI}"=OFF")
   for part in "${@:2}"; do
     case $part in
       -D*) options+=("$part") ;;

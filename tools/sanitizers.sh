@@ -8,17 +8,30 @@ need_sanitizer() {
     "${test_packages[@]}" "${model_packages[@]}"
 }
 
+# What reads and writes at computed addresses, or frees memory while it is in use.
+memory=(guard guard_{gemm,attention,layers} overlap view memory no_memory moved_from cblas gemm gemm_batch gemm_list
+  gemm_packed gemm_stored gemm_int8_groups packed_bytes unpack norm softmax_masked rotary attention attention_cache
+  attention_options attention_resume attention_variable_length attention_workspace kv_cache kv_cache_errors
+  kv_cache_stored merge embedding layers layers_cache layers_padding every_layer_half
+  bert t5 t5_search checkpoint checkpoint_errors checkpoint_fuzz checkpoint_pack config gguf gguf_errors gguf_fuzz
+  moved_from_models no_memory_models short_reads stored_weights text_words)
+
 do_asan() {
   need_sanitizer
-  local parts=(TESTS MODELS) isas=all
   if [[ ${1:-} == --quick ]]; then
     shift
-    isas='avx2;scalar'
-    if grep -qw avx512bw /proc/cpuinfo; then isas='avx512;scalar'; fi
+    local isa=avx2 replays
+    ! grep -qw avx512bw /proc/cpuinfo || isa=avx512
+    configure asan TESTS MODELS -DHEADLANE_ISAS=$isa
+    mapfile -t replays < <(ninja -C "$folder" -t targets all | sed -n 's/^\(replay_[a-z0-9_]*\):.*/\1/p')
+    build "${memory[@]/#/test_}" "${replays[@]}"
+    set -- -R "^(fuzz_.*|$(IFS='|' && echo "${memory[*]}"))(\$|[.])" "$@"
+  else
+    local parts=(TESTS MODELS)
+    if have_mpi; then parts+=(MPI); fi
+    configure asan "${parts[@]}" -DHEADLANE_ISAS=all
+    build
   fi
-  if have_mpi; then parts+=(MPI); fi
-  configure asan "${parts[@]}" -DHEADLANE_ISAS="$isas"
-  build
   run_tests "$@"
 }
 

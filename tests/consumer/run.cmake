@@ -19,6 +19,7 @@ if(TOOLCHAIN)
   list(APPEND common --toolchain ${TOOLCHAIN})
 endif()
 set(small -DHEADLANE_ISAS=portable -DHEADLANE_XSIMD_INCLUDE_DIR=${XSIMD} -DHEADLANE_OPENMP=${OPENMP}
+    -DCMAKE_PROJECT_headlane_INCLUDE=${SOURCE}/cmake/precompiled.cmake
     -DCMAKE_CXX_FLAGS_DEBUG= "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG")
 
 function(run)
@@ -73,9 +74,6 @@ elseif(MODE STREQUAL "subdirectory")
   endif()
   if(PROCESSOR STREQUAL "x86_64")
     list(APPEND flags -mfpmath=387)
-    file(WRITE ${work}/isas.cmake "set(HEADLANE_ISAS avx2 portable CACHE STRING \"\")")
-    list(APPEND small -C ${work}/isas.cmake)
-    list(REMOVE_ITEM small -DHEADLANE_ISAS=portable)
   endif()
   list(JOIN flags " " flags)
   build_consumer(-DHEADLANE_AS=subdirectory -DHEADLANE_SOURCE=${SOURCE} ${small}
