@@ -105,6 +105,37 @@ def test_state_dict_loads_into_a_plain_model(case):
     torch.testing.assert_close(run(other, inputs), run(model, inputs), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("inplace", [False, True])
+def test_inference_mode(case, inplace):
+    """The tensors of a model that is optimized and restored there can be trained later."""
+    model, inputs = case
+    expected = run(model, inputs)
+    with torch.inference_mode():
+        optimized = headlane.torch.optimize(model, inplace=inplace)
+        assert not any(x.is_inference() for x in optimized.parameters())
+        run(optimized, inputs)
+        headlane.torch.restore(optimized)
+    assert not any(x.is_inference() for x in (*optimized.parameters(), *optimized.buffers()))
+    torch.testing.assert_close(run(optimized, inputs), expected, rtol=0, atol=0)
+    run(optimized, inputs).square().sum().backward()
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_model_of_inference_mode(inplace):
+    """Its tensors stay those of inference mode, in it and outside of it."""
+    x = torch.randn(4, 16, generator=torch.Generator().manual_seed(2))
+    with torch.inference_mode():
+        model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 8)).eval()
+        expected = model(x)
+    for mode in (torch.inference_mode, torch.no_grad):
+        with mode():
+            optimized = headlane.torch.optimize(model, inplace=inplace)
+            close(optimized(x), expected)
+            headlane.torch.restore(optimized)
+            torch.testing.assert_close(optimized(x), expected, rtol=0, atol=0)
+        assert all(x.is_inference() and x.requires_grad for x in optimized.parameters())
+
+
 @torch.no_grad()
 def test_compiled(case):
     """The same bits, in one graph."""

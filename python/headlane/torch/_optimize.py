@@ -28,6 +28,7 @@ from ._plan import Fused, FusedState, Plan
 from ._recognise import activation_of_module, rms_norm_of
 from ._report import Record, Row
 from ._sdpa import CallsAttention, calls_attention
+from ._state import mode_of
 from ._transformer_layers import Encoder, FeedForwardBlock
 from ._transformers import set_attention
 from ._weight import NAMES, Packed, PackedWeight, memory_of, parameter_of
@@ -82,9 +83,10 @@ def optimize(
     check_model(model)
     check_types(weights, activations)
     skip = [skip] if isinstance(skip, str) else list(skip)
-    if not inplace:
-        model = _copy_of(model)
-    _Optimizer(model, weights, activations or "float32", release, skip).run()
+    with mode_of(model):
+        if not inplace:
+            model = _copy_of(model)
+        _Optimizer(model, weights, activations or "float32", release, skip).run()
     return model
 
 

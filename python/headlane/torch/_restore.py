@@ -8,6 +8,7 @@ from torch import nn
 
 from ._modules import Replaced
 from ._report import Record
+from ._state import mode_of
 from ._transformers import restore_attention
 from ._weight import PackedWeight
 
@@ -38,21 +39,24 @@ def restore(model: nn.Module) -> None:
                 raise ValueError(
                     f"restore: the weights were rounded to {part.matrix.dtype} and released; load the model again"
                 )
-    dense: dict[int, nn.Parameter] = {}
+    with mode_of(model):
+        _put_back(model, {key: _origin(weight) for key, weight in packed.items()})
+    restore_attention(model, Record.whole(model).configurations)
+    Record.remove(model)
+
+
+def _put_back(model: nn.Module, dense: dict[int, nn.Parameter]) -> None:
+    """Classes, parameters instead of packed weights, and whether they require gradients."""
     for module in model.modules():
         for name, value in module._parameters.items():
             if isinstance(value, PackedWeight):
-                if id(value) not in dense:
-                    dense[id(value)] = _origin(value)
                 module._parameters[name] = dense[id(value)]
         if isinstance(module, Replaced):
             module.put_back()
-    record, parameters = Record.whole(model), dict(model.named_parameters(remove_duplicate=False))
-    for name in record.frozen:
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    for name in Record.whole(model).frozen:
         if name in parameters:
             parameters[name].requires_grad_(True)
-    restore_attention(model, record.configurations)
-    Record.remove(model)
 
 
 def report(model: nn.Module, file: TextIO | None = None) -> None:

@@ -12,6 +12,11 @@ _is_autocast_enabled = torch.is_autocast_enabled
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+def mode_of(model: torch.nn.Module) -> torch.inference_mode:
+    """Where tensors of the model are made: in inference mode they could never be trained."""
+    return torch.inference_mode(any(x.is_inference() for x in model.parameters()))
+
+
 def is_plain(x: Any, dtype: torch.dtype) -> bool:
     """Whether x is a tensor of this type, without a gradient, outside of autocast.
 
