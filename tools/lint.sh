@@ -38,7 +38,7 @@ lint_tree() {
 # (src/attention/plan.cpp: 17.7 s of CPU with 19, 6.9 with 23; tests/attention/test_attention.cpp:
 # 8.0 and 1.2). The analyzer follows a tenth as many states of a function as by default, which took
 # three quarters of the time of what was left (src/attention/plan.cpp: 12.5 and 3.1 s).
-# With `quick` the libraries alone, without the analyzer: a fifth of the time.
+# With `quick` the libraries alone.
 lint_tidy() {
   CXX=g++ # the preset names clang
   need_clang "$llvm"
@@ -50,15 +50,11 @@ lint_tidy() {
   # This clang-tidy has the compiler's own headers, but not OpenMP's.
   mkdir -p "$folder/openmp"
   ln -sf "/usr/lib/llvm-$llvm/lib/clang/$llvm/include/omp.h" "$folder/openmp"
-  local tidy=("$venv/bin/clang-tidy" -p "$folder" --quiet --extra-arg="-isystem$PWD/$folder/openmp")
-  if [[ ${1:-} == quick ]]; then
-    which=(-path '*src/*')
-    tidy+=(--checks='-clang-analyzer-*')
-  else
-    tidy+=(--extra-arg={-Xclang,-analyzer-config,-Xclang,max-nodes=20000})
-  fi
+  [[ ${1:-} != quick ]] || which=(-path '*src/*')
   sources -name '*.cpp' "${which[@]}" ! -path 'tests/consumer/*' ! -name planted_race.cpp -print0 |
-    xargs -0 -n 1 -P "$(nproc)" "${tidy[@]}"
+    xargs -0 -n 1 -P "$(nproc)" \
+      "$venv/bin/clang-tidy" -p "$folder" --quiet --extra-arg="-isystem$PWD/$folder/openmp" \
+      --extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=20000
 }
 
 do_lint() {

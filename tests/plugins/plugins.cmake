@@ -12,7 +12,10 @@ target_compile_definitions(headlane_other PRIVATE ${definitions} HEADLANE_VERSIO
 target_compile_options(headlane_other PRIVATE -O0)
 target_precompile_headers(headlane_other PRIVATE plugins/other_version.hpp ${headlane_precompiled})
 target_link_libraries(headlane_other PRIVATE $<TARGET_NAME_IF_EXISTS:OpenMP::OpenMP_CXX>)
-set_target_properties(headlane_other PROPERTIES POSITION_INDEPENDENT_CODE ON)
+set_target_properties(headlane_other PROPERTIES
+  POSITION_INDEPENDENT_CODE ON
+  DISABLE_PRECOMPILE_HEADERS OFF  # other_version.hpp is one of them
+  EXPORT_COMPILE_COMMANDS OFF)  # clang-tidy would check each source file twice
 
 foreach(version internals other)
   add_library(plugin_${version} MODULE consumer/plugin.cpp)
