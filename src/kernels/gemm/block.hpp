@@ -8,21 +8,6 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// Prefetches the tile's lines of c into the L1 while the products are computed: 2048 × 2048 × 512
-/// added to c waited for each of them, 90 to 94 % of the FMA peak (Zen 4). Where c is only written,
-/// stores wait instead, behind those of the sums: a loop of this shape for 528 × 2016 × 512 with
-/// AVX2 on Zen 3 went from 82 to 85 % of the peak; with AVX-512 on Zen 4 it gains nothing.
-template <int Rows, int Vectors>
-HEADLANE_INLINE void prefetch_tile(const float* c, Index row_step) {
-  constexpr int line = 16;  // floats
-#pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i) {
-#pragma GCC unroll 8
-    for (int j = 0; j < Vectors * lanes; j += line) __builtin_prefetch(c + j, 1);
-    if (i + 1 < Rows) make_opaque(c += row_step);
-  }
-}
-
 /// Two of the rows that come next, which a tile prefetches while it computes: six tiles prefetch a
 /// strip. 2048 × 512 × 512 waited for rows of a in the first tile of each strip: 90 to 96 % of the
 /// FMA peak. In the last strip, rows that are in the cache already.
@@ -70,8 +55,7 @@ HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) 
   float* keep = visit == Visit::keep ? block.keep + panel * panel_columns * block.k + within : nullptr;
   if constexpr (std::is_same_v<T, Int8Quad>) b.scales = block.b_scales + column;
   const float *a = block.a + row * block.a_row_step, *ahead = rows_to_prefetch(block, row, column);
-  if (Tile<Arch>::unrolled || block.beta != 0.0f)
-    prefetch_tile<Rows, Vectors>(block.c + row * block.c_row_step + column, block.c_row_step);
+  prefetch_operands<Arch, Rows, Vectors>(block, row, column);
   if constexpr (visit == Visit::part) b.next = part_to_prefetch<Vectors>(block, row, column);
   else if constexpr (std::is_same_v<T, float> && visit != Visit::again)
     b.next = b.data + panels_of_tile<Vectors> * b.panel_step;

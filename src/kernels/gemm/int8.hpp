@@ -89,6 +89,7 @@ __attribute__((noinline)) void int8_rows(const GemmBlock& block, Index row, Inde
   for_each_column_tile<Arch, Rows, false>(columns, [&](Index at, auto width) {
     const Index column = first + at;
     Lanes<Arch> acc[Rows][width.value];
+    prefetch_operands<Arch, Rows, width.value>(block, row, column);
     multiply_quads<Arch, Unit, Rows, width.value>(block, row, column, acc);
     finish_tile<Arch, Rows, width.value, Has::either>(acc, block, row, column);
   });

@@ -128,6 +128,7 @@ HEADLANE_INLINE void for_each_tile_of_panel(const GemmBlock& block, const Group*
   for (Index within = 0; within < panel_columns && panel + within < block.n; within += vectors * lanes) {
     Lanes<Arch> acc[Rows][vectors];
     clear<Arch, Rows, vectors>(acc);
+    prefetch_operands<Arch, Rows, vectors>(block, row, panel + within);
     multiply(within, acc);
     add_outliers<Arch, Rows, vectors>(block, groups, row, within, acc);
     finish_tile<Arch, Rows, vectors, Has::either>(acc, block, row, panel + within);
