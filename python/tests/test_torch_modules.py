@@ -105,15 +105,23 @@ def test_state_dict_loads_into_a_plain_model(case):
     torch.testing.assert_close(run(other, inputs), run(model, inputs), rtol=0, atol=0)
 
 
+def same_state(state, expected):
+    assert list(state) == list(expected)
+    for name, value in state.items():
+        torch.testing.assert_close(value, expected[name], rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("inplace", [False, True])
 def test_inference_mode(case, inplace):
     """The tensors of a model that is optimized and restored there can be trained later."""
     model, inputs = case
     expected = run(model, inputs)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
     with torch.inference_mode():
         optimized = headlane.torch.optimize(model, inplace=inplace)
         assert not any(x.is_inference() for x in optimized.parameters())
         run(optimized, inputs)
+        same_state(optimized.state_dict(), state)
         headlane.torch.restore(optimized)
     assert not any(x.is_inference() for x in (*optimized.parameters(), *optimized.buffers()))
     torch.testing.assert_close(run(optimized, inputs), expected, rtol=0, atol=0)
@@ -126,11 +134,12 @@ def test_model_of_inference_mode(inplace):
     x = torch.randn(4, 16, generator=torch.Generator().manual_seed(2))
     with torch.inference_mode():
         model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 8)).eval()
-        expected = model(x)
+        expected, state = model(x), {name: value.clone() for name, value in model.state_dict().items()}
     for mode in (torch.inference_mode, torch.no_grad):
         with mode():
             optimized = headlane.torch.optimize(model, inplace=inplace)
             close(optimized(x), expected)
+            same_state(optimized.state_dict(), state)
             headlane.torch.restore(optimized)
             torch.testing.assert_close(optimized(x), expected, rtol=0, atol=0)
         assert all(x.is_inference() and x.requires_grad for x in optimized.parameters())

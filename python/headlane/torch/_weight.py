@@ -135,7 +135,8 @@ class _ReadOnly(torch.Tensor):
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
-            return args[0].same()
+            with torch.inference_mode(args[0].is_inference()):
+                return args[0].same()
         if _is_changed(func, args, kwargs):
             _refuse()
         if func is torch.ops.aten.embedding.default and isinstance(args[0], PackedWeight):
