@@ -41,8 +41,8 @@ HEADLANE_INLINE void apply_epilogue(const GemmEpilogue& epilogue, const float* x
   });
 }
 
-/// The epilogue of the elements of c from [row, column] on, which x holds so far: as many Lanes at a
-/// time as exp works on side by side, below each other or, of fewer rows, along a row.
+/// The epilogue of the elements of c from [row, column] on, which x holds so far: as many Lanes at
+/// a time as exp works on side by side, below each other or, of fewer rows, along a row.
 template <class Arch, class F>
 HEADLANE_INLINE void apply_epilogue(const GemmBlock& block, const float* x, Index x_step, Index row, Index rows,
                                     Index column, Index columns) {
@@ -103,7 +103,7 @@ HEADLANE_INLINE void prefetch_tile(const float* at, Index row_step) {
 /// 2048 × 2048 × 512 added to c waited for each of its lines, 90 to 94 % of the FMA peak (Zen 4).
 /// Where c is only written, stores wait instead, behind those of the sums: a loop of this shape for
 /// 528 × 2016 × 512 with AVX2 on Zen 3 went from 82 to 85 % of the peak; with AVX-512 on Zen 4 it
-/// gains nothing. 2048 × 1536 × 384 waited for its residual, 1.05 of this time, of int8 by int8 1.1.
+/// gains nothing. 2048 × 1536 × 384 waited for its residual: 1.05 of this time, by int8 1.1.
 template <class Arch, int Rows, int Vectors>
 HEADLANE_INLINE void prefetch_operands(const GemmBlock& block, Index row, Index column) {
   if (Tile<Arch>::unrolled || block.beta != 0.0f)
