@@ -15,10 +15,13 @@ need_test_venv() {
   need_minilm || say "without MiniLM: its tests are skipped"
 }
 
-# Installs the package in the environment of its tests.
+need_timm_venv() { need_venv timm python/tests/requirements-timm.txt; }
+
+# install_package [NEED_VENV]: installs the package in the environment of its tests, or in the one
+# that this function makes.
 install_package() {
   need_build
-  need_test_venv
+  "${1:-need_test_venv}"
   folder=build/python
   [[ $CXX == g++ ]] || folder+=-${CXX##*/}
   pip_install --no-build-isolation --no-deps --config-settings=build-dir="$folder" \
@@ -35,6 +38,11 @@ do_test-python() {
 do_models-table() {
   install_package
   PYTHONPATH=python/tests "$venv/bin/python" -m transformers_sweep "$@"
+}
+
+do_test-timm() {
+  install_package need_timm_venv
+  "$venv/bin/python" python/tests/timm_sweep.py "$@"
 }
 
 # The wheel is built from the source distribution, so that a file missing there is noticed and

@@ -5,74 +5,18 @@ for each.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import re
-import resource
-import select
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+
+import processes
 
 os.environ.update(
     OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="critical", TOKENIZERS_PARALLELISM="false"
 )
-
-
-def child(model_type: str, pipe: int, seconds: int, memory: int, optimized: bool) -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
-    from .cases import reason, sweep
-
-    try:
-        row = sweep(model_type, optimized)
-    except BaseException as error:
-        row = not_built(model_type, reason(error))
-    with os.fdopen(pipe, "w") as out:
-        json.dump(row, out)
-    os._exit(0)
-
-
-def not_built(model_type: str, why: str) -> dict[str, Any]:
-    return {"type": model_type, "cases": {}, "status": "not built", "why": why}
-
-
-def row_of(model_type: str, text: bytes, code: int, seconds: int) -> dict[str, Any]:
-    """The output of a process that ended with this code."""
-    if text:
-        return json.loads(text)
-    late = os.WIFSIGNALED(code) and os.WTERMSIG(code) in (signal.SIGXCPU, signal.SIGKILL)
-    return not_built(model_type, f"takes more than {seconds} s" if late else f"the process ended with {code}")
-
-
-def sweep_all(
-    types: list[str], jobs: int, seconds: int, memory: int, optimized: bool
-) -> Iterator[dict[str, Any]]:
-    """A row for each type, in the order in which they end."""
-    waiting, running = list(reversed(types)), {}
-    while waiting or running:
-        while waiting and len(running) < jobs:
-            model_type = waiting.pop()
-            read, write = os.pipe()
-            pid = os.fork()
-            if pid == 0:
-                os.close(read)
-                child(model_type, write, seconds, memory, optimized)
-            os.close(write)
-            running[read] = [model_type, pid, b""]
-        for pipe in select.select(list(running), [], [])[0]:
-            model_type, pid, text = running[pipe]
-            if data := os.read(pipe, 1 << 20):
-                running[pipe][2] += data
-                continue
-            del running[pipe]
-            os.close(pipe)
-            yield row_of(model_type, text, os.waitpid(pid, 0)[1], seconds)
 
 
 def main() -> None:
@@ -80,9 +24,7 @@ def main() -> None:
     parser.add_argument(
         "--only", metavar="REGEX", help="these model types; the others keep the rows that --json has"
     )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at a time")
-    parser.add_argument("--seconds", type=int, default=90, help="of the CPU, for one model type")
-    parser.add_argument("--memory", type=int, default=8, help="GiB of address space for one model type")
+    processes.add_limits(parser)
     parser.add_argument(
         "--json", type=Path, default=Path("build/models-table.json"), help="rows, as they are found"
     )
@@ -106,11 +48,13 @@ def main() -> None:
     rows = {}
     if options.only and options.json.exists():
         rows = {row["type"]: row for row in json.loads(options.json.read_text())}
-    found = sweep_all(types, options.jobs, options.seconds, options.memory << 30, options.optimized)
-    for count, row in enumerate(found, 1):
-        rows[row["type"]] = row
+    sweep = functools.partial(cases.sweep, optimized=options.optimized)
+    for count, (model_type, row) in enumerate(processes.each(types, sweep, options), 1):
+        if isinstance(row, str):
+            row = {"type": model_type, "cases": {}, "status": "not built", "why": row}
+        rows[model_type] = row
         print(
-            f"{count}/{len(types)} {row['type']}: {table.status(row)} {row.get('why', '')}"[:200],
+            f"{count}/{len(types)} {model_type}: {table.status(row)} {row.get('why', '')}"[:200],
             file=sys.stderr,
             flush=True,
         )

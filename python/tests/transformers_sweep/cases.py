@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
-import re
 import warnings
 from typing import Any
 
@@ -14,6 +13,7 @@ import headlane.torch
 import headlane.transformers
 import torch
 import transformers
+from processes import reason
 from transformers import GenerationMixin, PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -133,10 +133,6 @@ def is_refusal(error: Exception) -> bool:
         and isinstance(error, (ValueError, TypeError, NotImplementedError))
         and not isinstance(error, KeyError)
     )
-
-
-def reason(error: Exception) -> str:
-    return re.sub(r"\s+", " ", f"{type(error).__name__}: {error}")[:160]
 
 
 def eager_model(model_type: str):
