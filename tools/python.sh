@@ -17,8 +17,8 @@ need_test_venv() {
 
 need_timm_venv() { need_venv timm python/tests/requirements-timm.txt; }
 
-# install_package [NEED_VENV]: installs the package in the environment of its tests, or in the one
-# that this function makes.
+# install_package [NEED_VENV]: installs the package in the environment that the function NEED_VENV
+# sets up, by default that of its tests.
 install_package() {
   need_build
   "${1:-need_test_venv}"

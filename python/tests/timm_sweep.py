@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
-import os
 import re
 import sys
 from typing import Any
@@ -19,7 +18,6 @@ import timm
 import torch
 from timm.models import list_modules
 
-os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1")
 # Errors are of float32 sums in another order: a layer or two of a model may be unlucky.
 LARGEST_RATIO = 4
 LARGEST_ERROR = 1e-4  # of a model whose own code does not run in float64
@@ -110,7 +108,7 @@ def main() -> None:
     parser.add_argument("--only", metavar="REGEX", help="these models")
     parser.add_argument("--count", type=int, default=2, help="models of each module, the smallest")
     processes.add_limits(parser)
-    parser.set_defaults(seconds=900)
+    parser.set_defaults(seconds=900, memory=14)
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.only:

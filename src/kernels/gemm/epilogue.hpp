@@ -1,4 +1,4 @@
-// What follows the products of a tile: the epilogue, and they are stored in c.
+// Finishes a tile of c: scales its sums, applies the epilogue, and stores it.
 #pragma once
 
 #include "kernels/args/gemm.hpp"
@@ -156,8 +156,9 @@ HEADLANE_INLINE void store_part(const Accumulators<Arch, Rows, Vectors>& acc, co
 /// runs, at the price of a branch and of less code.
 enum class Has { all, some, either };
 
-/// Stores a tile. An epilogue reads it from a buffer: from c, whose rows are often multiples of 1
-/// KiB apart, 2048 × 512 × 512 with a bias took 1.03 of this time (Zen 4, AVX-512).
+/// Stores a tile, by way of a buffer if there is an epilogue. When the epilogue read the tile from
+/// c, whose rows are often multiples of 1 KiB apart, 2048 × 512 × 512 with a bias took 1.03 of this
+/// time (Zen 4, AVX-512).
 template <class Arch, int Rows, int Vectors, Has has>
 HEADLANE_INLINE void finish_tile(const Accumulators<Arch, Rows, Vectors>& acc, const GemmBlock& block, Index row,
                                  Index column) {
