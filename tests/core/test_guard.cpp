@@ -77,6 +77,7 @@ TEST_CASE("attention between guard pages") {
     guard_attention("q_length", {.q_length = -1, .kv_length = 9, .head_dim = 8}, vary);
     guard_attention("kv_length", {.q_length = 3, .kv_length = -1, .head_dim = 16}, vary);
     guard_attention("head_dim", {.q_length = 3, .kv_length = 5, .head_dim = -1, .value_dim = 16}, vary);
+    guard_attention("head_dim of 19 keys", {.q_length = 2, .kv_length = 19, .head_dim = -1, .value_dim = 16}, vary);
     guard_attention("value_dim", {.q_length = 3, .kv_length = 5, .head_dim = 16, .value_dim = -1}, vary);
   }
   // Values are read in place, or packed: 64 is a whole number of panels.

@@ -45,7 +45,7 @@ struct KeyBlock {
   const float *const *k_scales = nullptr, *const *v_scales = nullptr;  ///< int8, of each page: a scale for each key
   const void* const* next = nullptr;          ///< for each page: keys that will be read later, to be prefetched
   const float* const* next_scales = nullptr;  ///< int8: theirs
-  bool prefetches = false;  ///< float32: tiles of one row prefetch the values beside keys, and `next` beside values
+  bool prefetches = false;  ///< float32: tiles prefetch the values beside keys, and `next` beside values
 };
 
 /// Rows of panel_columns elements of another type than float32, to be widened into a panel.

@@ -122,7 +122,7 @@ HEADLANE_INLINE void multiply_values(const AttentionBlock& block, Index column, 
     const Index page_end = (page + 1) * keys.page, end = page_end < visible.end ? page_end : visible.end;
     const Index at = offset + (first - page * keys.page) * keys.v_row_step;
     Panels v{static_cast<const float*>(keys.v[page]) + at, keys.v_row_step, keys.v_panel_step};
-    if (Rows == 1 && keys.prefetches) {
+    if (keys.prefetches) {
       v.next = static_cast<const float*>(keys.next[page]) + at;
       multiply<Arch, Rows, Vectors, Visit::first>(end - first, PackedRows{block.scores + first}, v, acc);
     } else {

@@ -4,8 +4,8 @@
 
 #include "kernels/args/attention.hpp"
 #include "kernels/attention/adjust.hpp"
+#include "kernels/attention/key_rows.hpp"
 #include "kernels/attention/stored.hpp"
-#include "kernels/gemm/pack.hpp"
 #include "kernels/gemm/tiling.hpp"
 #include "kernels/rowwise/softmax_row.hpp"
 
@@ -46,32 +46,57 @@ enum class Scores {
   adjusted,  // adjusted by mask and bias first
 };
 
+/// Keys first … end-1 of a block: in panels, or, if that is null, in rows.
+struct PieceOfKeys {
+  const float* panels;
+  Index first, end;
+};
+
 /// Values that a tile prefetches while it reads keys, of which there are as many: in a page at the
-/// same place, in a tensor those of its own keys. A row by itself waits for memory after each block
-/// of keys, and again after their values, as long as nothing fetches what comes next.
-HEADLANE_INLINE const float* values_beside(const KeyBlock& keys, Index first, Index column, Index offset) {
-  if (keys.k_row_step == 0) return static_cast<const float*>(keys.v[first / keys.page]) + offset;
+/// same place, in a tensor those of its own keys. Few rows wait for memory after each block of
+/// keys, and again after their values, as long as nothing fetches what comes next.
+HEADLANE_INLINE const float* values_beside(const KeyBlock& keys, const PieceOfKeys& piece, Index column, Index offset) {
+  if (keys.k_row_step == 0) return static_cast<const float*>(keys.v[piece.first / keys.page]) + offset;
   return static_cast<const float*>(keys.v[0]) + column * keys.v_row_step;
 }
 
-/// scores = q · kᵀ for one tile; `panels` holds the keys from `first` on.
-template <class Arch, int Rows, int Vectors, Scores scores>
-HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, const float* panels, Index first, Index column,
-                                float* lane_max) {
-  using V = Lanes<Arch>;
-  if constexpr (scores == Scores::adjusted) prefetch_adjustments<Rows, Vectors>(block, row, column);
-  V acc[Rows][Vectors];
+/// q · kᵀ for one tile.
+template <class Arch, int Rows, int Vectors>
+HEADLANE_INLINE void multiply_keys(const AttentionBlock& block, Index row, const PieceOfKeys& piece, Index column,
+                                   Accumulators<Arch, Rows, Vectors>& acc) {
+  if constexpr (reads_key_rows<Arch, Rows>)
+    if (piece.panels == nullptr) {
+      alignas(64) float sums[Rows * lanes];
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j) {
+        const Index key = column + j * lanes;
+        multiply_key_rows<Arch, Rows>(block, row, key, piece.end - key, sums);
+#pragma GCC unroll 4
+        for (int i = 0; i < Rows; ++i) acc[i][j] = Lanes<Arch>::load(sums + i * lanes);
+      }
+      return;
+    }
   clear<Arch, Rows, Vectors>(acc);
-  const Index within = column - first;
+  const Index within = column - piece.first;
   const Index offset = within / panel_columns * panel_columns * block.head_dim + within % panel_columns;
-  Panels k{panels + offset, panel_columns, panel_columns * block.head_dim};
+  Panels k{piece.panels + offset, panel_columns, panel_columns * block.head_dim};
   const PackedRows q{block.q + row * packed_row_stride};
-  if (Rows == 1 && block.keys.prefetches) {
-    k.next = values_beside(block.keys, first, column, offset);
+  if (block.keys.prefetches) {
+    k.next = values_beside(block.keys, piece, column, offset);
     multiply<Arch, Rows, Vectors, Visit::first>(block.head_dim, q, k, acc);
   } else {
     multiply<Arch, Rows, Vectors>(block.head_dim, q, k, acc);
   }
+}
+
+/// scores = q · kᵀ for one tile.
+template <class Arch, int Rows, int Vectors, Scores scores>
+HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, const PieceOfKeys& piece, Index column,
+                                float* lane_max) {
+  using V = Lanes<Arch>;
+  if constexpr (scores == Scores::adjusted) prefetch_adjustments<Rows, Vectors>(block, row, column);
+  V acc[Rows][Vectors];
+  multiply_keys<Arch, Rows, Vectors>(block, row, piece, column, acc);
   if constexpr (scores == Scores::adjusted) adjust_tile<Arch, Rows, Vectors>(block, row, column, acc);
   float* to = block.scores + column;
 #pragma GCC unroll 16
@@ -86,22 +111,23 @@ HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, const fl
   }
 }
 
-/// Calls f(panels, first, begin, end) for pieces of the visible keys: begin … end-1, with the keys
-/// from `first` on in `panels`.
-template <class Arch, class F>
+/// Calls f(piece, begin) for pieces of the visible keys, of which those from `begin` on count.
+template <class Arch, int Rows, class F>
 HEADLANE_INLINE void for_each_piece_of_keys(const AttentionBlock& block, const VisibleRange& visible, const F& f) {
   const KeyBlock& keys = block.keys;
-  const Index size = keys.k_row_step == 0 ? keys.page : transposed_keys;
+  const bool in_rows = keys.k_row_step != 0;
+  if (in_rows && reads_key_rows<Arch, Rows>) return f(PieceOfKeys{nullptr, 0, visible.end}, visible.panel_begin);
+  const Index size = in_rows ? transposed_keys : keys.page;
   for (Index first = visible.panel_begin / size * size; first < visible.end; first += size) {
     const Index begin = first < visible.panel_begin ? visible.panel_begin : first,
                 end = first + size < visible.end ? first + size : visible.end;
-    if (keys.k_row_step == 0) {
-      f(static_cast<const float*>(keys.k[first / size]), first, begin, end);
-    } else {
+    if (in_rows) {
       pack_panels<Arch>({static_cast<const float*>(keys.k[0]) + begin * keys.k_row_step, block.head_dim, end - begin, 1,
                          keys.k_row_step},
                         keys.transposed);
-      f(keys.transposed, begin, begin, end);
+      f(PieceOfKeys{keys.transposed, begin, end}, begin);
+    } else {
+      f(PieceOfKeys{static_cast<const float*>(keys.k[first / size]), first, end}, begin);
     }
   }
 }
@@ -117,16 +143,16 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const V
   const Index comparable = adjusts_in_registers(block) ? visible.all_end : 0;
   const bool adjust = adjusts(block);
   Index compared = visible.panel_begin, compared_end = visible.panel_begin;  // these keys
-  const auto score_piece = [&](const float* panels, Index first, Index begin, Index piece_end) {
-    for_each_column_tile<Arch, Rows>(piece_end - begin, [&](Index at, auto vectors) {
+  const auto score_piece = [&](const PieceOfKeys& piece, Index begin) {
+    for_each_column_tile<Arch, Rows>(piece.end - begin, [&](Index at, auto vectors) {
       const Index column = begin + at, end = column + vectors.value * lanes;
       constexpr int width = vectors.value;
       if (column < visible.all_begin || end > comparable)
-        return score_tile<Arch, Rows, width, Scores::stored>(block, row, panels, first, column, lane_max);
+        return score_tile<Arch, Rows, width, Scores::stored>(block, row, piece, column, lane_max);
       if (compared_end == visible.panel_begin) compared = column;
       compared_end = end;
-      if (adjust) score_tile<Arch, Rows, width, Scores::adjusted>(block, row, panels, first, column, lane_max);
-      else score_tile<Arch, Rows, width, Scores::compared>(block, row, panels, first, column, lane_max);
+      if (adjust) score_tile<Arch, Rows, width, Scores::adjusted>(block, row, piece, column, lane_max);
+      else score_tile<Arch, Rows, width, Scores::compared>(block, row, piece, column, lane_max);
     });
   };
   bool scored = false;
@@ -135,7 +161,7 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const V
       stored_scores<Arch, Rows>(block, row, visible.panel_begin, visible.end);
       scored = true;
     }
-  if (!scored) for_each_piece_of_keys<Arch>(block, visible, score_piece);
+  if (!scored) for_each_piece_of_keys<Arch, Rows>(block, visible, score_piece);
   for (int i = 0; i < Rows; ++i) {
     V m = V::load(lane_max + i * lanes);
     float* scores = block.scores + i * packed_row_stride;

@@ -22,28 +22,37 @@ HEADLANE_INLINE void for_each_row_address(Address first, Index step, const F& f)
   }
 }
 
+/// square[c] = from[row …, c]: a register of one column of `rows` × `columns` elements, with zeros
+/// for rows and columns that there are not. Whole: none is missing.
+template <class Arch, bool Whole>
+HEADLANE_INLINE void load_transposed(const float* from, Index from_step, Index row, Index rows, Index columns,
+                                     typename Register<Arch>::Float (&square)[Register<Arch>::width]) {
+  using R = Register<Arch>;
+  constexpr int width = R::width;
+  if constexpr (Whole && width >= 4) {
+    for_each_row_address<width>(from + row * from_step, from_step,
+                                [&](int i, const float* at) HEADLANE_INLINE_LAMBDA { square[i] = R::load(at); });
+  } else {  // a row that there is not has no address: the step may be any number
+#pragma GCC unroll 16
+    for (int i = 0; i < width; ++i) {
+      square[i] = typename R::Float(0.0f);
+      if (row + i < rows) square[i] = R::load_some(from + (row + i) * from_step, columns, 0.0f);
+    }
+  }
+  R::transpose(square);
+}
+
 /// to[c, r] = from[r, c] for r < rows, c < columns (both <= 16), both with inner stride 1. The rest
 /// of the 16 × 16 of `to` is zero for r >= rows and untouched for c >= columns. Whole: both are 16.
 template <class Arch, bool Whole>
 HEADLANE_INLINE void transpose_part(const float* from, Index from_step, Index rows, Index columns, float* to,
                                     Index to_step) {
   using R = Register<Arch>;
-  using Float = typename R::Float;
   constexpr int width = R::width;
   for (Index column = 0; column < (Whole ? lanes : columns); column += width) {
     for (Index row = 0; row < lanes; row += width) {
-      Float square[width];
-      if constexpr (Whole && width >= 4) {
-        for_each_row_address<width>(from + row * from_step + column, from_step,
-                                    [&](int i, const float* at) HEADLANE_INLINE_LAMBDA { square[i] = R::load(at); });
-      } else {  // a row that there is not has no address: the step may be any number
-#pragma GCC unroll 16
-        for (int i = 0; i < width; ++i) {
-          square[i] = Float(0.0f);
-          if (row + i < rows) square[i] = R::load_some(from + (row + i) * from_step + column, columns - column, 0.0f);
-        }
-      }
-      R::transpose(square);
+      typename R::Float square[width];
+      load_transposed<Arch, Whole>(from + column, from_step, row, rows, columns - column, square);
 #pragma GCC unroll 16
       for (int i = 0; i < width; ++i)
         if (Whole || column + i < columns) R::store(to + (column + i) * to_step + row, square[i]);
