@@ -42,7 +42,10 @@ def arguments() -> argparse.Namespace:
         "--threads", type=counts, default=sorted({1, cores}), metavar="N,…", help="default: 1 and all cores"
     )
     parser.add_argument(
-        "--only", default="", metavar="NAME,…", help="contenders whose name has one of these in it"
+        "--only",
+        default="",
+        metavar="NAME,…",
+        help="contenders whose name has one of these in it; =NAME is the whole name",
     )
     parser.add_argument(
         "--case",

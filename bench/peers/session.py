@@ -34,7 +34,11 @@ def chosen_cases(options: argparse.Namespace, op: str) -> list[Case]:
 
 def chosen(contenders: list[Contender], only: str) -> list[Contender]:
     words = [word.strip().lower() for word in only.split(",") if word.strip()]
-    return [c for c in contenders if not words or any(word in c.title.lower() for word in words)]
+
+    def matches(title: str) -> bool:
+        return any(title == word[1:] if word.startswith("=") else word in title for word in words)
+
+    return [c for c in contenders if not words or matches(c.title.lower())]
 
 
 class Session:

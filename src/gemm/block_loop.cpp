@@ -110,6 +110,7 @@ GemmBlock block_of(const Product& p, const RightBlock& right, Index rows, Index 
   block.b_scales = offset_by(right.scales, column);
   block.b_row_step = right.row_step;
   block.b_panel_step = right.panel_step;
+  block.b_column_step = right.column_step;
   block.alpha = p.alpha;
   return block;
 }
@@ -204,6 +205,20 @@ void compute_without_product(const Product& p, const KernelTable& kernel) {
     }
 }
 
+/// A product of floats.
+void compute_floats(const Product& p, const KernelTable& kernel) {
+  const Index m = p.c.shape[0];
+  const Index limit = reads_rows(p) && writes_rows(p.c) ? max_rows_in_place() : max_rows_packed;
+  const Index rows = m <= limit ? m : ceil_div(m, ceil_div(m, limit));
+  for_each_depth_block(p.a.shape[1], p.beta, [&](const DepthBlock& depth) {
+    RightBlock right = right_of(p, depth.first, depth.k, kernel);
+    for (Index row = 0; row < m; row += rows) {
+      multiply_rows(p, kernel, depth, right, row, std::min(rows, m - row));
+      if (right.keep != nullptr) right = packed_right(right.keep, depth.k);
+    }
+  });
+}
+
 }  // namespace
 
 Product restricted(const Product& p, const Region& region) {
@@ -219,18 +234,14 @@ Product restricted(const Product& p, const Region& region) {
 }
 
 void compute(const Product& p, const KernelTable& kernel) {
-  const Index m = p.c.shape[0], k = p.a.shape[1];
-  if (k == 0 || p.alpha == 0.0f) return compute_without_product(p, kernel);
+  const Index m = p.c.shape[0], n = p.c.shape[1];
+  if (p.a.shape[1] == 0 || p.alpha == 0.0f) return compute_without_product(p, kernel);
   if (p.activations == DType::int8) return compute_int8(p, kernel);
-  const Index limit = reads_rows(p) && writes_rows(p.c) ? max_rows_in_place() : max_rows_packed;
-  const Index rows = m <= limit ? m : ceil_div(m, ceil_div(m, limit));
-  for_each_depth_block(k, p.beta, [&](const DepthBlock& depth) {
-    RightBlock right = right_of(p, depth.first, depth.k, kernel);
-    for (Index row = 0; row < m; row += rows) {
-      multiply_rows(p, kernel, depth, right, row, std::min(rows, m - row));
-      if (right.keep != nullptr) right = packed_right(right.keep, depth.k);
-    }
-  });
+  // What is packed for few rows comes from the L2 when they multiply by it.
+  constexpr Index few_rows = 32, few_columns = 2 * panel_columns;
+  if (m > few_rows || n <= few_columns || !is_packed_first(p, kernel)) return compute_floats(p, kernel);
+  for (Index column = 0; column < n; column += few_columns)
+    compute_floats(restricted(p, {0, m, column, std::min(few_columns, n - column)}), kernel);
 }
 
 }  // namespace headlane::internal

@@ -18,16 +18,20 @@ constexpr Index max_floats_of_direct_b = 32768;
 
 /// How the kernel reads b.
 enum class Strategy {
-  packed,       // it is packed already
-  direct,       // in place
-  packed_once,  // in place by the first rows, which pack it for all others
-  packed_first  // packed before the first rows, since elements of its rows are not contiguous
+  packed,        // it is packed already
+  direct,        // in place
+  packed_once,   // in place by the first rows, which pack it for all others
+  packed_first,  // packed before the first rows, since elements of its rows are not contiguous
+  columns        // in place: those of its columns are, and there are few rows
 };
 
-Strategy strategy_of(const Product& p) {
+Strategy strategy_of(const Product& p, const kernels::KernelTable& kernel) {
   if (p.packed) return Strategy::packed;
   const Index rows = p.c.shape[0], columns = p.c.shape[1], k = p.a.shape[1];
-  if (p.b.strides[1] != 1 && columns > 1) return Strategy::packed_first;
+  if (p.b.strides[1] != 1 && columns > 1) {
+    const bool contiguous = p.b.strides[0] == 1 && p.b.strides[1] != 0;
+    return contiguous && rows <= kernel.rows_by_columns ? Strategy::columns : Strategy::packed_first;
+  }
   // A single row may have any stride, even one without an absolute value.
   const bool near = k == 1 || (k - 1) * std::abs(p.b.strides[0]) < max_floats_of_direct_b;
   return rows <= max_rows_of_direct_b || near ? Strategy::direct : Strategy::packed_once;
@@ -35,8 +39,12 @@ Strategy strategy_of(const Product& p) {
 
 }  // namespace
 
+bool is_packed_first(const Product& p, const kernels::KernelTable& kernel) {
+  return strategy_of(p, kernel) == Strategy::packed_first;
+}
+
 RightBlock right_of(const Product& p, Index first, Index k, const kernels::KernelTable& kernel) {
-  const Strategy strategy = strategy_of(p);
+  const Strategy strategy = strategy_of(p, kernel);
   const Index n = p.c.shape[1];
   const auto panels = [&] { return scratch(Purpose::panels, round_up(n, panel_columns) * k); };
   if (strategy == Strategy::packed) {
@@ -54,6 +62,14 @@ RightBlock right_of(const Product& p, Index first, Index k, const kernels::Kerne
     kernel.pack_panels(source(p.b, first, k, 0, n), packed);
     return packed_right(packed, k);
   }
+  if (strategy == Strategy::columns)
+    return {.data = p.b.data + first,
+            .type = DType::float32,
+            .scales = nullptr,
+            .row_step = 1,
+            .panel_step = panel_columns * p.b.strides[1],
+            .keep = nullptr,
+            .column_step = p.b.strides[1]};
   const Index row_step = p.a.shape[1] > 1 ? p.b.strides[0] : 0;  // a single row may have any stride
   return {.data = p.b.data + first * row_step,
           .type = DType::float32,

@@ -12,12 +12,16 @@ struct RightBlock {
   const float* scales;         // of its columns, or null
   Index row_step, panel_step;  // in items of a PanelUnit
   float* keep;                 // where the first rows pack it, or null
+  Index column_step = 0;       // 0: panels; otherwise columns are contiguous, and so far apart
 };
 
 /// A block of panels of float.
 inline RightBlock packed_right(const float* panels, Index k) {
   return {panels, DType::float32, nullptr, kernels::panel_columns, kernels::panel_columns * k, nullptr};
 }
+
+/// True if b is packed before any row is multiplied, since elements of its rows are not contiguous.
+bool is_packed_first(const Product& product, const kernels::KernelTable& kernel);
 
 /// Rows first … first + k - 1 of b.
 RightBlock right_of(const Product& product, Index first, Index k, const kernels::KernelTable& kernel);

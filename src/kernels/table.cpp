@@ -46,6 +46,7 @@ constexpr KernelTable table{
                  : Integers ? IntegerUnit<Arch, true>::name
                             : "",
     .tile_rows = Tile<Arch>::rows,
+    .rows_by_columns = max_rows_by_columns<Arch>,
     .pack_rows = pack_rows<Arch>,
     .pack_panels = pack_panels<Arch>,
     .gemm_block = gemm_block<Arch>,

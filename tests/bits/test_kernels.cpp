@@ -84,17 +84,22 @@ struct BlockCase {
   std::uint64_t seed;
 };
 
-void check_gemm_block(const BlockCase& s, bool prefetches) {
+// How the kernel finds b.
+enum class Right { panels, prefetched_panels, columns };
+
+void check_gemm_block(const BlockCase& s, Right right) {
   const auto& [m, n, k, options, padding, seed] = s;
   Random random(seed);
-  const Tensor<2> a = random_tensor<2>({m, k}, random), b = random_tensor<2>({k, n}, random);
+  const bool by_columns = right == Right::columns;
+  const Layout transposed{.name = "transposed", .order = Order::columns};
+  const Tensor<2> a = random_tensor<2>({m, k}, random),
+                  b = random_tensor<2>({k, n}, random, by_columns ? transposed : Layout{});
   const Tensor<2> c = random_tensor<2>({m, n}, random, {.name = "padded", .padding = padding, .misalignment = padding});
   if (options.beta == 0) for_each(c.view, [](float& x) { x = nan; });
   const GemmReference expected = gemm_reference(a.view, b.view, c.view, options);
   const PackedRows rows(a.view);
   const PackedPanels panels(b.view);
   const float* packed_rows = rows.memory.view.data;
-  const float* packed_panels = panels.memory.view.data;
   active().gemm_block({.m = m,
                        .n = n,
                        .k = k,
@@ -103,12 +108,13 @@ void check_gemm_block(const BlockCase& s, bool prefetches) {
                        .ahead = packed_rows,
                        .ahead_row_step = packed_row_stride,
                        .ahead_rows = m,
-                       .b = packed_panels,
+                       .b = by_columns ? b.view.data : panels.memory.view.data,
                        .b_type = DType::float32,
                        .b_scales = nullptr,
-                       .b_row_step = panel_columns,
-                       .b_panel_step = panels.panel_step(),
-                       .prefetches = prefetches,
+                       .b_row_step = by_columns ? 1 : panel_columns,
+                       .b_panel_step = by_columns ? panel_columns * b.view.stride(1) : panels.panel_step(),
+                       .b_column_step = by_columns ? b.view.stride(1) : 0,
+                       .prefetches = right == Right::prefetched_panels,
                        .quantised = nullptr,
                        .keep = nullptr,
                        .c = c.view.data,
@@ -127,8 +133,9 @@ void check_gemm_block(const BlockCase& s, bool prefetches) {
 }
 
 void check_gemm_block(const BlockCase& s) {
-  check_gemm_block(s, false);
-  if (s.m < 2 * kernels::strip_rows) check_gemm_block(s, true);
+  check_gemm_block(s, Right::panels);
+  if (s.m < 2 * kernels::strip_rows) check_gemm_block(s, Right::prefetched_panels);
+  if (s.m <= active().rows_by_columns) check_gemm_block(s, Right::columns);
 }
 
 TEST_CASE("gemm_block: every number of rows and columns around a tile") {
@@ -137,10 +144,11 @@ TEST_CASE("gemm_block: every number of rows and columns around a tile") {
     check_gemm_block(
         {.m = m, .n = columns, .k = 9, .options = {.alpha = 1.3f, .beta = 0.7f}, .padding = 3, .seed = 11});
   for (Index n = 1; n <= columns + lanes; ++n)
-    check_gemm_block(
-        {.m = active().tile_rows + 1, .n = n, .k = 7, .options = {.alpha = 0.7f}, .padding = 1, .seed = 12});
+    for (const Index m : {Index{3}, active().tile_rows + 1})
+      check_gemm_block({.m = m, .n = n, .k = 7, .options = {.alpha = 0.7f}, .padding = 1, .seed = 12});
   for (const Index k : {1, 2, 3, 15, 64, 127, 128, 129, 256, 257, 511, 512})
-    check_gemm_block({.m = 5, .n = 33, .k = k, .options = {.alpha = -1, .beta = 1.3f}, .padding = 0, .seed = 13});
+    for (const Index m : {2, 5})
+      check_gemm_block({.m = m, .n = 33, .k = k, .options = {.alpha = -1, .beta = 1.3f}, .padding = 0, .seed = 13});
 }
 
 TEST_CASE("copy_rows: every element, from any layout to any other, nothing else") {

@@ -215,6 +215,7 @@ ATTENTION = [
     attention(1, 512, quick=True),
     attention(1, 4096),
     attention(1, 1024, batch=8),
+    attention(1, 1024, batch=8, heads=32, kv_heads=8),  # grouped queries, as in most language models
     attention(1, 32768),
     *(
         attention(1, keys, batch=batch, stored=stored)

@@ -31,7 +31,7 @@ def own(programs: Path, isas: list[str]) -> list[Contender]:
         for isa in ("", *others)
     ]
     caches = [
-        Contender("headlane cache", COMPILED, ("decode",), (*worker, "cache"), isa, can=STORED)
+        Contender("headlane cache", COMPILED, ("decode",), (*worker, "cache"), isa, can=GROUPED | STORED)
         for isa in ("", *others)
         if isa not in SLOW
     ]

@@ -40,7 +40,7 @@ def test_labels_say_what_it_is():
         "L=2048 T5 bias",
     ]
     wanted += ["L=1024 8 heads on 2", "L=1024 head_dim 80", "8x1024 keys", "4096x512 masked"]
-    wanted += ["8x1024 keys in bfloat16", "32768 keys in int8"]
+    wanted += ["8x1024 keys 32 heads on 8", "8x1024 keys in bfloat16", "32768 keys in int8"]
     assert labels.issuperset(wanted)
 
 

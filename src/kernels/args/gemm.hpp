@@ -109,6 +109,7 @@ struct GemmBlock {
   DType b_type;                    ///< if not float32, panels are whole; columns from n on do not matter
   const float* b_scales;           ///< int8: of the columns of whole panels
   Index b_row_step, b_panel_step;  ///< strides of rows of words and of panels, in items of PanelUnit
+  Index b_column_step;             ///< 0: panels; otherwise columns of floats, contiguous and so far apart
   bool prefetches;                 ///< rows, less than two strips, prefetch packed floats that come next
   const QuantisedRows* quantised;  ///< gemm_int8: the rows of a, which is not read; k is that of the product
   float* keep;                     ///< where to store b as packed panels of float, m >= 24 or another type; or null

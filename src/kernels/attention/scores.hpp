@@ -6,6 +6,7 @@
 #include "kernels/attention/adjust.hpp"
 #include "kernels/attention/key_rows.hpp"
 #include "kernels/attention/stored.hpp"
+#include "kernels/gemm/pack.hpp"
 #include "kernels/gemm/tiling.hpp"
 #include "kernels/rowwise/softmax_row.hpp"
 
@@ -64,7 +65,7 @@ HEADLANE_INLINE const float* values_beside(const KeyBlock& keys, const PieceOfKe
 template <class Arch, int Rows, int Vectors>
 HEADLANE_INLINE void multiply_keys(const AttentionBlock& block, Index row, const PieceOfKeys& piece, Index column,
                                    Accumulators<Arch, Rows, Vectors>& acc) {
-  if constexpr (reads_key_rows<Arch, Rows>)
+  if constexpr (Rows <= max_rows_by_columns<Arch>)
     if (piece.panels == nullptr) {
       alignas(64) float sums[Rows * lanes];
 #pragma GCC unroll 8
@@ -116,7 +117,7 @@ template <class Arch, int Rows, class F>
 HEADLANE_INLINE void for_each_piece_of_keys(const AttentionBlock& block, const VisibleRange& visible, const F& f) {
   const KeyBlock& keys = block.keys;
   const bool in_rows = keys.k_row_step != 0;
-  if (in_rows && reads_key_rows<Arch, Rows>) return f(PieceOfKeys{nullptr, 0, visible.end}, visible.panel_begin);
+  if (in_rows && Rows <= max_rows_by_columns<Arch>) return f(PieceOfKeys{nullptr, 0, visible.end}, visible.panel_begin);
   const Index size = in_rows ? transposed_keys : keys.page;
   for (Index first = visible.panel_begin / size * size; first < visible.end; first += size) {
     const Index begin = first < visible.panel_begin ? visible.panel_begin : first,

@@ -1,7 +1,7 @@
 // One block along k of a matrix product: packed rows times panels, added to c.
 #pragma once
 
-#include "kernels/gemm/epilogue.hpp"
+#include "kernels/gemm/columns.hpp"
 #include "kernels/gemm/stored_tile.hpp"
 #include "kernels/gemm/tiling.hpp"
 
@@ -185,6 +185,14 @@ __attribute__((noinline)) void gemm_prefetching(const GemmBlock& block) {
                   [&](Index row, Index rows) { gemm_prefetching_strip<Arch, Visit::part>(block, row, rows); });
 }
 
+/// At most max_rows_by_columns rows.
+template <class Arch>
+__attribute__((noinline)) void gemm_by_columns(const GemmBlock& block) {
+  with_rows<max_rows_by_columns<Arch>>(block.m, [&](auto rows) {
+    for (Index column = 0; column < block.n; column += lanes) gemm_columns<Arch, rows.value>(block, column);
+  });
+}
+
 template <class Arch>
 void gemm_block(const GemmBlock& block) noexcept {
   if (block.b_type == DType::bfloat16) return gemm_stored<Arch, BfloatPair>(block);
@@ -192,6 +200,8 @@ void gemm_block(const GemmBlock& block) noexcept {
   if (block.b_type == DType::int8) return gemm_stored<Arch, Int8Quad>(block);
   if (block.b_type == DType::int8_group32) return gemm_stored<Arch, Int8Group>(block);
   if (block.b_type == DType::int4_group32) return gemm_stored<Arch, Int4Group>(block);
+  if constexpr (max_rows_by_columns<Arch> > 0)
+    if (block.b_column_step != 0) return gemm_by_columns<Arch>(block);
   if constexpr (Tile<Arch>::rows > 1)
     if (block.prefetches) return gemm_prefetching<Arch>(block);
   if (block.m < 2 * strip_rows) return gemm_strips<Arch>(block, 0);

@@ -1,8 +1,7 @@
 // Copies of operands in the order in which a tile reads them: rows of a, panels of b.
 #pragma once
 
-#include "kernels/args/gemm.hpp"
-#include "kernels/simd/transpose.hpp"
+#include "kernels/gemm/columns.hpp"
 
 namespace headlane::internal::kernels {
 namespace {
@@ -46,21 +45,6 @@ void pack_rows(const Source& source, float scale, float* packed) noexcept {
     }
     for (; c < columns; c += lanes) copy_16<Arch>(from + c * column_step, column_step, columns - c, scale, to + c);
   }
-}
-
-/// Contiguous columns are prefetched this far ahead, into the L2: an L1 can wait for fewer lines at
-/// a time than memory delivers. Decoding 32768 keys, 1 thread: 19 GB/s, into the L1 15 (Zen 4).
-inline constexpr Index columns_ahead = 64;
-
-/// Prefetches 16 elements, `step` apart, into the L2. They may lie beyond their array: addresses
-/// that may wrap, not pointers.
-HEADLANE_INLINE void prefetch_beyond(const float* data, Index steps, Index step) {
-  const std::uintptr_t bytes = static_cast<std::uintptr_t>(step) * sizeof(float);
-  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(steps) * bytes;
-  for_each_row_address<16>(first, static_cast<Index>(bytes), [](int, std::uintptr_t address) HEADLANE_INLINE_LAMBDA {
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): not dereferenced
-    __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 2);
-  });
 }
 
 /// Panels [panel][row][panel_columns]. Columns are padded with zeros to a multiple of 16; a second
