@@ -92,7 +92,7 @@ inline constexpr PlanCase all[]{
   {1, 32, 8, 1, 4096, 64, 64, {.threads = 3},
    "in_place threads 3 tasks 16 rows 4 x 1 of heads keys 4096 in 8 / 2 packed 0 + 0 x 1 bytes 290880"},
   {1, 32, 2, 1, 4096, 64, 64, {.threads = 2},
-   "by_head threads 2 tasks 2 rows 16 x 1 of heads keys 4096 in 8 / 1 packed 32768 + 0 x 1 bytes 434240"},
+   "in_place threads 2 tasks 2 rows 16 x 1 of heads keys 4096 in 8 / 1 packed 0 + 0 x 1 bytes 204864"},
   {1, 8, 8, 12, 4096, 64, 64, {.threads = 2},
    "in_place threads 2 tasks 8 rows 12 x 1 keys 4096 in 8 / 1 packed 0 + 0 x 1 bytes 180288"},
   {1, 8, 8, 13, 4096, 64, 64, {.threads = 2},

@@ -1,7 +1,8 @@
 // Copies of operands in the order in which a tile reads them: rows of a, panels of b.
 #pragma once
 
-#include "kernels/gemm/columns.hpp"
+#include "kernels/args/gemm.hpp"
+#include "kernels/simd/transpose.hpp"
 
 namespace headlane::internal::kernels {
 namespace {

@@ -3,6 +3,7 @@
 
 #include "kernels/simd/lanes.hpp"
 
+#include <cstdint>
 #include <type_traits>
 
 namespace headlane::internal::kernels {
@@ -20,6 +21,21 @@ HEADLANE_INLINE void for_each_row_address(Address first, Index step, const F& f)
     make_opaque(first);
     f(i, first), f(i + 1, first + distance), f(i + 2, first + 2 * distance), f(i + 3, first + three);
   }
+}
+
+/// Columns that are transposed are prefetched this far ahead, into the L2: an L1 can wait for fewer
+/// lines at a time than memory delivers. Decoding 32768 keys: 19 GB/s, into the L1 15 (Zen 4).
+inline constexpr Index columns_ahead = 64;
+
+/// Prefetches 16 elements, `step` apart, into the L2. They may lie beyond their array: addresses
+/// that may wrap, not pointers.
+HEADLANE_INLINE void prefetch_beyond(const float* data, Index steps, Index step) {
+  const std::uintptr_t bytes = static_cast<std::uintptr_t>(step) * sizeof(float);
+  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(steps) * bytes;
+  for_each_row_address<16>(first, static_cast<Index>(bytes), [](int, std::uintptr_t address) HEADLANE_INLINE_LAMBDA {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): not dereferenced
+    __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 2);
+  });
 }
 
 /// square[c] = from[row …, c]: a register of one column of `rows` × `columns` elements, with zeros
