@@ -66,10 +66,7 @@ bool can_read_values(const AttentionProblem& p) {
 bool is_in_place(const AttentionProblem& p, const Sizes& sizes) {
   if (p.keys.cache != nullptr) return true;
   const View<const float, 4>& k = p.keys.k;
-  const bool far = static_cast<double>(sizes.kv_heads) * static_cast<double>(sizes.keys) *
-                       static_cast<double>(k.shape[3] + p.keys.v.shape[3]) >
-                   static_cast<double>(min_far_keys);
-  const Index most_heads = far ? kernels::max_tile_rows : p.kernel.tile_rows;
+  const Index most_heads = keys_are_far(p) ? kernels::max_tile_rows : p.kernel.tile_rows;
   const bool few_rows =
       sizes.rows_are_heads ? sizes.group <= most_heads : sizes.group == 1 && sizes.queries <= p.kernel.tile_rows;
   return few_rows && can_read_values(p) && k.strides[3] == 1 && k.strides[2] != 0;

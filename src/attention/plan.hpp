@@ -6,10 +6,6 @@
 
 namespace headlane::internal {
 
-/// Keys and values of more floats than this, 2 MiB, do not stay in a near cache: few rows prefetch
-/// them.
-inline constexpr Index min_far_keys = Index{2} << 20 >> 2;
-
 /// The blocks into which keys and values of a kv head are divided, and their sizes when packed.
 struct KeyBlocks {
   Index keys;                      // of which the blocks consist; keys beyond are visible to no query

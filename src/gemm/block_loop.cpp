@@ -237,7 +237,7 @@ void compute(const Product& p, const KernelTable& kernel) {
   const Index m = p.c.shape[0], n = p.c.shape[1];
   if (p.a.shape[1] == 0 || p.alpha == 0.0f) return compute_without_product(p, kernel);
   if (p.activations == DType::int8) return compute_int8(p, kernel);
-  // What is packed for few rows comes from the L2 when they multiply by it.
+  // Few rows pack 64 columns at a time: these are still in the L2 when they are multiplied.
   constexpr Index few_rows = 32, few_columns = 2 * panel_columns;
   if (m > few_rows || n <= few_columns || !is_packed_first(p, kernel)) return compute_floats(p, kernel);
   for (Index column = 0; column < n; column += few_columns)

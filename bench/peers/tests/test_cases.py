@@ -10,6 +10,7 @@ from ..cases import operations as cases
 from ..contenders import operations as contenders
 from ..measure import operations as measure
 from ..routes import lowbit
+from ..session import chosen
 
 EVERY_CASE = [case for op in cases.ALL.values() for case in op]
 
@@ -122,6 +123,19 @@ def test_who_takes_what():
         "headlane cache avx2",
         "PyTorch SDPA",
     }
+
+
+def test_only_takes_parts_of_names_and_whole_ones():
+    everyone = contenders.every(Path("/nowhere"), ["avx512"])
+
+    def titles(only: str) -> set[str]:
+        return {contender.title for contender in chosen(everyone, only)}
+
+    assert titles("=headlane") == {"headlane"}
+    assert {"headlane", "headlane cache"} < titles("headlane")
+    assert titles("=headlane,blis") == {"headlane", "BLIS", "BLIS (skx)"}
+    assert titles("=headlan") == set()
+    assert titles("") == {contender.title for contender in everyone}
 
 
 def test_turns_let_everyone_begin():
