@@ -44,6 +44,8 @@ struct KvCacheOptions {
 ///
 /// Threads: const member functions and attention() may run concurrently; all other functions need
 ///   exclusive access.
+/// Memory: bytes(). Linux is asked for huge pages, as for a PackedMatrix; a page of more than 1 MiB
+///   has small ones, which become memory when they are used.
 /// Errors: std::invalid_argument for sizes that do not match, for a type that is none, for
 ///   sequences that do not exist, and if the type is int8 for a number that is not finite;
 ///   std::length_error if max_pages would be exceeded; std::bad_alloc. The cache is then unchanged.

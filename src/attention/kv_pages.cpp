@@ -2,7 +2,6 @@
 #include "attention/kv_pages.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <new>
 
 namespace headlane::internal {
@@ -65,14 +64,10 @@ void KvPages::drop_pages(std::size_t kept) noexcept {
 }
 
 void KvPages::make_page() {
-  constexpr std::size_t line = 64;
-  // Zeros from the system: a long page is backed by memory only as far as it is used.
-  std::unique_ptr<void, Page::Free> memory(std::calloc(page_bytes() + line, 1));
+  std::unique_ptr<void, FreeBlock> memory(allocate_zeros(page_bytes()));
   if (!memory) throw std::bad_alloc();
-  const std::size_t past = reinterpret_cast<std::uintptr_t>(memory.get()) % line;
   Page& page = pages.emplace_back();
   page.number = static_cast<Index>(pages.size()) - 1;
-  page.data = static_cast<std::byte*>(memory.get()) + (line - past) % line;
   page.memory = std::move(memory);
   page.next_free = free_page;
   free_page = &page;

@@ -3,12 +3,12 @@
 
 #include "attention/kv_tokens.hpp"
 #include "core/check.hpp"
+#include "core/huge_pages.hpp"
 #include "core/round.hpp"
 #include "kernels/table.hpp"
 
 #include <headlane/kv_cache.hpp>
 
-#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -21,12 +21,8 @@ namespace headlane::internal {
 /// over from earlier use: pages are not cleared when they are used again.
 struct KvPages {
   struct Page {
-    struct Free {
-      void operator()(void* p) const { std::free(p); }
-    };
-    std::unique_ptr<void, Free> memory;
+    std::unique_ptr<void, FreeBlock> memory;
     Index number = 0;           // among all pages
-    std::byte* data = nullptr;  // in that memory, aligned to a cache line
     Page* next_free = nullptr;  // if it is free
     Index holders = 0;          // sequences that hold it; 0: it is free
     Index call = 0;             // the last append() that looked at it,
@@ -90,7 +86,7 @@ struct KvPages {
 
  private:
   [[nodiscard]] HeadOfPage head_of(const Page& page, Index head) const {
-    return {type, page_size, head_dim, value_dim, page.data + head * head_bytes()};
+    return {type, page_size, head_dim, value_dim, static_cast<std::byte*>(page.memory.get()) + head * head_bytes()};
   }
   void make_page();
   Page* take_page() noexcept;

@@ -1,5 +1,7 @@
 #include "core/scratch.hpp"
 
+#include "core/huge_pages.hpp"
+
 #include <algorithm>
 #include <cassert>
 #include <cstdlib>
@@ -112,7 +114,7 @@ bool grow(Buffer& buffer, Index floats) {
   free_buffer(buffer);
   ++mine.epoch;
   const auto bytes = static_cast<std::size_t>(size) * sizeof(float);
-  buffer.data = static_cast<float*>(std::aligned_alloc(page * sizeof(float), bytes));
+  buffer.data = static_cast<float*>(allocate_pages(bytes, page * sizeof(float)));
   if (buffer.data == nullptr) return false;
   buffer.size = size;
   mine.large = mine.large || size > keep_floats;

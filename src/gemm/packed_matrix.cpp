@@ -3,6 +3,7 @@
 
 #include "core/call_scope.hpp"
 #include "core/dispatch.hpp"
+#include "core/huge_pages.hpp"
 #include "core/parallel.hpp"
 #include "gemm/check.hpp"
 
@@ -10,7 +11,6 @@
 #include <atomic>
 #include <cmath>
 #include <cstddef>
-#include <cstdlib>
 #include <new>
 
 namespace headlane {
@@ -53,10 +53,9 @@ void clear_rest(const PackedColumns& to, Index columns) {
 }  // namespace
 
 PackedMatrix::PackedMatrix(Index rows, Index columns, DType type) : rows_(rows), columns_(columns), type_(type) {
-  constexpr std::size_t line = 64;
   const std::size_t bytes = bytes_of_matrix(rows, columns, type);
   if (bytes == 0) return;
-  data_.reset(std::aligned_alloc(line, (bytes + line - 1) / line * line));
+  data_.reset(allocate_block(bytes));
   if (!data_) throw std::bad_alloc();
 }
 
@@ -91,6 +90,6 @@ PackedMatrix::PackedMatrix(View<const float, 2> b, const PackOptions& options) {
 
 std::size_t PackedMatrix::bytes() const { return data_ == nullptr ? 0 : bytes_of_matrix(rows_, columns_, type_); }
 
-void PackedMatrix::Free::operator()(void* p) const { std::free(p); }
+void PackedMatrix::Free::operator()(void* p) const { free_block(p); }
 
 }  // namespace headlane

@@ -100,6 +100,20 @@ TEST_CASE("gemm, gemm_batch, gemm_gated, PackedMatrix, cblas: each allocation fa
   }
 }
 
+TEST_CASE("PackedMatrix: the memory that small matrices share cannot be allocated") {
+  const Tensor<2> b = normal<2>({300, 900}, 1), unpacked({300, 900});
+  std::optional<PackedMatrix> made;
+  const FailingCall make{"PackedMatrix, the first of several", [&] { made.reset(); }, [&] { made.emplace(b.view); },
+                         [&] {
+                           if (!made) return std::uint64_t{0};
+                           made->unpack(unpacked.view);
+                           return bits_of_all(unpacked.view);
+                         },
+                         true};
+  const ThreadsScope serial(1);
+  check_failing(make, 1);
+}
+
 TEST_CASE("PackedMatrix::from_bytes, unpack, unpack_columns: each allocation fails") {
   const Matrices m;
   const Tensor<2> all({300, 90}), some({100, 300});

@@ -1,0 +1,27 @@
+// Memory that is read from end to end, again and again: Linux is asked for huge pages of 2 MiB.
+// Small pages cost a walk of the page tables every 4 KiB, in a virtual machine of two tables: there
+// one row times packed float32 matrices read 24.5 GB/s, and 32 GB/s from huge pages (Zen 4).
+#pragma once
+
+#include <cstddef>
+
+namespace headlane::internal {
+
+/// At least `bytes` bytes, in huge pages if they fill one: then aligned to it, otherwise to
+/// `alignment`, a power of two. Null if memory runs out. Freed by std::free.
+[[nodiscard]] void* allocate_pages(std::size_t bytes, std::size_t alignment) noexcept;
+
+/// The same aligned to a cache line, for what lives long: smaller blocks that are allocated one
+/// after the other lie side by side in huge pages, which are freed with the last of them.
+[[nodiscard]] void* allocate_block(std::size_t bytes) noexcept;
+/// A block of zeros. Beyond 1 MiB it has small pages, which become memory when they are used.
+[[nodiscard]] void* allocate_zeros(std::size_t bytes) noexcept;
+/// Null is allowed.
+void free_block(void* block) noexcept;
+
+/// For a std::unique_ptr of a block.
+struct FreeBlock {
+  void operator()(void* block) const noexcept { free_block(block); }
+};
+
+}  // namespace headlane::internal
