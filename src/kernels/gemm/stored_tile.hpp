@@ -32,12 +32,17 @@ HEADLANE_INLINE void for_rows_of_word(Index rest, const F& f) {
 }
 
 /// One row waits for the panels of its tile, which it reads side by side: more streams, with an
-/// end at each page, than the hardware's prefetchers follow. So it prefetches 2 KiB ahead in each.
-/// The medians of 1 × 32768 × 512 from memory took 0.7 of the time in bfloat16 and int8, 0.5 and
-/// 0.95 in groups of 8 and 4 bits (1 thread, Zen 5 beside others); from the L2, bfloat16 takes 1.1.
+/// end at each page, than the hardware's prefetchers follow. So it prefetches some KiB ahead in
+/// each: 1 × 32768 × 512 from memory took 0.7 of the time in bfloat16 and int8, 0.5 and 0.95 in
+/// groups of 8 and 4 bits (medians, 1 thread, Zen 5 beside others). With AVX-512 on Zen 4, bfloat16
+/// is read with 29 GB/s if that is 1 KiB and into the L2, 25 if 2 KiB, 22.5 if 2 KiB into the L1;
+/// int8 with 17.3, 18, 17.1. With AVX2 the L1 is better: 23 and 21.5, 13.7 and 13 GB/s.
 template <class Arch, int Rows>
 inline constexpr bool prefetches_own_panels = Rows == 1 && Register<Arch>::width > 1;
-inline constexpr Index bytes_ahead = 2048;
+template <class Arch>
+inline constexpr bool prefetches_far = Register<Arch>::width == 16;
+template <class Arch, class T>
+inline constexpr Index bytes_ahead = prefetches_far<Arch> && rows_of<T> == 2 ? 1024 : 2048;
 
 /// Prefetches a row of words of a panel; locality 3: into the L1, 2: into the L2.
 template <int locality, class T>
@@ -61,7 +66,7 @@ template <class Arch, int Rows, int Vectors, Visit visit, bool Partial, class Le
 HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<T>& b, Accumulators<Arch, Rows, Vectors>& acc,
                               float* keep, Index) {
   using R = Register<Arch>;
-  constexpr int depth = rows_of<T>, per_panel = panel_columns / lanes;
+  constexpr int depth = rows_of<T>, per_panel = panel_columns / lanes, own = prefetches_far<Arch> ? 2 : 3;
 #pragma GCC unroll 2
   for (int first = 0; first < Lanes<Arch>::parts; first += registers_per_pass<Arch>) {
     Left left = a;
@@ -72,9 +77,9 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<T>& b, Accu
         for_panels_to_prefetch<visit, Vectors>(
             [&](int i) HEADLANE_INLINE_LAMBDA { prefetch_words<2>(words + i * b.panel_step); });
       } else {
-        constexpr Index rows_ahead = bytes_ahead / (panel_columns * sizeof(T));
+        constexpr Index rows_ahead = bytes_ahead<Arch, T> / (panel_columns * sizeof(T));
 #pragma GCC unroll 4
-        for (int j = 0; j < Vectors; j += per_panel) prefetch_words<3>(words + b.offset(j) + rows_ahead * b.row_step);
+        for (int j = 0; j < Vectors; j += per_panel) prefetch_words<own>(words + b.offset(j) + rows_ahead * b.row_step);
       }
       for_rows_of_word<Arch, Rows, depth>(rest, [&](int r) HEADLANE_INLINE_LAMBDA {
         multiply_row<Arch, Rows, Vectors, visit>(
@@ -94,7 +99,7 @@ template <class Arch, int Rows, int Vectors, Visit visit, bool Partial, class Le
 HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<PanelGroup<Word, Depth>>& b,
                               Accumulators<Arch, Rows, Vectors>& acc, float* keep, Index) {
   using R = Register<Arch>;
-  constexpr int pass = registers_per_pass<Arch>, per_panel = panel_columns / lanes;
+  constexpr int pass = registers_per_pass<Arch>, per_panel = panel_columns / lanes, own = prefetches_far<Arch> ? 2 : 3;
 #pragma GCC unroll 2
   for (int first = 0; first < Lanes<Arch>::parts; first += pass) {
     Left left = a;
@@ -113,10 +118,10 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<PanelGroup<
           for_panels_to_prefetch<visit, Vectors>(
               [&](int i) HEADLANE_INLINE_LAMBDA { prefetch_words<2>(group[i * b.panel_step].numbers[w]); });
         } else {
-          constexpr Index groups_ahead = bytes_ahead / sizeof(PanelGroup<Word, Depth>) + 1;
+          constexpr Index groups_ahead = bytes_ahead<Arch, Word> / sizeof(PanelGroup<Word, Depth>) + 1;
 #pragma GCC unroll 4
           for (int j = 0; j < Vectors; j += per_panel)
-            prefetch_words<3>(group[j / per_panel * b.panel_step + groups_ahead].numbers[w]);
+            prefetch_words<own>(group[j / per_panel * b.panel_step + groups_ahead].numbers[w]);
         }
         for_rows_of_word<Arch, Rows, Depth>(rest - w * Depth, [&](int r) HEADLANE_INLINE_LAMBDA {
           multiply_row<Arch, Rows, Vectors, visit>(
