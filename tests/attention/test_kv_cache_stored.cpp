@@ -1,4 +1,5 @@
-// KvCache of bfloat16, float16 and int8: the rule by which it rounds, sizes, and what int8 refuses.
+// KvCache of bfloat16, float16 and int8: the rule by which it rounds, attention by every number of
+// rows, sizes, and what int8 refuses.
 #include "support/cache_case.hpp"
 #include "support/illegal.hpp"
 #include "support/kv_model.hpp"
@@ -157,6 +158,30 @@ TEST_CASE("attention over a cache of 16-bit types: numbers that are not finite")
     c.compare(given.draw(random, {.one_in = 2, .key_lengths = c.lengths}), bits);
   }
   bits.finish("cache, not finite", slow_isa() ? 40 : 200);
+}
+
+// Up to max_widening_rows the kernel widens what the cache has, in tiles of every height; 17 rows
+// read panels.
+TEST_CASE("attention over a cache: each number of query rows, heads of a group or queries") {
+  BitComparison bits;
+  int cases = 0;
+  for (Index rows = 1; rows <= 17; ++rows)
+    for (const DType type : stored_types) {
+      const bool group = rows % 2 == 0 || type == DType::bfloat16;
+      for (const auto& [head_dim, value_dim] : {std::pair<Index, Index>{33, 80}, {64, 70}}) {
+        const AttentionSizes s{.q_heads = group ? 2 * rows : 2,
+                               .kv_heads = 2,
+                               .q_length = group ? 1 : rows,
+                               .kv_length = 150,
+                               .head_dim = head_dim,
+                               .value_dim = value_dim};
+        const CacheCase c(s, {s.kv_length}, 32, static_cast<std::uint64_t>(rows), {}, type);
+        c.compare({}, bits);
+        c.compare({.causal = true, .causal_offset = s.kv_length - s.q_length}, bits);
+        cases += 2;
+      }
+    }
+  bits.finish("cache, each number of rows", cases);
 }
 
 TEST_CASE("KvCache: sizes of each type") {

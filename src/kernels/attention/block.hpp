@@ -107,16 +107,15 @@ HEADLANE_INLINE void multiply_values(const AttentionBlock& block, Index column, 
                                      Accumulators<Arch, Rows, Vectors>& acc) {
   const KeyBlock& keys = block.keys;
   const Index offset = offset_of_column(keys, column);
-  if constexpr (Rows <= max_widening_rows)
-    if (keys.type != DType::float32) {
-      alignas(64) float sums[Rows * Vectors * lanes];
-      stored_values<Arch, Rows, Vectors>(block, column, visible.begin, visible.end, sums);
+  if (keys.type != DType::float32) {
+    alignas(64) float sums[Rows * Vectors * lanes];
+    stored_values<Arch, Rows, Vectors>(block, column, visible.begin, visible.end, sums);
 #pragma GCC unroll 16
-      for (int i = 0; i < Rows; ++i)
+    for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
-        for (int j = 0; j < Vectors; ++j) acc[i][j] = Lanes<Arch>::load(sums + (i * Vectors + j) * lanes);
-      return;
-    }
+      for (int j = 0; j < Vectors; ++j) acc[i][j] = Lanes<Arch>::load(sums + (i * Vectors + j) * lanes);
+    return;
+  }
   clear<Arch, Rows, Vectors>(acc);
   for (Index first = visible.begin, page = first / keys.page; first < visible.end; ++page) {
     const Index page_end = (page + 1) * keys.page, end = page_end < visible.end ? page_end : visible.end;

@@ -156,13 +156,8 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const V
       else score_tile<Arch, Rows, width, Scores::compared>(block, row, piece, column, lane_max);
     });
   };
-  bool scored = false;
-  if constexpr (Rows <= max_widening_rows)
-    if (block.keys.type != DType::float32) {
-      stored_scores<Arch, Rows>(block, row, visible.panel_begin, visible.end);
-      scored = true;
-    }
-  if (!scored) for_each_piece_of_keys<Arch, Rows>(block, visible, score_piece);
+  if (block.keys.type == DType::float32) for_each_piece_of_keys<Arch, Rows>(block, visible, score_piece);
+  else stored_scores<Arch, Rows>(block, row, visible.panel_begin, visible.end);
   for (int i = 0; i < Rows; ++i) {
     V m = V::load(lane_max + i * lanes);
     float* scores = block.scores + i * packed_row_stride;

@@ -20,6 +20,34 @@ HEADLANE_INLINE typename Register<Arch>::Float widened(const T* data, const floa
   else return R::load(data) * typename R::Float(*scales);
 }
 
+/// Whether rows of so many vectors are widened two registers at a time, whose columns stay divided
+/// as load_unpacked() does until put_in_order().
+template <class Arch, class T, int Vectors>
+inline constexpr bool unpacks = false;
+template <class Arch, int Vectors>
+  requires requires(typename Register<Arch>::Float x) { Register<Arch>::put_in_order(x, x); }
+inline constexpr bool unpacks<Arch, bfloat16, Vectors> = Vectors * Lanes<Arch>::parts % 2 == 0;
+
+/// Register r of a row of accumulators.
+template <class Arch, int Vectors>
+HEADLANE_INLINE auto& register_of(Lanes<Arch> (&row)[Vectors], int r) {
+  return row[r / Lanes<Arch>::parts].part[r % Lanes<Arch>::parts];
+}
+
+/// Stores a tile of multiply_stored(), rows `row_step` apart.
+template <class Arch, class T, int Rows, int Vectors>
+HEADLANE_INLINE void store_tile(Accumulators<Arch, Rows, Vectors>& acc, float* to, Index row_step) {
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i) {
+    if constexpr (unpacks<Arch, T, Vectors>)
+#pragma GCC unroll 8
+      for (int r = 0; r < Vectors * Lanes<Arch>::parts; r += 2)
+        Register<Arch>::put_in_order(register_of<Arch>(acc[i], r), register_of<Arch>(acc[i], r + 1));
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) acc[i][j].store(to + i * row_step + j * lanes);
+  }
+}
+
 /// As multiply() in gemm/tile.hpp, by rows of a stored type, `step` apart. scales: of the columns
 /// of the tile, or of the k rows. With each row, what is at the same place from `ahead` on is
 /// prefetched into the L2: the hardware's prefetchers find too little in pages of a few KiB (1 ×
@@ -40,17 +68,28 @@ HEADLANE_INLINE void multiply_stored(Index k, PackedRows left, const T* data, In
     for (Index rest = k; rest > 0; --rest, a.next(1), right += step, next += step) {
 #pragma GCC unroll 8
       for (int i = 0; i < Vectors * static_cast<int>(lanes); i += line) __builtin_prefetch(next + i, 0, 2);
+      constexpr int at_once = Vectors * pass % 2 == 0 ? 2 : 1;  // registers; then rows, or their broadcasts spill
 #pragma GCC unroll 8
-      for (int j = 0; j < Vectors; ++j)
-#pragma GCC unroll 8
-        for (int part = 0; part < pass; ++part) {
-          const int column = j * static_cast<int>(lanes) + part * R::width;
-          const float* of_column = of_columns ? scale + column + first * R::width : scale;
-          const Float row = widened<Arch, T, scaled>(right + column, of_column);
+      for (int r = 0; r < Vectors * pass; r += at_once) {
+        Float row[at_once];
+        if constexpr (unpacks<Arch, T, Vectors>) R::load_unpacked(right + r * R::width, row[0], row[1]);
+        else
+#pragma GCC unroll 2
+          for (int i = 0; i < at_once; ++i) {
+            const int column = (r + i) / pass * static_cast<int>(lanes) + (r + i) % pass * R::width;
+            const float* of_column = of_columns ? scale + column + first * R::width : scale;
+            row[i] = widened<Arch, T, scaled>(right + column, of_column);
+          }
 #pragma GCC unroll 16
-          for (int i = 0; i < Rows; ++i)
-            acc[i][j].part[first + part] = R::fma(Float(a.at(i, 0)), row, acc[i][j].part[first + part]);
+        for (int i = 0; i < Rows; ++i) {
+          const Float x(a.at(i, 0));
+#pragma GCC unroll 2
+          for (int n = 0; n < at_once; ++n) {
+            Float& sum = acc[i][(r + n) / pass].part[first + (r + n) % pass];
+            sum = R::fma(x, row[n], sum);
+          }
         }
+      }
       if constexpr (of_rows) ++scale;
     }
   }
@@ -116,10 +155,7 @@ HEADLANE_INLINE void stored_scores(const AttentionBlock& block, Index row, Index
       multiply_stored<Arch, T, Scaled::columns, Rows, count>(
           block.head_dim, PackedRows{block.q + row * packed_row_stride}, static_cast<const T*>(keys.k[page]) + offset,
           width, scales_from(keys.k_scales, page, within), static_cast<const T*>(keys.v[page]) + offset, acc);
-#pragma GCC unroll 16
-      for (int i = 0; i < Rows; ++i)
-#pragma GCC unroll 8
-        for (int j = 0; j < count; ++j) acc[i][j].store(block.scores + i * packed_row_stride + at + j * lanes);
+      store_tile<Arch, T, Rows, count>(acc, block.scores + at, packed_row_stride);
     });
   }
 }
@@ -149,10 +185,7 @@ __attribute__((noinline)) void stored_values(const AttentionBlock& block, Index 
           keys.v_row_step, scales_from(keys.v_scales, page, within), static_cast<const T*>(keys.next[page]) + at, acc);
       first = piece_end;
     }
-#pragma GCC unroll 16
-    for (int i = 0; i < Rows; ++i)
-#pragma GCC unroll 8
-      for (int j = 0; j < Vectors; ++j) acc[i][j].store(sums + (i * Vectors + j) * lanes);
+    store_tile<Arch, T, Rows, Vectors>(acc, sums, Vectors * lanes);
   });
 }
 

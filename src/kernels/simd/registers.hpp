@@ -101,6 +101,21 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
   static HEADLANE_INLINE Float load(const bfloat16* p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half(p)), 16));
   }
+  /// 32 elements, of which each register has every second four: one instruction for 16 instead of
+  /// two, of which one takes twice as long (Zen 4: 1.2 cycles with their fma instead of 2).
+  static HEADLANE_INLINE void load_unpacked(const bfloat16* p, Float& even, Float& odd) {
+    const __m512i x = _mm512_loadu_si512(p), zero = _mm512_setzero_si512();
+    even = _mm512_castsi512_ps(_mm512_unpacklo_epi16(zero, x));
+    odd = _mm512_castsi512_ps(_mm512_unpackhi_epi16(zero, x));
+  }
+  /// The order of memory for what load_unpacked() has divided.
+  static HEADLANE_INLINE void put_in_order(Float& even, Float& odd) {
+    const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    const __m512 first = _mm512_permutex2var_ps(even, low, odd);
+    odd = _mm512_permutex2var_ps(even, high, odd);
+    even = first;
+  }
   static HEADLANE_INLINE Float load(const float16* p) { return _mm512_cvtph_ps(half(p)); }
   static HEADLANE_INLINE Float load(const std::int8_t* p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
@@ -189,6 +204,16 @@ struct Register<xsimd::fma3<xsimd::avx2>> : XsimdRegister<xsimd::fma3<xsimd::avx
   using XsimdRegister::load;
   static HEADLANE_INLINE Float load(const bfloat16* p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half(p)), 16));
+  }
+  static HEADLANE_INLINE void load_unpacked(const bfloat16* p, Float& even, Float& odd) {
+    const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), zero = _mm256_setzero_si256();
+    even = _mm256_castsi256_ps(_mm256_unpacklo_epi16(zero, x));
+    odd = _mm256_castsi256_ps(_mm256_unpackhi_epi16(zero, x));
+  }
+  static HEADLANE_INLINE void put_in_order(Float& even, Float& odd) {
+    const __m256 first = _mm256_permute2f128_ps(even, odd, 0x20);
+    odd = _mm256_permute2f128_ps(even, odd, 0x31);
+    even = first;
   }
   static HEADLANE_INLINE Float load(const float16* p) { return _mm256_cvtph_ps(half(p)); }
   static HEADLANE_INLINE Float load(const std::int8_t* p) {
