@@ -31,10 +31,10 @@ struct PerScore {
 inline constexpr Index transposed_keys = 64;
 
 /// The most rows for which a kernel reads keys and values of another type than float32: it widens
-/// them in registers, for each tile of rows. For more, blocks are widened into panels first. 8 × 1024
-/// keys with 8 and 16 query heads to a kv head: 11.3 and 5.6 GB/s of bfloat16, by panels 5.4 and 3.4;
-/// 4.9 and 2.5 of int8, by panels 4.1 and 1.9; of 512 keys in the L2 5.1 and 2.4, by panels 4.7 and
-/// 2.7 (Zen 4, AVX-512).
+/// them in registers, for each tile of rows. For more, blocks are widened into panels first.
+/// 8 × 1024 keys with 8 and 16 query heads to a kv head: 11.3 and 5.6 GB/s of bfloat16, by panels
+/// 5.4 and 3.4; 4.9 and 2.5 of int8, by panels 4.1 and 1.9; of 512 keys in the L2 5.1 and 2.4, by
+/// panels 4.7 and 2.7 (Zen 4, AVX-512).
 inline constexpr Index max_widening_rows = 16;
 static_assert(max_widening_rows >= max_tile_rows);  // tiles of any height do
 
