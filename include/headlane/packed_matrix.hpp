@@ -65,8 +65,8 @@ struct NumbersOptions {
 ///
 /// It is immutable: any number of threads may use it at the same time. An object that was moved
 /// from is empty.
-/// Memory: bytes(). Linux is asked for huge pages (madvise). A matrix of up to 4 MiB shares 8 MiB
-///   with those made before and after it, which are freed with the last of them.
+/// Memory: bytes(). Linux is asked for huge pages (madvise), which matrices of 128 KiB to 4 MiB
+///   share; at most 4 MiB stay allocated when there are none.
 class HEADLANE_API PackedMatrix {
  public:
   /// An empty matrix, 0 × 0.

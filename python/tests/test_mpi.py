@@ -145,7 +145,7 @@ if comm.rank == 0: print(most)
 
 @pytest.mark.parametrize("model", WRITTEN)
 def test_memory_of_a_rank_is_its_share(model, tmp_path, report):
-    """1/P of that of one rank, and 2 % of it."""
+    """1/P of that of one rank, and 2 % of it and two huge pages."""
     pytest.importorskip("headlane.models", reason="headlane was built without its models")
     for name, sizes in (("small", (2, 32, 50)), ("large", (LAYERS[model], 512, 8000))):
         (tmp_path / name).mkdir()
@@ -157,8 +157,9 @@ def test_memory_of_a_rank_is_its_share(model, tmp_path, report):
         assert done.returncode == 0, done.stderr
         memory[ranks] = int(done.stdout)
     weights = (tmp_path / "large/model.safetensors").stat().st_size / 1024
-    assert 0.98 * weights < memory[1] < 1.02 * weights
+    huge_pages = 2 * 2048  # in KiB: small matrices begin and end in their midst
+    assert 0.98 * weights < memory[1] < 1.02 * weights + huge_pages
     for ranks in (2, 4):
         share = memory[ranks] / memory[1]
         report(f"{model} of {ranks} ranks: {share:.4f} of the memory of one rank")
-        assert share <= 1 / ranks + 0.02, memory
+        assert share <= 1 / ranks + 0.02 + huge_pages / memory[1], memory

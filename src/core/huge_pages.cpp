@@ -1,5 +1,6 @@
 #include "core/huge_pages.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -23,15 +24,23 @@ namespace headlane::internal {
 namespace {
 
 constexpr std::size_t line = 64, huge_page = std::size_t{2} << 20;
-/// Room for several blocks. Only what they use of it becomes memory, in whole huge pages.
-constexpr std::size_t chunk_bytes = 4 * huge_page;
-/// Larger blocks have memory of their own; smaller ones, too, as they have few pages.
-constexpr std::size_t largest_shared = chunk_bytes / 2, smallest_shared = std::size_t{128} << 10;
-constexpr std::size_t largest_cleared = huge_page / 2;
+/// Room for many blocks. Only what they use of it becomes memory, in whole huge pages.
+constexpr std::size_t chunk_bytes = 16 * huge_page;
+constexpr std::size_t largest_shared = 2 * huge_page, largest_cleared = huge_page / 2;
+/// What the last chunk keeps in memory when it is empty, for matrices that come and go.
+constexpr std::size_t kept_bytes = largest_shared;
+
+/// What no block has, in the memory that it describes.
+struct alignas(line) Hole {
+  std::size_t bytes;
+  Hole* next;  // behind this one, not adjacent
+};
 
 /// At the beginning of the memory that blocks share.
 struct alignas(line) Chunk {
-  std::size_t used, blocks;  // bytes, with this header
+  Chunk* next;
+  Hole* holes;
+  std::size_t blocks;
 };
 
 /// Before each block.
@@ -41,18 +50,17 @@ struct alignas(line) Header {
   std::size_t bytes;  // with this header
 };
 
-/// The chunk that is being filled.
-constinit Chunk* filling = nullptr;
+constinit Chunk* chunks = nullptr;
 constinit std::mutex mutex;
 
 constexpr std::size_t rounded_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
+/// Larger blocks have memory of their own; smaller ones, too, as they have few pages.
 constexpr bool may_share(std::size_t bytes) {
 #ifdef HEADLANE_ADDRESS_SANITIZER
-  static_cast<void>(bytes);
-  return false;  // it would not see what is read behind a block
+  return bytes == 0;  // never: it would not see what is read behind a block
 #else
-  return bytes >= smallest_shared && bytes <= largest_shared;
+  return bytes >= std::size_t{128} << 10 && bytes <= largest_shared;
 #endif
 }
 
@@ -62,29 +70,88 @@ void survive_fork() {
   static_cast<void>(prepared);
 }
 
-/// Returns null if memory runs out.
+std::byte* end_of(const Hole* hole) { return reinterpret_cast<std::byte*>(const_cast<Hole*>(hole)) + hole->bytes; }
+
+/// The link to the first hole of at least so many bytes; null if there is none.
+Hole** find_hole(Chunk& chunk, std::size_t bytes) {
+  for (Hole** link = &chunk.holes; *link != nullptr; link = &(*link)->next)
+    if ((*link)->bytes >= bytes) return link;
+  return nullptr;
+}
+
+/// A chunk without blocks, behind all others. Returns null if memory runs out.
+Chunk* add_chunk(Chunk** last) {
+  void* memory = allocate_pages(chunk_bytes, line);
+  if (memory == nullptr) return nullptr;
+  *last = new (memory) Chunk{nullptr, nullptr, 0};
+  (*last)->holes = new (*last + 1) Hole{chunk_bytes - sizeof(Chunk), nullptr};
+  return *last;
+}
+
+/// The first hole that is large enough, in the oldest chunk that has one. Returns null if memory
+/// runs out.
 Header* take_from_chunk(std::size_t bytes) {
   survive_fork();
   const std::lock_guard lock(mutex);
-  if (filling == nullptr || filling->used + bytes > chunk_bytes) {
-    void* memory = allocate_pages(chunk_bytes, line);
-    if (memory == nullptr) return nullptr;
-    filling = new (memory) Chunk{sizeof(Chunk), 0};
-  }
-  void* at = reinterpret_cast<std::byte*>(filling) + filling->used;
-  filling->used += bytes;
-  ++filling->blocks;
-  return new (at) Header{filling, nullptr, bytes};
+  Chunk** chunk = &chunks;
+  while (*chunk != nullptr && find_hole(**chunk, bytes) == nullptr) chunk = &(*chunk)->next;
+  if (*chunk == nullptr && add_chunk(chunk) == nullptr) return nullptr;
+  Hole** link = find_hole(**chunk, bytes);
+  Hole* hole = *link;
+  *link = hole->next;
+  if (hole->bytes > bytes)
+    *link = new (reinterpret_cast<std::byte*>(hole) + bytes) Hole{hole->bytes - bytes, hole->next};
+  ++(*chunk)->blocks;
+  return new (hole) Header{*chunk, nullptr, bytes};
 }
 
-void return_to_chunk(const Header* header) {
+/// Makes one hole of this one and the next, if they are adjacent.
+bool join_next(Hole* hole) {
+  if (hole->next == nullptr || end_of(hole) != reinterpret_cast<std::byte*>(hole->next)) return false;
+  hole->bytes += hole->next->bytes;
+  hole->next = hole->next->next;
+  return true;
+}
+
+/// Gives whole huge pages from so many bytes of a hole on back to the system.
+void give_back(Hole* hole, std::size_t from) {
+#ifdef __linux__
+  const auto begin = rounded_up(reinterpret_cast<std::uintptr_t>(hole) + std::max(from, sizeof(Hole)), huge_page);
+  const auto end = reinterpret_cast<std::uintptr_t>(end_of(hole)) / huge_page * huge_page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+#else
+  static_cast<void>(hole), static_cast<void>(from);
+#endif
+}
+
+/// Frees the last chunk when the process ends, or the plugin that the library is part of.
+[[gnu::destructor]] void unload() {
+  const std::lock_guard lock(mutex);
+  if (chunks == nullptr || chunks->next != nullptr || chunks->blocks > 0) return;
+  std::free(chunks);
+  chunks = nullptr;
+}
+
+/// Makes a hole, one with those before and behind it. A chunk of holes alone is freed, but for the
+/// last one.
+void return_to_chunk(Header* header) {
   const std::lock_guard lock(mutex);
   Chunk* chunk = header->chunk;
-  const std::byte* end = reinterpret_cast<const std::byte*>(header) + header->bytes;
-  // What was allocated last makes room for the next block.
-  if (end == reinterpret_cast<std::byte*>(chunk) + chunk->used) chunk->used -= header->bytes;
-  if (--chunk->blocks > 0) return;
-  if (chunk == filling) filling = nullptr;
+  const std::size_t bytes = header->bytes;
+  Hole *before = nullptr, *behind = chunk->holes;
+  while (behind != nullptr && reinterpret_cast<std::byte*>(behind) < reinterpret_cast<std::byte*>(header)) {
+    before = behind;
+    behind = behind->next;
+  }
+  Hole* hole = new (header) Hole{bytes, behind};
+  (before == nullptr ? chunk->holes : before->next) = hole;
+  join_next(hole);
+  if (before != nullptr && join_next(before)) hole = before;
+  if (--chunk->blocks > 0) return give_back(hole, 0);
+  if (chunks == chunk && chunk->next == nullptr) return give_back(hole, kept_bytes);
+  Chunk** link = &chunks;
+  while (*link != chunk) link = &(*link)->next;
+  *link = chunk->next;
   std::free(chunk);
 }
 
@@ -127,7 +194,7 @@ void* allocate_zeros(std::size_t bytes) noexcept {
 
 void free_block(void* block) noexcept {
   if (block == nullptr) return;
-  const Header* header = static_cast<Header*>(block) - 1;
+  Header* header = static_cast<Header*>(block) - 1;
   if (header->chunk == nullptr) std::free(header->memory);
   else return_to_chunk(header);
 }

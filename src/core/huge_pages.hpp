@@ -11,8 +11,10 @@ namespace headlane::internal {
 /// `alignment`, a power of two. Null if memory runs out. Freed by std::free.
 [[nodiscard]] void* allocate_pages(std::size_t bytes, std::size_t alignment) noexcept;
 
-/// The same aligned to a cache line, for what lives long: smaller blocks that are allocated one
-/// after the other lie side by side in huge pages, which are freed with the last of them.
+/// The same aligned to a cache line, for what lives long: blocks of 128 KiB to 4 MiB lie side by
+/// side in the huge pages of chunks, in the first hole that is large enough (Knuth, The Art of
+/// Computer Programming 1, 2.5). Whole pages of a hole go back to the system; what is resident
+/// beyond the blocks is at most 4 MiB in an empty chunk, or what pages at the ends of holes waste.
 [[nodiscard]] void* allocate_block(std::size_t bytes) noexcept;
 /// A block of zeros. Beyond 1 MiB it has small pages, which become memory when they are used.
 [[nodiscard]] void* allocate_zeros(std::size_t bytes) noexcept;

@@ -100,10 +100,12 @@ TEST_CASE("gemm, gemm_batch, gemm_gated, PackedMatrix, cblas: each allocation fa
   }
 }
 
-TEST_CASE("PackedMatrix: the memory that small matrices share cannot be allocated") {
-  const Tensor<2> b = normal<2>({300, 900}, 1), unpacked({300, 900});
+TEST_CASE("PackedMatrix: the memory that small matrices share is full, and there is no more") {
+  const Tensor<2> filler({1000, 1000}), b = normal<2>({300, 900}, 1), unpacked({300, 900});
+  std::vector<PackedMatrix> full(8);  // 31.3 of 32 MiB
+  for (PackedMatrix& matrix : full) matrix = PackedMatrix(filler.view);
   std::optional<PackedMatrix> made;
-  const FailingCall make{"PackedMatrix, the first of several", [&] { made.reset(); }, [&] { made.emplace(b.view); },
+  const FailingCall make{"PackedMatrix, more memory", [&] { made.reset(); }, [&] { made.emplace(b.view); },
                          [&] {
                            if (!made) return std::uint64_t{0};
                            made->unpack(unpacked.view);
