@@ -70,7 +70,7 @@ void survive_fork() {
   static_cast<void>(prepared);
 }
 
-std::byte* end_of(const Hole* hole) { return reinterpret_cast<std::byte*>(const_cast<Hole*>(hole)) + hole->bytes; }
+std::byte* end_of(Hole* hole) { return reinterpret_cast<std::byte*>(hole) + hole->bytes; }
 
 /// The link to the first hole of at least so many bytes; null if there is none.
 Hole** find_hole(Chunk& chunk, std::size_t bytes) {
@@ -116,9 +116,11 @@ bool join_next(Hole* hole) {
 /// Gives whole huge pages from so many bytes of a hole on back to the system.
 void give_back(Hole* hole, std::size_t from) {
 #ifdef __linux__
-  const auto begin = rounded_up(reinterpret_cast<std::uintptr_t>(hole) + std::max(from, sizeof(Hole)), huge_page);
-  const auto end = reinterpret_cast<std::uintptr_t>(end_of(hole)) / huge_page * huge_page;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  auto* const at = reinterpret_cast<std::byte*>(hole);
+  const auto address = reinterpret_cast<std::uintptr_t>(at);
+  const std::size_t begin = rounded_up(address + std::max(from, sizeof(Hole)), huge_page) - address;
+  const std::size_t rest = (address + hole->bytes) % huge_page;
+  if (begin + rest < hole->bytes) madvise(at + begin, hole->bytes - rest - begin, MADV_DONTNEED);
 #else
   static_cast<void>(hole), static_cast<void>(from);
 #endif
@@ -171,10 +173,8 @@ void* allocate_pages(std::size_t bytes, std::size_t alignment) noexcept {
 
 void* allocate_block(std::size_t bytes) noexcept {
   const std::size_t all = sizeof(Header) + rounded_up(bytes, line);
-  if (may_share(all)) {
-    Header* header = take_from_chunk(all);
-    return header == nullptr ? nullptr : header + 1;
-  }
+  if (may_share(all))
+    if (Header* header = take_from_chunk(all); header != nullptr) return header + 1;
   void* memory = allocate_pages(all, line);
   return memory == nullptr ? nullptr : new (memory) Header{nullptr, memory, all} + 1;
 }

@@ -39,10 +39,11 @@ template <class Arch, class T, int Rows, int Vectors>
 HEADLANE_INLINE void store_tile(Accumulators<Arch, Rows, Vectors>& acc, float* to, Index row_step) {
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
-    if constexpr (unpacks<Arch, T, Vectors>)
+    if constexpr (unpacks<Arch, T, Vectors>) {
 #pragma GCC unroll 8
       for (int r = 0; r < Vectors * Lanes<Arch>::parts; r += 2)
         Register<Arch>::put_in_order(register_of<Arch>(acc[i], r), register_of<Arch>(acc[i], r + 1));
+    }
 #pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j) acc[i][j].store(to + i * row_step + j * lanes);
   }
@@ -72,14 +73,16 @@ HEADLANE_INLINE void multiply_stored(Index k, PackedRows left, const T* data, In
 #pragma GCC unroll 8
       for (int r = 0; r < Vectors * pass; r += at_once) {
         Float row[at_once];
-        if constexpr (unpacks<Arch, T, Vectors>) R::load_unpacked(right + r * R::width, row[0], row[1]);
-        else
+        if constexpr (unpacks<Arch, T, Vectors>) {
+          R::load_unpacked(right + r * R::width, row[0], row[1]);
+        } else {
 #pragma GCC unroll 2
           for (int i = 0; i < at_once; ++i) {
             const int column = (r + i) / pass * static_cast<int>(lanes) + (r + i) % pass * R::width;
             const float* of_column = of_columns ? scale + column + first * R::width : scale;
             row[i] = widened<Arch, T, scaled>(right + column, of_column);
           }
+        }
 #pragma GCC unroll 16
         for (int i = 0; i < Rows; ++i) {
           const Float x(a.at(i, 0));
