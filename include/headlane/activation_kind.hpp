@@ -13,8 +13,8 @@ namespace headlane {
 ///                z = 2·sqrt(2/pi) · (x + 0.044715·x³)                   5 + 3·max(-z, 0)
 ///     silu       x · sigmoid(x), also called swish                      4
 ///     sigmoid    1 / (1 + exp(-x))                                      3
-///     tanh       tanh(x)                                                2
-///     erf        erf(x)                                                 2
+///     tanh       tanh(x)                                                1.1
+///     erf        erf(x)                                                 1.1
 /// Special values: NaN returns NaN. Infinities return the limits: +inf and 0 for relu, gelu,
 ///   gelu_tanh and silu; 1 and 0 for sigmoid; 1 and -1 for tanh and erf.
 /// Source: gelu and gelu_tanh, Hendrycks and Gimpel 2016; silu, Elfwing, Uchibe and Doya 2018.

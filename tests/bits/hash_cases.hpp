@@ -229,6 +229,7 @@ inline std::vector<HashCase> attention_cases() {
       {"attention 8 heads of 64 causal", [=] { return attention_hash(eight_heads, causal(0)); }},
       {"attention BSHD", [=] { return attention_hash(batch, {}, heads); }},
       {"attention grouped", [=] { return attention_hash(grouped, causal(20)); }},
+      {"attention softcap", [=] { return attention_hash(grouped, {.softcap = 1.5f}); }},
       {"attention decode", [] { return attention_hash({.q_heads = 2, .kv_length = 1500}, {}); }},
       {"attention blocks",
        [] { return attention_hash({.q_length = 30, .kv_length = 1100, .head_dim = 32}, causal(1050)); }},

@@ -42,6 +42,7 @@ inline constexpr CheckedHash checked_hashes[] = {
     {"attention 8 heads of 64 causal", 0xd8fe98af6bde142fu},
     {"attention BSHD", 0x5e2bc2914ba2091bu},
     {"attention grouped", 0xf84f8f8e6402757eu},
+    {"attention softcap", 0x6077a9b91a1dc76au},
     {"attention decode", 0x993e25023c0e3122u},
     {"attention blocks", 0xc922a1ecfa01855bu},
     {"attention negative offset", 0x0d4489fa94756474u},

@@ -1,10 +1,11 @@
-// Activations of groups of registers, side by side as in exp.hpp. All but relu are computed from h
-// = t / (1 + t) or from t = exp(-…) alone, with t <= 1: nothing cancels and nothing overflows. NaN
-// stays NaN: max and min return their second operand if one is NaN.
+// Activations of groups of registers, side by side as in exp.hpp. Those with an exponential are
+// computed from t = exp(-…) <= 1 or from h = t / (1 + t): nothing cancels and nothing overflows.
+// NaN stays NaN: max and min return their second operand if one is NaN.
 // tests/rowwise/exp_exhaustive.cpp measures their errors over all 2^32 inputs.
 #pragma once
 
 #include "kernels/simd/exp.hpp"
+#include "kernels/simd/pieces.hpp"
 
 #include <headlane/activation_kind.hpp>
 
@@ -94,7 +95,8 @@ struct GeluTanh {
 
 /// x · Phi(x) = max(x, 0) - a · h with a = |x| and h = Phi(-a) = exp(-a²/2) · P(a) / Q(a). P of
 /// degree 4 and Q of degree 5 are minimax in relative error (0.13·2^-24) up to a = 13.3, from where
-/// exp(-a²/2) is 0. It multiplies the rounding error of a² by a², so that is added back.
+/// exp(-a²/2) is 0. It multiplies the rounding error of a² by a², so that is added back. Pieces for
+/// a · P / Q take as long as the division (Zen 4), with AVX2 longer.
 struct Gelu {
   template <class R, int N>
   static HEADLANE_INLINE void apply(Group<R, N>& x) {
@@ -114,52 +116,17 @@ struct Gelu {
   }
 };
 
-/// Up to |x| = 0.625 x + x³·P(x²), P of degree 4, minimax in relative error (0.08·2^-24); above it
-/// 1 - 2·h.
 struct Tanh {
   template <class R, int N>
   static HEADLANE_INLINE void apply(Group<R, N>& x) {
-    using Float = typename R::Float;
-    constexpr float coefficients[] = {-0x1.754f46p-8f, 0x1.52041cp-6f, -0x1.b836c8p-5f, 0x1.1106fap-3f,
-                                      -0x1.555532p-2f};
-    Float h[N], square[N], p[N];
-    for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { h[i] = R::magnitude(x[i]) * Float(-2.0f); });
-    logistic<R, N>(h);
-    for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { square[i] = x[i] * x[i]; });
-    polynomial<R, N>(coefficients, square, p);
-    for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA {
-      const Float large = R::fma(h[i], Float(-2.0f), Float(1.0f));
-      const Float signed_large = R::select(x[i] < Float(0.0f), Float(0.0f) - large, large);
-      // Where x² underflows to 0 the result is x itself, including the sign of a zero.
-      const Float small = R::select(square[i] == Float(0.0f), x[i], R::fma(p[i] * square[i], x[i], x[i]));
-      x[i] = R::select(square[i] < Float(0.625f * 0.625f), small, signed_large);
-    });
+    odd_piecewise<R>(tanh_pieces, x);
   }
 };
 
-/// Up to |x| = 0.93 x + x·P(x²), P of degree 5, minimax in relative error (0.3·2^-24); above it 1 -
-/// exp(-t - t·Q(t)), t = |x|, Q of degree 6 (0.01·2^-24) up to 4, where the result is 1. The split
-/// into two branches is N. Juffa's.
 struct Erf {
   template <class R, int N>
   static HEADLANE_INLINE void apply(Group<R, N>& x) {
-    using Float = typename R::Float;
-    constexpr float near[] = {-0x1.38742ep-11f, 0x1.46d9e4p-8f,  -0x1.b67c04p-6f,
-                              0x1.ce1986p-4f,   -0x1.8126e2p-2f, 0x1.06eba6p-3f};
-    constexpr float far[] = {0x1.859e82p-17f, -0x1.567ba0p-12f, 0x1.df75fep-9f, -0x1.85db76p-6f,
-                             0x1.b34da2p-4f,  0x1.452f82p-1f,   0x1.077bdep-3f};
-    Float t[N], e[N], square[N], p[N];
-    for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { t[i] = R::min(Float(4.0f), R::magnitude(x[i])); });
-    polynomial<R, N>(far, t, e);
-    for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { e[i] = Float(0.0f) - R::fma(e[i], t[i], t[i]); });
-    exp_nonpositive_registers<R>(e);
-    for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { square[i] = x[i] * x[i]; });
-    polynomial<R, N>(near, square, p);
-    for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA {
-      const Float large = Float(1.0f) - e[i];
-      const Float signed_large = R::select(x[i] < Float(0.0f), Float(0.0f) - large, large);
-      x[i] = R::select(square[i] < Float(0.93f * 0.93f), R::fma(p[i], x[i], x[i]), signed_large);
-    });
+    odd_piecewise<R>(erf_pieces, x);
   }
 };
 

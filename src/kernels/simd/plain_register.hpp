@@ -57,6 +57,9 @@ struct PlainRegister {
   static HEADLANE_INLINE float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
   static HEADLANE_INLINE float fnma(float x, float y, float z) { return __builtin_fmaf(-x, y, z); }
   static HEADLANE_INLINE float magnitude(float x) { return as_float(as_int(x) & 0x7fffffffu); }
+  static HEADLANE_INLINE float with_sign_of(float x, float y) {
+    return as_float(as_int(y) | (as_int(x) & 0x80000000u));
+  }
   static HEADLANE_INLINE float max(float a, float b) { return a > b ? a : b; }
   static HEADLANE_INLINE float min(float a, float b) { return a < b ? a : b; }
   static HEADLANE_INLINE float select(bool mask, float a, float b) { return mask ? a : b; }

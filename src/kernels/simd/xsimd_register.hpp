@@ -33,6 +33,10 @@ struct XsimdRegister {
   static HEADLANE_INLINE Float fnma(Float x, Float y, Float z) { return xsimd::fnma(x, y, z); }
   /// |x|; NaN stays NaN.
   static HEADLANE_INLINE Float magnitude(Float x) { return as_float(as_int(x) & Int(0x7fffffff)); }
+  /// y >= 0 with the sign of x.
+  static HEADLANE_INLINE Float with_sign_of(Float x, Float y) {
+    return as_float(as_int(y) | (as_int(x) & Int(INT32_MIN)));
+  }
   /// a > b ? a : b, so that NaN and ±0 behave alike everywhere: xsimd's max differs between
   /// versions and machines.
   static HEADLANE_INLINE Float max(Float a, Float b) { return xsimd::select(a > b, a, b); }
