@@ -69,7 +69,10 @@ HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) 
     clear<Arch, Rows, Vectors>(acc);
     const StridedRows<Arch, Rows> left(a + word, block.a_row_step, ahead + word, block.ahead_row_step);
     left.prefetch(length);
-    multiply<Arch, Rows, Vectors, visit, has == Has::some>(length, left, b, acc, keep, columns - (Vectors - 1) * lanes);
+    const Index last = columns - (Vectors - 1) * lanes;  // columns of the last vector
+    if constexpr (has == Has::half)
+      multiply<Arch, Rows, Vectors, visit, true, Lanes<Arch>::parts / 2>(length, left, b, acc, keep, last);
+    else multiply<Arch, Rows, Vectors, visit, has == Has::some>(length, left, b, acc, keep, last);
     if (first > 0) add_sums<Arch, Rows, Vectors>(acc, sums);
     if (rest <= chain_of<T>) break;
     store_sums<Arch, Rows, Vectors>(acc, sums);
@@ -83,9 +86,13 @@ HEADLANE_INLINE void gemm_tile(const GemmBlock& block, Index row, Index column) 
 }
 
 /// Not inline: it runs once for each row of tiles, and the loop over the others keeps its
-/// registers.
+/// registers. Up to 8 columns use half of each Lanes: 512 × 8 × 512 takes 0.53 of the time with
+/// AVX-512, 0.5 with AVX2 (Zen 4).
 template <class Arch, class T, int Rows, int Vectors, Visit visit>
 __attribute__((noinline)) void last_tile(const GemmBlock& block, Index row, Index column) {
+  if constexpr (Vectors == 1 && visit != Visit::keep)
+    if (block.n - column <= lanes / 2)
+      return gemm_tile<typename Narrow<Arch>::Tile, T, Rows, Vectors, Has::half, visit>(block, row, column);
   gemm_tile<Arch, T, Rows, Vectors, Has::some, visit>(block, row, column);
 }
 

@@ -152,9 +152,9 @@ HEADLANE_INLINE void store_part(const Accumulators<Arch, Rows, Vectors>& acc, co
   }
 }
 
-/// The columns of a tile that c has: all of them, not all of them, or what block.n says when it
-/// runs, at the price of a branch and of less code.
-enum class Has { all, some, either };
+/// The columns of a tile that c has: all of them, not all of them, at most half of its Lanes, or
+/// what block.n says when it runs, at the price of a branch and of less code.
+enum class Has { all, some, half, either };
 
 /// Stores a tile, by way of a buffer if there is an epilogue. When the epilogue read the tile from
 /// c, whose rows are often multiples of 1 KiB apart, 2048 × 512 × 512 with a bias took 1.03 of this
@@ -167,11 +167,12 @@ HEADLANE_INLINE void finish_tile(const Accumulators<Arch, Rows, Vectors>& acc, c
   float* const c = block.c + row * block.c_row_step + column;
   float* to = block.epilogue != nullptr ? tile : c;
   const Index columns = block.n - column, to_step = block.epilogue != nullptr ? width : block.c_row_step;
-  if (has == Has::some || (has == Has::either && columns < width))
+  if (has == Has::some || has == Has::half || (has == Has::either && columns < width))
     store_part<Arch, Rows, Vectors>(acc, block, c, to, to_step, columns);
   else if (block.beta == 0.0f) store_tile<Arch, Rows, Vectors, false>(acc, block, c, to, to_step);
   else store_tile<Arch, Rows, Vectors, true>(acc, block, c, to, to_step);
-  if (block.epilogue != nullptr) apply_epilogue<Arch>(block, tile, width, row, Rows, column, width);
+  if (block.epilogue != nullptr)
+    apply_epilogue<typename Narrow<Arch>::Epilogue>(block, tile, width, row, Rows, column, width);
 }
 
 }  // namespace

@@ -42,6 +42,24 @@ struct Tile<Portable> {
   static constexpr bool unrolled = false;
 };
 
+/// The Arch of a tile of at most 8 columns, one whose Lanes can be halved, and of its epilogue.
+template <class Arch>
+struct Narrow {
+  using Tile = Arch;
+  using Epilogue = Arch;
+};
+#if defined(__AVX512F__)
+template <>
+struct Narrow<xsimd::avx512bw> {
+  using Tile = HalfOfAvx512;
+  using Epilogue = xsimd::avx512bw;
+};
+template <>
+struct Narrow<HalfOfAvx512> {
+  using Epilogue = xsimd::avx512bw;
+};
+#endif
+
 /// Rows of the right operand in a word of this type.
 template <class T>
 inline constexpr Index rows_of = 1;
@@ -152,11 +170,10 @@ enum class Visit {
 
 /// acc[i][j] = fma(left.at(i, p), row[j], acc[i][j]) for one row of b, of which load(j, part)
 /// returns register `part` of a pass.
-template <class Arch, int Rows, int Vectors, Visit visit, class Left, class Load>
+template <class Arch, int Rows, int Vectors, Visit visit, int pass = registers_per_pass<Arch>, class Left, class Load>
 HEADLANE_INLINE void multiply_row(const Left& left, int p, int first, Accumulators<Arch, Rows, Vectors>& acc,
                                   float*& kept, const Load& load) {
   using R = Register<Arch>;
-  constexpr int pass = registers_per_pass<Arch>;
   typename R::Float row[Vectors][pass];
 #pragma GCC unroll 8
   for (int j = 0; j < Vectors; ++j)
@@ -202,24 +219,27 @@ template <int Vectors>
 inline constexpr int panels_of_tile = (Vectors * lanes + panel_columns - 1) / panel_columns;
 
 /// acc[i][j] = fma(a[i, p], b[p, j], acc[i][j]) for p = 0 … k-1. Partial: only `count` elements of
-/// the last vector of b are read, the others count as 0.
-template <class Arch, int Rows, int Vectors, Visit visit = Visit::again, bool Partial = false, class Left>
+/// the last vector of b are read, the others count as 0, and only `registers` of its Lanes change.
+template <class Arch, int Rows, int Vectors, Visit visit = Visit::again, bool Partial = false,
+          int registers = Lanes<Arch>::parts, class Left>
 HEADLANE_INLINE void multiply(Index k, const Left& a, const Panels& b, Accumulators<Arch, Rows, Vectors>& acc,
                               float* keep = nullptr, Index count = lanes) {
   using R = Register<Arch>;
+  constexpr int pass = registers < registers_per_pass<Arch> ? registers : registers_per_pass<Arch>;
 #pragma GCC unroll 2
-  for (int first = 0; first < Lanes<Arch>::parts; first += registers_per_pass<Arch>) {
+  for (int first = 0; first < registers; first += pass) {
     Left left = a;
     const float* right = b.data + first * R::width;
     const float* next = b.next;
     float* kept = visit == Visit::keep ? keep + first * R::width : nullptr;
     const auto multiply_by = [&](int p) HEADLANE_INLINE_LAMBDA {
       prefetch_next<visit, Vectors>(next, b);
-      multiply_row<Arch, Rows, Vectors, visit>(left, p, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {
+      const auto load = [&](int j, int part) HEADLANE_INLINE_LAMBDA {
         const float* at = right + p * b.row_step + b.offset(j) + part * R::width;
         const bool whole = !Partial || j < Vectors - 1;
         return whole ? R::load(at) : R::load_some(at, count - (first + part) * R::width, 0.0f);
-      });
+      };
+      multiply_row<Arch, Rows, Vectors, visit, pass>(left, p, first, acc, kept, load);
     };
     constexpr int at_once = Partial ? 1 : Left::at_once;
     Index rest = k;

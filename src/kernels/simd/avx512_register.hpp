@@ -6,6 +6,22 @@
 namespace headlane::internal::kernels {
 namespace {
 
+/// 8 floats by instructions of AVX-512, for what has no more: half of 16 take half the time of an
+/// FMA unit of 32 bytes.
+struct HalfOfAvx512 {};
+template <>
+struct Register<HalfOfAvx512> : XsimdRegister<xsimd::fma3<xsimd::avx2>> {
+  static HEADLANE_INLINE Float load_some(const float* p, Index count, float fill) {
+    return _mm256_mask_loadu_ps(_mm256_set1_ps(fill), first(count), p);
+  }
+  static HEADLANE_INLINE void store_some(float* p, Float x, Index count) { _mm256_mask_storeu_ps(p, first(count), x); }
+
+ private:
+  static HEADLANE_INLINE __mmask8 first(Index count) {
+    return count >= 8 ? __mmask8(0xff) : count <= 0 ? __mmask8(0) : static_cast<__mmask8>((1u << count) - 1u);
+  }
+};
+
 template <>
 struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
   /// The first `count` elements, any count; the other lanes are `fill` and their memory is not
