@@ -30,7 +30,7 @@ STEPS = {
     "rms_norm": 3,
     "gelu": 21,
     "sigmoid": 8,
-    "tanh": 17,
+    "tanh": 8,
 }
 
 
