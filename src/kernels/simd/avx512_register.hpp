@@ -7,14 +7,30 @@ namespace headlane::internal::kernels {
 namespace {
 
 /// 8 floats by instructions of AVX-512, for what has no more: half of 16 take half the time of an
-/// FMA unit of 32 bytes.
+/// FMA unit of 32 bytes. Not xsimd's register of AVX2, whose functions the linker could take from
+/// here for kernels of AVX2.
 struct HalfOfAvx512 {};
 template <>
-struct Register<HalfOfAvx512> : XsimdRegister<xsimd::fma3<xsimd::avx2>> {
+struct Register<HalfOfAvx512> {
+  struct Float {
+    __m256 data;
+    HEADLANE_INLINE Float() = default;
+    HEADLANE_INLINE Float(__m256 x) : data(x) {}
+    HEADLANE_INLINE explicit Float(float x) : data(_mm256_set1_ps(x)) {}
+    friend HEADLANE_INLINE Float operator+(Float x, Float y) { return _mm256_add_ps(x.data, y.data); }
+    friend HEADLANE_INLINE Float operator*(Float x, Float y) { return _mm256_mul_ps(x.data, y.data); }
+  };
+  static constexpr int width = 8;
+
+  static HEADLANE_INLINE Float load(const float* p) { return _mm256_loadu_ps(p); }
+  static HEADLANE_INLINE void store(float* p, Float x) { _mm256_storeu_ps(p, x.data); }
   static HEADLANE_INLINE Float load_some(const float* p, Index count, float fill) {
     return _mm256_mask_loadu_ps(_mm256_set1_ps(fill), first(count), p);
   }
-  static HEADLANE_INLINE void store_some(float* p, Float x, Index count) { _mm256_mask_storeu_ps(p, first(count), x); }
+  static HEADLANE_INLINE void store_some(float* p, Float x, Index count) {
+    _mm256_mask_storeu_ps(p, first(count), x.data);
+  }
+  static HEADLANE_INLINE Float fma(Float x, Float y, Float z) { return _mm256_fmadd_ps(x.data, y.data, z.data); }
 
  private:
   static HEADLANE_INLINE __mmask8 first(Index count) {
