@@ -8,8 +8,8 @@ namespace {
 
 /// Eight floats for lookup().
 struct Table {
-  std::int32_t entries[16];
-  constexpr Table(float a, float b, float c, float d, float e, float f, float g, float h) : entries{} {
+  std::int32_t entries[16]{};
+  constexpr Table(float a, float b, float c, float d, float e, float f, float g, float h) {
     const float once[8] = {a, b, c, d, e, f, g, h};
     for (int i = 0; i < 16; ++i) entries[i] = __builtin_bit_cast(std::int32_t, once[i % 8]);
   }
