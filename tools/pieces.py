@@ -4,10 +4,10 @@
 
 [0, top] is cut where u = 2 + 29.9999·x/top is 3, 4, 6, 8, 12, 16, 24: two pieces an octave of u, so that a piece is
 found from the bits of u. Piece 0 has no constant; unless its linear coefficient is a float, 1 is left out of that, and
-x added. The polynomials of the others are in x - origin, the
-origin a float near the middle whose value is within 2^-32 of a float (Gal 1986): the constant coefficient is as
-good as exact. The other coefficients are fitted one after the other, the lowest first, each rounded before the next
-ones are fitted to what is left (Lawson 1961: relative error, minimax).
+x added. The polynomials of the others are in x - origin, the origin a float near the middle whose value is within
+2^-32 of a float (Gal 1986): the constant coefficient is as good as exact. The other coefficients are fitted one after
+the other, the lowest first, each rounded before the next ones are fitted to what is left (Lawson 1961: relative error,
+minimax).
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ class Phase:
     buffer: float = 0  # bytes that are read again and again; 0: read once
 
 
-# Steps for each element, counted in exp.hpp and activation.hpp of src/kernels/simd, and in
-# softmax_row.hpp and norm_row.hpp of src/kernels/rowwise.
+# Steps for each element, counted in exp.hpp, activation.hpp and piecewise.hpp of src/kernels/simd,
+# and in softmax_row.hpp and norm_row.hpp of src/kernels/rowwise.
 STEPS = {
     "exponential": 8,
     "softmax": 9,

@@ -5,6 +5,8 @@
 #include "kernels/gemm/stored_tile.hpp"
 #include "kernels/gemm/tiling.hpp"
 
+#include <type_traits>
+
 namespace headlane::internal::kernels {
 namespace {
 

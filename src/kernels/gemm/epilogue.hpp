@@ -5,6 +5,8 @@
 #include "kernels/gemm/tile.hpp"
 #include "kernels/simd/activation.hpp"
 
+#include <type_traits>
+
 namespace headlane::internal::kernels {
 namespace {
 
