@@ -41,7 +41,7 @@ def constant(name: str, file: str = "kernels/args/sizes.hpp") -> int:
 
 def tiles() -> dict[str, tuple[int, int]]:
     """Rows and columns of the register tile, by instruction set."""
-    source = (SOURCES / "kernels/gemm/tile.hpp").read_text(encoding="utf-8")
+    source = (SOURCES / "kernels/gemm/tile_size.hpp").read_text(encoding="utf-8")
     found = re.findall(
         r"struct Tile(?:<([\w:]+)>)? \{\s*static constexpr int rows = (\d+), vectors = (\d+);", source
     )
