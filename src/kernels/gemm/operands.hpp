@@ -13,6 +13,8 @@ template <>
 inline constexpr Index rows_of<BfloatPair> = 2;
 template <>
 inline constexpr Index rows_of<Int8Quad> = 4;
+template <>
+inline constexpr Index rows_of<Int4Oct> = 8;
 template <class Word, int Depth>
 inline constexpr Index rows_of<PanelGroup<Word, Depth>> = 32;
 

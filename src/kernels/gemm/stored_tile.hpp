@@ -9,10 +9,11 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// Row r of words, as float.
-template <class R, class T>
+/// Row r of words as float, for a tile of so many rows.
+template <class R, int Rows, class T>
 HEADLANE_INLINE typename R::Float load_row(const T* words, int r) {
   if constexpr (rows_of<T> == 1) return R::load(words);
+  else if constexpr (Rows == 1 && requires { R::load_alone(words, r); }) return R::load_alone(words, r);
   else return R::load(words, r);
 }
 
@@ -31,14 +32,13 @@ HEADLANE_INLINE void for_rows_of_word(Index rest, const F& f) {
   }
 }
 
-/// One row waits for the panels of its tile, which it reads side by side: more streams, with an
-/// end at each page, than the hardware's prefetchers follow. So it prefetches some KiB ahead in
-/// each: 1 × 32768 × 512 from memory took 0.7 of the time in bfloat16 and int8, 0.5 and 0.95 in
-/// groups of 8 and 4 bits (medians, 1 thread, Zen 5 beside others). With AVX-512 on Zen 4, bfloat16
-/// is read with 29 GB/s if that is 1 KiB and into the L2, 25 if 2 KiB, 22.5 if 2 KiB into the L1;
-/// int8 with 17.3, 18, 17.1. With AVX2 the L1 is better: 23 and 21.5, 13.7 and 13 GB/s.
-template <class Arch, int Rows>
-inline constexpr bool prefetches_own_panels = Rows == 1 && Register<Arch>::width > 1;
+/// One row of 16 bits prefetches its own panels, some bytes ahead. It waits for those of its tile,
+/// which it reads side by side: more streams, with an end at each page, than the hardware's
+/// prefetchers follow. With AVX-512, bfloat16 is read with 29 GB/s if that is 1 KiB and into the
+/// L2, 25 if 2 KiB, 22.5 if 2 KiB into the L1, 26.5 if it is the panels of the next tile, which all
+/// others prefetch (Zen 4, 1 thread). With AVX2 the L1 is better: 23 and 21.5 GB/s.
+template <class Arch, int Rows, class T>
+inline constexpr bool prefetches_own_panels = Rows == 1 && Register<Arch>::width > 1 && rows_of<T> <= 2;
 template <class Arch>
 inline constexpr bool prefetches_far = Register<Arch>::width == 16;
 template <class Arch, class T>
@@ -73,7 +73,7 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<T>& b, Accu
     const T* words = b.data + first * R::width;
     float* kept = visit == Visit::keep ? keep + first * R::width : nullptr;
     for (Index rest = k; rest > 0; rest -= depth, words += b.row_step) {
-      if constexpr (!prefetches_own_panels<Arch, Rows>) {
+      if constexpr (!prefetches_own_panels<Arch, Rows, T>) {
         for_panels_to_prefetch<visit, Vectors>(
             [&](int i) HEADLANE_INLINE_LAMBDA { prefetch_words<2>(words + i * b.panel_step); });
       } else {
@@ -84,7 +84,7 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<T>& b, Accu
       for_rows_of_word<Arch, Rows, depth>(rest, [&](int r) HEADLANE_INLINE_LAMBDA {
         multiply_row<Arch, Rows, Vectors, visit>(
             left, 0, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {
-              const auto x = load_row<R>(words + b.offset(j) + part * R::width, r);
+              const auto x = load_row<R, Rows>(words + b.offset(j) + part * R::width, r);
               if constexpr (!std::is_same_v<T, Int8Quad>) return x;
               else return x * R::load(b.scales + j * lanes + (first + part) * R::width);
             });
@@ -99,7 +99,7 @@ template <class Arch, int Rows, int Vectors, Visit visit, bool Partial, class Le
 HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<PanelGroup<Word, Depth>>& b,
                               Accumulators<Arch, Rows, Vectors>& acc, float* keep, Index) {
   using R = Register<Arch>;
-  constexpr int pass = registers_per_pass<Arch>, per_panel = panel_columns / lanes, own = prefetches_far<Arch> ? 2 : 3;
+  constexpr int pass = registers_per_pass<Arch>, per_panel = panel_columns / lanes;
 #pragma GCC unroll 2
   for (int first = 0; first < Lanes<Arch>::parts; first += pass) {
     Left left = a;
@@ -113,20 +113,16 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<PanelGroup<
 #pragma GCC unroll 8
         for (int part = 0; part < pass; ++part)
           scale[j][part] = R::load(group[j / per_panel * b.panel_step].scales + column(j, part));
+      for_panels_to_prefetch<visit, Vectors>(
+          [&](int i) HEADLANE_INLINE_LAMBDA { __builtin_prefetch(group[i * b.panel_step].scales, 0, 2); });
       for (Index w = 0; w < 32 / Depth && w * Depth < rest; ++w) {
-        if constexpr (!prefetches_own_panels<Arch, Rows>) {
-          for_panels_to_prefetch<visit, Vectors>(
-              [&](int i) HEADLANE_INLINE_LAMBDA { prefetch_words<2>(group[i * b.panel_step].numbers[w]); });
-        } else {
-          constexpr Index groups_ahead = bytes_ahead<Arch, Word> / sizeof(PanelGroup<Word, Depth>) + 1;
-#pragma GCC unroll 4
-          for (int j = 0; j < Vectors; j += per_panel)
-            prefetch_words<own>(group[j / per_panel * b.panel_step + groups_ahead].numbers[w]);
-        }
+        for_panels_to_prefetch<visit, Vectors>(
+            [&](int i) HEADLANE_INLINE_LAMBDA { prefetch_words<2>(group[i * b.panel_step].numbers[w]); });
         for_rows_of_word<Arch, Rows, Depth>(rest - w * Depth, [&](int r) HEADLANE_INLINE_LAMBDA {
           multiply_row<Arch, Rows, Vectors, visit>(
               left, 0, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {
-                return R::load(group[j / per_panel * b.panel_step].numbers[w] + column(j, part), r) * scale[j][part];
+                const Word* words = group[j / per_panel * b.panel_step].numbers[w] + column(j, part);
+                return load_row<R, Rows>(words, r) * scale[j][part];
               });
           left.next(1);
         });
