@@ -38,6 +38,8 @@ TEST_CASE("gemm between guard pages") {
     guard_gemm("k", 5, 19, -1, vary);
   }
   guard_gemm("n of many rows", 40, -1, 3, false);
+  guard_gemm("k of many rows, two columns", 40, 2, -1, false);
+  guard_gemm("m, one column", -1, 1, 21, false);
 }
 
 TEST_CASE("gemm's bias and residual between guard pages, b packed") {
