@@ -3,16 +3,20 @@
 #include "core/round.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace headlane::internal {
 namespace {
 
-/// Rows first … first + count-1 of a head, a share of them with each of `queries` rows.
+/// Rows first … first + count-1 of a head, a share of them with each of `queries` rows. Rows that do
+/// not begin with a line end in one more: without it, 64 sequences of 32 with heads side by side,
+/// in a std::vector, took 1.27 times as long as in lines of their own (Zen 4).
 kernels::Prefetch shared_out(const View<const float, 4>& x, const Element& e, Index head, Index first, Index count,
                              Index queries) {
   if (x.strides[3] != 1 || count <= 0) return {};
   const float* data = x.data + e.batch * x.strides[0] + head * x.strides[1] + first * x.strides[2];
-  return {data, count, x.strides[2], ceil_div(x.shape[3], kernels::lanes), ceil_div(count, queries)};
+  const auto within_line = static_cast<Index>(reinterpret_cast<std::uintptr_t>(data) / sizeof(float) % kernels::lanes);
+  return {data, count, x.strides[2], ceil_div(within_line + x.shape[3], kernels::lanes), ceil_div(count, queries)};
 }
 
 }  // namespace
