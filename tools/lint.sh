@@ -27,11 +27,12 @@ lint_format() {
   sources -exec "clang-format-$llvm" --dry-run -Werror {} +
 }
 
-# The include graph; the sizes of lines, functions and files.
+# The include graph; the sizes of lines, functions and files; tests that are not built.
 lint_tree() {
   need python3=python3
   python3 tools/check_includes.py
   python3 tools/check_form.py
+  python3 tools/check_tests.py
 }
 
 # clang-tidy from PyPI: it does not match system headers, which took two thirds of the time of 19

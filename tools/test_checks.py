@@ -6,6 +6,7 @@ from pathlib import Path
 
 import check_form
 import check_includes
+import check_tests
 import pytest
 
 LONG = ": a function of 61 lines, more than 60"
@@ -94,3 +95,13 @@ def test_the_table_points_down():
 )  # fmt: skip
 def test_form(name, text, found):
     assert list(check_form.faults(Path(name), text)) == ([found] if found else [])
+
+
+def test_a_test_that_is_not_built(tmp_path):
+    for name in ("gemm/test_small.cpp", "gemm/test_forgotten.cpp"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "CMakeLists.txt").write_text("headlane_tests(gemm\n  ONCE small)\n")
+    assert list(check_tests.faults(tmp_path)) == [
+        f"{tmp_path}/gemm/test_forgotten.cpp is not built: no CMakeLists.txt in {tmp_path} names it"
+    ]
