@@ -8,9 +8,9 @@
 namespace headlane::internal {
 namespace {
 
-/// Rows first … first + count-1 of a head, a share of them with each of `queries` rows. Rows that do
-/// not begin with a line end in one more: without it, 64 sequences of 32 with heads side by side,
-/// in a std::vector, took 1.27 times as long as in lines of their own (Zen 4).
+/// Rows first … first + count-1 of a head, a share of them with each of `queries` rows. Rows that
+/// do not begin with a line end in one more: without it, 64 sequences of 32 with heads side by side
+/// in a std::vector took 1.27 times as long as in lines of their own (Zen 4).
 kernels::Prefetch shared_out(const View<const float, 4>& x, const Element& e, Index head, Index first, Index count,
                              Index queries) {
   if (x.strides[3] != 1 || count <= 0) return {};
