@@ -168,19 +168,23 @@ void find_in_place(const AttentionProblem& p, const QueryRows& rows, Index block
     if (widens_blocks(p, rows.count)) widen(p, std::min(block_size, rows.element.keys - first), unpacked, found);
     return;
   }
-  found.k[0] = row_at(p.keys.k, rows.element, rows.kv_head, first);
-  found.v[0] = row_at(p.keys.v, rows.element, rows.kv_head, first);
+  const View<const float, 4>&k = p.keys.k, &v = p.keys.v;
+  // Panels prefetch what follows in memory, columns one row with each row.
+  const bool follows = rows_are_adjacent(k) && rows_are_adjacent(v),
+             by_rows = k.strides[2] == v.strides[2] && rows.count <= p.kernel.rows_by_columns;
+  found.k[0] = row_at(k, rows.element, rows.kv_head, first);
+  found.v[0] = row_at(v, rows.element, rows.kv_head, first);
   found.block = {.page = block_size,
                  .k = found.k,
-                 .k_row_step = p.keys.k.strides[2],
+                 .k_row_step = k.strides[2],
                  .transposed = unpacked,
                  .v = found.v,
-                 .v_row_step = p.keys.v.strides[2],
+                 .v_row_step = v.strides[2],
                  .v_panel_step = panel_columns,
                  .next = found.next,
-                 .prefetches = prefetches_keys(p, rows) && rows_are_adjacent(p.keys.k) && rows_are_adjacent(p.keys.v)};
+                 .prefetches = prefetches_keys(p, rows) && (follows || by_rows)};
   const Index next = first + 2 * block_size <= rows.element.keys ? first + block_size : first;
-  found.next[0] = row_at(p.keys.k, rows.element, rows.kv_head, next);
+  found.next[0] = row_at(k, rows.element, rows.kv_head, next);
 }
 
 Index unpacked_floats(const AttentionProblem& p, Index rows) {
