@@ -174,7 +174,7 @@ HEADLANE_INLINE void prefetch_output(const AttentionOutput& output, Index row, I
   for (int i = 0; i < Rows; ++i) {
     const float* out = output.out + (row + i) * output.row_step;
     for (Index j = 0; j < value_dim; j += lanes) __builtin_prefetch(out + j, 1);
-    __builtin_prefetch(out + value_dim - 1, 1);  // unless rows begin with a line
+    if (value_dim > 0) __builtin_prefetch(out + value_dim - 1, 1);  // where rows do not begin with a line
   }
 }
 
