@@ -1,200 +1,221 @@
 """What the code of a module does, if it is plain.
 
-The code is run once with values that record what is done to them. A plain module only applies its Linear
-layers, norms, activations and dropout, and adds or multiplies results.
+The code is run once with values that record what is done to them (_values.py). A plain module only applies
+its Linear layers, norms, activations, dropout and transformers' attention, adds or multiplies results, and
+calls modules that are plain.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Iterator
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
-from ._modules import Activation, LayerNorm, Linear, Replaced, RmsNorm
+from ._modules import Activation, LayerNorm, Linear, Replaced, RmsNorm, WithWeights
 from ._recognise import activation_of_module
+from ._values import Mask, Node, NotPlain, Size, Value
 
 _IDENTITY = "identity"
+_CALL = "call"
 
 
-class _NotPlain(Exception):
-    """The code does what a plan cannot."""
+class Graph:
+    """What the code of a module does, and what that depends on.
 
+    structure: The children that it uses: their parents, the names there, and themselves.
+    reads: The attributes that it reads: dicts of modules, the names there, and the values, or the dict itself
+        where it has none, but the class.
+    """
 
-class Node:
-    """An operation: of a child ("linear", "norm"), "add", "multiply", "input", or the name of an activation."""
-
-    __slots__ = ("child", "inputs", "kind", "users")
-
-    def __init__(self, kind: str, inputs: tuple[Node, ...] = (), child: str = "") -> None:
-        self.kind = kind
-        self.inputs = inputs
-        self.child = child
-        self.users: list[Node] = []
-        for node in inputs:
-            node.users.append(self)
-
-    def other_input(self, one: Node) -> Node:
-        """The input beside `one`, of an operation that has two."""
-        return self.inputs[1] if self.inputs[0] is one else self.inputs[0]
-
-
-_FUNCTIONS: dict[Any, str] = {
-    F.relu: "relu",
-    torch.relu: "relu",
-    torch.Tensor.relu: "relu",
-    F.silu: "silu",
-    F.sigmoid: "sigmoid",
-    torch.sigmoid: "sigmoid",
-    torch.Tensor.sigmoid: "sigmoid",
-    F.tanh: "tanh",
-    torch.tanh: "tanh",
-    torch.Tensor.tanh: "tanh",
-}
-
-
-class _Value:
-    """A tensor that is not there yet."""
-
-    def __init__(self, graph: _Graph, node: Node) -> None:
-        self._graph = graph
-        self._node = node
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self._graph.dtype
-
-    def __add__(self, other: Any) -> _Value:
-        return self._graph.apply("add", self, other)
-
-    def __mul__(self, other: Any) -> _Value:
-        return self._graph.apply("multiply", self, other)
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __bool__(self) -> bool:
-        raise _NotPlain
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        value = next(x for x in (*args, *kwargs.values()) if isinstance(x, _Value))
-        graph = value._graph
-        if func is F.dropout and kwargs.get("training", args[2] if len(args) > 2 else True) is False:
-            return args[0]
-        if func in (torch.add, torch.mul) and len(args) == 2 and not kwargs:
-            return graph.apply("add" if func is torch.add else "multiply", *args)
-        if func is F.gelu and len(args) == 1:
-            return graph.apply("gelu_tanh" if kwargs.get("approximate") == "tanh" else "gelu", *args)
-        if func in _FUNCTIONS and len(args) == 1 and not any(kwargs.values()):
-            return graph.apply(_FUNCTIONS[func], *args)
-        raise _NotPlain
-
-
-class _Graph:
-    """What the code of a module does."""
-
-    def __init__(self, module: nn.Module, dtype: torch.dtype) -> None:
-        self.nodes: list[Node] = []
+    def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
-        self.kinds = {name: _kind_of(child) for name, child in module._modules.items()}
+        self.nodes: list[Node] = []
+        self.structure: dict[tuple[int, str], tuple[nn.Module, str, nn.Module]] = {}
+        self.reads: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
 
-    def add(self, node: Node) -> _Value:
+    def read(self, there: dict[str, Any], name: str) -> None:
+        self.reads[id(there), name] = there, name, there.get(name, there)
+
+    def add(self, node: Node) -> Node:
         self.nodes.append(node)
-        return _Value(self, node)
+        return node
 
-    def apply(self, kind: str, *values: Any, child: str = "") -> _Value:
-        if not all(isinstance(x, _Value) for x in values):
-            raise _NotPlain
+    def apply(self, kind: str, *values: Any, what: Any = None) -> Value:
+        if not all(isinstance(x, Value) for x in values):
+            raise NotPlain
+        return Value(self, self.add(Node(kind, tuple(x.node for x in values), what)))
+
+    def call(self, module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """What a child returns."""
+        kind = _kind_of(module)
+        if kind is None and module._modules:
+            return self.run(module, arguments, options)
+        kind = kind or _CALL
+        if len(arguments) != 1 or options or not isinstance(arguments[0], Value):
+            raise NotPlain
         if kind == _IDENTITY:
-            return values[0]
-        return self.add(Node(kind, tuple(x._node for x in values), child))
+            return arguments[0]
+        if kind == _CALL and (isinstance(module, Replaced) or module._parameters or module._buffers):
+            raise NotPlain
+        made = self.apply(kind, arguments[0], what=module)
+        if isinstance(module, Linear):
+            self._require(module._headlane.dtype)
+            made.node.width = module._headlane.matrix.columns
+        elif isinstance(module, (LayerNorm, RmsNorm)):
+            self._require(next(x.dtype for x in module._parameters.values() if x is not None))
+        return made
+
+    def run(self, module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """What the code of a module returns."""
+        if isinstance(module, WithWeights):
+            raise NotPlain
+        return _stand_in(original_of(module))(module, self).forward(*arguments, **options)
+
+    def _require(self, dtype: torch.dtype) -> None:
+        if dtype is not self.dtype:
+            raise NotPlain
+
+    @staticmethod
+    def module_of(stand_in: Any) -> Any:
+        return stand_in._of[0]
 
 
-class _Child:
-    """Stands for a child of the module."""
-
-    def __init__(self, name: str, child: Any, graph: _Graph) -> None:
-        self._name = name
-        self._module = child
-        self._graph = graph
-
-    def __call__(self, *values: Any) -> _Value:
-        kind = self._graph.kinds[self._name]
-        if kind is None or len(values) != 1:
-            raise _NotPlain
-        return self._graph.apply(kind, *values, child=self._name)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
+def original_of(module: nn.Module) -> type:
+    return module.headlane_original if isinstance(module, Replaced) else type(module)
 
 
-class _Self:
-    """Stands for the module while its code is recorded."""
+class _StandIn:
+    """Stands for a module while its code is recorded."""
 
-    def __init__(self, module: nn.Module, graph: _Graph) -> None:
+    def __init__(self, module: nn.Module, graph: Graph) -> None:
         self.__dict__["_of"] = module, graph
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        module, graph = self._of
+        return graph.call(module, arguments, options)
 
     def __getattr__(self, name: str) -> Any:
         module, graph = self._of
         if name in module._modules:
-            return _Child(name, module._modules[name], graph)
-        if name in module._parameters or name in module._buffers:
-            raise _NotPlain
+            return self._child(name)
         value = getattr(module, name)
-        if isinstance(value, torch.Tensor):
-            raise _NotPlain
-        return value.__func__.__get__(self) if inspect.ismethod(value) else value
+        if isinstance(module, Linear) and name in module._parameters:
+            return value  # whose type may be asked for
+        if isinstance(value, (torch.Tensor, nn.Module)):
+            raise NotPlain
+        graph.read(module.__dict__, name)
+        if inspect.ismethod(value) and value.__self__ is module:
+            return value.__func__.__get__(self)
+        if hasattr(value, "_attn_implementation_internal"):  # the configuration of a model of transformers
+            graph.read(value.__dict__, "_attn_implementation_internal")
+        return value
+
+    def _child(self, name: str) -> Any:
+        module, graph = self._of
+        child = module._modules[name]
+        graph.structure[id(module), name] = module, name, child
+        return None if child is None else _stand_in(original_of(child))(child, graph)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise _NotPlain
+        raise NotPlain
 
     def __iter__(self) -> Iterator[Any]:
-        module, graph = self._of
-        return iter([_Child(name, child, graph) for name, child in module._modules.items()])
+        module, _ = self._of
+        return iter([self._child(name) for name in module._modules])
 
 
-def _kind_of(child: Any) -> str | None:
+@functools.cache
+def _stand_in(original: Any) -> type:
+    """_StandIn with the code of a class, which may ask for type(self).forward, and whether it is a Module."""
+    names = {"forward": original.forward, "__class__": property(lambda self: original)}
+    return type(original.__name__, (_StandIn,), names)
+
+
+def _kind_of(child: nn.Module) -> str | None:
     if isinstance(child, Linear):
         return "linear"
     if isinstance(child, (LayerNorm, RmsNorm)):
         return "norm"
     if isinstance(child, Activation):
         return child._headlane
-    if isinstance(child, nn.Module) and not isinstance(child, Replaced):
-        return _IDENTITY if activation_of_module(child) == _IDENTITY else None
-    return None
+    if type(child) in (nn.Dropout, nn.Identity):
+        return _IDENTITY
+    if isinstance(child, Replaced):
+        return None
+    return _IDENTITY if activation_of_module(child) == _IDENTITY else None
+
+
+def dtype_of(module: nn.Module) -> torch.dtype | None:
+    """The type of all Linear layers in a module that may be plain."""
+    parts = list(module.modules())
+    layers = [x for x in parts if isinstance(x, Linear)]
+    dtypes = {x._headlane.dtype for x in layers}
+    if len(dtypes) != 1 or len(layers) > _LAYERS:
+        return None
+    known = (Linear, LayerNorm, RmsNorm)
+    if any((x._parameters or x._buffers) and not isinstance(x, known) for x in parts):
+        return None
+    return dtypes.pop()
+
+
+_LAYERS = 16  # more Linear layers are those of a stack
 
 
 class Code:
-    """The operations of a module, in their order; the last one is the result."""
+    """The operations of a module, in their order; the last one is the result.
 
-    def __init__(self, dtype: torch.dtype, inputs: int, nodes: list[Node]) -> None:
-        self.dtype = dtype
-        self.inputs = inputs
-        self.nodes = nodes
+    tail: None, or what the code returns behind the result, which is None several times.
+    """
+
+    def __init__(self, module: nn.Module, graph: Graph, tail: tuple[None, ...] | None) -> None:
+        self.module = module
+        self.graph = graph
+        self.nodes = graph.nodes
+        self.tail = tail
 
     @classmethod
-    def of(cls, module: nn.Module) -> Code | None:
-        """None if the code is not plain."""
-        dtypes = {x._headlane.dtype for x in module._modules.values() if isinstance(x, Linear)}
-        if len(dtypes) != 1 or module._parameters or module._buffers:
-            return None
-        graph = _Graph(module, dtypes.pop())
-        if any(kind is None for kind in graph.kinds.values()):
-            return None
-        original = module.headlane_original if isinstance(module, Replaced) else type(module)
+    def of(
+        cls, module: nn.Module, dtype: torch.dtype, arguments: tuple[Any, ...], options: dict[str, Any]
+    ) -> Code | None:
+        """None if the code is not plain. Of tensors `Input`s are given."""
+        graph = Graph(dtype)
+        given = [x.value(graph) if isinstance(x, Input) else x for x in (*arguments, *options.values())]
+        count = len(arguments)
         try:
-            parameters = list(inspect.signature(original.forward).parameters.values())[1:]
-            if any(p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters):
+            result = graph.run(module, tuple(given[:count]), dict(zip(options, given[count:])))
+            tail = None
+            if type(result) is tuple:
+                result, tail = result[0], result[1:]
+                if any(x is not None for x in tail):
+                    return None
+            if not isinstance(result, Value) or result.node is not graph.nodes[-1]:
                 return None
-            inputs = [graph.add(Node("input")) for p in parameters if p.default is p.empty]
-            result = original.forward(_Self(module, graph), *inputs)
         except Exception:  # whatever the code says to values that are no tensors
             return None
-        if not isinstance(result, _Value) or result._node is not graph.nodes[-1]:
-            return None
-        return cls(graph.dtype, len(inputs), graph.nodes)
+        return cls(module, graph, tail)
+
+
+class Input:
+    """A tensor that a module is given; of another type than the weights without a number of axes."""
+
+    __slots__ = ("axes",)
+
+    def __init__(self, axes: int | None) -> None:
+        self.axes = axes
+
+    def value(self, graph: Graph) -> Value | Mask:
+        node = graph.add(Node("input"))
+        if self.axes is None:
+            return Mask(node)
+        node.sizes = tuple(Size() for _ in range(self.axes - 1))
+        return Value(graph, node)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Input) and self.axes == other.axes
+
+    def __hash__(self) -> int:
+        return hash((Input, self.axes))

@@ -159,12 +159,12 @@ def is_untouched(module: Any) -> bool:
 
 
 def product(
-    module: Any, x: torch.Tensor, activation: str | None = None, residual: Any = None
+    module: Any, x: torch.Tensor, activation: str | None = None, residual: Any = None, out: Any = None
 ) -> torch.Tensor:
     """activation(x @ weight.T + bias) + residual of a Linear, of a plain x."""
     state = module._headlane
     bias = module._parameters["bias"]
-    return _linear(x, state.matrix, bias, activation, residual, None, state.activations, threads())
+    return _linear(x, state.matrix, bias, activation, residual, out, state.activations, threads())
 
 
 class Embedding(WithWeights):
@@ -232,8 +232,8 @@ class RmsNorm(Replaced):
         return super().forward(*arguments, **options)
 
 
-def norm(module: Any, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-    """The norm of x + residual, by a LayerNorm or RmsNorm, of plain tensors."""
+def norm(module: Any, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
+    """The norm of x, or of x + residual, by a LayerNorm or RmsNorm, of plain tensors."""
     if isinstance(module, LayerNorm):
         parameters = module._parameters
         return _norm(

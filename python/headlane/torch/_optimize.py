@@ -7,11 +7,12 @@ import fnmatch
 import sys
 import weakref
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Callable, TypeVar
 
 from torch import nn
 
 from ._check import check_model, check_types
+from ._fused import Fused
 from ._modules import (
     Activation,
     Embedding,
@@ -24,7 +25,6 @@ from ._modules import (
     WithWeights,
 )
 from ._multihead_attention import AttentionState, MultiheadAttention
-from ._plan import Fused, FusedState, Plan
 from ._recognise import activation_of_module, rms_norm_of
 from ._report import Record, Row
 from ._sdpa import CallsAttention, calls_attention
@@ -51,7 +51,8 @@ def optimize(
     or an activation, torch.nn.MultiheadAttention, the embedding that shares its weight with a Linear
     layer, calls of scaled_dot_product_attention in code of the model, and the attention of transformers.
     Linear layers are fused with the activation, gate or sum that follows them where the code of their
-    module does nothing else. What is not replaced runs as before: report() says why.
+    module does nothing else, and so are whole layers of transformers' encoders in float32. What is not
+    replaced runs as before: report() says why.
 
     The model stays what it was: the same modules, names, hooks, configuration and state_dict(). A module
     takes its own code, with its weights unpacked for that call, if the call is in training mode, under
@@ -126,22 +127,29 @@ class _Optimizer:
         self.record.frozen = [name for name, x in self.model.named_parameters() if x.requires_grad]
         self.model.requires_grad_(False)
         named = [(name, module) for name, module in self.model.named_modules() if not self._is_skipped(name)]
-        for replace in (self._weights_of, self._tied, self._rowwise, self._activations, self._block):
-            for name, module in named:
-                if not isinstance(module, Replaced):
-                    replace(name, module)
+        self._each(named, self._weights_of, self._tied, self._rowwise, self._activations)
+        self._attention()  # before the code of layers that call it is looked at
+        self._each(named, self._block)
         for module in self.model.modules():
             if not isinstance(module, Replaced) and any(
                 isinstance(x, PackedWeight) for x in module._parameters.values()
             ):
                 WithWeights.adopt(module)
                 self._note("", module, "its weight is packed for a linear layer", False)
+        self.record.after = memory_of(self.model)
+        self.record.put(self.model)
+
+    def _each(self, named: list[tuple[str, nn.Module]], *replace: Callable[[str, nn.Module], None]) -> None:
+        for one in replace:
+            for name, module in named:
+                if not isinstance(module, Replaced):
+                    one(name, module)
+
+    def _attention(self) -> None:
         self.record.configurations = set_attention(self.model)
         for config, before in self.record.configurations:
             what = f"attention of {type(config).__name__.removesuffix('Config')}"
             self.record.rows.append(Row("", what, f"{before} → headlane"))
-        self.record.after = memory_of(self.model)
-        self.record.put(self.model)
 
     def _is_skipped(self, name: str) -> bool:
         parts = name.split(".")
@@ -273,8 +281,8 @@ class _Optimizer:
         elif type(module) is nn.TransformerEncoder:
             Encoder.adopt(module)
             self._note(name, module, "without nested tensors")
-        elif (plan := Plan.of(module)) is not None:
-            Fused.adopt(module, FusedState(plan))
+        elif Fused.can_adopt(module):
+            Fused.adopt(module)
             self._note(name, module, "fused")
         elif calls_attention(type(module)):
             CallsAttention.adopt(module)

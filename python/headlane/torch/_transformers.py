@@ -10,6 +10,7 @@ from torch import nn
 from torch.compiler import is_compiling
 
 from ._state import is_plain, is_plain_traced
+from ._values import Value
 
 IMPLEMENTATION = "headlane_torch"
 
@@ -30,8 +31,12 @@ def _register() -> None:
         *arguments: Any,
         **options: Any,
     ) -> Any:
+        if isinstance(query, Value):  # the code of a layer is recorded
+            given = key, value, attention_mask, arguments, options
+            return query.attend(ours.attention_forward, module, *given), None
         plain = is_plain_traced if is_compiling() else is_plain
-        forward = ours.attention_forward if plain(query, query.dtype) else sdpa_attention_forward
+        is_ours = not getattr(module, "training", False) and plain(query, query.dtype)
+        forward = ours.attention_forward if is_ours else sdpa_attention_forward
         return forward(module, query, key, value, attention_mask, *arguments, **options)
 
     AttentionInterface.register(IMPLEMENTATION, attention_forward)

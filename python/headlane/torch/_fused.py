@@ -1,0 +1,121 @@
+"""Modules that run as a plan."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import nn
+from torch.compiler import is_compiling
+
+from ._graph import Input, dtype_of
+from ._modules import Replaced
+from ._plan import Plan
+from ._state import is_plain
+from ._values import NotPlain
+
+
+class FusedState:
+    """The plans of a module, for each kind of arguments. They are not copied with the module but made again."""
+
+    __slots__ = ("dtype", "plans", "stale")
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+        self.plans: dict[Any, Plan | None] = {}
+        self.stale = False
+
+    def __deepcopy__(self, memo: Any) -> FusedState:
+        return FusedState(self.dtype)
+
+    def __reduce__(self) -> Any:
+        return FusedState, (self.dtype,)
+
+
+_KINDS = 16  # of arguments, for which a module has a plan
+_ROUNDINGS = 256  # by as many eps results may differ, those of integers too
+_CONSTANTS = (type(None), bool, int, float, str)
+
+
+def _input(x: Any, dtype: torch.dtype) -> Any:
+    """What a plan knows of an argument; NotPlain if there can be none."""
+    if is_plain(x, dtype):
+        return Input(x.dim())
+    if type(x) is torch.Tensor and x.dtype is not dtype and is_plain(x, x.dtype):
+        return Input(None)
+    if type(x) in _CONSTANTS:
+        return x
+    raise NotPlain
+
+
+class Fused(Replaced):
+    """A module with plans."""
+
+    @classmethod
+    def can_adopt(cls, module: nn.Module) -> bool:
+        """Whether the code of a module is plain for tensors [batch, length, width] and nothing else."""
+        dtype = dtype_of(module)
+        if dtype is None:
+            return False
+        parameters = list(inspect.signature(type(module).forward).parameters.values())[1:]
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        needed = [x for x in parameters if x.default is x.empty and x.kind in positional]
+        return Plan.of(module, dtype, tuple(Input(3) for _ in needed), {}) is not None
+
+    @classmethod
+    def adopt(cls, module: nn.Module, state: Any = None) -> None:
+        super().adopt(module, FusedState(dtype_of(module)))
+
+    def forward(self, *arguments: Any, **options: Any) -> Any:
+        state = self._headlane
+        if self.training or state.stale or is_compiling():
+            return super().forward(*arguments, **options)
+        given = (*arguments, *options.values())
+        try:
+            inputs = [_input(x, state.dtype) for x in given]
+        except NotPlain:
+            return super().forward(*arguments, **options)
+        # 1 and 1.0 are equal, and may not be the same to the code.
+        key = (len(arguments), *options, *((type(x), x) for x in inputs))
+        plan = state.plans.get(key)
+        if plan is None and key not in state.plans and len(state.plans) < _KINDS:
+            return self._first_call(key, inputs, arguments, options)
+        if plan is not None and plan.applies():
+            return plan.run([x for x in given if isinstance(x, torch.Tensor)])
+        return super().forward(*arguments, **options)
+
+    def _first_call(self, key: Any, inputs: list[Any], arguments: Any, options: dict[str, Any]) -> Any:
+        """A plan is kept if it computes what the code does."""
+        state, count = self._headlane, len(arguments)
+        result = super().forward(*arguments, **options)
+        plan = Plan.of(self, state.dtype, tuple(inputs[:count]), dict(zip(options, inputs[count:])))
+        if plan is not None:
+            if not plan.applies():
+                return result
+            made = plan.run([x for x in (*arguments, *options.values()) if isinstance(x, torch.Tensor)])
+            if _is_close(made, result):
+                result = made
+            else:
+                plan = None
+        state.plans[key] = plan
+        return result
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if not name.startswith("_") and name != "training":
+            self._headlane.stale = True  # the code may read it
+
+
+def _is_close(made: Any, result: Any) -> bool:
+    """Whether two results differ by roundings, of numbers as large as the largest."""
+    if isinstance(made, tuple):
+        return type(result) is tuple and len(result) == len(made) and _is_close(made[0], result[0])
+    if type(result) is not torch.Tensor or result.dtype is not made.dtype or result.shape != made.shape:
+        return False
+    finite, theirs = made.isfinite(), result.isfinite()
+    if not finite.equal(theirs):
+        return False
+    one, other = made[finite].double(), result[finite].double()
+    limit = _ROUNDINGS * torch.finfo(made.dtype).eps * other.abs().max() if len(other) else 0
+    return bool(((one - other).abs() <= limit).all())

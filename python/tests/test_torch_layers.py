@@ -1,0 +1,292 @@
+"""headlane.torch: whole layers of transformers as a few calls, with the bits of their modules one by one."""
+
+import copy
+import pickle
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+import headlane.torch  # noqa: E402
+from headlane.torch import _fused, _plan  # noqa: E402
+from torch import nn  # noqa: E402
+from torch_cases import normal, seeded  # noqa: E402
+
+transformers.logging.set_verbosity_error()
+SIZES = {
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 40,
+}
+TEXT = {**SIZES, "vocab_size": 50, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+DISTILBERT = {"vocab_size": 50, "dim": 24, "n_layers": 2, "n_heads": 3, "hidden_dim": 40}
+WHISPER = {
+    "vocab_size": 50,
+    "d_model": 24,
+    "encoder_layers": 2,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 3,
+    "decoder_attention_heads": 3,
+    "encoder_ffn_dim": 40,
+    "decoder_ffn_dim": 40,
+    "max_source_positions": 20,
+    "num_mel_bins": 8,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 1,
+}
+IMAGES = {**SIZES, "image_size": 16, "patch_size": 4}
+IDS = torch.arange(3, 21).view(2, 9)
+PADDED = torch.tensor([[1] * 9, [1] * 5 + [0] * 4])
+TOKENS = [{"input_ids": IDS}, {"input_ids": IDS, "attention_mask": PADDED}]
+PIXELS = [{"pixel_values": normal(2, 3, 16, 16)}]
+# The class of a layer, and inputs that a model is called with.
+MODELS = {
+    "Bert": (TEXT, "BertLayer", TOKENS),
+    "Roberta": ({**TEXT, "pad_token_id": 1}, "RobertaLayer", TOKENS),
+    "Electra": ({**TEXT, "embedding_size": 16}, "ElectraLayer", TOKENS),
+    "DistilBert": (DISTILBERT, "TransformerBlock", TOKENS),
+    "ViT": (IMAGES, "ViTLayer", PIXELS),
+    "CLIPText": (TEXT, "CLIPEncoderLayer", TOKENS),
+    "CLIPVision": (IMAGES, "CLIPEncoderLayer", PIXELS),
+    "Whisper": (WHISPER, "WhisperEncoderLayer", [{"input_features": normal(2, 8, 40)}]),
+}
+
+
+def made(name, **options):
+    sizes, layer, inputs = MODELS[name]
+    config = getattr(transformers, f"{name}Config")(**sizes, **options)
+    model = seeded(getattr(transformers, f"{name}Model"), config)
+    return model.encoder if name == "Whisper" else model, layer, inputs
+
+
+def layers_of(model, layer):
+    return [x for x in model.modules() if type(x).__name__ == layer]
+
+
+def states(model, inputs):
+    return model(**inputs).last_hidden_state
+
+
+def by_modules(model, monkeypatch, inputs):
+    """What the modules of an optimized model compute one by one."""
+    with monkeypatch.context() as context:
+        context.setattr(_fused.Plan, "applies", lambda plan: not plan.is_deep)
+        return states(model, inputs)
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Which plans of several modules were run."""
+    seen, run = [], _fused.Plan.run
+
+    def watched(plan, tensors):
+        if plan.is_deep:
+            seen.append(plan)
+        return run(plan, tensors)
+
+    monkeypatch.setattr(_fused.Plan, "run", watched)
+    return seen
+
+
+@pytest.mark.parametrize("name", MODELS)
+@torch.no_grad()
+def test_layers(name, runs, monkeypatch):
+    model, layer, inputs = made(name)
+    optimized = headlane.torch.optimize(model)
+    for given in inputs:
+        first = states(optimized, given)  # whose plans are made
+        runs.clear()
+        result = states(optimized, given)
+        assert len(runs) == len(layers_of(model, layer)) == 2
+        expected = states(model, given)
+        torch.testing.assert_close(result, expected, rtol=0, atol=2e-5)
+        assert result.equal(first)
+        assert result.equal(by_modules(optimized, monkeypatch, given))
+    for same in (copy.deepcopy(optimized), pickle.loads(pickle.dumps(optimized))):
+        assert states(same, inputs[-1]).equal(result)
+    headlane.torch.restore(optimized)
+    assert states(optimized, inputs[-1]).equal(expected)
+
+
+@pytest.mark.parametrize(("weights", "activations"), [("int8", None), ("int8", "int8"), ("bfloat16", None)])
+@torch.no_grad()
+def test_fewer_bits(weights, activations, runs, monkeypatch):
+    model, _, inputs = made("Bert")
+    optimized = headlane.torch.optimize(model, weights=weights, activations=activations)
+    states(optimized, inputs[1])
+    runs.clear()
+    result = states(optimized, inputs[1])
+    assert len(runs) == 2
+    assert result.equal(by_modules(optimized, monkeypatch, inputs[1]))
+
+
+@torch.no_grad()
+def test_16_bit_models(runs):
+    """Their sums are rounded by the code of the layer."""
+    model, _, inputs = made("ViT")
+    optimized = headlane.torch.optimize(model.to(torch.bfloat16))
+    states(optimized, {"pixel_values": inputs[0]["pixel_values"].bfloat16()})
+    assert runs == []
+
+
+@pytest.mark.parametrize("name", ["Bert", "ViT"])
+@torch.no_grad()
+def test_chunks(name, monkeypatch):
+    """A few rows at a time between the two products of a feed-forward network."""
+    model, _, inputs = made(name)
+    whole = headlane.torch.optimize(model)
+    monkeypatch.setattr(_plan, "_HIDDEN", 8 * 40)
+    monkeypatch.setattr(_plan, "_ROWS", 8)
+    chunked = headlane.torch.optimize(model)
+    for given in inputs:
+        assert states(whole, given).equal(states(chunked, given))
+        assert states(whole, given).equal(states(chunked, given))
+
+
+CHANGES = {
+    "a part": lambda layer: setattr(layer.intermediate, "intermediate_act_fn", nn.ReLU()),
+    "a number": lambda layer: setattr(layer.attention.self, "scaling", 2.0),
+    "a method": lambda layer: setattr(layer, "feed_forward_chunk", lambda x: x),
+    "a norm": lambda layer: layer.output.LayerNorm.weight.mul_(3),
+    "its eps": lambda layer: setattr(layer.output.LayerNorm, "eps", 0.5),
+    "a function": lambda layer: setattr(layer.intermediate, "forward", lambda x: x.repeat(1, 1, 2)[..., :40]),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@torch.no_grad()
+def test_a_layer_that_is_changed(name):
+    model, _, inputs = made("Bert")
+    optimized = headlane.torch.optimize(model)
+    for given in inputs:
+        before = states(optimized, given)
+    for each in (model, optimized):
+        CHANGES[name](each.encoder.layer[0])
+    for given in inputs:
+        result = states(optimized, given)
+        torch.testing.assert_close(result, states(model, given), rtol=0, atol=2e-5)
+    assert not torch.allclose(result, before, atol=1e-3)
+
+
+@torch.no_grad()
+def test_hooks_inside(runs):
+    """A module inside a layer that somebody looks at is called; later the layer is one plan again."""
+    model, _, inputs = made("Bert")
+    optimized = headlane.torch.optimize(model)
+    expected, seen = states(optimized, inputs[0]), []
+    inside = optimized.encoder.layer[0].output.dense
+    hook = inside.register_forward_hook(lambda module, given, output: seen.append(output))
+    runs.clear()
+    assert states(optimized, inputs[0]).equal(expected)
+    assert len(seen) == 1
+    # The plan of the other layer, and that of the attention of this one.
+    assert len(runs) == 2
+    hook.remove()
+    assert states(optimized, inputs[0]).equal(expected)
+    assert len(seen) == 1
+
+
+@torch.no_grad()
+def test_states_and_attentions():
+    model, _, inputs = made("Bert")
+    optimized = headlane.torch.optimize(model)
+    for given in inputs:
+        ours = optimized(**given, output_hidden_states=True)
+        theirs = model(**given, output_hidden_states=True)
+        assert len(ours.hidden_states) == 3
+        for one, other in zip(ours.hidden_states, theirs.hidden_states):
+            torch.testing.assert_close(one, other, rtol=0, atol=2e-5)
+    for each in (model, optimized):
+        each.set_attn_implementation("eager")
+    ours, theirs = (each(**inputs[1], output_attentions=True).attentions for each in (optimized, model))
+    for one, other in zip(ours, theirs):
+        torch.testing.assert_close(one, other, rtol=0, atol=2e-5)
+
+
+def test_gradients_and_training(runs):
+    model, _, inputs = made("Bert")
+    optimized = headlane.torch.optimize(model)
+    layer, x = optimized.encoder.layer[0], normal(2, 5, 24)
+    expected = layer(x)
+    runs.clear()
+    layer(x.clone().requires_grad_()).sum().backward()
+    assert runs == []
+    optimized.train()
+    torch.manual_seed(1)
+    assert not layer(x).equal(expected)
+    assert runs == []
+    assert layer.eval()(x).equal(expected)
+    assert len(runs) == 1
+    layer.attention.output.dropout.train()
+    assert not layer(x).equal(expected)
+
+
+class Inner(nn.Module):
+    def __init__(self, code):
+        super().__init__()
+        self.one, self.two, self.norm = nn.Linear(24, 24), nn.Linear(24, 24), nn.LayerNorm(24)
+        self.code = code
+
+    def forward(self, x, y=None):
+        return self.code(self, x, y)
+
+
+class Outer(nn.Module):
+    def __init__(self, code):
+        super().__init__()
+        self.inner, self.last, self.calls = Inner(code), nn.Linear(24, 24), 0
+
+    def forward(self, x, y=None):
+        return self.inner(self.last(x), y) + x
+
+
+def counted(m, x, y):
+    m.calls = getattr(m, "calls", 0) + 1
+    return m.two(torch.relu(m.one(x))) * m.calls
+
+
+CODE = {
+    "plain": lambda m, x, y: m.two(torch.relu(m.one(x))) + x,
+    "scaled": lambda m, x, y: m.two(torch.relu(m.one(x)) * 0.5) * 2,
+    "of its class": lambda m, x, y: m.norm(x) if isinstance(m.norm, nn.Module) else m.norm(m.one(x) + x),
+    "of its shape": lambda m, x, y: torch.relu(m.one(x)) if x.shape[0] == 2 else m.two(x),
+    "of its width": lambda m, x, y: torch.relu(m.one(x)) / x.shape[-1] ** 0.5,
+    "of its values": lambda m, x, y: torch.relu(m.one(x)) if x.sum() > 0 else m.two(x),
+    "of an option": lambda m, x, y: torch.relu(m.one(x)) if y else torch.relu(m.two(x)),
+    "of another tensor": lambda m, x, y: torch.relu(m.one(x)) if y is None else torch.relu(m.one(x)) + y,
+    "counted": counted,
+    "in place": lambda m, x, y: torch.relu(m.one(x)).mul_(2),
+    "added in place": lambda m, x, y: (x.__iadd__(1), torch.relu(m.one(x)))[1],
+    "heads": lambda m, x, y: (
+        torch.relu(m.one(x))
+        .view(*x.shape[:-1], 3, 8)
+        .transpose(1, 2)
+        .transpose(2, 1)
+        .reshape(*x.shape[:-1], -1)
+    ),
+    "the same": lambda m, x, y: torch.relu(m.one(x)).view(x.shape[0], -1, 24),
+}
+
+
+@pytest.mark.parametrize("name", CODE)
+@torch.no_grad()
+def test_code_of_several_modules(name):
+    """As a plan or not: what the code says, for each kind of arguments."""
+    model = seeded(Outer, CODE[name])
+    optimized = headlane.torch.optimize(model)
+    x = normal(2, 5, 24)
+    options = [(), (True,), (False,), (1.0,), (1,)]
+    if name in ("heads", "counted"):
+        options = [()]
+    if name == "of another tensor":
+        options = [(), (normal(24, seed=5),), (normal(1, 1, 24, seed=4),)]
+    for inputs in (x, -x, x[:1], x[:, :3], x.expand(3, 2, 5, 24)):
+        if name in ("heads", "the same") and inputs.dim() != 3:
+            continue
+        for more in options:
+            for _ in range(2):
+                one, other = (each(inputs.clone(), *more) for each in (optimized, model))
+                torch.testing.assert_close(one, other, rtol=0, atol=2e-5)
