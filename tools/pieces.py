@@ -1,13 +1,13 @@
-"""Writes src/kernels/simd/pieces.hpp: the polynomials of odd functions that grow to 1.
+"""Writes src/kernels/simd/pieces.hpp: functions as eight polynomials.
 
     pip install mpmath && python3 tools/pieces.py > src/kernels/simd/pieces.hpp
 
-[0, top] is cut where u = 2 + 29.9999·x/top is 3, 4, 6, 8, 12, 16, 24: two pieces an octave of u, so that a piece is
-found from the bits of u. Piece 0 has no constant; unless its linear coefficient is a float, 1 is left out of that, and
-x added. The polynomials of the others are in x - origin, the origin a float near the middle whose value is within
-2^-32 of a float (Gal 1986): the constant coefficient is as good as exact. The other coefficients are fitted one after
-the other, the lowest first, each rounded before the next ones are fitted to what is left (Lawson 1961: relative error,
-minimax).
+[0, top] is cut where a piece is found from the bits of a number u. Piece 0 has no constant; unless its linear
+coefficient is a float, 1 is left out of that, and x added. The polynomials of the others are in x - origin, the origin
+a float whose value is within 2^-32 of a float (Gal 1986): the constant coefficient is as good as exact. It is near the
+middle or, of a function that falls to a tenth within a piece, near its end: what the other terms add, which is less
+exact, is then nowhere larger than the function. The other coefficients are fitted one after the other, the lowest
+first, each rounded before the next ones are fitted to what is left (Lawson 1961: relative error, minimax).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import mpmath as mp
 
 mp.mp.prec = 160
-CUTS = [2, 3, 4, 6, 8, 12, 16, 24, 32]
 NODES, ROUNDS = 40, 15
+HALF = mp.mpf("0.5")
 
 
 @dataclass
@@ -30,15 +30,33 @@ class Function:
     slope: mp.mpf  # at 0
     top: str
     degree: int
+    cuts: Callable[[mp.mpf], list[mp.mpf]]
+    at: mp.mpf  # about where a piece has its origin: 0 is its lower end, 1 its upper
 
     @property
     def plus_x(self) -> bool:
         return rounded(self.slope) != self.slope
 
 
+def octaves(top: mp.mpf) -> list[mp.mpf]:
+    """Two pieces an octave of u = 2 + 29.9999·x/top."""
+    return [(u - 2) * top / mp.mpf("29.9999") for u in (2, 3, 4, 6, 8, 12, 16, 24, 32)]
+
+
+def squares(_: mp.mpf) -> list[mp.mpf]:
+    """u = (x + 2.74)²/8 - 1, rounded, is the number of a piece."""
+    return [mp.mpf(0)] + [mp.sqrt(12 + 8 * i) - mp.mpf("2.74") for i in range(8)]
+
+
+def gelu_beside_relu(x: mp.mpf) -> mp.mpf:
+    """max(x, 0) - x · Phi(x), which is even."""
+    return x * mp.ncdf(-x)
+
+
 FUNCTIONS = [
-    Function("tanh_pieces", "tanh(x); 1 from its top on.", mp.tanh, mp.mpf(1), "9.1", 7),
-    Function("erf_pieces", "erf(x); 1 from its top on.", mp.erf, 2 / mp.sqrt(mp.pi), "4.0", 7),
+    Function("tanh_pieces", "tanh(x); 1 from its top on.", mp.tanh, mp.mpf(1), "9.1", 7, octaves, HALF),
+    Function("erf_pieces", "erf(x); 1 from its top on.", mp.erf, 2 / mp.sqrt(mp.pi), "4.0", 7, octaves, HALF),
+    Function("gelu_pieces", "x · Phi(-x).", gelu_beside_relu, HALF, "5.5", 8, squares, mp.mpf("0.75")),
 ]
 
 
@@ -93,7 +111,7 @@ def piece(function: Function, low: mp.mpf, high: mp.mpf) -> tuple[mp.mpf, list[m
     if low == 0:
         at, known, low = mp.mpf(0), [mp.mpf(0), 1 + rounded(function.slope - 1)], high / 2**20
     else:
-        at = origin(f, (low + high) / 2)
+        at = origin(f, low + (high - low) * function.at)
         known = [rounded(f(at))]
     while len(known) <= function.degree:
         known.append(rounded(fit(f, low, high, at, known, function.degree)[0]))
@@ -115,7 +133,7 @@ def main() -> None:
     print("namespace headlane::internal::kernels {\nnamespace {\n")
     for function in FUNCTIONS:
         top = mp.mpf(function.top)
-        cuts = [(u - 2) * top / mp.mpf("29.9999") for u in CUTS]
+        cuts = function.cuts(top)
         origins, coefficients, errors = zip(
             *(piece(function, *ends) for ends in zip(cuts, cuts[1:], strict=False)), strict=True
         )

@@ -8,7 +8,7 @@ namespace headlane {
 /// Error: bounds over all 2^32 floats, in units in the last place. A result below 2^-119 in
 ///   magnitude, far from x = 0, may be 0.
 ///     relu       max(x, 0)                                              exact
-///     gelu       x · Phi(x), Phi the normal distribution function       7
+///     gelu       x · Phi(x), Phi the normal distribution function       1.8; 7 for x < -5.5
 ///     gelu_tanh  x · sigmoid(z) = x/2 · (1 + tanh(z/2)),
 ///                z = 2·sqrt(2/pi) · (x + 0.044715·x³)                   5 + 3·max(-z, 0)
 ///     silu       x · sigmoid(x), also called swish                      4

@@ -42,16 +42,17 @@ TEST_CASE("activations: ULP error on a dense sample of all floats, within what i
   }
 }
 
-// Where the pieces of tanh, up to 9.1, and erf, up to 4, meet (kernels/simd/piecewise.hpp).
+// Where the pieces of tanh, up to 9.1, erf, up to 4, and gelu, up to 5.5, meet (tools/pieces.py).
 TEST_CASE("activations: ULP error around cuts, within what is stated") {
-  std::vector<float> x;
+  std::vector<float> cuts{5.5f}, x;
   for (const float top : {4.0f, 9.1f})
-    for (const float u : {3.0f, 4.0f, 6.0f, 8.0f, 12.0f, 16.0f, 24.0f, 31.9999f, 32.0f}) {
-      const auto bits = static_cast<std::int32_t>(bits_of((u - 2) * top / 30));
-      for (std::int32_t near = -200; near <= 200; ++near) {
-        x.push_back(std::bit_cast<float>(bits + near));
-        x.push_back(-x.back());
-      }
+    for (const float u : {3.0f, 4.0f, 6.0f, 8.0f, 12.0f, 16.0f, 24.0f, 31.9999f, 32.0f})
+      cuts.push_back((u - 2) * top / 30);
+  for (int i = 0; i < 7; ++i) cuts.push_back(std::sqrt(12.0f + 8.0f * static_cast<float>(i)) - 2.74f);
+  for (const float cut : cuts)
+    for (std::int32_t near = -200; near <= 200; ++near) {
+      x.push_back(std::bit_cast<float>(static_cast<std::int32_t>(bits_of(cut)) + near));
+      x.push_back(-x.back());
     }
   std::vector<float> y(x.size());
   const auto size = static_cast<Index>(x.size());
@@ -143,13 +144,33 @@ TEST_CASE("activate: any view, in place, any instruction set and number of threa
   bits.finish("activate", 3800);
 }
 
+// gelu has a formula for x < -5.5, which is computed where an element nearby needs it.
+TEST_CASE("activate: gelu of an element has the same bits beside any others") {
+  const float below = std::nextafter(-5.5f, -6.0f), above = std::nextafter(-5.5f, 0.0f);
+  std::vector<float> others{below, -6.0f, -12.0f, -20.0f, -infinity, nan, -nan, infinity};
+  for (const float x : {-5.5f, below, above, -5.4f, -1.0f, -0.0f, 0.7f, 5.5f, nan, infinity}) others.push_back(x);
+  Random random(7);
+  BitComparison bits;
+  for (const Index size : {1, 7, 16, 33, 64, 150})
+    for (Index at = 0; at < size; ++at) {
+      const Tensor<1> x({size}), y({size}), expected({size});
+      for_each(x.view, [&](float& e) { e = random.normal(); });
+      x.view.data[at] = random.pick(others);
+      x.view.data[size - 1 - at] = random.pick(others);
+      for (Index i = 0; i < size; ++i) expected.view.data[i] = one(Activation::gelu, x.view.data[i]);
+      activate(x.view, y.view, Activation::gelu, {.num_threads = 1});
+      bits.add(y.view, expected.view, "size " + std::to_string(size) + ", at " + std::to_string(at));
+    }
+  bits.finish("gelu beside others", 271);
+}
+
 // A change belongs in the changelog.
 TEST_CASE("activations: the checked-in hash") {
   Hash hash;
   for (const ActivationCase& c : activation_cases)
     for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 142811)
       hash.add(one(c.activation, std::bit_cast<float>(static_cast<std::uint32_t>(bits))));
-  CHECK(hash.value() == 4900231337099008726u);
+  CHECK(hash.value() == 12177709306393621579u);
 }
 
 }  // namespace

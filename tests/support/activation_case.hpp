@@ -29,7 +29,7 @@ inline double gelu_tanh_exponent(double x) { return 2 * std::sqrt(2 / std::numbe
 
 inline constexpr ActivationCase activation_cases[] = {
     {Activation::relu, "relu", [](double x) { return x > 0 || std::isnan(x) ? x : 0; }, [](double) { return 0.0; }},
-    {Activation::gelu, "gelu", exact_gelu, [](double) { return 7.0; }},
+    {Activation::gelu, "gelu", exact_gelu, [](double x) { return x < -5.5 ? 7.0 : 1.8; }},
     {Activation::gelu_tanh, "gelu_tanh", [](double x) { return times(x, exact_sigmoid(gelu_tanh_exponent(x))); },
      [](double x) { return 5 + 3 * std::max(-gelu_tanh_exponent(x), 0.0); }},
     {Activation::silu, "silu", [](double x) { return times(x, exact_sigmoid(x)); }, [](double) { return 4.0; }},

@@ -93,26 +93,53 @@ struct GeluTanh {
   }
 };
 
-/// x · Phi(x) = max(x, 0) - a · h with a = |x| and h = Phi(-a) = exp(-a²/2) · P(a) / Q(a). P of
-/// degree 4 and Q of degree 5 are minimax in relative error (0.13·2^-24) up to a = 13.3, from where
-/// exp(-a²/2) is 0. It multiplies the rounding error of a² by a², so that is added back. Pieces for
-/// a · P / Q take as long as the division (Zen 4), with AVX2 longer.
+/// x · Phi(x) = -a · h with a = -x > 0 and h = Phi(-a) = exp(-a²/2) · P(a) / Q(a). P of degree 4
+/// and Q of degree 5 are minimax in relative error (0.13·2^-24) up to a = 13.3, from where
+/// exp(-a²/2) is 0. It multiplies the rounding error of a² by a², so that is added back.
+template <class R, int N>
+__attribute__((noinline, cold)) void gelu_far_below_zero(Group<R, N>& x) {
+  using Float = typename R::Float;
+  constexpr float numerator[] = {0x1.077786p-8f, 0x1.478cd4p-5f, 0x1.7350eap-3f, 0x1.be2486p-2f, 0.5f};
+  constexpr float denominator[] = {0x1.4a33bcp-7f, 0x1.9a8dacp-4f, 0x1.db8676p-2f, 0x1.31c9b2p0f, 0x1.ab5472p0f, 1.0f};
+  Float a[N], t[N], low[N], p[N], q[N];
+  for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { a[i] = R::min(Float(13.3f), R::magnitude(x[i])); });
+  for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { t[i] = a[i] * a[i]; });
+  for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { low[i] = R::fma(a[i], a[i], Float(0.0f) - t[i]); });
+  exp_nonpositive_registers<R, -2>(t, low);
+  polynomial<R, N>(numerator, a, p);
+  polynomial<R, N>(denominator, a, q);
+  for_each_register<N>([&](int i)
+                           HEADLANE_INLINE_LAMBDA { x[i] = R::fnma(R::divide(a[i] * p[i], q[i]), t[i], Float(0.0f)); });
+}
+
+/// x · Phi(x) = max(x, 0) - g(a) with a = |x| and g(a) = a · Phi(-a), by pieces up to 5.5, from
+/// where g is less than half of the last bit of a. Where x < -5.5, mostly nowhere, the relative
+/// error counts: the formula above, for that element alone.
 struct Gelu {
   template <class R, int N>
   static HEADLANE_INLINE void apply(Group<R, N>& x) {
     using Float = typename R::Float;
-    constexpr float numerator[] = {0x1.077786p-8f, 0x1.478cd4p-5f, 0x1.7350eap-3f, 0x1.be2486p-2f, 0.5f};
-    constexpr float denominator[] = {0x1.4a33bcp-7f, 0x1.9a8dacp-4f, 0x1.db8676p-2f,
-                                     0x1.31c9b2p0f,  0x1.ab5472p0f,  1.0f};
-    Float a[N], t[N], low[N], p[N], q[N];
-    for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { a[i] = R::min(Float(13.3f), R::magnitude(x[i])); });
-    for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { t[i] = a[i] * a[i]; });
-    for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { low[i] = R::fma(a[i], a[i], Float(0.0f) - t[i]); });
-    exp_nonpositive_registers<R, -2>(t, low);
-    polynomial<R, N>(numerator, a, p);
-    polynomial<R, N>(denominator, a, q);
+    const Float below(-gelu_pieces.top);
+    typename R::Int piece[N];
+    Float a[N], y[N];
     for_each_register<N>([&](int i)
-                             HEADLANE_INLINE_LAMBDA { x[i] = gated<R>(x[i], R::divide(a[i] * p[i], q[i]), t[i]); });
+                             HEADLANE_INLINE_LAMBDA { a[i] = R::min(Float(gelu_pieces.top), R::magnitude(x[i])); });
+    // b²/8 - 1, rounded to the number of a piece, which then stands in the low bits.
+    for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA {
+      const Float b = a[i] + Float(2.74f);
+      piece[i] = R::as_int(R::fma(b, b, Float(0x1.8p26f - 8)));
+    });
+    piecewise<R>(gelu_pieces, piece, a, y, [](int, Float c) HEADLANE_INLINE_LAMBDA { return c; });
+    for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { y[i] = R::max(Float(0.0f), x[i]) - y[i]; });
+    typename R::Int far = R::as_int(x[0] - below);
+    for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { far = far | R::as_int(x[i] - below); });
+    if (R::any_negative(far)) [[unlikely]] {
+      Group<R, N> z;
+      for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { z[i] = x[i]; });
+      gelu_far_below_zero<R, N>(z);
+      for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { y[i] = R::select(x[i] < below, z[i], y[i]); });
+    }
+    for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { x[i] = y[i]; });
   }
 };
 

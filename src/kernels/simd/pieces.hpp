@@ -54,5 +54,31 @@ constexpr Pieces<7> erf_pieces{
          0x1.ffffe2p-1f},
     }};
 
+/// x · Phi(-x). Error: 0.29 · 2^-24.
+constexpr Pieces<8> gelu_pieces{
+    5.5f,
+    false,
+    {0.0f, 0x1.7af0d2p0f, 0x1.2c5fdep1f, 0x1.8a9e7cp1f, 0x1.de1734p1f, 0x1.14ee5p2f, 0x1.37dce8p2f, 0x1.586974p2f},
+    {
+        {0x1.5d4a9cp-11f, -0x1.704596p-11f, 0x1.69d0a2p-12f, -0x1.af124p-16f, -0x1.7b3a1cp-15f, -0x1.7a8198p-21f,
+         0x1.ed7c5ap-19f, 0x1.49f0cap-20f},
+        {0x1.a675acp-11f, -0x1.b1bfdep-10f, -0x1.22677cp-13f, 0x1.688892p-12f, 0x1.307ff8p-16f, -0x1.c8addep-16f,
+         -0x1.401d46p-17f, -0x1.f9b11p-20f},
+        {-0x1.58e4p-7f, 0x1.4c8c4ap-8f, -0x1.001c9ap-9f, -0x1.2d13f4p-11f, 0x1.3fcffap-13f, 0x1.79a0f4p-14f,
+         0x1.68c062p-16f, 0x1.d7c2f6p-19f},
+        {0x1.a098fap-13f, 0x1.1bcd72p-9f, 0x1.8efd28p-8f, -0x1.607fd4p-12f, -0x1.67e6fcp-11f, -0x1.a596f6p-13f,
+         -0x1.302f46p-15f, -0x1.4cac38p-18f},
+        {0x1.1030bcp-4f, -0x1.299612p-5f, -0x1.250c9ep-8f, 0x1.0574fp-8f, 0x1.9b31e2p-10f, 0x1.4edc0cp-12f,
+         0x1.86e86cp-15f, 0x1.6f559ep-18f},
+        {0x1.c337e6p-19f, 0x1.e7a2dep-5f, -0x1.ead69p-7f, -0x1.3f26b4p-7f, -0x1.2eb862p-9f, -0x1.7dcd62p-12f,
+         -0x1.769bdp-15f, -0x1.3467e2p-18f},
+        {-0x1.98845ap-2f, 0x1.a1a332p-7f, 0x1.6d1426p-5f, 0x1.a76698p-7f, 0x1.24031ep-9f, 0x1.2caa92p-12f,
+         0x1.fbfb64p-16f, 0x1.73693p-19f},
+        {0x1p-1f, -0x1.063aaap-3f, -0x1.9b0222p-5f, -0x1.3a4aep-7f, -0x1.547668p-10f, -0x1.2755c6p-13f,
+         -0x1.b4e34cp-17f, -0x1.1ea156p-20f},
+        {0.0f, 0x1.a4ce56p-4f, 0x1.6c22a4p-6f, 0x1.9e182ep-9f, 0x1.6f794p-12f, 0x1.12459cp-15f, 0x1.67b29ap-19f,
+         0x1.aafa9p-23f},
+    }};
+
 }  // namespace
 }  // namespace headlane::internal::kernels

@@ -68,6 +68,7 @@ struct PlainRegister {
   static HEADLANE_INLINE Int load_int(const std::uint32_t* p) { return *p; }
   static HEADLANE_INLINE void store_int(std::uint32_t* p, Int x) { *p = x; }
   static HEADLANE_INLINE float select_negative(Int bits, float a, float b) { return bits >> 31 != 0 ? a : b; }
+  static HEADLANE_INLINE bool any_negative(Int x) { return x >> 31 != 0; }
   static HEADLANE_INLINE void store_bytes(std::int8_t* p, Int x) { *p = static_cast<std::int8_t>(x & 0xffu); }
   static HEADLANE_INLINE float divide(float x, float y) { return x / y; }
   static HEADLANE_INLINE Int as_int(float x) { return __builtin_bit_cast(Int, x); }

@@ -61,6 +61,8 @@ struct XsimdRegister {
   static HEADLANE_INLINE Float select_negative(Int bits, Float a, Float b) {
     return xsimd::select(xsimd::batch_bool_cast<float>(bits < Int(0)), a, b);
   }
+  /// Whether the highest bit of any lane is set.
+  static HEADLANE_INLINE bool any_negative(Int x) { return xsimd::any(x < Int(0)); }
   static HEADLANE_INLINE Float divide(Float x, Float y) { return x / y; }
   static HEADLANE_INLINE Int as_int(Float x) { return xsimd::bitwise_cast<std::int32_t>(x); }
   static HEADLANE_INLINE Float as_float(Int x) { return xsimd::bitwise_cast<float>(x); }
