@@ -13,29 +13,15 @@ from torch import nn  # noqa: E402
 from torch_cases import normal, seeded  # noqa: E402
 
 transformers.logging.set_verbosity_error()
-SIZES = {
-    "hidden_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 3,
-    "intermediate_size": 40,
-}
-TEXT = {**SIZES, "vocab_size": 50, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+SIZES = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40}
+SPECIAL = {"vocab_size": 50, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+TEXT = {**SIZES, **SPECIAL}
 DISTILBERT = {"vocab_size": 50, "dim": 24, "n_layers": 2, "n_heads": 3, "hidden_dim": 40}
+HALF = {"layers": 2, "attention_heads": 3, "ffn_dim": 40}
 WHISPER = {
-    "vocab_size": 50,
-    "d_model": 24,
-    "encoder_layers": 2,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 3,
-    "decoder_attention_heads": 3,
-    "encoder_ffn_dim": 40,
-    "decoder_ffn_dim": 40,
-    "max_source_positions": 20,
-    "num_mel_bins": 8,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 1,
+    **{f"{half}_{name}": size for half in ("encoder", "decoder") for name, size in HALF.items()},
+    **{"d_model": 24, "max_source_positions": 20, "num_mel_bins": 8, "decoder_start_token_id": 1},
+    **SPECIAL,
 }
 IMAGES = {**SIZES, "image_size": 16, "patch_size": 4}
 IDS = torch.arange(3, 21).view(2, 9)
@@ -204,6 +190,27 @@ def test_states_and_attentions():
     ours, theirs = (each(**inputs[1], output_attentions=True).attentions for each in (optimized, model))
     for one, other in zip(ours, theirs):
         torch.testing.assert_close(one, other, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("fault", ["raises", "another shape", "another number"])
+@torch.no_grad()
+def test_a_plan_that_is_wrong(fault, monkeypatch):
+    """It is found in the first call, whose result is right."""
+    model, _, inputs = made("Bert")
+    optimized = headlane.torch.optimize(model)
+    run = _fused.Plan.run
+
+    def wrong(plan, tensors):
+        result = run(plan, tensors)
+        if not plan.is_deep or isinstance(result, tuple):
+            return result
+        if fault == "raises":
+            raise ValueError
+        return result[:1] if fault == "another shape" else result + 0.01
+
+    monkeypatch.setattr(_fused.Plan, "run", wrong)
+    for _ in range(3):
+        torch.testing.assert_close(states(optimized, inputs[1]), states(model, inputs[1]), rtol=0, atol=2e-5)
 
 
 def test_gradients_and_training(runs):

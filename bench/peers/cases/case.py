@@ -28,7 +28,7 @@ STEPS = {
     "softmax": 9,
     "layer_norm": 3,
     "rms_norm": 3,
-    "gelu": 21,
+    "gelu": 9,
     "sigmoid": 8,
     "tanh": 8,
 }

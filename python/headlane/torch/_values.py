@@ -191,6 +191,8 @@ class Value:
         given = (self, key, value)
         if not all(isinstance(x, Value) and x._split and x._heads_first for x in given):
             raise NotPlain
+        if any(isinstance(x, (Value, Mask)) for x in (*arguments, *options.values())):
+            raise NotPlain
         inputs = tuple(x._node for x in given)
         if mask is not None:
             inputs += (mask.node,)
