@@ -122,6 +122,7 @@ def test_16_bit_models(runs):
 @torch.no_grad()
 def test_chunks(name, monkeypatch):
     """A few rows at a time between the two products of a feed-forward network."""
+    monkeypatch.setattr(_plan, "threads", lambda: 1)
     model, _, inputs = made(name)
     whole = headlane.torch.optimize(model)
     monkeypatch.setattr(_plan, "_HIDDEN", 8 * 40)
