@@ -212,8 +212,8 @@ def _linear(made: _Product) -> Maker:
     return make
 
 
-# Elements between two products, which stay in the L3. One thread takes 0.97 to 0.99 of the time so, two
-# take 1.02, as each call has them wait for each other (BERT-base and ViT-B/16, 8 sequences; Zen 4).
+# Elements between two products, which stay in the L3. One thread takes 0.97 to 0.99 of the time so,
+# two take 1.02, as each call has them wait for each other (8 sequences of BERT-base and ViT-B/16).
 _HIDDEN = 1 << 20
 _ROWS = 12  # a chunk is whole tiles
 
