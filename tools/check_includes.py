@@ -59,6 +59,7 @@ ALLOWED = {
     "python/src/layers": [
         *PUBLIC, "python/src/core", "python/src/gemm", "python/src/attention", "python/src/mpi",
     ],
+    "python/src/rows": [*PUBLIC, "python/src/core", "python/src/gemm", "python/src/attention"],
     "python/src/models": [*PUBLIC, *MODELS, "python/src/core", "python/src/mpi"],
     "python/src": [*PUBLIC, "python/src/core"],
     # And the examples and benchmarks.

@@ -46,13 +46,14 @@ def _refuse(what: str) -> None:
     raise ValueError(f'attention "headlane" does not support {what}; use attn_implementation="eager"')
 
 
-def _require_known(keywords: dict[str, Any]) -> None:
+def require_known(keywords: dict[str, Any]) -> None:
+    """Throws ValueError for a keyword that attention would have to read."""
     for name, value in keywords.items():
         if value is not None and value is not False and name not in _IGNORED:
             _refuse(f"`{name}`")
 
 
-def _require_mask(mask: Any) -> None:
+def require_mask(mask: Any) -> None:
     if not isinstance(mask, torch.Tensor):
         _refuse(f"an attention_mask of type {type(mask).__name__}")
     if mask.dtype not in (torch.bool, torch.float32, torch.bfloat16, torch.float16):
@@ -141,11 +142,47 @@ def _with_sinks(
     return *(torch.nn.functional.pad(x, (0, 0, 0, 1)) for x in (key, value)), torch.cat([mask, sinks], -1)
 
 
+def options_of_call(
+    mask: torch.Tensor | None,
+    is_causal: bool,
+    q_length: int,
+    kv_length: int,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
+) -> dict[str, Any]:
+    """The options of headlane.scaled_dot_product_attention for a call of attention_forward.
+
+    is_causal and sliding_window apply only without a mask: a mask includes both.
+    """
+    window_left, offset, is_causal = -1, 0, is_causal and mask is None
+    if is_causal and sliding_window is not None:
+        # A single query is the newest one: all keys are visible to it.
+        window_left, offset = sliding_window - 1, kv_length - 1 if q_length == 1 else 0
+    if _is_plain_causal(mask, q_length, kv_length):
+        mask, is_causal = None, True
+    return {
+        "attn_mask": mask,
+        "is_causal": is_causal and q_length > 1,
+        "scale": scaling,
+        "causal_offset": offset,
+        "window": (window_left, None),
+        "softcap": softcap or 0.0,
+        "sinks": s_aux,
+    }
+
+
+# Keywords of attention_forward that options_of_call() has, too.
+CALL_OPTIONS = frozenset(("scaling", "sliding_window", "softcap", "s_aux"))
+
+
 def _attend(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window_left: int, **options: Any
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, options: dict[str, Any]
 ) -> torch.Tensor:
     options["enable_gqa"] = query.shape[1] != key.shape[1]
     if torch.compiler.is_compiling():
+        window_left, _ = options.pop("window")
         result = torch.ops.headlane.scaled_dot_product_attention(
             query, key, value, window_left=window_left, **options
         )
@@ -155,13 +192,7 @@ def _attend(
         (batch,) = torch.broadcast_shapes(*(x.shape[:1] for x in (query, key, value)))
     result = query.new_empty((batch, query.shape[2], query.shape[1], value.shape[3]))
     headlane.scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        window=(window_left, None),
-        out=result.transpose(1, 2),
-        num_threads=torch.get_num_threads(),
-        **options,
+        query, key, value, out=result.transpose(1, 2), num_threads=torch.get_num_threads(), **options
     )
     return result
 
@@ -187,41 +218,27 @@ def attention_forward(
     """The interface's attention function.
 
     Takes [batch, heads, length, dim] and returns [batch, length, heads, dim] and no attention weights.
-    is_causal and sliding_window apply only without a mask: a mask includes both.
     """
-    _require_known(kwargs)
+    require_known(kwargs)
     if dropout and getattr(module, "training", True):
         raise ValueError(f'attention "headlane" has no dropout ({dropout} was asked for): call model.eval()')
-    mask, q_length, kv_length = attention_mask, query.shape[2], key.shape[2]
+    mask, kv_length, is_causal = attention_mask, key.shape[2], bool(is_causal) and attention_mask is None
     if mask is not None:
-        _require_mask(mask)
-    # A single query is the newest one: all keys are visible to it.
-    window_left, offset, is_causal = -1, 0, bool(is_causal) and mask is None
-    if is_causal and sliding_window is not None:
-        window_left, offset = sliding_window - 1, kv_length - 1 if q_length == 1 else 0
+        require_mask(mask)
     if indices is not None:
         mask = _only_selected(mask, indices, kv_length)
     if block_indices is not None:
         mask = _only_blocks(module, mask, block_indices, key)
-    if sinks is None and _is_plain_causal(mask, q_length, kv_length):
-        mask, is_causal = None, True
-    if position_bias is not None:
-        mask = _with_bias(mask, position_bias)
-    if sinks is not None:
-        key, value, mask = _with_sinks(key, value, mask, sinks)
-    result = _attend(
-        query,
-        key,
-        value,
-        window_left,
-        attn_mask=mask,
-        is_causal=is_causal and q_length > 1,
-        scale=scaling,
-        causal_offset=offset,
-        softcap=softcap or 0.0,
-        sinks=s_aux,
+    if mask is not None and sinks is not None:
+        mask = mask.view_as(mask)  # read, as there will be another key
+    options = options_of_call(
+        mask, is_causal, query.shape[2], kv_length, scaling, sliding_window, softcap, s_aux
     )
-    return result, None
+    if position_bias is not None:
+        options["attn_mask"] = _with_bias(options["attn_mask"], position_bias)
+    if sinks is not None:
+        key, value, options["attn_mask"] = _with_sinks(key, value, options["attn_mask"], sinks)
+    return _attend(query, key, value, options), None
 
 
 def _classes_with(pattern: str, code: str) -> set[str]:

@@ -47,11 +47,9 @@ NB_MODULE(_core, module) {
   def("rotary_embedding", &python::rotary_embedding_of, "x", "base", "rotary_dim", "interleaved", "offset", "positions",
       "frequencies", "out", "num_threads");
   def("alibi_slopes", &python::alibi_slopes_of, "heads");
-  python::add_kv_cache(module);
-  python::add_packed_matrix(module);
-  python::add_layers(module);
-  python::add_attention_layers(module);
-  python::add_mpi(module);
+  for (auto* add : {&python::add_kv_cache, &python::add_packed_matrix, &python::add_row_program, &python::add_layers,
+                    &python::add_attention_layers, &python::add_mpi})
+    add(module);
 #ifdef HEADLANE_HAS_MODELS
   python::add_models(module);
 #endif

@@ -100,6 +100,7 @@ def test_fused_modules():
     ]
     expected = [
         "twice",
+        "used twice",
         "scaled",
         "functions",
         "gate on the right",

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import headlane.torch  # noqa: E402
-from headlane.torch import _fused, _plan  # noqa: E402
+from headlane.torch import _fused  # noqa: E402
 from torch import nn  # noqa: E402
 from torch_cases import normal, seeded  # noqa: E402
 
@@ -118,19 +118,17 @@ def test_16_bit_models(runs):
     assert runs == []
 
 
-@pytest.mark.parametrize("name", ["Bert", "ViT"])
 @torch.no_grad()
-def test_chunks(name, monkeypatch):
-    """A few rows at a time between the two products of a feed-forward network."""
-    monkeypatch.setattr(_plan, "threads", lambda: 1)
-    model, _, inputs = made(name)
-    whole = headlane.torch.optimize(model)
-    monkeypatch.setattr(_plan, "_HIDDEN", 8 * 40)
-    monkeypatch.setattr(_plan, "_ROWS", 8)
-    chunked = headlane.torch.optimize(model)
-    for given in inputs:
-        assert states(whole, given).equal(states(chunked, given))
-        assert states(whole, given).equal(states(chunked, given))
+def test_chunks(runs, monkeypatch):
+    """A few rows at a time go through the operations of a layer."""
+    config = transformers.BertConfig(**{**TEXT, "intermediate_size": 20000})
+    optimized = headlane.torch.optimize(seeded(transformers.BertModel, config))
+    given = {"input_ids": torch.arange(240).view(5, 48) % 50}
+    states(optimized, given)
+    runs.clear()
+    result = states(optimized, given)
+    assert len(runs) == 2
+    assert result.equal(by_modules(optimized, monkeypatch, given))
 
 
 CHANGES = {

@@ -82,7 +82,9 @@ class Fused(Replaced):
         if plan is None and key not in state.plans and len(state.plans) < _KINDS:
             return self._first_call(key, inputs, arguments, options)
         if plan is not None and plan.applies():
-            return plan.run([x for x in given if isinstance(x, torch.Tensor)])
+            result = plan.run([x for x in given if isinstance(x, torch.Tensor)])
+            if result is not NotImplemented:
+                return result
         return super().forward(*arguments, **options)
 
     def _first_call(self, key: Any, inputs: list[Any], arguments: Any, options: dict[str, Any]) -> Any:

@@ -67,6 +67,9 @@ class Graph:
             made.node.width = module._headlane.matrix.columns
         elif isinstance(module, (LayerNorm, RmsNorm)):
             self._require(next(x.dtype for x in module._parameters.values() if x is not None))
+            eps = "eps" if isinstance(module, LayerNorm) else module._headlane.eps
+            if isinstance(eps, str):
+                self.read(module.__dict__, eps)
         return made
 
     def run(self, module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:

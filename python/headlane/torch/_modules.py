@@ -151,11 +151,22 @@ class LinearOfInput(Linear):
         return super().forward(input)
 
 
+def untouched(module: Any) -> list[tuple[dict[str, Any], str, Any]]:
+    """What its dicts have under a name, or the dict where they have nothing, while a module may be fused with
+    others: it is not trained, and has its own code and weight.
+    """
+    own = module.__dict__
+    expected: list[tuple[dict[str, Any], str, Any]] = [(own, "training", False), (own, "forward", own)]
+    if isinstance(module, Linear):
+        expected.append((module._parameters, "weight", module._headlane.parameter))
+    return expected
+
+
 def is_untouched(module: Any) -> bool:
-    """Whether nobody looks at a module, or has changed its weight: it may be fused with another."""
-    if module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__:
+    """Whether that is so, and nobody looks at the module."""
+    if module._forward_hooks or module._forward_pre_hooks:
         return False
-    return not isinstance(module, Linear) or module._parameters.get("weight") is module._headlane.parameter
+    return all(there.get(name, there) is value for there, name, value in untouched(module))
 
 
 def product(

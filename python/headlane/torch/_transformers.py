@@ -33,7 +33,7 @@ def _register() -> None:
     ) -> Any:
         if isinstance(query, Value):  # the code of a layer is recorded
             given = key, value, attention_mask, arguments, options
-            return query.attend(ours.attention_forward, module, *given), None
+            return query.attend(ours, module, *given), None
         plain = is_plain_traced if is_compiling() else is_plain
         is_ours = not getattr(module, "training", False) and plain(query, query.dtype)
         forward = ours.attention_forward if is_ours else sdpa_attention_forward

@@ -60,16 +60,38 @@ class Node:
 class Attention:
     """A call of transformers' attention: of which module, with which head dims, arguments and options."""
 
-    __slots__ = ("arguments", "dims", "forward", "module", "options")
+    __slots__ = ("arguments", "dims", "module", "options", "ours")
 
     def __init__(
-        self, forward: Any, module: Any, dims: tuple[int, ...], arguments: Any, options: dict[str, Any]
+        self, ours: Any, module: Any, dims: tuple[int, ...], arguments: Any, options: dict[str, Any]
     ) -> None:
-        self.forward = forward
+        self.ours = ours  # headlane.transformers
         self.module = module
         self.dims = dims
         self.arguments = arguments
         self.options = options
+
+    def __call__(self, query: Any, key: Any, value: Any, mask: Any) -> Any:
+        given = query, key, value, mask
+        return self.ours.attention_forward(self.module, *given, *self.arguments, **self.options)[0]
+
+    def is_plain(self) -> bool:
+        """Whether only options_of() are left to do before headlane.scaled_dot_product_attention."""
+        known = {*self.ours.CALL_OPTIONS, "is_causal", "dropout"}
+        others = {name: x for name, x in self.options.items() if name not in known}
+        try:
+            self.ours.require_known(others)
+        except ValueError:
+            return False
+        return not self.arguments and len(set(self.dims)) == 1
+
+    def options_of(self, mask: Any, length: int) -> tuple[Any, ...]:
+        """Mask, whether it is causal, scale and the others, for queries and keys of this length."""
+        if mask is not None:
+            self.ours.require_mask(mask)
+        given = {name: x for name, x in self.options.items() if name in self.ours.CALL_OPTIONS}
+        made = self.ours.options_of_call(mask, bool(self.options.get("is_causal")), length, length, **given)
+        return made.pop("attn_mask"), made.pop("is_causal"), made.pop("scale"), made
 
 
 _FUNCTIONS: dict[Any, str] = {
@@ -185,9 +207,9 @@ class Value:
         raise NotPlain
 
     def attend(
-        self, forward: Any, module: Any, key: Any, value: Any, mask: Any, arguments: Any, options: Any
+        self, ours: Any, module: Any, key: Any, value: Any, mask: Any, arguments: Any, options: Any
     ) -> Value:
-        """The result of transformers' attention, [batch, length, heads, head_dim]; forward computes it."""
+        """The result of transformers' attention, [batch, length, heads, head_dim]."""
         given = (self, key, value)
         if not all(isinstance(x, Value) and x._split and x._heads_first for x in given):
             raise NotPlain
@@ -197,7 +219,7 @@ class Value:
         if mask is not None:
             inputs += (mask.node,)
         dims = tuple(x._split for x in given)
-        what = Attention(forward, self._graph.module_of(module), dims, arguments, dict(options))
+        what = Attention(ours, self._graph.module_of(module), dims, arguments, dict(options))
         node = self._graph.add(Node("attention", inputs, what))
         node.sizes, node.width = self._node.sizes, self._heads() * dims[2]
         return Value(self._graph, node, dims[2])

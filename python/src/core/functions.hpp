@@ -81,6 +81,7 @@ void add_kv_cache(nb::module_& module);
 void add_layers(nb::module_& module);
 void add_mpi(nb::module_& module);
 void add_packed_matrix(nb::module_& module);
+void add_row_program(nb::module_& module);
 /// Only in a build with the models (HEADLANE_HAS_MODELS).
 void add_models(nb::module_& module);
 

@@ -1,0 +1,204 @@
+"""The operations of a plan: those on rows, which run together without Python between them, and the others."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, NamedTuple
+
+import torch
+
+from headlane import _core
+
+from ._modules import LayerNorm
+from ._state import threads
+from ._values import Attention, Node
+
+# Computes values of a module from those before, by the numbers of their nodes. NotImplemented if
+# they do not fit.
+Step = Callable[[list[Any]], Any]
+Vector = Callable[[], Any]  # a bias, or the weight of a norm
+
+
+class Other(NamedTuple):
+    """An operation that runs by itself."""
+
+    result: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.result.inputs
+
+    def step(self, at: dict[Node, int]) -> Step:
+        compute, to = self._function([at[x] for x in self.inputs]), at[self.result]
+
+        def step(values: list[Any]) -> None:
+            values[to] = compute(values)
+
+        return step
+
+    def _function(self, places: list[int]) -> Callable[[list[Any]], torch.Tensor]:
+        kind, what, first, last = self.result.kind, self.result.what, places[0], places[-1]
+        if kind == "call":
+            return lambda values: what(values[first])
+        if kind == "add":
+            return lambda values: values[first] + values[last]
+        if kind == "multiply":
+            return lambda values: values[first] * values[last]
+        if kind == "scale":
+            return lambda values: values[first] * what
+        return _attention(what, places)
+
+
+def _attention(call: Attention, places: list[int]) -> Callable[[list[Any]], torch.Tensor]:
+    def compute(values: list[Any]) -> torch.Tensor:
+        given = [
+            (x := values[place]).view(*x.shape[:-1], -1, dim).transpose(1, 2)
+            for place, dim in zip(places, call.dims)
+        ]
+        mask = values[places[3]] if len(places) > 3 else None
+        return call(*given, mask).flatten(-2)
+
+    return compute
+
+
+class Product(NamedTuple):
+    """activation(x @ weight.T + bias) + residual"""
+
+    result: Node
+    linear: Node
+    activation: str | None = None
+    residual: Node | None = None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.linear.inputs if self.residual is None else (*self.linear.inputs, self.residual)
+
+    def add_to(self, rows: Rows) -> int:
+        state, (x,) = self.linear.what._headlane, self.linear.inputs
+        return rows.program.linear(
+            rows.at[x],
+            state.matrix,
+            rows.bias(self.linear.what),
+            self.activation,
+            -1 if self.residual is None else rows.at[self.residual],
+            state.activations,
+        )
+
+
+class Gated(NamedTuple):
+    """activation(gate(x)) * up(x)"""
+
+    result: Node
+    gate: Node
+    up: Node
+    activation: str
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.gate.inputs
+
+    def add_to(self, rows: Rows) -> int:
+        gate, up, (x,) = self.gate.what, self.up.what, self.gate.inputs
+        matrices = gate._headlane.matrix, up._headlane.matrix
+        biases = rows.bias(gate), rows.bias(up)
+        return rows.program.gated(rows.at[x], *matrices, *biases, self.activation, gate._headlane.activations)
+
+
+class Norm(NamedTuple):
+    """The norm of x, or of x + residual."""
+
+    result: Node
+    norm: Node
+    inputs: tuple[Node, ...]
+
+    def add_to(self, rows: Rows) -> int:
+        module, (x, *residual) = self.norm.what, (rows.at[x] for x in self.inputs)
+        centred = isinstance(module, LayerNorm)
+        if centred:
+            parameters = module._parameters
+            weight, eps = rows.vector(lambda: parameters["weight"]), module.eps
+        else:
+            state = module._headlane
+            weight, eps = rows.vector(lambda: state.arguments(module)[0]), state.arguments(module)[1]
+        bias = rows.bias(module) if centred else -1
+        return rows.program.norm(centred, x, weight, bias, eps, *residual or [-1])
+
+
+class Attended(NamedTuple):
+    """Attention to keys of the same sequence."""
+
+    result: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.result.inputs[:3]
+
+    @classmethod
+    def is_this(cls, node: Node) -> bool:
+        """Whether a call is of rows of the same sequences, and makes no tensors before its attention."""
+        sizes = {id(x.sizes) for x in node.inputs[:3]}
+        return len(sizes) == 1 and node.inputs[0].sizes is not None and node.what.is_plain()
+
+    def add_to(self, rows: Rows) -> int:
+        call, (q, k, v, *mask) = self.result.what, self.result.inputs
+        rows.attentions.append((call.options_of, mask[0] if mask else None))
+        heads = self.inputs[0].width // call.dims[0]
+        return rows.program.attention(rows.at[q], rows.at[k], rows.at[v], heads)
+
+
+class Activated(NamedTuple):
+    """An activation by itself."""
+
+    result: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.result.inputs
+
+    def add_to(self, rows: Rows) -> int:
+        return rows.program.activate(self.result.kind, rows.at[self.inputs[0]])
+
+
+class Rows:
+    """Operations on rows that follow each other, as one call.
+
+    at: The numbers of nodes in the program.
+    """
+
+    def __init__(self, operations: list[Any], outputs: list[Node]) -> None:
+        results = {x.result for x in operations}
+        self.inputs = list(dict.fromkeys(x for one in operations for x in one.inputs if x not in results))
+        self.outputs = outputs
+        self.program = _core.RowProgram(len(self.inputs))
+        self.vectors: list[Vector] = []
+        self.attentions: list[tuple[Callable[..., Any], Node | None]] = []
+        self.at = {node: number for number, node in enumerate(self.inputs)}
+        for one in operations:
+            self.at[one.result] = one.add_to(self)
+        for node in outputs:
+            self.program.add_output(self.at[node])
+
+    def vector(self, value: Vector) -> int:
+        self.vectors.append(value)
+        return len(self.vectors) - 1
+
+    def bias(self, module: Any) -> int:
+        parameters = module._parameters
+        return -1 if parameters["bias"] is None else self.vector(lambda: parameters["bias"])
+
+    def step(self, at: dict[Node, int]) -> Step:
+        run, vectors = self.program.run, self.vectors
+        places, results = [at[x] for x in self.inputs], [at[x] for x in self.outputs]
+        attentions = [(options, None if mask is None else at[mask]) for options, mask in self.attentions]
+
+        def step(values: list[Any]) -> Any:
+            given = [x if (x := values[place]).is_contiguous() else x.contiguous() for place in places]
+            length = given[0].shape[1] if attentions else 0
+            options = [f(None if mask is None else values[mask], length) for f, mask in attentions]
+            made = run(given, [vector() for vector in vectors], options, threads())
+            if made is None:
+                return NotImplemented
+            for place, value in zip(results, made):
+                values[place] = value
+            return None
+
+        return step

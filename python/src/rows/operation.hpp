@@ -1,0 +1,50 @@
+// Operations on rows of values, and one run of them.
+#pragma once
+
+#include "core/array.hpp"
+
+#include <headlane/activation.hpp>
+#include <headlane/packed_matrix.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+namespace headlane::python {
+
+/// The number of a value, of a vector or of the options of an attention.
+using Place = int;
+inline constexpr Place absent = -1;
+
+/// Values are numbered: those that a run is given, then the results of the operations. So are
+/// vectors, which a run is given: biases, and weights of norms.
+struct Operation {
+  enum class Kind {
+    linear,      ///< activation(x · matrix + bias) + residual
+    gated,       ///< activation(x · matrix + bias) · (x · up + second)
+    norm,        ///< layer norm (centred) or RMS norm of x + residual, with weight `second` and bias
+    activation,  ///< activation(x)
+    attention,   ///< of the queries x to keys and values: all rows of a sequence
+  };
+
+  Kind kind;
+  Place x;
+  Place residual = absent, keys = absent, values = absent;
+  Place bias = absent, second = absent;  // vectors
+  const PackedMatrix *matrix = nullptr, *up = nullptr;
+  Activation activation = Activation::none;
+  DType activations = DType::float32;
+  bool centred = false;
+  float eps = 0;
+  Index heads = 0;
+  Place options = absent;  // of the attention
+
+  [[nodiscard]] bool is_of_rows() const { return kind != Kind::attention; }
+  /// The values that it reads; absent ones too.
+  [[nodiscard]] std::array<Place, 4> inputs() const { return {x, residual, keys, values}; }
+};
+
+/// Arrays of a call. Absent ones are None in Python.
+using Arrays = std::unique_ptr<std::optional<Array>[]>;
+
+}  // namespace headlane::python
