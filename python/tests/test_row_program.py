@@ -113,6 +113,7 @@ def test_gated(dtype, rows):
     program.add_output(program.linear(hidden, down, -1, None, 1, "float32"))
     program.add_output(hidden)
     program.add_output(program.activate("tanh", hidden))
+    program.add_output(program.scale(hidden, 0.3))
     program.add_output(program.norm(True, 1, 1, 1, 1e-5, 0))
     x, residual = (random(rows, WIDTH, seed=seed, dtype=dtype) for seed in (4, 5))
     bias = random(HIDDEN, seed=6)
@@ -121,7 +122,8 @@ def test_gated(dtype, rows):
     assert made[0].equal(linear(expected, down, residual=residual))
     assert made[1].equal(expected)
     assert made[2].equal(headlane.tanh(expected))
-    assert made[3].equal(headlane.layer_norm(residual, None, None, 1e-5, residual=x))
+    assert made[3].equal(expected * 0.3)
+    assert made[4].equal(headlane.layer_norm(residual, None, None, 1e-5, residual=x))
 
 
 def test_products_that_need_each_other():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import OrderedDict
 from typing import Any
 
 import torch
@@ -115,8 +116,11 @@ class Fused(Replaced):
 
 def _is_close(made: Any, result: Any) -> bool:
     """Whether two results differ by roundings, of numbers as large as the largest."""
-    if isinstance(made, tuple):
-        return type(result) is tuple and len(result) == len(made) and _is_close(made[0], result[0])
+    if isinstance(made, (tuple, OrderedDict)):
+        if type(result) is not type(made) or len(result) != len(made):
+            return False
+        pairs = zip(*(x if isinstance(x, tuple) else x.values() for x in (made, result)))
+        return all((one is other is None) or _is_close(one, other) for one, other in pairs)
     if not type(made) is type(result) is torch.Tensor:
         return False
     if result.dtype is not made.dtype or result.shape != made.shape:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._operations import Activated, Attended, Gated, Norm, Other, Product, Rows, Step
+from ._operations import Activated, Attended, Gated, Norm, Other, Product, Rows, Scaled, Step
 from ._values import Node
 
 _ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf")
@@ -68,26 +68,41 @@ class Fusion:
         one, other = (x.what._headlane for x in (gate, up))
         return (one.matrix.dtype, one.activations) == (other.matrix.dtype, other.activations)
 
-    def steps(self) -> list[Step]:
-        """The calls: operations on rows that follow each other are one."""
+    def steps(self) -> list[tuple[Step, list[int]]]:
+        """The calls, and the values that none reads after each. Operations on rows that follow each other are
+        one call, for each layer of a stack.
+        """
         at = {node: number for number, node in enumerate(self.nodes)}
-        steps: list[Step] = []
+        calls: list[Any] = []
         rows: list[Any] = []
-        for one in self.operations:
-            if isinstance(one, Other):
-                steps += [x.step(at) for x in self._together(rows)] + [one.step(at)]
+        for one in [*self.operations, None]:
+            if rows and (one is None or isinstance(one, Other) or _begins_layer(one, rows)):
+                calls.append(self._together(rows))
                 rows = []
-            else:
+            if isinstance(one, Other):
+                calls.append(one)
+            elif one is not None:
                 rows.append(one)
-        return steps + [x.step(at) for x in self._together(rows)]
+        last = {node: number for number, call in enumerate(calls) for node in call.inputs}
+        unread: list[list[int]] = [[] for _ in calls]
+        for node, number in last.items():
+            if node.kind != "input":
+                unread[number].append(at[node])
+        return [(call.step(at), places) for call, places in zip(calls, unread)]
 
-    def _together(self, rows: list[Any]) -> list[Rows]:
+    def _together(self, rows: list[Any]) -> Rows:
         needed = {self.nodes[-1]}
         for one in self.operations:
             if one not in rows:
                 needed.update(one.inputs)
-        outputs = [one.result for one in rows if one.result in needed]
-        return [Rows(rows, outputs)] if rows else []
+        return Rows(rows, [one.result for one in rows if one.result in needed])
+
+
+def _begins_layer(one: Any, before: list[Any]) -> bool:
+    """Whether the operations before have an attention, and this one makes what the next attends with."""
+    has_attention = any(isinstance(x, Attended) for x in before)
+    users = [user for x in one.result.users for user in ((x, *x.users) if x.kind == "scale" else (x,))]
+    return has_attention and any(x.kind == "attention" for x in users)
 
 
 def _alone(node: Node) -> Any:
@@ -96,6 +111,8 @@ def _alone(node: Node) -> Any:
         return Product(node, node)
     if node.kind == "norm":
         return Norm(node, node, node.inputs)
+    if node.kind == "scale":
+        return Scaled(node)
     if node.kind == "attention" and Attended.is_this(node):
         return Attended(node)
     return Activated(node) if node.kind in _ACTIVATIONS else Other(node)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import is_dataclass
+from typing import Any, Callable
 
 import torch
 from torch import nn
@@ -157,7 +159,7 @@ def dtype_of(module: nn.Module) -> torch.dtype | None:
     parts = list(module.modules())
     layers = [x for x in parts if isinstance(x, Linear)]
     dtypes = {x._headlane.dtype for x in layers}
-    if len(dtypes) != 1 or len(layers) > _LAYERS:
+    if len(dtypes) != 1:
         return None
     known = (Linear, LayerNorm, RmsNorm)
     if any((x._parameters or x._buffers) and not isinstance(x, known) for x in parts):
@@ -165,20 +167,17 @@ def dtype_of(module: nn.Module) -> torch.dtype | None:
     return dtypes.pop()
 
 
-_LAYERS = 16  # more Linear layers are those of a stack
-
-
 class Code:
     """The operations of a module, in their order; the last one is the result.
 
-    tail: None, or what the code returns behind the result, which is None several times.
+    wrapped: What the code returns for it: itself, in a tuple before None, or in an output of transformers.
     """
 
-    def __init__(self, module: nn.Module, graph: Graph, tail: tuple[None, ...] | None) -> None:
+    def __init__(self, module: nn.Module, graph: Graph, wrapped: Callable[[Any], Any]) -> None:
         self.module = module
         self.graph = graph
         self.nodes = graph.nodes
-        self.tail = tail
+        self.wrapped = wrapped
 
     @classmethod
     def of(
@@ -189,17 +188,26 @@ class Code:
         given = [x.value(graph) if isinstance(x, Input) else x for x in (*arguments, *options.values())]
         count = len(arguments)
         try:
-            result = graph.run(module, tuple(given[:count]), dict(zip(options, given[count:])))
-            tail = None
-            if type(result) is tuple:
-                result, tail = result[0], result[1:]
-                if any(x is not None for x in tail):
-                    return None
+            made = graph.run(module, tuple(given[:count]), dict(zip(options, given[count:])))
+            result, wrapped = _unwrapped(made)
             if not isinstance(result, Value) or result.node is not graph.nodes[-1]:
                 return None
         except Exception:  # whatever the code says to values that are no tensors
             return None
-        return cls(module, graph, tail)
+        return cls(module, graph, wrapped)
+
+
+def _unwrapped(made: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """What a module returns, and how it is wrapped."""
+    if type(made) is tuple:
+        result, *tail = made
+        if any(x is not None for x in tail):
+            raise NotPlain
+        return result, lambda x: (x, *tail)
+    if isinstance(made, OrderedDict) and len(made) == 1 and is_dataclass(made):
+        kind, (name, result) = type(made), *made.items()
+        return result, lambda x: kind(**{name: x})
+    return made, lambda x: x
 
 
 class Input:

@@ -43,8 +43,6 @@ class Other(NamedTuple):
             return lambda values: values[first] + values[last]
         if kind == "multiply":
             return lambda values: values[first] * values[last]
-        if kind == "scale":
-            return lambda values: values[first] * what
         return _attention(what, places)
 
 
@@ -143,6 +141,19 @@ class Attended(NamedTuple):
         rows.attentions.append((call.options_of, mask[0] if mask else None))
         heads = self.inputs[0].width // call.dims[0]
         return rows.program.attention(rows.at[q], rows.at[k], rows.at[v], heads)
+
+
+class Scaled(NamedTuple):
+    """A value times a number."""
+
+    result: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.result.inputs
+
+    def add_to(self, rows: Rows) -> int:
+        return rows.program.scale(rows.at[self.inputs[0]], self.result.what)
 
 
 class Activated(NamedTuple):

@@ -17,9 +17,9 @@ from ._operations import Step
 class Plan:
     """The calls that a module consists of."""
 
-    def __init__(self, code: Code, steps: list[Step]) -> None:
+    def __init__(self, code: Code, steps: list[tuple[Step, list[int]]]) -> None:
         self.steps = steps
-        self.tail = code.tail
+        self.wrapped = code.wrapped
         structure = list(code.graph.structure.values())
         children = [child for _, _, child in structure if child is not None]
         # What must be in dicts under a name; the dict itself if nothing is to be there.
@@ -57,7 +57,9 @@ class Plan:
     def run(self, tensors: list[torch.Tensor]) -> Any:
         """Computes the result; NotImplemented for tensors that do not fit, of rows that are to be repeated."""
         values: list[Any] = [*tensors, *[None] * (self.size - len(tensors))]
-        for step in self.steps:
+        for step, unread in self.steps:
             if step(values) is NotImplemented:
                 return NotImplemented
-        return values[-1] if self.tail is None else (values[-1], *self.tail)
+            for place in unread:
+                values[place] = None
+        return self.wrapped(values[-1])

@@ -193,6 +193,8 @@ class Value:
     def __mul__(self, other: Any) -> Value:
         if type(other) not in (int, float):
             return self._graph.apply("multiply", self, other)
+        if abs(other) > torch.finfo(torch.float32).max:
+            raise NotPlain
         made = self._graph.apply("scale", Value(self._graph, self._node), what=other)
         return Value(self._graph, made._node, self._split, self._heads_first)
 

@@ -24,6 +24,7 @@ struct Operation {
     gated,       ///< activation(x · matrix + bias) · (x · up + second)
     norm,        ///< layer norm (centred) or RMS norm of x + residual, with weight `second` and bias
     activation,  ///< activation(x)
+    scale,       ///< x · factor
     attention,   ///< of the queries x to keys and values: all rows of a sequence
   };
 
@@ -35,7 +36,7 @@ struct Operation {
   Activation activation = Activation::none;
   DType activations = DType::float32;
   bool centred = false;
-  float eps = 0;
+  float eps = 0, factor = 1;
   Index heads = 0;
   Place options = absent;  // of the attention
 

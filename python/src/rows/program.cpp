@@ -216,6 +216,10 @@ Place add_activation(RowProgram& self, nb::handle activation, Place x) {
   return self.add(call, {.kind = Kind::activation, .x = x, .activation = activation_named(call, activation)});
 }
 
+Place add_scale(RowProgram& self, Place x, float factor) {
+  return self.add(Call(name), {.kind = Kind::scale, .x = x, .factor = factor});
+}
+
 Place add_attention(RowProgram& self, Place queries, Place keys, Place values, Index heads) {
   const Call call(name);
   call.require(heads > 0, "heads is ", heads);
@@ -231,6 +235,7 @@ void add_row_program(nb::module_& module) {
   define(program, "gated", &add_gated, "x", "gate", "up", "gate_bias", "up_bias", "activation", "activations");
   define(program, "norm", &add_norm, "centred", "x", "weight", "bias", "eps", "residual");
   define(program, "activate", &add_activation, "activation", "x");
+  define(program, "scale", &add_scale, "x", "factor");
   define(program, "attention", &add_attention, "queries", "keys", "values", "heads");
   define(program, "add_output", [](RowProgram& self, Place value) { self.add_output(Call(name), value); }, "value");
   define(program, "run", &RowProgram::run, "values", "vectors", "attentions", "num_threads");

@@ -186,6 +186,9 @@ class Run {
                   .activations = o.activations,
                   .num_threads = num_threads_});
     else if (o.kind == Kind::activation) activate(x, y, o.activation, {.num_threads = num_threads_});
+    else if (o.kind == Kind::scale)
+      std::transform(x.data, x.data + rows_ * x.shape[1], y.data,
+                     [&](T element) { return static_cast<T>(static_cast<float>(element) * o.factor); });
     else if (o.centred) layer_norm(x, y, {o.eps, vector(o.second), vector(o.bias), wide_residual(o), {}, num_threads_});
     else rms_norm(x, y, {o.eps, vector(o.second), wide_residual(o), {}, num_threads_});
     return 1;
