@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from collections import OrderedDict
 
 import pytest
 
@@ -139,7 +140,7 @@ def test_chunks(runs, monkeypatch):
     """A few rows at a time go through the operations of a layer."""
     config = transformers.BertConfig(**{**TEXT, "intermediate_size": 20000})
     optimized = headlane.torch.optimize(seeded(transformers.BertModel, config))
-    given = {"input_ids": torch.arange(240).view(5, 48) % 50}
+    given = {"input_ids": torch.arange(500).view(5, 100) % 50}
     states(optimized, given)
     runs.clear()
     result = states(optimized, given)
@@ -187,6 +188,20 @@ def test_hooks_inside(runs):
     assert len(runs) == 2
     hook.remove()
     assert states(optimized, inputs[0]).equal(expected)
+    assert len(seen) == 1
+
+
+@torch.no_grad()
+def test_hooks_after_a_reset():
+    """A module may get new, empty hooks: those that are added to them later are called."""
+    model, _, inputs = made("Bert")
+    optimized, seen = headlane.torch.optimize(model), []
+    inside = optimized.encoder.layer[0].output.dense
+    for _ in range(2):
+        states(optimized, inputs[0])
+    inside._forward_hooks = OrderedDict()
+    inside.register_forward_hook(lambda module, given, output: seen.append(output))
+    states(optimized, inputs[0])
     assert len(seen) == 1
 
 

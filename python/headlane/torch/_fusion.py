@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._operations import Activated, Attended, Gated, Norm, Other, Product, Rows, Scaled, Step
+from ._operations import Attended, Elementwise, Gated, Norm, Other, Product, Rows, Step
 from ._values import Node
 
 _ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf")
@@ -91,9 +91,10 @@ class Fusion:
         return [(call.step(at), places) for call, places in zip(calls, unread)]
 
     def _together(self, rows: list[Any]) -> Rows:
+        results = {one.result for one in rows}
         needed = {self.nodes[-1]}
         for one in self.operations:
-            if one not in rows:
+            if one.result not in results:
                 needed.update(one.inputs)
         return Rows(rows, [one.result for one in rows if one.result in needed])
 
@@ -111,8 +112,6 @@ def _alone(node: Node) -> Any:
         return Product(node, node)
     if node.kind == "norm":
         return Norm(node, node, node.inputs)
-    if node.kind == "scale":
-        return Scaled(node)
     if node.kind == "attention" and Attended.is_this(node):
         return Attended(node)
-    return Activated(node) if node.kind in _ACTIVATIONS else Other(node)
+    return Elementwise(node) if node.kind in (*_ACTIVATIONS, "scale") else Other(node)

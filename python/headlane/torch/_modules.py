@@ -157,6 +157,8 @@ def untouched(module: Any) -> list[tuple[dict[str, Any], str, Any]]:
     """
     own = module.__dict__
     expected: list[tuple[dict[str, Any], str, Any]] = [(own, "training", False), (own, "forward", own)]
+    # Hooks are also removed by assigning an empty dict.
+    expected += [(own, name, own[name]) for name in ("_forward_hooks", "_forward_pre_hooks")]
     if isinstance(module, Linear):
         expected.append((module._parameters, "weight", module._headlane.parameter))
     return expected

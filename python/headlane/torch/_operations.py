@@ -143,8 +143,8 @@ class Attended(NamedTuple):
         return rows.program.attention(rows.at[q], rows.at[k], rows.at[v], heads)
 
 
-class Scaled(NamedTuple):
-    """A value times a number."""
+class Elementwise(NamedTuple):
+    """An activation by itself, or a value times a number."""
 
     result: Node
 
@@ -153,20 +153,10 @@ class Scaled(NamedTuple):
         return self.result.inputs
 
     def add_to(self, rows: Rows) -> int:
-        return rows.program.scale(rows.at[self.inputs[0]], self.result.what)
-
-
-class Activated(NamedTuple):
-    """An activation by itself."""
-
-    result: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.result.inputs
-
-    def add_to(self, rows: Rows) -> int:
-        return rows.program.activate(self.result.kind, rows.at[self.inputs[0]])
+        x = rows.at[self.inputs[0]]
+        if self.result.kind == "scale":
+            return rows.program.scale(x, self.result.what)
+        return rows.program.activate(self.result.kind, x)
 
 
 class Rows:

@@ -6,6 +6,7 @@
 #include <headlane/activation.hpp>
 #include <headlane/packed_matrix.hpp>
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <optional>

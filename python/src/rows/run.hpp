@@ -19,13 +19,14 @@
 
 namespace headlane::python {
 
-/// Rows of a chunk for each thread, and of a group. Encoder layers of MiniLM on Zen 4 take 2 % less
-/// time by chunks of 96 rows, 1 % more by 384; those of BERT-base 10 % more by 96 with two threads,
-/// as each chunk reads 28 MB of weights. All 4096 rows at once: 26 % more, in new memory.
+/// Rows per thread of a chunk and of a group. On Zen 4, MiniLM's encoder layers with one thread
+/// take 2 % less time with chunks of 96 rows, 1 % more with 390, and 28 % more with all 4096 rows
+/// at once, which are in new memory. BERT-base's with two threads take 9 % more with 48 rows per
+/// thread than with 195: every chunk reads 28 MB of weights.
 inline constexpr Index chunk_rows = 192, group_rows = 384;
-/// Of which a chunk has a multiple, if it has fewer: two tiles of 12 rows.
+/// Chunks are rounded up to multiples of two tiles of 12 rows: two threads have whole tiles.
 inline constexpr Index row_unit = 24;
-/// Bytes that all chunk, and a group, are meant to have at most.
+/// A chunk has fewer rows if its values would take more than this; so does a group.
 inline constexpr Index most_bytes = Index{16} << 20;
 
 /// Memory for elements between operations. The calling thread keeps up to 64 MiB.
