@@ -1,5 +1,6 @@
 #include "gemm/right_operand.hpp"
 
+#include "core/caches.hpp"
 #include "core/round.hpp"
 #include "core/scratch.hpp"
 
@@ -13,8 +14,17 @@ namespace {
 
 /// With up to so many rows, b is read in place and never packed.
 constexpr Index max_rows_of_direct_b = 32;
-/// Nor is b packed if it spans fewer floats, 128 KiB: it comes from the L2 either way.
-constexpr Index max_floats_of_direct_b = 32768;
+/// Nor is b packed if it comes from the L2 either way, as it spans fewer floats: 128 KiB; or half
+/// of an L2 of 2 MiB where few rows of a and c are beside it, and its rows do not fall into the
+/// same sets of the L1 (128 × 512 × 512 in 0.97 of the time, 512 × 512 × 512 in 1.05; Emerald
+/// Rapids).
+bool comes_from_l2(const View<const float, 2>& b, Index rows) {
+  constexpr Index few_floats = 32768, few_rows = 256, large_l2 = 2 << 20, page = 1024;
+  if (b.shape[0] == 1) return true;  // any stride, even one without an absolute value
+  const Index bytes = cache_sizes().l2_bytes, step = std::abs(b.strides[0]);
+  const bool is_half = bytes >= large_l2 && step % page != 0 && rows <= few_rows;
+  return (b.shape[0] - 1) * step < (is_half ? bytes / 2 / Index{sizeof(float)} : few_floats);
+}
 
 /// How the kernel reads b.
 enum class Strategy {
@@ -27,14 +37,12 @@ enum class Strategy {
 
 Strategy strategy_of(const Product& p, const kernels::KernelTable& kernel) {
   if (p.packed) return Strategy::packed;
-  const Index rows = p.c.shape[0], columns = p.c.shape[1], k = p.a.shape[1];
+  const Index rows = p.c.shape[0], columns = p.c.shape[1];
   if (p.b.strides[1] != 1 && columns > 1) {
     const bool contiguous = p.b.strides[0] == 1 && p.b.strides[1] != 0;
     return contiguous && rows <= kernel.rows_by_columns ? Strategy::columns : Strategy::packed_first;
   }
-  // A single row may have any stride, even one without an absolute value.
-  const bool near = k == 1 || (k - 1) * std::abs(p.b.strides[0]) < max_floats_of_direct_b;
-  return rows <= max_rows_of_direct_b || near ? Strategy::direct : Strategy::packed_once;
+  return rows <= max_rows_of_direct_b || comes_from_l2(p.b, rows) ? Strategy::direct : Strategy::packed_once;
 }
 
 }  // namespace
@@ -46,7 +54,6 @@ bool is_packed_first(const Product& p, const kernels::KernelTable& kernel) {
 RightBlock right_of(const Product& p, Index first, Index k, const kernels::KernelTable& kernel) {
   const Strategy strategy = strategy_of(p, kernel);
   const Index n = p.c.shape[1];
-  const auto panels = [&] { return scratch(Purpose::panels, round_up(n, panel_columns) * k); };
   if (strategy == Strategy::packed) {
     const bool widens =
         p.packed.type != DType::float32 && p.c.shape[0] > kernel.tile_rows && p.activations == DType::float32;
@@ -55,10 +62,10 @@ RightBlock right_of(const Product& p, Index first, Index k, const kernels::Kerne
             .scales = offset_by(p.packed.scales, p.packed.column),
             .row_step = kernels::unit_of(p.packed.type).items,
             .panel_step = p.packed.panel_items(first),
-            .keep = widens ? panels() : nullptr};
+            .is_kept = widens};
   }
   if (strategy == Strategy::packed_first) {
-    float* packed = panels();
+    float* packed = scratch(Purpose::panels, round_up(n, panel_columns) * k);
     kernel.pack_panels(source(p.b, first, k, 0, n), packed);
     return packed_right(packed, k);
   }
@@ -68,7 +75,7 @@ RightBlock right_of(const Product& p, Index first, Index k, const kernels::Kerne
             .scales = nullptr,
             .row_step = 1,
             .panel_step = panel_columns * p.b.strides[1],
-            .keep = nullptr,
+            .is_kept = false,
             .column_step = p.b.strides[1]};
   const Index row_step = p.a.shape[1] > 1 ? p.b.strides[0] : 0;  // a single row may have any stride
   return {.data = p.b.data + first * row_step,
@@ -76,7 +83,7 @@ RightBlock right_of(const Product& p, Index first, Index k, const kernels::Kerne
           .scales = nullptr,
           .row_step = row_step,
           .panel_step = panel_columns,
-          .keep = strategy == Strategy::direct ? nullptr : panels()};
+          .is_kept = strategy == Strategy::packed_once};
 }
 
 }  // namespace headlane::internal

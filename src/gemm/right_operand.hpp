@@ -11,13 +11,13 @@ struct RightBlock {
   DType type;
   const float* scales;         // of its columns, or null
   Index row_step, panel_step;  // in items of a PanelUnit
-  float* keep;                 // where the first rows pack it, or null
+  bool is_kept = false;        // the first rows pack it for the others
   Index column_step = 0;       // 0: panels; otherwise columns are contiguous, and so far apart
 };
 
 /// A block of panels of float.
 inline RightBlock packed_right(const float* panels, Index k) {
-  return {panels, DType::float32, nullptr, kernels::panel_columns, kernels::panel_columns * k, nullptr};
+  return {panels, DType::float32, nullptr, kernels::panel_columns, kernels::panel_columns * k};
 }
 
 /// True if b is packed before any row is multiplied, since elements of its rows are not contiguous.

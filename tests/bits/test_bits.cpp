@@ -142,6 +142,7 @@ TEST_CASE("gemm: the same bits with other caches") {
   };
   for (const Case& c :
        {Case{.m = 500, .n = 1100, .k = 600, .packed = false},
+        Case{.m = 100, .n = 300, .k = 600, .packed = false},  // b is read in place with a large L2
         Case{.m = 30, .n = 300, .k = 1024, .packed = false},  // rows are packed with 8 ways or less
         Case{.m = 100, .n = 1100, .k = 200, .packed = true},
         Case{.m = 8, .n = 400, .k = 600, .packed = true},  // columns are prefetched
