@@ -108,7 +108,7 @@ HEADLANE_INLINE void prefetch_tile(const float* at, Index row_step) {
 /// gains nothing. 2048 × 1536 × 384 waited for its residual: 1.05 of this time, by int8 1.1.
 template <class Arch, int Rows, int Vectors>
 HEADLANE_INLINE void prefetch_operands(const GemmBlock& block, Index row, Index column) {
-  if (Tile<Arch>::unrolled || block.beta != 0.0f)
+  if (Register<Arch>::width == 8 || block.beta != 0.0f)
     prefetch_tile<Rows, Vectors, true>(block.c + row * block.c_row_step + column, block.c_row_step);
   if (block.epilogue == nullptr) return;
   const GemmEpilogue& epilogue = *block.epilogue;

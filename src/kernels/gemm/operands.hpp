@@ -61,8 +61,8 @@ template <class Arch, int Rows>
 struct StridedRows {
   static constexpr int group = 3;
   static constexpr bool prefetches = Rows >= 4;  // with fewer rows a is a small part of all reads
-  static constexpr bool before = Tile<Arch>::unrolled;
-  static constexpr int at_once = Tile<Arch>::unrolled ? 2 : 1;
+  static constexpr bool before = Rows >= Tile<Arch>::unrolled_from;
+  static constexpr int at_once = before ? 2 : 1;
   const float* data[(Rows + group - 1) / group];
   Index step;
   const float* ahead;

@@ -9,34 +9,33 @@ namespace {
 /// The accumulators that fit: rows · vectors Lanes beside one row of b and one broadcast element of
 /// a. Two FMA pipes of latency 4 need at least 8 accumulators; more rows mean fewer loads per fma.
 /// Default for 16 registers of 8 floats: 6 × 16 floats are 12 registers, 2 for b, 1 for a.
-/// unrolled: the loop over k multiplies by two rows of b at a time and leaves prefetching to the
-/// beginning of each chain. 12 fmas, 6 cycles, came with 15 other instructions, now 10: Zen 3 went
-/// from 89 to 91 % of the FMA peak, and from about 64 to 74 % while the other hyperthread of the
-/// core took half of what it decodes. By four rows at a time it is slower, 88 %. The wider tile has
-/// 24 fmas, of 12 to 24 cycles.
+/// unrolled_from: tiles of so many rows multiply by two rows of b at a time, and leave prefetching
+/// to the beginning of each chain. 12 fmas of AVX2, 6 cycles, came with 15 other instructions, now
+/// 10: Zen 3 went from 89 to 91 % of the FMA peak, and from about 64 to 74 % while the other
+/// hyperthread of the core took half of what it decodes. By four rows at a time it is slower, 88 %.
 template <class Arch>
 struct Tile {
   static constexpr int rows = 6, vectors = 1;
-  static constexpr bool unrolled = Register<Arch>::width == 8;
+  static constexpr int unrolled_from = Register<Arch>::width == 8 ? 1 : rows + 1;
 };
 #if defined(__AVX512F__)
 /// 32 registers of 16: 12 × 32 floats are 24 registers, 2 for b, 1 for a; 14 loads for 24 fmas.
+/// Additions to pointers take ports of the fmas of an Intel CPU: unrolled, 8 × 512 × 512 takes 0.95
+/// of the time, larger products 0.97 to 0.99 (Emerald Rapids). Up to 6 rows are 64 or more columns,
+/// and would spill.
 template <>
 struct Tile<xsimd::avx512bw> {
-  static constexpr int rows = 12, vectors = 2;
-  static constexpr bool unrolled = false;
+  static constexpr int rows = 12, vectors = 2, unrolled_from = 7;
 };
 #endif
 /// One float a register: 1 × 16 is 16 accumulators.
 template <>
 struct Tile<Scalar> {
-  static constexpr int rows = 1, vectors = 1;
-  static constexpr bool unrolled = false;
+  static constexpr int rows = 1, vectors = 1, unrolled_from = rows + 1;
 };
 template <>
 struct Tile<Portable> {
-  static constexpr int rows = 1, vectors = 1;
-  static constexpr bool unrolled = false;
+  static constexpr int rows = 1, vectors = 1, unrolled_from = rows + 1;
 };
 
 /// The Arch of a tile of at most 8 columns, one whose Lanes can be halved, and of its epilogue.
