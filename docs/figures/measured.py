@@ -111,8 +111,9 @@ def parse(path: Path) -> Machine:
 
 
 def machines() -> list[Machine]:
-    """All of them, the one measured last first."""
-    return sorted((parse(path) for path in FOLDER.glob("peers-*.json")), key=lambda m: m.date, reverse=True)
+    """All of them, the one measured last first; of a day, that with the most cases."""
+    found = [parse(path) for path in FOLDER.glob("peers-*.json")]
+    return sorted(found, key=lambda m: (m.date, len(m.rows)), reverse=True)
 
 
 def save(machine: Machine) -> Path:

@@ -30,9 +30,10 @@ HEADLANE_API std::string_view isa();
 
 /// The extension of the instruction set in use that this CPU has, and products of 8-bit integers
 /// and of bfloat16 use: "vnni" (AVX512-VNNI, AVX-VNNI), "vnni+bf16" (AVX512-BF16, too), "dotprod"
-/// (NEON), or "" for none. It changes no bit. The environment variable HEADLANE_EXTENSIONS limits
-/// it to "vnni" or turns it off ("none"), if it is set when the library is first used or set_isa()
-/// is called.
+/// (NEON), or "" for none. It changes no bit. AVX512-BF16 is not used on Intel's CPUs with
+/// AVX512-FP16, where fmas are faster, unless the environment variable HEADLANE_EXTENSIONS is
+/// "all"; that limits it to "vnni", too, or turns it off ("none"), if it is set when the library is
+/// first used or set_isa() is called.
 ///
 /// Errors: as isa().
 HEADLANE_API std::string_view isa_extension();

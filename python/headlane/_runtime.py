@@ -13,9 +13,10 @@ def isa() -> str:
 def isa_extension() -> str:
     """The extension of isa() that products of 8-bit integers and bfloat16 use, if this CPU has it.
 
-    "vnni", "vnni+bf16", "dotprod" or "". It changes no bit. The environment variable HEADLANE_EXTENSIONS
-    limits it to "vnni" or turns it off ("none"), if it is set when the library is first used or set_isa()
-    is called.
+    "vnni", "vnni+bf16", "dotprod" or "". It changes no bit. "bf16" is not used on Intel's CPUs with
+    AVX512-FP16, where fmas are faster, unless the environment variable HEADLANE_EXTENSIONS is "all"; that
+    limits it to "vnni", too, or turns it off ("none"), if it is set when the library is first used or
+    set_isa() is called.
     """
     return _core.isa_extension()
 

@@ -47,7 +47,7 @@ void by_contract(const GemmInputs& in, const PackedMatrix& packed, const GemmOpt
   });
 }
 
-const ActivationsCase products{type, type, by_contract, {"", "vnni", "none"}};
+const ActivationsCase products{type, type, by_contract, {"all", "vnni", "none"}};
 
 TEST_CASE("gemm, bfloat16: the bits that the contract describes") { products.check_random(250); }
 TEST_CASE("gemm, bfloat16: every height, width and k") { products.check_sizes(13); }

@@ -35,7 +35,7 @@ class ThreadsScope {
 /// the block.
 class ExtensionScope {
  public:
-  explicit ExtensionScope(bool extended) : ExtensionScope(extended ? "" : "none") {}
+  explicit ExtensionScope(bool extended) : ExtensionScope(extended ? "all" : "none") {}
   /// What HEADLANE_EXTENSIONS says.
   explicit ExtensionScope(const char* extensions) {
     setenv(variable, extensions, 1);
