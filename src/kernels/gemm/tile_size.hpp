@@ -25,17 +25,20 @@ struct Tile {
 /// and would spill.
 template <>
 struct Tile<xsimd::avx512bw> {
-  static constexpr int rows = 12, vectors = 2, unrolled_from = 7;
+  static constexpr int rows = 12, vectors = 2;
+  static constexpr int unrolled_from = 7;
 };
 #endif
 /// One float a register: 1 × 16 is 16 accumulators.
 template <>
 struct Tile<Scalar> {
-  static constexpr int rows = 1, vectors = 1, unrolled_from = rows + 1;
+  static constexpr int rows = 1, vectors = 1;
+  static constexpr int unrolled_from = rows + 1;
 };
 template <>
 struct Tile<Portable> {
-  static constexpr int rows = 1, vectors = 1, unrolled_from = rows + 1;
+  static constexpr int rows = 1, vectors = 1;
+  static constexpr int unrolled_from = rows + 1;
 };
 
 /// The Arch of a tile of at most 8 columns, one whose Lanes can be halved, and of its epilogue.
