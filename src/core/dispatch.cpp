@@ -29,7 +29,6 @@ struct Row {
   bool (*runs_here)();
   bool (*has_integers)();  // the extension for products of 8-bit integers
   bool (*has_bfloat)();    // that for bfloat16, beside it
-  bool (*prefers_fmas)();  // that one takes longer than the fmas that stand for it
 };
 
 [[maybe_unused]] bool always() { return true; }
@@ -54,35 +53,38 @@ bool has_feature(unsigned bit) {
 }
 [[maybe_unused]] bool has_avx_vnni() { return has_feature(4); }
 [[maybe_unused]] bool has_avx512_bf16() { return has_feature(5); }
-/// True on Intel's cores with AVX512-FP16: they begin a VDPBF16PS every second cycle, and the two
-/// fmas that stand for it in one. 2048 × 512 × 512 takes 7.3 ms instead of 12.7 (Emerald Rapids).
-[[maybe_unused]] bool prefers_fmas() {
+/// True on Intel's cores with AVX512-FP16: Emerald Rapids, the one that was measured, begins a
+/// VDPBF16PS every second cycle, and the two fmas that stand for it in one. 2048 × 512 × 512 takes
+/// 7.3 ms instead of 12.7.
+bool prefers_fmas() {
   constexpr unsigned avx512_fp16 = 1u << 23;
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __builtin_cpu_is("intel") && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & avx512_fp16) != 0;
 }
 #elif defined(__aarch64__) && defined(__linux__)
 [[maybe_unused]] constexpr auto has_scalar = always;
+constexpr auto prefers_fmas = never;
 [[maybe_unused]] bool has_dotprod() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
 #else
 [[maybe_unused]] constexpr auto has_scalar = always;
+constexpr auto prefers_fmas = never;
 #endif
 
 constexpr Row rows[] = {
 #ifdef HEADLANE_HAS_avx512
-    {kernels::table_avx512, has_avx512, has_avx512_vnni, has_avx512_bf16, prefers_fmas},
+    {kernels::table_avx512, has_avx512, has_avx512_vnni, has_avx512_bf16},
 #endif
 #ifdef HEADLANE_HAS_avx2
-    {kernels::table_avx2, has_avx2, has_avx_vnni, never, never},
+    {kernels::table_avx2, has_avx2, has_avx_vnni, never},
 #endif
 #ifdef HEADLANE_HAS_neon
-    {kernels::table_neon, always, has_dotprod, never, never},
+    {kernels::table_neon, always, has_dotprod, never},
 #endif
 #ifdef HEADLANE_HAS_scalar
-    {kernels::table_scalar, has_scalar, never, never, never},
+    {kernels::table_scalar, has_scalar, never, never},
 #endif
 #ifdef HEADLANE_HAS_portable
-    {kernels::table_portable, always, never, never, never},
+    {kernels::table_portable, always, never, never},
 #endif
 };
 
@@ -117,7 +119,7 @@ std::vector<const KernelTable*> available_tables() {
   const auto extensions = [&](const Row& row) {
     if (asked == "none" || !row.has_integers()) return 0;
     if (asked == "vnni" || !row.has_bfloat()) return 1;
-    return asked != "all" && row.prefers_fmas() ? 1 : 2;
+    return asked != "all" && prefers_fmas() ? 1 : 2;
   };
   std::vector<const KernelTable*> tables;
   for (const Row& row : rows)

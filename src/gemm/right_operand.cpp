@@ -15,8 +15,8 @@ namespace {
 /// With up to so many rows, b is read in place and never packed.
 constexpr Index max_rows_of_direct_b = 32;
 /// Nor is b packed if it comes from the L2 either way, as it spans fewer floats: 128 KiB; or half
-/// of an L2 of 2 MiB where few rows of a and c are beside it, and its rows do not fall into the
-/// same sets of the L1 (128 × 512 × 512 in 0.97 of the time, 512 × 512 × 512 in 1.05; Emerald
+/// of an L2 of 2 MiB or more where few rows of a and c are beside it, and its rows do not fall into
+/// the same sets of the L1 (128 × 512 × 512 in 0.97 of the time, 512 × 512 × 512 in 1.05; Emerald
 /// Rapids).
 bool comes_from_l2(const View<const float, 2>& b, Index rows) {
   constexpr Index few_floats = 32768, few_rows = 256, large_l2 = 2 << 20, page = 1024;

@@ -21,8 +21,8 @@ struct Tile {
 #if defined(__AVX512F__)
 /// 32 registers of 16: 12 × 32 floats are 24 registers, 2 for b, 1 for a; 14 loads for 24 fmas.
 /// Additions to pointers take ports of the fmas of an Intel CPU: unrolled, 8 × 512 × 512 takes 0.95
-/// of the time, larger products 0.97 to 0.99 (Emerald Rapids). Up to 6 rows are 64 or more columns,
-/// and would spill.
+/// to 0.97 of the time, larger products 0.95 to 1.01 (Emerald Rapids). Up to 6 rows are 64 or more
+/// columns, and would spill.
 template <>
 struct Tile<xsimd::avx512bw> {
   static constexpr int rows = 12, vectors = 2;
