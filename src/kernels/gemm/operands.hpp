@@ -18,6 +18,16 @@ inline constexpr Index rows_of<Int4Oct> = 8;
 template <class Word, int Depth>
 inline constexpr Index rows_of<PanelGroup<Word, Depth>> = 32;
 
+/// A group that few rows multiply by, without tiny elements (group_scale.hpp).
+template <class Group>
+struct ByFma : Group {};
+template <class Group>
+inline constexpr Index rows_of<ByFma<Group>> = 32;
+template <class T>
+inline constexpr bool is_by_fma = false;
+template <class Group>
+inline constexpr bool is_by_fma<ByFma<Group>> = true;
+
 /// Columns of the left operand in a word of 32 bits.
 template <class T>
 inline constexpr Index columns_of_word = 1;

@@ -2,6 +2,7 @@
 // float as they are loaded.
 #pragma once
 
+#include "kernels/gemm/group_scale.hpp"
 #include "kernels/gemm/tile.hpp"
 
 #include <cstddef>
@@ -10,25 +11,27 @@ namespace headlane::internal::kernels {
 namespace {
 
 /// Row r of words as float, for a tile of so many rows.
-template <class R, int Rows, class T>
-HEADLANE_INLINE typename R::Float load_row(const T* words, int r) {
+template <class Arch, int Rows, class T>
+HEADLANE_INLINE typename Register<Arch>::Float load_row(const T* words, int r) {
+  using R = Register<Arch>;
   if constexpr (rows_of<T> == 1) return R::load(words);
-  else if constexpr (Rows == 1 && requires { R::load_alone(words, r); }) return R::load_alone(words, r);
+  else if constexpr (Rows <= rows_by_mantissa<Arch> && std::is_same_v<T, Int8Quad>) return R::load_for_few(words, r);
   else return R::load(words, r);
 }
 
-/// Calls f(r) for the first rows of a word, all of them or `rest`. Of few rows of a, which wait for
-/// the widening, the loop is unrolled: its shifts are by constants.
+/// Calls f(r, Constant<whether r is a constant>) for the first rows of a word, all of them or
+/// `rest`. Of few rows of a, which wait for the widening, the loop is unrolled: its shifts are by
+/// constants.
 template <class Arch, int Rows, int Depth, class F>
 HEADLANE_INLINE void for_rows_of_word(Index rest, const F& f) {
   constexpr bool unrolled = Depth <= 2 || (Register<Arch>::width > 1 && (Depth <= 4 || Rows <= 4));
   if (unrolled && rest >= Depth) {
 #pragma GCC unroll 8
-    for (int r = 0; r < Depth; ++r) f(r);
+    for (int r = 0; r < Depth; ++r) f(r, Constant<true>{});
   } else {
     Index end = rest < Depth ? rest : Depth;
     make_opaque(end);  // or GCC unrolls the loop
-    for (int r = 0; r < end; ++r) f(r);
+    for (int r = 0; r < end; ++r) f(r, Constant<false>{});
   }
 }
 
@@ -81,10 +84,10 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<T>& b, Accu
 #pragma GCC unroll 4
         for (int j = 0; j < Vectors; j += per_panel) prefetch_words<own>(words + b.offset(j) + rows_ahead * b.row_step);
       }
-      for_rows_of_word<Arch, Rows, depth>(rest, [&](int r) HEADLANE_INLINE_LAMBDA {
+      for_rows_of_word<Arch, Rows, depth>(rest, [&](int r, auto) HEADLANE_INLINE_LAMBDA {
         multiply_row<Arch, Rows, Vectors, visit>(
             left, 0, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {
-              const auto x = load_row<R, Rows>(words + b.offset(j) + part * R::width, r);
+              const auto x = load_row<Arch, Rows>(words + b.offset(j) + part * R::width, r);
               if constexpr (!std::is_same_v<T, Int8Quad>) return x;
               else return x * R::load(b.scales + j * lanes + (first + part) * R::width);
             });
@@ -95,34 +98,35 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<T>& b, Accu
 }
 
 /// The same for groups, of which k begins with a whole one.
-template <class Arch, int Rows, int Vectors, Visit visit, bool Partial, class Left, class Word, int Depth>
-HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<PanelGroup<Word, Depth>>& b,
-                              Accumulators<Arch, Rows, Vectors>& acc, float* keep, Index) {
+template <class Arch, int Rows, int Vectors, Visit visit, bool Partial, class Left, class Group>
+  requires(rows_of<Group> == 32)
+HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<Group>& b, Accumulators<Arch, Rows, Vectors>& acc,
+                              float* keep, Index) {
   using R = Register<Arch>;
-  constexpr int pass = registers_per_pass<Arch>, per_panel = panel_columns / lanes;
+  constexpr int pass = registers_per_pass<Arch>, per_panel = panel_columns / lanes, depth = Group::rows_of_word;
 #pragma GCC unroll 2
   for (int first = 0; first < Lanes<Arch>::parts; first += pass) {
     Left left = a;
     float* kept = visit == Visit::keep ? keep + first * R::width : nullptr;
-    const PanelGroup<Word, Depth>* group = b.data;
+    const Group* group = b.data;
     const auto column = [&](int j, int part) { return b.within + j % per_panel * lanes + (first + part) * R::width; };
     for (Index rest = k; rest > 0; rest -= 32, ++group) {
-      typename R::Float scale[Vectors][pass];
+      GroupScale<R, Group> scale[Vectors][pass];
 #pragma GCC unroll 8
       for (int j = 0; j < Vectors; ++j)
 #pragma GCC unroll 8
         for (int part = 0; part < pass; ++part)
-          scale[j][part] = R::load(group[j / per_panel * b.panel_step].scales + column(j, part));
+          scale[j][part].load(group[j / per_panel * b.panel_step].scales + column(j, part));
       for_panels_to_prefetch<visit, Vectors>(
           [&](int i) HEADLANE_INLINE_LAMBDA { __builtin_prefetch(group[i * b.panel_step].scales, 0, 2); });
-      for (Index w = 0; w < 32 / Depth && w * Depth < rest; ++w) {
+      for (Index w = 0; w < 32 / depth && w * depth < rest; ++w) {
         for_panels_to_prefetch<visit, Vectors>(
             [&](int i) HEADLANE_INLINE_LAMBDA { prefetch_words<2>(group[i * b.panel_step].numbers[w]); });
-        for_rows_of_word<Arch, Rows, Depth>(rest - w * Depth, [&](int r) HEADLANE_INLINE_LAMBDA {
+        for_rows_of_word<Arch, Rows, depth>(rest - w * depth, [&](int r, auto is_constant) HEADLANE_INLINE_LAMBDA {
           multiply_row<Arch, Rows, Vectors, visit>(
               left, 0, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {
-                const Word* words = group[j / per_panel * b.panel_step].numbers[w] + column(j, part);
-                return load_row<R, Rows>(words, r) * scale[j][part];
+                const auto* words = group[j / per_panel * b.panel_step].numbers[w] + column(j, part);
+                return scale[j][part].times(words, r, is_constant);
               });
           left.next(1);
         });

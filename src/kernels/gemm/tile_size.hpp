@@ -41,6 +41,13 @@ struct Tile<Portable> {
   static constexpr int unrolled_from = rows + 1;
 };
 
+/// The most rows that take integers of 8 and 4 bits out of their words by mantissas. More rows wait
+/// less for the widening; with AVX2 they would spill.
+template <class Arch>
+inline constexpr int rows_by_mantissa = Register<Arch>::width == 16  ? 4
+                                        : Register<Arch>::width == 8 ? 1
+                                                                     : 0;
+
 /// The Arch of a tile of at most 8 columns, one whose Lanes can be halved, and of its epilogue.
 template <class Arch>
 struct Narrow {

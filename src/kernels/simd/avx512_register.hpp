@@ -54,11 +54,6 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
     return _mm512_mask_mov_ps(fill, _mm_test_epi8_mask(bytes, bytes), x);
   }
 
-  /// A row of words, widened for one row of the left operand. One instruction less than load(), but
-  /// instructions that the FMA units may have to execute.
-  static HEADLANE_INLINE Float load_alone(const Int8Quad* p, int row) { return number<8>(p, row); }
-  static HEADLANE_INLINE Float load_alone(const Int4Oct* p, int row) { return number<4>(p, row); }
-
   using XsimdRegister::load;
   static HEADLANE_INLINE Float load(const bfloat16* p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half(p)), 16));
@@ -132,18 +127,6 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
   }
 
  private:
-  /// Row `row` of words of integers of so many bits. Those, with the sign's turned over, are put
-  /// into the mantissa of a float, where they have the value that they have by themselves: two
-  /// instructions, and a shift for every second row, instead of two shifts and a conversion.
-  template <int bits, class T>
-  static HEADLANE_INLINE Float number(const T* p, int row) {
-    const int at = row % 2 * bits;
-    const __m512i x = _mm512_srli_epi32(_mm512_loadu_si512(p), static_cast<unsigned>(row / 2 * 2 * bits));
-    const __m512i mask = _mm512_set1_epi32(((1 << bits) - 1) << at);
-    const __m512i zero = _mm512_set1_epi32((127 + 23 - at) << 23 | 1 << (bits - 1) << at);
-    const __m512i sum = _mm512_ternarylogic_epi32(x, mask, zero, 0x6a);  // (x & mask) ^ zero
-    return _mm512_sub_ps(_mm512_castsi512_ps(sum), _mm512_castsi512_ps(zero));
-  }
   template <class T>
   static HEADLANE_INLINE __m256i half(const T* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
