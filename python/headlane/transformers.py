@@ -30,7 +30,7 @@ import headlane
 import headlane.torch_ops  # registers the operator used below
 
 # Keywords that reach attention from model.forward or generate, and that no eager attention reads.
-_IGNORED = frozenset(
+IGNORED = frozenset(
     "bos_token_id cache_implementation cache_position cu_seq_lens_k cu_seq_lens_q deterministic "
     "disable_compile do_sample eos_token_id grid_thw image_grid_thw image_sizes labels logits_to_keep "
     "max_length_k max_length_q max_new_tokens mm_token_type_ids num_beams num_items_in_batch "
@@ -49,7 +49,7 @@ def _refuse(what: str) -> None:
 def require_known(keywords: dict[str, Any]) -> None:
     """Throws ValueError for a keyword that attention would have to read."""
     for name, value in keywords.items():
-        if value is not None and value is not False and name not in _IGNORED:
+        if value is not None and value is not False and name not in IGNORED:
             _refuse(f"`{name}`")
 
 

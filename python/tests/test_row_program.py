@@ -6,25 +6,7 @@ import pytest
 from headlane import _core
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-
-WIDTH, HIDDEN, HEADS = 24, 40, 3
-TYPES = [torch.float32, torch.bfloat16, torch.float16]
-
-
-def random(*shape, seed=0, dtype=torch.float32):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
-
-
-def packed(rows, columns, seed, dtype="float32"):
-    return headlane.PackedMatrix(random(rows, columns, seed=seed), dtype=dtype)
-
-
-def run(program, values, vectors=(), attentions=(), threads=1):
-    return program.run(list(values), list(vectors), list(attentions), threads)
-
-
-def linear(x, matrix, bias=None, activation=None, residual=None, activations="float32"):
-    return headlane.linear(x, matrix, bias, activation=activation, residual=residual, activations=activations)
+from row_programs import HEADS, HIDDEN, TYPES, WIDTH, linear, packed, random, run  # noqa: E402
 
 
 def layer(dtype, weights="float32", activations="float32"):
@@ -36,10 +18,10 @@ def layer(dtype, weights="float32", activations="float32"):
     heads = [program.linear(0, matrices[i], i, None, -1, activations) for i in range(3)]
     mixed = program.attention(*heads, HEADS)
     total = program.linear(mixed, matrices[3], 3, None, 0, activations)
-    x = program.norm(True, total, 4, 5, 1e-5, -1)
+    x = program.norm(True, total, 4, 5, 1e-5, -1, 0)
     hidden = program.linear(x, matrices[4], -1, "gelu", -1, activations)
     y = program.linear(hidden, matrices[5], 6, None, -1, activations)
-    program.add_output(program.norm(False, y, 7, -1, 1e-6, x))
+    program.add_output(program.norm(False, y, 7, -1, 1e-6, x, 0))
     return program, matrices, vectors
 
 
@@ -114,7 +96,7 @@ def test_gated(dtype, rows):
     program.add_output(hidden)
     program.add_output(program.activate("tanh", hidden))
     program.add_output(program.scale(hidden, 0.3))
-    program.add_output(program.norm(True, 1, 1, 1, 1e-5, 0))
+    program.add_output(program.norm(True, 1, 1, 1, 1e-5, 0, 0))
     x, residual = (random(rows, WIDTH, seed=seed, dtype=dtype) for seed in (4, 5))
     bias = random(HIDDEN, seed=6)
     made = run(program, [x, residual], [bias, None])
@@ -212,6 +194,12 @@ def test_attention_needs_sequences():
             "RowProgram: matrix is a PackedMatrix of",
         ),
         (lambda p: p.linear(0, packed(4, 4, 1), -1, "gel", -1, "float32"), "RowProgram: activation is 'gel'"),
+        (lambda p: p.norm(True, 0, 0, -1, 1e-5, -1, -8), "RowProgram: head_dim is -8"),
+        (lambda p: p.norm(True, 0, 0, -1, 1e-5, 1, 8), "RowProgram: norms of heads have no residual"),
+        (lambda p: p.rotary(0, 0, 1, 7), "RowProgram: head_dim is 7"),
+        (lambda p: p.rotary(0, 0, 1, 0), "RowProgram: head_dim is 0"),
+        (lambda p: p.rotary(0, -1, 1, 8), "RowProgram: there is no vector -1"),
+        (lambda p: p.rotary(5, 0, 1, 8), "RowProgram: there is no value 5"),
         (lambda p: p.attention(0, 0, 0, 0), "RowProgram: heads is 0"),
         (lambda p: p.attention(0, -1, 0, 2), "RowProgram: there is no value -1"),
         (lambda p: p.add_output(1), "RowProgram: value 1 is not the result of an operation"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -12,9 +13,10 @@ from torch.compiler import is_compiling
 
 from ._graph import Input, dtype_of
 from ._modules import Replaced
+from ._nodes import NotPlain
 from ._plan import Plan
 from ._state import is_plain
-from ._values import NotPlain
+from ._tried import Tried
 
 
 class FusedState:
@@ -47,7 +49,31 @@ def _input(x: Any, dtype: torch.dtype) -> Any:
         return Input(None)
     if type(x) in _CONSTANTS:
         return x
+    if type(x) is tuple:
+        return tuple(_input(one, dtype) for one in x)
+    if type(x).__module__ == "transformers.cache_utils":
+        return Input(type(x))
     raise NotPlain
+
+
+def _key_of(x: Any) -> Any:
+    """1 and 1.0 are equal, and may not be the same to the code."""
+    return tuple(map(_key_of, x)) if type(x) is tuple else (type(x), x)
+
+
+def _inputs_of(given: Iterable[Any]) -> list[Any]:
+    """Tensors and caches, those in tuples too."""
+    found: list[Any] = []
+    for x in given:
+        if type(x) is tuple:
+            found += _inputs_of(x)
+        elif type(x) not in _CONSTANTS:
+            found.append(x)
+    return found
+
+
+# Arguments that a layer may need although they have a default.
+_NEEDED = {"position_embeddings": (Input(3), Input(3))}
 
 
 class Fused(Replaced):
@@ -62,7 +88,9 @@ class Fused(Replaced):
         parameters = list(inspect.signature(type(module).forward).parameters.values())[1:]
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         needed = [x for x in parameters if x.default is x.empty and x.kind in positional]
-        return Plan.of(module, dtype, tuple(Input(3) for _ in needed), {}) is not None
+        given = tuple(Input(3) for _ in needed)
+        options = {name: x for name, x in _NEEDED.items() if any(name == p.name for p in parameters)}
+        return any(Plan.of(module, dtype, given, x) is not None for x in ({}, options))
 
     @classmethod
     def adopt(cls, module: nn.Module, state: Any = None) -> None:
@@ -77,13 +105,12 @@ class Fused(Replaced):
             inputs = [_input(x, state.dtype) for x in given]
         except NotPlain:
             return super().forward(*arguments, **options)
-        # 1 and 1.0 are equal, and may not be the same to the code.
-        key = (len(arguments), *options, *((type(x), x) for x in inputs))
+        key = (len(arguments), *options, *map(_key_of, inputs))
         plan = state.plans.get(key)
         if plan is None and key not in state.plans and len(state.plans) < _KINDS:
             return self._first_call(key, inputs, arguments, options)
         if plan is not None and plan.applies():
-            result = plan.run([x for x in given if isinstance(x, torch.Tensor)])
+            result = plan.run(_inputs_of(given))
             if result is not NotImplemented:
                 return result
         return super().forward(*arguments, **options)
@@ -91,21 +118,30 @@ class Fused(Replaced):
     def _first_call(self, key: Any, inputs: list[Any], arguments: Any, options: dict[str, Any]) -> Any:
         """A plan is kept if it computes what the code does."""
         state, count = self._headlane, len(arguments)
-        result = super().forward(*arguments, **options)
+        given = _inputs_of((*arguments, *options.values()))
+        caches = [Tried(x) for x in given if not isinstance(x, torch.Tensor)]
+        if not all(x.is_possible for x in caches):
+            return super().forward(*arguments, **options)
+        replaced = {id(x.cache): x.trial for x in caches}
+        result = super().forward(
+            *(replaced.get(id(x), x) for x in arguments),
+            **{name: replaced.get(id(x), x) for name, x in options.items()},
+        )
         plan = Plan.of(self, state.dtype, tuple(inputs[:count]), dict(zip(options, inputs[count:])))
-        if plan is not None:
-            if not plan.applies():
-                return result
-            tensors = [x for x in (*arguments, *options.values()) if isinstance(x, torch.Tensor)]
+        made = None
+        if plan is not None and plan.applies():
             try:
-                made = plan.run(tensors)
+                made = plan.run(given)
             except Exception:  # of something in the plan that the code does not do
                 made = None
-            if _is_close(made, result):
-                result = made
-            else:
-                plan = None
-        state.plans[key] = plan
+            is_kept = _is_close(made, result) and all(_is_close(*x.new_entries()) for x in caches)
+            state.plans[key] = plan if is_kept else None
+            if is_kept:
+                return made
+        elif plan is None:
+            state.plans[key] = None
+        for x in caches:
+            x.take_trial()
         return result
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -116,10 +152,10 @@ class Fused(Replaced):
 
 def _is_close(made: Any, result: Any) -> bool:
     """Whether two results differ by roundings, of numbers as large as the largest."""
-    if isinstance(made, (tuple, OrderedDict)):
+    if isinstance(made, (tuple, list, OrderedDict)):
         if type(result) is not type(made) or len(result) != len(made):
             return False
-        pairs = zip(*(x if isinstance(x, tuple) else x.values() for x in (made, result)))
+        pairs = zip(*(x.values() if isinstance(x, OrderedDict) else x for x in (made, result)))
         return all((one is other is None) or _is_close(one, other) for one, other in pairs)
     if not type(made) is type(result) is torch.Tensor:
         return False

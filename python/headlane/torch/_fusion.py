@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._operations import Attended, Elementwise, Gated, Norm, Other, Product, Rows, Step
-from ._values import Node
+from ._nodes import Node
+from ._operations import Attended, Elementwise, Gated, Norm, Other, Product, Rotary, Rows, Step
 
 _ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf")
 
@@ -28,7 +28,7 @@ class Fusion:
             if node.kind == "norm":
                 total = node.inputs[0]
                 if total.kind == "add" and self._only_user(total) is node and self._is_free(total):
-                    self._fuse([total], Norm(node, node, total.inputs))
+                    self._fuse([total], Norm(node, node.what, total.inputs))
         self.operations = [
             self.made.get(x) or _alone(x) for x in nodes if x.kind != "input" and x not in self.absorbed
         ]
@@ -111,7 +111,11 @@ def _alone(node: Node) -> Any:
     if node.kind == "linear":
         return Product(node, node)
     if node.kind == "norm":
-        return Norm(node, node, node.inputs)
+        return Norm(node, node.what, node.inputs)
+    if node.kind == "head_norm":
+        return Norm(node, node.what[0], node.inputs, node.what[1])
     if node.kind == "attention" and Attended.is_this(node):
         return Attended(node)
+    if node.kind == "rotary":
+        return Rotary(node)
     return Elementwise(node) if node.kind in (*_ACTIVATIONS, "scale") else Other(node)

@@ -18,8 +18,9 @@ import torch
 from torch import nn
 
 from ._modules import Activation, LayerNorm, Linear, Replaced, RmsNorm, WithWeights
+from ._nodes import Mask, Node, NotPlain, Size
 from ._recognise import activation_of_module
-from ._values import Mask, Node, NotPlain, Size, Value
+from ._values import CacheValue, Update, Value
 
 _IDENTITY = "identity"
 _CALL = "call"
@@ -31,6 +32,7 @@ class Graph:
     structure: The children that it uses: their parents, the names there, and themselves.
     reads: The attributes that it reads: dicts of modules, the names there, and the values, or the dict itself
         where it has none, but the class.
+    updates: Of caches.
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
@@ -38,6 +40,7 @@ class Graph:
         self.nodes: list[Node] = []
         self.structure: dict[tuple[int, str], tuple[nn.Module, str, nn.Module]] = {}
         self.reads: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
+        self.updates: list[Update] = []
 
     def read(self, there: dict[str, Any], name: str) -> None:
         self.reads[id(there), name] = there, name, there.get(name, there)
@@ -63,7 +66,8 @@ class Graph:
             return arguments[0]
         if kind == _CALL and (isinstance(module, Replaced) or module._parameters or module._buffers):
             raise NotPlain
-        made = self.apply(kind, arguments[0], what=module)
+        (x,) = arguments
+        made = x.with_norm(module) if kind == "norm" and x.is_split else self.apply(kind, x, what=module)
         if isinstance(module, Linear):
             self._require(module._headlane.dtype)
             made.node.width = module._headlane.matrix.columns
@@ -162,7 +166,7 @@ def dtype_of(module: nn.Module) -> torch.dtype | None:
     if len(dtypes) != 1:
         return None
     known = (Linear, LayerNorm, RmsNorm)
-    if any((x._parameters or x._buffers) and not isinstance(x, known) for x in parts):
+    if any(x._parameters and not isinstance(x, known) for x in parts):
         return None
     return dtypes.pop()
 
@@ -183,9 +187,9 @@ class Code:
     def of(
         cls, module: nn.Module, dtype: torch.dtype, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> Code | None:
-        """None if the code is not plain. Of tensors `Input`s are given."""
+        """None if the code is not plain. Instead of tensors and caches `Input`s are given."""
         graph = Graph(dtype)
-        given = [x.value(graph) if isinstance(x, Input) else x for x in (*arguments, *options.values())]
+        given = [_recorded(x, graph) for x in (*arguments, *options.values())]
         count = len(arguments)
         try:
             made = graph.run(module, tuple(given[:count]), dict(zip(options, given[count:])))
@@ -194,7 +198,14 @@ class Code:
                 return None
         except Exception:  # whatever the code says to values that are no tensors
             return None
-        return cls(module, graph, wrapped)
+        return cls(module, graph, wrapped) if all(x.is_attended for x in graph.updates) else None
+
+
+def _recorded(x: Any, graph: Graph) -> Any:
+    """What the code of a module is given for an argument."""
+    if type(x) is tuple:
+        return tuple(_recorded(one, graph) for one in x)
+    return x.value(graph) if isinstance(x, Input) else x
 
 
 def _unwrapped(made: Any) -> tuple[Any, Callable[[Any], Any]]:
@@ -211,22 +222,26 @@ def _unwrapped(made: Any) -> tuple[Any, Callable[[Any], Any]]:
 
 
 class Input:
-    """A tensor that a module is given; of another type than the weights without a number of axes."""
+    """A tensor that a module is given, with so many axes; None if it has another type than the weights. Or a
+    cache, of a class.
+    """
 
-    __slots__ = ("axes",)
+    __slots__ = ("what",)
 
-    def __init__(self, axes: int | None) -> None:
-        self.axes = axes
+    def __init__(self, what: int | type | None) -> None:
+        self.what = what
 
-    def value(self, graph: Graph) -> Value | Mask:
+    def value(self, graph: Graph) -> Value | Mask | CacheValue:
         node = graph.add(Node("input"))
-        if self.axes is None:
+        if self.what is None:
             return Mask(node)
-        node.sizes = tuple(Size() for _ in range(self.axes - 1))
+        if isinstance(self.what, type):
+            return CacheValue(node, self.what, graph.updates)
+        node.sizes = tuple(Size() for _ in range(self.what - 1))
         return Value(graph, node)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Input) and self.axes == other.axes
+        return isinstance(other, Input) and self.what == other.what
 
     def __hash__(self) -> int:
-        return hash((Input, self.axes))
+        return hash((Input, self.what))

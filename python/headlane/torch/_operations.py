@@ -9,8 +9,8 @@ import torch
 from headlane import _core
 
 from ._modules import LayerNorm
+from ._nodes import Attention, Node
 from ._state import threads
-from ._values import Attention, Node
 
 # Computes values of a module from those before, by the numbers of their nodes. NotImplemented if
 # they do not fit.
@@ -47,15 +47,23 @@ class Other(NamedTuple):
 
 
 def _attention(call: Attention, places: list[int]) -> Callable[[list[Any]], torch.Tensor]:
+    cache = None if call.update is None else places[3]
+    mask = places[-1] if len(places) > (3 if cache is None else 4) else None
+
     def compute(values: list[Any]) -> torch.Tensor:
-        given = [
-            (x := values[place]).view(*x.shape[:-1], -1, dim).transpose(1, 2)
-            for place, dim in zip(places, call.dims)
-        ]
-        mask = values[places[3]] if len(places) > 3 else None
-        return call(*given, mask).flatten(-2)
+        query, key, value = (_heads(values[place], *heads) for place, heads in zip(places, call.heads))
+        if cache is not None:
+            key, value = values[cache].update(key, value, *call.update)
+        return call(query, key, value, None if mask is None else values[mask]).flatten(-2)
 
     return compute
+
+
+def _heads(x: torch.Tensor, columns: tuple[int, int] | None, head_dim: int) -> torch.Tensor:
+    """[batch, heads, length, head_dim] of some columns of [batch, length, width]."""
+    if columns is not None:
+        x = x[..., columns[0] : columns[1]]
+    return x.view(*x.shape[:-1], -1, head_dim).transpose(1, 2)
 
 
 class Product(NamedTuple):
@@ -102,14 +110,15 @@ class Gated(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """The norm of x, or of x + residual."""
+    """The norm of x, or of x + residual; of each head of x, if head_dim is not 0."""
 
     result: Node
-    norm: Node
+    module: Any
     inputs: tuple[Node, ...]
+    head_dim: int = 0
 
     def add_to(self, rows: Rows) -> int:
-        module, (x, *residual) = self.norm.what, (rows.at[x] for x in self.inputs)
+        module, (x, *residual) = self.module, (rows.at[x] for x in self.inputs)
         centred = isinstance(module, LayerNorm)
         if centred:
             parameters = module._parameters
@@ -118,7 +127,7 @@ class Norm(NamedTuple):
             state = module._headlane
             weight, eps = rows.vector(lambda: state.arguments(module)[0]), state.arguments(module)[1]
         bias = rows.bias(module) if centred else -1
-        return rows.program.norm(centred, x, weight, bias, eps, *residual or [-1])
+        return rows.program.norm(centred, x, weight, bias, eps, *residual or [-1], self.head_dim)
 
 
 class Attended(NamedTuple):
@@ -139,8 +148,22 @@ class Attended(NamedTuple):
     def add_to(self, rows: Rows) -> int:
         call, (q, k, v, *mask) = self.result.what, self.result.inputs
         rows.attentions.append((call.options_of, mask[0] if mask else None))
-        heads = self.inputs[0].width // call.dims[0]
+        heads = self.inputs[0].width // call.heads[0][1]
         return rows.program.attention(rows.at[q], rows.at[k], rows.at[v], heads)
+
+
+class Rotary(NamedTuple):
+    """Heads turned by the angles of their positions, whose cosines and sines are inputs."""
+
+    result: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.result.inputs[:1]
+
+    def add_to(self, rows: Rows) -> int:
+        x, *tables = self.result.inputs
+        return rows.program.rotary(rows.at[x], *map(rows.table, tables), self.result.what)
 
 
 class Elementwise(NamedTuple):
@@ -170,7 +193,7 @@ class Rows:
         self.inputs = list(dict.fromkeys(x for one in operations for x in one.inputs if x not in results))
         self.outputs = outputs
         self.program = _core.RowProgram(len(self.inputs))
-        self.vectors: list[Vector] = []
+        self.vectors: list[Vector | Node] = []
         self.attentions: list[tuple[Callable[..., Any], Node | None]] = []
         self.at = {node: number for number, node in enumerate(self.inputs)}
         for one in operations:
@@ -182,12 +205,17 @@ class Rows:
         self.vectors.append(value)
         return len(self.vectors) - 1
 
+    def table(self, node: Node) -> int:
+        self.vectors.append(node)
+        return len(self.vectors) - 1
+
     def bias(self, module: Any) -> int:
         parameters = module._parameters
         return -1 if parameters["bias"] is None else self.vector(lambda: parameters["bias"])
 
     def step(self, at: dict[Node, int]) -> Step:
-        run, vectors = self.program.run, self.vectors
+        run = self.program.run
+        vectors = [at[x] if isinstance(x, Node) else x for x in self.vectors]
         places, results = [at[x] for x in self.inputs], [at[x] for x in self.outputs]
         attentions = [(options, None if mask is None else at[mask]) for options, mask in self.attentions]
 
@@ -195,7 +223,7 @@ class Rows:
             given = [x if (x := values[place]).is_contiguous() else x.contiguous() for place in places]
             length = given[0].shape[1] if attentions else 0
             options = [f(None if mask is None else values[mask], length) for f, mask in attentions]
-            made = run(given, [vector() for vector in vectors], options, threads())
+            made = run(given, [values[x] if type(x) is int else x() for x in vectors], options, threads())
             if made is None:
                 return NotImplemented
             for place, value in zip(results, made):

@@ -7,92 +7,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 
+from ._nodes import Attention, Mask, Node, NotPlain, Size
+from ._rotary import Table, Turning
+
 if TYPE_CHECKING:
     from ._graph import Graph
-
-
-class NotPlain(Exception):
-    """The code does what a plan cannot."""
-
-
-class Size:
-    """A size that only a call knows. Code that asks for more than which one it is, is not plain."""
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        raise NotPlain
-
-    __hash__ = object.__hash__
-
-    def __bool__(self) -> bool:
-        raise NotPlain
-
-
-class Node:
-    """An operation: "linear", "norm", "add", "multiply", "scale", "attention", "input", "call" of a module
-    without parameters, or the name of an activation.
-
-    what: The Linear, norm or module, the factor, or an Attention.
-    sizes: Of the result, but the last one; None if they are not known.
-    width: The last size; None if it is not known.
-    """
-
-    __slots__ = ("inputs", "kind", "sizes", "users", "what", "width")
-
-    def __init__(self, kind: str, inputs: tuple[Node, ...] = (), what: Any = None) -> None:
-        self.kind = kind
-        self.inputs = inputs
-        self.what = what
-        self.users: list[Node] = []
-        sizes = [node.sizes for node in inputs]
-        self.sizes = sizes[0] if sizes and all(x is sizes[0] for x in sizes) else None
-        widths = {node.width for node in inputs} - {None}
-        self.width: int | None = widths.pop() if len(widths) == 1 else None
-        for node in inputs:
-            node.users.append(self)
-
-    def other_input(self, one: Node) -> Node:
-        """The input beside `one`, of an operation that has two."""
-        return self.inputs[1] if self.inputs[0] is one else self.inputs[0]
-
-
-class Attention:
-    """A call of transformers' attention: of which module, with which head dims, arguments and options."""
-
-    __slots__ = ("arguments", "dims", "module", "options", "ours")
-
-    def __init__(
-        self, ours: Any, module: Any, dims: tuple[int, ...], arguments: Any, options: dict[str, Any]
-    ) -> None:
-        self.ours = ours  # headlane.transformers
-        self.module = module
-        self.dims = dims
-        self.arguments = arguments
-        self.options = options
-
-    def __call__(self, query: Any, key: Any, value: Any, mask: Any) -> Any:
-        given = query, key, value, mask
-        return self.ours.attention_forward(self.module, *given, *self.arguments, **self.options)[0]
-
-    def is_plain(self) -> bool:
-        """Whether only options_of() are left to do before headlane.scaled_dot_product_attention."""
-        known = {*self.ours.CALL_OPTIONS, "is_causal", "dropout"}
-        others = {name: x for name, x in self.options.items() if name not in known}
-        try:
-            self.ours.require_known(others)
-        except ValueError:
-            return False
-        return not self.arguments and len(set(self.dims)) == 1
-
-    def options_of(self, mask: Any, length: int) -> tuple[Any, ...]:
-        """Mask, whether it is causal, scale and the others, for queries and keys of this length."""
-        if mask is not None:
-            self.ours.require_mask(mask)
-        given = {name: x for name, x in self.options.items() if name in self.ours.CALL_OPTIONS}
-        made = self.ours.options_of_call(mask, bool(self.options.get("is_causal")), length, length, **given)
-        return made.pop("attn_mask"), made.pop("is_causal"), made.pop("scale"), made
-
 
 _FUNCTIONS: dict[Any, str] = {
     F.relu: "relu",
@@ -113,20 +32,39 @@ class Value:
     [batch, heads, length, head_dim] if its heads are first.
     """
 
-    __slots__ = ("_graph", "_heads_first", "_node", "_split")
+    __slots__ = ("_columns", "_graph", "_heads_first", "_node", "_split")
 
-    def __init__(self, graph: Graph, node: Node, split: int = 0, heads_first: bool = False) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        node: Node,
+        split: int = 0,
+        heads_first: bool = False,
+        columns: tuple[int, int] | None = None,
+    ) -> None:
         self._graph = graph
         self._node = node
         self._split = split  # the head_dim
         self._heads_first = heads_first
+        self._columns = columns  # if it has only some
+
+    def _viewed(self, split: int = 0, heads_first: bool = False) -> Value:
+        return Value(self._graph, self._node, split, heads_first, self._columns)
 
     @property
     def node(self) -> Node:
         """Of a value that is not split."""
-        if self._split:
+        if self._split or self._columns:
             raise NotPlain
         return self._node
+
+    @property
+    def is_split(self) -> bool:
+        return self._split != 0
+
+    @property
+    def _width(self) -> int | None:
+        return self._node.width if self._columns is None else self._columns[1] - self._columns[0]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -134,7 +72,7 @@ class Value:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        sizes, width = self._node.sizes, self._node.width
+        sizes, width = self._node.sizes, self._width
         if sizes is None or len(sizes) != 2:
             raise NotPlain
         if not self._split:
@@ -151,7 +89,7 @@ class Value:
         return len(self.shape)
 
     def _heads(self) -> int:
-        width = self._node.width
+        width = self._width
         if width is None or width % self._split:
             raise NotPlain
         return width // self._split
@@ -166,13 +104,13 @@ class Value:
         if batch is not known[0] or not (length is known[1] or (length == -1 and -1 not in sizes[2:])):
             raise NotPlain
         if len(sizes) == 3:
-            width = self._node.width
+            width = self._width
             if last != -1 and (width is None or last != width):
                 raise NotPlain
-            return Value(self._graph, self._node)
+            return self._viewed()
         if type(last) is not int or last <= 0 or self._split not in (0, last):
             raise NotPlain
-        made = Value(self._graph, self._node, last)
+        made = self._viewed(last)
         if sizes[2] not in (-1, made._heads()):
             raise NotPlain
         return made
@@ -182,7 +120,43 @@ class Value:
     def transpose(self, one: int, two: int) -> Value:
         if not self._split or {one % 4, two % 4} != {1, 2}:
             raise NotPlain
-        return Value(self._graph, self._node, self._split, not self._heads_first)
+        return self._viewed(self._split, not self._heads_first)
+
+    def split(self, size: Any, dim: int = 0) -> tuple[Value, ...]:
+        """Parts of so many columns."""
+        width = self.node.width
+        if width is None or type(size) is not int or size <= 0 or dim not in (2, -1) or len(self.shape) != 3:
+            raise NotPlain
+        parts = [(first, min(first + size, width)) for first in range(0, width, size)]
+        return tuple(Value(self._graph, self._node, columns=part) for part in parts)
+
+    def unsqueeze(self, axis: int) -> Table:
+        if axis not in (1, 2) or self.node.kind != "input" or len(self.shape) != 3:
+            raise NotPlain
+        return Table(self.node, axis)
+
+    def __getitem__(self, index: Any) -> Turning:
+        return Turning.half_of(self, self._split, index)
+
+    __iter__ = None  # outputs of transformers ask for it
+
+    def rotated(self, cosines: Table, sines: Table) -> Value:
+        axis = 1 if self._heads_first else 2
+        if not cosines.axis == sines.axis == axis:
+            raise NotPlain
+        return self._of_heads("rotary", (cosines.node, sines.node), self._split)
+
+    def _of_heads(self, kind: str, others: tuple[Node, ...], what: Any) -> Value:
+        """The result of an operation on each head."""
+        if self._columns or not self._split:
+            raise NotPlain
+        node = self._graph.add(Node(kind, (self._node, *others), what))
+        node.sizes, node.width = self._node.sizes, self._node.width
+        return Value(self._graph, node, self._split, self._heads_first)
+
+    def with_norm(self, norm: Any) -> Value:
+        """The norm of each head."""
+        return self._of_heads("head_norm", (), (norm, self._split))
 
     def contiguous(self) -> Value:
         return self
@@ -190,10 +164,14 @@ class Value:
     def __add__(self, other: Any) -> Value:
         return self._graph.apply("add", self, other)
 
-    def __mul__(self, other: Any) -> Value:
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, Table):
+            return Turning(self) * other
         if type(other) not in (int, float):
             return self._graph.apply("multiply", self, other)
         if abs(other) > torch.finfo(torch.float32).max:
+            raise NotPlain
+        if self._columns:
             raise NotPlain
         made = self._graph.apply("scale", Value(self._graph, self._node), what=other)
         return Value(self._graph, made._node, self._split, self._heads_first)
@@ -212,19 +190,27 @@ class Value:
         self, ours: Any, module: Any, key: Any, value: Any, mask: Any, arguments: Any, options: Any
     ) -> Value:
         """The result of transformers' attention, [batch, length, heads, head_dim]."""
+        update = None
+        if isinstance(key, Cached):
+            update = key.attended_with(value)
+            key, value = update.keys, update.values
         given = (self, key, value)
         if not all(isinstance(x, Value) and x._split and x._heads_first for x in given):
             raise NotPlain
-        if any(isinstance(x, (Value, Mask)) for x in (*arguments, *options.values())):
-            raise NotPlain
         inputs = tuple(x._node for x in given)
+        if update is not None:
+            inputs += (update.cache,)
         if mask is not None:
             inputs += (mask.node,)
-        dims = tuple(x._split for x in given)
-        what = Attention(ours, self._graph.module_of(module), dims, arguments, dict(options))
+        heads = tuple((x._columns, x._split) for x in given)
+        what = Attention(ours, self._graph.module_of(module), heads, update and update.arguments)
+        what.arguments = arguments
+        what.options = {name: x for name, x in options.items() if name not in ours.IGNORED}
+        if any(isinstance(x, (Value, Mask)) for x in (*arguments, *what.options.values())):
+            raise NotPlain
         node = self._graph.add(Node("attention", inputs, what))
-        node.sizes, node.width = self._node.sizes, self._heads() * dims[2]
-        return Value(self._graph, node, dims[2])
+        node.sizes, node.width = self._node.sizes, self._heads() * value._split
+        return Value(self._graph, node, value._split)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -242,11 +228,53 @@ class Value:
         raise NotPlain
 
 
-class Mask:
-    """A tensor of another type: nothing but attention may have it."""
+class CacheValue:
+    """A cache of keys and values, of class `kind`, that a module is given."""
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    def __init__(self, node: Node, kind: type, updates: list[Update]) -> None:
+        self._node = node
+        self._kind = kind
+        self._updates = updates
+
+    __class__ = property(lambda self: self._kind)  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotPlain
+
+    def update(self, keys: Any, values: Any, *arguments: Any) -> tuple[Cached, Cached]:
+        if any(type(x) is not int for x in arguments):
+            raise NotPlain
+        update = Update(self._node, keys, values, arguments)
+        self._updates.append(update)
+        return Cached(update, 0), Cached(update, 1)
 
     def __bool__(self) -> bool:
         raise NotPlain
+
+
+class Update:
+    """Keys and values that are appended to those of a cache, for the one attention that must follow."""
+
+    def __init__(self, cache: Node, keys: Any, values: Any, arguments: tuple[int, ...]) -> None:
+        self.cache = cache
+        self.keys = keys
+        self.values = values
+        self.arguments = arguments
+        self.is_attended = False
+
+
+class Cached:
+    """All keys of a cache after an update, or all values."""
+
+    def __init__(self, update: Update, which: int) -> None:
+        self._update = update
+        self._which = which
+
+    def attended_with(self, values: Any) -> Update:
+        """For the attention by these keys."""
+        update = self._update
+        is_pair = isinstance(values, Cached) and values._update is update
+        if not is_pair or (self._which, values._which) != (0, 1) or update.is_attended:
+            raise NotPlain
+        update.is_attended = True
+        return update

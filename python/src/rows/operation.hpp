@@ -18,27 +18,29 @@ using Place = int;
 inline constexpr Place absent = -1;
 
 /// Values are numbered: those that a run is given, then the results of the operations. So are
-/// vectors, which a run is given: biases, and weights of norms.
+/// vectors, which a run is given: biases, weights of norms, and tables of cosines and sines.
 struct Operation {
   enum class Kind {
     linear,      ///< activation(x · matrix + bias) + residual
     gated,       ///< activation(x · matrix + bias) · (x · up + second)
-    norm,        ///< layer norm (centred) or RMS norm of x + residual, with weight `second` and bias
+    norm,        ///< layer norm (centred) or RMS norm of x + residual, with weight `second` and bias; if
+                 ///< head_dim is not 0, of each head of x
     activation,  ///< activation(x)
     scale,       ///< x · factor
+    rotary,      ///< x · cosines + (the halves of x's heads, exchanged, the first one negated) · sines
     attention,   ///< of the queries x to keys and values: all rows of a sequence
   };
 
   Kind kind;
   Place x;
   Place residual = absent, keys = absent, values = absent;
-  Place bias = absent, second = absent;  // vectors
+  Place bias = absent, second = absent;  // vectors; of rotary the cosines and sines
   const PackedMatrix *matrix = nullptr, *up = nullptr;
   Activation activation = Activation::none;
   DType activations = DType::float32;
   bool centred = false;
   float eps = 0, factor = 1;
-  Index heads = 0;
+  Index heads = 0, head_dim = 0;
   Place options = absent;  // of the attention
 
   [[nodiscard]] bool is_of_rows() const { return kind != Kind::attention; }

@@ -45,10 +45,10 @@ class RowProgram {
     outputs_.push_back(value);
   }
 
-  /// values [..., width], [batch, length, width] for attention: dense. vectors: of any
-  /// floating-point type, or None. attentions: for each of them (mask, causal, scale, options).
-  /// Returns the outputs; None if values differ in type or rows, or a width is not the one that an
-  /// operation needs.
+  /// values [..., width], [batch, length, width] for attention and rotary: dense. vectors: of any
+  /// floating-point type, or None; tables [batch or 1, length, head_dim]. attentions: for each of
+  /// them (mask, causal, scale, options). Returns the outputs; None if values differ in type or
+  /// rows, or a size is not the one that an operation needs.
   [[nodiscard]] nb::object run(const nb::list& values, const nb::list& vectors, const nb::list& attentions,
                                nb::handle num_threads) const;
 
@@ -102,16 +102,25 @@ std::vector<Index> RowProgram::widths_of(const Arrays& values, const Arrays& vec
     const std::optional<Array>& vector = vectors[static_cast<std::size_t>(place)];
     fit = fit && (!vector || (vector->rank() == 1 && vector->size(0) == width));
   };
+  const auto require_table = [&](Place place, Index head_dim) {
+    const std::optional<Array>& table = vectors[static_cast<std::size_t>(place)];
+    const Array& value = *values[0];
+    fit = fit && table && table->rank() == 3 && value.rank() == 3 && table->size(1) == value.size(1) &&
+          (table->size(0) == 1 || table->size(0) == value.size(0)) && table->size(2) == head_dim &&
+          table->stride(2) == 1;
+  };
   for (const Operation& operation : operations_) {
     Index width = operation.matrix != nullptr ? operation.matrix->columns() : width_of(operation.x);
     for (const PackedMatrix* matrix : {operation.matrix, operation.up})
       fit = fit && (matrix == nullptr || (matrix->rows() == width_of(operation.x) && matrix->columns() == width));
     fit = fit && (operation.residual == absent || width_of(operation.residual) == width);
-    require_vector(operation.bias, width);
-    require_vector(operation.second, width);
+    const Index head_dim = operation.head_dim;
+    for (const Place vector : {operation.bias, operation.second})
+      if (operation.kind == Operation::Kind::rotary) require_table(vector, head_dim);
+      else require_vector(vector, head_dim > 0 ? head_dim : width);
+    fit = fit && (head_dim == 0 || width % head_dim == 0);
     if (!operation.is_of_rows()) {
-      const Index head_dim = width / operation.heads,
-                  kv_heads = width_of(operation.keys) / std::max<Index>(head_dim, 1);
+      const Index dim = width / operation.heads, kv_heads = width_of(operation.keys) / std::max<Index>(dim, 1);
       width = operation.heads * (width_of(operation.values) / std::max<Index>(kv_heads, 1));
     }
     widths.push_back(width);
@@ -201,14 +210,19 @@ Place add_gated(RowProgram& self, Place x, nb::handle gate, nb::handle up, Place
                   {gate, up});
 }
 
-Place add_norm(RowProgram& self, bool centred, Place x, Place weight, Place bias, float eps, Place residual) {
-  return self.add(Call(name), {.kind = Kind::norm,
-                               .x = x,
-                               .residual = residual,
-                               .bias = bias,
-                               .second = weight,
-                               .centred = centred,
-                               .eps = eps});
+Place add_norm(RowProgram& self, bool centred, Place x, Place weight, Place bias, float eps, Place residual,
+               Index head_dim) {
+  const Call call(name);
+  call.require(head_dim >= 0, "head_dim is ", head_dim);
+  call.require(head_dim == 0 || residual == absent, "norms of heads have no residual");
+  return self.add(call, {.kind = Kind::norm,
+                         .x = x,
+                         .residual = residual,
+                         .bias = bias,
+                         .second = weight,
+                         .centred = centred,
+                         .eps = eps,
+                         .head_dim = head_dim});
 }
 
 Place add_activation(RowProgram& self, nb::handle activation, Place x) {
@@ -218,6 +232,13 @@ Place add_activation(RowProgram& self, nb::handle activation, Place x) {
 
 Place add_scale(RowProgram& self, Place x, float factor) {
   return self.add(Call(name), {.kind = Kind::scale, .x = x, .factor = factor});
+}
+
+Place add_rotary(RowProgram& self, Place x, Place cosines, Place sines, Index head_dim) {
+  const Call call(name);
+  call.require(head_dim > 0 && head_dim % 2 == 0, "head_dim is ", head_dim);
+  for (const Place table : {cosines, sines}) call.require(table >= 0, "there is no vector ", table);
+  return self.add(call, {.kind = Kind::rotary, .x = x, .bias = cosines, .second = sines, .head_dim = head_dim});
 }
 
 Place add_attention(RowProgram& self, Place queries, Place keys, Place values, Index heads) {
@@ -233,9 +254,10 @@ void add_row_program(nb::module_& module) {
   program.def(nb::init<Place>(), nb::arg("inputs"));
   define(program, "linear", &add_linear, "x", "matrix", "bias", "activation", "residual", "activations");
   define(program, "gated", &add_gated, "x", "gate", "up", "gate_bias", "up_bias", "activation", "activations");
-  define(program, "norm", &add_norm, "centred", "x", "weight", "bias", "eps", "residual");
+  define(program, "norm", &add_norm, "centred", "x", "weight", "bias", "eps", "residual", "head_dim");
   define(program, "activate", &add_activation, "activation", "x");
   define(program, "scale", &add_scale, "x", "factor");
+  define(program, "rotary", &add_rotary, "x", "cosines", "sines", "head_dim");
   define(program, "attention", &add_attention, "queries", "keys", "values", "heads");
   define(program, "add_output", [](RowProgram& self, Place value) { self.add_output(Call(name), value); }, "value");
   define(program, "run", &RowProgram::run, "values", "vectors", "attentions", "num_threads");

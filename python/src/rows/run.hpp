@@ -187,12 +187,40 @@ class Run {
                   .activations = o.activations,
                   .num_threads = num_threads_});
     else if (o.kind == Kind::activation) activate(x, y, o.activation, {.num_threads = num_threads_});
+    else if (o.kind == Kind::rotary) rotate(o, x, y);
     else if (o.kind == Kind::scale)
       std::transform(x.data, x.data + rows_ * x.shape[1], y.data,
                      [&](T element) { return static_cast<T>(static_cast<float>(element) * o.factor); });
-    else if (o.centred) layer_norm(x, y, {o.eps, vector(o.second), vector(o.bias), wide_residual(o), {}, num_threads_});
-    else rms_norm(x, y, {o.eps, vector(o.second), wide_residual(o), {}, num_threads_});
+    else normalise(o, x, y);
     return 1;
+  }
+
+  void normalise(const Operation& o, View<T, 2> x, View<T, 2> y) {
+    if (o.head_dim > 0)
+      for (View<T, 2>* rows : {&x, &y}) *rows = {rows->data, {rows_ * rows->shape[1] / o.head_dim, o.head_dim}};
+    if (o.centred) layer_norm(x, y, {o.eps, vector(o.second), vector(o.bias), wide_residual(o), {}, num_threads_});
+    else rms_norm(x, y, {o.eps, vector(o.second), wide_residual(o), {}, num_threads_});
+  }
+
+  /// With the roundings of PyTorch's product, product and sum.
+  void rotate(const Operation& o, const View<T, 2>& x, const View<T, 2>& y) const {
+    const auto table = [&](Place place) { return view_of<const float, 3>(*vectors_[static_cast<std::size_t>(place)]); };
+    const View<const float, 3> cosines = table(o.bias), sines = table(o.second);
+    const Index half = o.head_dim / 2, length = cosines.shape[1];
+    for (Index i = 0; i < rows_; ++i) {
+      const Index row = first_of_group_ + row_ + i, position = row % length;
+      const float* cosine = &cosines(std::min(row / length, cosines.shape[0] - 1), position, 0);
+      const float* sine = &sines(std::min(row / length, sines.shape[0] - 1), position, 0);
+      for (Index at = 0; at < x.shape[1]; at += o.head_dim) {
+        const T *first = x.data + i * x.shape[1] + at, *second = first + half;
+        T* to = y.data + i * x.shape[1] + at;
+        for (Index j = 0; j < half; ++j) {
+          const auto one = static_cast<float>(first[j]), two = static_cast<float>(second[j]);
+          to[j] = static_cast<T>(one * cosine[j] - two * sine[j]);
+          to[half + j] = static_cast<T>(two * cosine[half + j] + one * sine[half + j]);
+        }
+      }
+    }
   }
 
   /// Products in a row that do not need each other are one list.

@@ -1,0 +1,112 @@
+"""What the code of a module consists of: operations, and what is known of their results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class NotPlain(Exception):
+    """The code does what a plan cannot."""
+
+
+class Size:
+    """A size that only a call knows. Code that asks for more than which one it is, is not plain."""
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        raise NotPlain
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise NotPlain
+
+
+class Node:
+    """An operation: "linear", "norm", "add", "multiply", "scale", "head_norm", "rotary", "attention", "input",
+    "call" of a module without parameters, or the name of an activation.
+
+    what: The Linear, norm or module, the factor, the head_dim, the norm of heads and their dim, or an Attention.
+    sizes: Of the result, but the last one; None if they are not known.
+    width: The last size; None if it is not known.
+    """
+
+    __slots__ = ("inputs", "kind", "sizes", "users", "what", "width")
+
+    def __init__(self, kind: str, inputs: tuple[Node, ...] = (), what: Any = None) -> None:
+        self.kind = kind
+        self.inputs = inputs
+        self.what = what
+        self.users: list[Node] = []
+        sizes = [node.sizes for node in inputs]
+        self.sizes = sizes[0] if sizes and all(x is sizes[0] for x in sizes) else None
+        widths = {node.width for node in inputs} - {None}
+        self.width: int | None = widths.pop() if len(widths) == 1 else None
+        for node in inputs:
+            node.users.append(self)
+
+    def other_input(self, one: Node) -> Node:
+        """The input beside `one`, of an operation that has two."""
+        return self.inputs[1] if self.inputs[0] is one else self.inputs[0]
+
+
+Heads = tuple["tuple[int, int] | None", int]
+
+
+class Attention:
+    """A call of transformers' attention: of which module, with which arguments and options.
+
+    heads: Of queries, keys and values: which columns of their nodes, all if None, and the head_dim.
+    update: If keys and values are first appended to a cache: the other arguments of its update(). The node of
+        the cache follows those of queries, keys and values.
+    """
+
+    __slots__ = ("arguments", "heads", "module", "options", "ours", "update")
+
+    def __init__(
+        self, ours: Any, module: Any, heads: tuple[Heads, ...], update: tuple[int, ...] | None
+    ) -> None:
+        self.ours = ours  # headlane.transformers
+        self.module = module
+        self.heads = heads
+        self.update = update
+        self.arguments: tuple[Any, ...] = ()
+        self.options: dict[str, Any] = {}
+
+    def __call__(self, query: Any, key: Any, value: Any, mask: Any) -> Any:
+        given = query, key, value, mask
+        return self.ours.attention_forward(self.module, *given, *self.arguments, **self.options)[0]
+
+    def is_plain(self) -> bool:
+        """Whether only options_of() are left to do before headlane.scaled_dot_product_attention."""
+        known = {*self.ours.CALL_OPTIONS, "is_causal", "dropout"}
+        others = {name: x for name, x in self.options.items() if name not in known}
+        try:
+            self.ours.require_known(others)
+        except ValueError:
+            return False
+        return (
+            not self.arguments
+            and self.update is None
+            and len(set(self.heads)) == 1
+            and self.heads[0][0] is None
+        )
+
+    def options_of(self, mask: Any, length: int) -> tuple[Any, ...]:
+        """Mask, whether it is causal, scale and the others, for queries and keys of this length."""
+        if mask is not None:
+            self.ours.require_mask(mask)
+        given = {name: x for name, x in self.options.items() if name in self.ours.CALL_OPTIONS}
+        made = self.ours.options_of_call(mask, bool(self.options.get("is_causal")), length, length, **given)
+        return made.pop("attn_mask"), made.pop("is_causal"), made.pop("scale"), made
+
+
+class Mask:
+    """A tensor of another type: nothing but attention may have it."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def __bool__(self) -> bool:
+        raise NotPlain

@@ -1,0 +1,75 @@
+"""_core.RowProgram: operations on each head."""
+
+import headlane
+import pytest
+from headlane import _core
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from row_programs import TYPES, WIDTH, linear, packed, random, run  # noqa: E402
+
+
+def rotary(head_dim=8):
+    """A program that turns its value and one that it makes of it: a result between operations."""
+    program = _core.RowProgram(1)
+    matrix = packed(WIDTH, 2 * WIDTH, 1)
+    program.add_output(program.rotary(0, 0, 1, head_dim))
+    program.add_output(program.rotary(program.linear(0, matrix, -1, None, -1, "float32"), 0, 1, head_dim))
+    return program, matrix
+
+
+def turned(x, cosines, sines, head_dim=8):
+    heads = x.unflatten(-1, (-1, head_dim))
+    one, two = heads.chunk(2, -1)
+    made = heads * cosines.unsqueeze(2) + torch.cat((-two, one), -1) * sines.unsqueeze(2)
+    return made.flatten(2)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("length", [1, 7, 300])
+def test_rotary(batch, length):
+    program, matrix = rotary()
+    x = random(3, length, WIDTH)
+    tables = [random(batch, length, 8, seed=seed) for seed in (1, 2)]
+    for threads in (1, 2):
+        one, two = run(program, [x], tables, threads=threads)
+        assert one.equal(turned(x, *tables))
+        assert two.equal(turned(linear(x, matrix), *tables))
+    strided = [torch.cat((table, table), 1)[:, :length] for table in tables]
+    assert run(program, [x], strided)[0].equal(one)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("centred", [True, False])
+def test_norms_of_heads(dtype, centred):
+    program = _core.RowProgram(1)
+    product = program.linear(0, packed(WIDTH, 2 * WIDTH, 1), -1, None, -1, "float32")
+    program.add_output(program.norm(centred, product, 0, -1, 1e-5, -1, 8))
+    x, weight = random(3, 50, WIDTH, dtype=dtype), random(8, seed=1, dtype=dtype)
+    heads = linear(x, packed(WIDTH, 2 * WIDTH, 1)).unflatten(-1, (-1, 8))
+    if centred:
+        expected = headlane.layer_norm(heads, weight, None, 1e-5)
+    else:
+        expected = headlane.rms_norm(heads, weight, 1e-5)
+    assert run(program, [x], [weight])[0].equal(expected.flatten(2))
+    assert run(program, [x], [random(6)]) is None
+
+
+@pytest.mark.parametrize("dtype", TYPES[1:])
+def test_rotary_of_16_bits(dtype):
+    """A result is rounded once."""
+    x = random(2, 3, WIDTH, dtype=dtype)
+    tables = [random(2, 3, 8, seed=seed) for seed in (1, 2)]
+    program = _core.RowProgram(1)
+    program.add_output(program.rotary(0, 0, 1, 8))
+    assert run(program, [x], tables)[0].equal(turned(x.float(), *tables).to(dtype))
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 8), (3, 4, 8), (3, 5, 6), (5, 8), (1, 1, 8)])
+def test_tables_that_do_not_fit(shape):
+    program, _ = rotary()
+    x, table = random(3, 5, WIDTH), random(3, 5, 8)
+    assert run(program, [x], [table, table]) is not None
+    for tables in ((random(*shape), table), (table, random(*shape)), (None, table)):
+        assert run(program, [x], tables) is None
+    assert run(program, [x[0]], [table, table]) is None
+    assert run(rotary(10)[0], [x], [random(3, 5, 10)] * 2) is None  # no multiple is 24

@@ -1,0 +1,220 @@
+"""headlane.torch: layers of decoders as a few calls, with a cache, and the bits of their modules one by one."""
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+import headlane.torch  # noqa: E402
+from headlane.torch import _fused, _operations  # noqa: E402
+from torch_cases import seeded  # noqa: E402
+
+transformers.logging.set_verbosity_error()
+SPECIAL = {"vocab_size": 50, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+LLAMA = {**SIZES, **SPECIAL, "num_key_value_heads": 2}
+GPT2 = {**SPECIAL, "n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 64}
+OPT = {**SPECIAL, "hidden_size": 24, "ffn_dim": 40, "num_hidden_layers": 2, "num_attention_heads": 3}
+# Calls in the plan of a layer: those before the attention, it with its cache, those after it.
+MODELS = {
+    "Llama": (LLAMA, 3),
+    "Mistral": (LLAMA, 3),
+    "Qwen2": (LLAMA, 3),
+    "Qwen3": ({**LLAMA, "head_dim": 8}, 3),
+    "GPT2": (GPT2, 3),
+    "OPT": ({**OPT, "max_position_embeddings": 64, "word_embed_proj_dim": 24}, 3),
+}
+IDS = torch.arange(3, 21).view(2, 9)
+PADDED = torch.tensor([[0] * 4 + [1] * 5, [1] * 9])
+INPUTS = [{"input_ids": IDS}, {"input_ids": IDS, "attention_mask": PADDED}]
+
+
+def made(name):
+    config = getattr(transformers, f"{name}Config")(**MODELS[name][0])
+    return seeded(transformers.AutoModelForCausalLM.from_config, config)
+
+
+def steps(model, given, cache=None, count=3):
+    """Logits of a prompt and of tokens one by one, and the cache."""
+    given, logits = dict(given), []
+    cache = transformers.DynamicCache() if cache is None else cache
+    for token in range(count + 1):
+        logits.append(model(**given, past_key_values=cache, use_cache=True).logits)
+        given["input_ids"] = torch.tensor([[7 + token], [8 + token]])
+        if "attention_mask" in given:
+            mask = given["attention_mask"]
+            given["attention_mask"] = torch.cat((mask, mask.new_ones(2, 1)), 1)
+    return logits, cache
+
+
+def entries(cache):
+    return [x for layer in cache.layers for x in (layer.keys, layer.values)]
+
+
+def same(one, other):
+    return len(one) == len(other) and all(x.equal(y) for x, y in zip(one, other))
+
+
+def close(one, other):
+    for x, y in zip(one, other):
+        torch.testing.assert_close(x, y, rtol=0, atol=2e-5)
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Which plans with an update of a cache were run."""
+    seen, run = [], _fused.Plan.run
+
+    def watched(plan, inputs):
+        if any(not isinstance(x, torch.Tensor) for x in inputs):
+            seen.append(plan)
+        return run(plan, inputs)
+
+    monkeypatch.setattr(_fused.Plan, "run", watched)
+    return seen
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("given", INPUTS, ids=["whole", "padded"])
+@torch.no_grad()
+def test_layers(name, given, runs, monkeypatch):
+    model = made(name)
+    optimized = headlane.torch.optimize(model)
+    first, first_cache = steps(optimized, given)  # whose plans are made
+    runs.clear()
+    result, cache = steps(optimized, given)
+    assert [len(plan.steps) for plan in runs] == [MODELS[name][1]] * 2 * 4
+    expected, expected_cache = steps(model, given)
+    close(result, expected)
+    close(entries(cache), entries(expected_cache))
+    assert same(result, first)
+    assert same(entries(cache), entries(first_cache))
+    with monkeypatch.context() as context:
+        context.setattr(_fused.Plan, "applies", lambda plan: not plan.is_deep)
+        alone, cache_alone = steps(optimized, given)
+    assert same(result, alone)
+    assert same(entries(cache), entries(cache_alone))
+    headlane.torch.restore(optimized)
+    assert same(steps(optimized, given)[0], expected)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@torch.no_grad()
+def test_without_a_cache(name):
+    model = made(name)
+    optimized = headlane.torch.optimize(model)
+    for _ in range(2):
+        for given in INPUTS:
+            ours, theirs = (each(**given, use_cache=False).logits for each in (optimized, model))
+            close([ours], [theirs])
+
+
+@pytest.mark.parametrize(
+    ("weights", "activations"), [("int8", None), ("int8", "int8"), ("int4_group32", None)]
+)
+@torch.no_grad()
+def test_fewer_bits(weights, activations, runs, monkeypatch):
+    optimized = headlane.torch.optimize(made("Llama"), weights=weights, activations=activations)
+    steps(optimized, INPUTS[0])
+    runs.clear()
+    result, cache = steps(optimized, INPUTS[0])
+    assert len(runs) == 8
+    monkeypatch.setattr(_fused.Plan, "applies", lambda plan: not plan.is_deep)
+    alone, cache_alone = steps(optimized, INPUTS[0])
+    assert same(result, alone)
+    assert same(entries(cache), entries(cache_alone))
+
+
+@torch.no_grad()
+def test_a_prompt_is_the_tokens_one_by_one():
+    optimized = headlane.torch.optimize(made("Llama"))
+    for _ in range(2):
+        whole = optimized(IDS).logits
+        cache = transformers.DynamicCache()
+        alone = [optimized(IDS[:, i : i + 1], past_key_values=cache).logits for i in range(9)]
+        assert whole.equal(torch.cat(alone, 1))
+        assert whole[:1].equal(optimized(IDS[:1]).logits)
+
+
+@torch.no_grad()
+def test_copies_of_a_cache():
+    """Two continuations of a prompt, from its cache and a copy of it."""
+    model = made("GPT2")
+    optimized = headlane.torch.optimize(model)
+    expected = [steps(model, {"input_ids": x}, steps(model, INPUTS[0])[1])[0] for x in (IDS, IDS.flip(1))]
+    for copied in (copy.deepcopy, copy.copy):
+        _, cache = steps(optimized, INPUTS[0])
+        other = copied(cache)
+        if copied is copy.copy:
+            other.layers = [copy.copy(x) for x in cache.layers]
+        before = [x.clone() for x in entries(cache)]
+        one = steps(optimized, {"input_ids": IDS}, other)[0]
+        assert same(entries(cache), before)
+        two = steps(optimized, {"input_ids": IDS.flip(1)}, cache)[0]
+        close(one, expected[0])
+        close(two, expected[1])
+
+
+class OwnCache(transformers.DynamicCache):
+    """One that counts its updates."""
+
+    updates = 0
+
+    def update(self, *arguments, **options):
+        self.updates += 1
+        return super().update(*arguments, **options)
+
+
+@pytest.mark.parametrize("make", [OwnCache, lambda: transformers.StaticCache(made("Llama").config, 40)])
+@torch.no_grad()
+def test_other_caches(make, runs):
+    """No plan is made for them, as they cannot be copied by those who do not know them."""
+    model = made("Llama")
+    optimized = headlane.torch.optimize(model)
+    for _ in range(2):
+        ours, theirs = (steps(each, INPUTS[0], make()) for each in (optimized, model))
+        close(ours[0], theirs[0])
+        if isinstance(ours[1], OwnCache):
+            assert ours[1].updates == theirs[1].updates == 8
+    assert runs == []
+
+
+@pytest.mark.parametrize("fault", ["raises", "another number", "another key"])
+@torch.no_grad()
+def test_a_plan_that_is_wrong(fault, monkeypatch):
+    """It is found in the first call, whose result and cache are right."""
+    model = made("Llama")
+    optimized = headlane.torch.optimize(model)
+    run, heads = _fused.Plan.run, _operations._heads
+
+    def wrong(plan, inputs):
+        result = run(plan, inputs)
+        if len(inputs) < 4 or isinstance(result, tuple):
+            return result
+        if fault == "raises":
+            raise ValueError
+        return result + 0.01 if fault == "another number" else result
+
+    def wrong_heads(x, columns, head_dim):
+        return heads(x, columns, head_dim) + (0.01 if x.shape[-1] == 16 and fault == "another key" else 0)
+
+    monkeypatch.setattr(_fused.Plan, "run", wrong)
+    monkeypatch.setattr(_operations, "_heads", wrong_heads)
+    for _ in range(3):
+        ours, theirs = steps(optimized, INPUTS[1]), steps(model, INPUTS[1])
+        close(ours[0], theirs[0])
+        close(entries(ours[1]), entries(theirs[1]))
+
+
+@torch.no_grad()
+def test_generation():
+    for name in MODELS:
+        model = made(name)
+        optimized = headlane.torch.optimize(model)
+        for options in ({}, {"num_beams": 3}):
+            ours, theirs = (
+                each.generate(**INPUTS[1], max_new_tokens=12, do_sample=False, **options)
+                for each in (optimized, model)
+            )
+            assert ours.equal(theirs)
