@@ -68,9 +68,10 @@ class Fusion:
         one, other = (x.what._headlane for x in (gate, up))
         return (one.matrix.dtype, one.activations) == (other.matrix.dtype, other.activations)
 
-    def steps(self) -> list[tuple[Step, list[int]]]:
-        """The calls, and the values that none reads after each. Operations on rows that follow each other are
-        one call, for each layer of a stack.
+    def steps(self) -> list[tuple[Step, list[int], bool]]:
+        """The calls, the values that none reads after each, and whether it changes a cache.
+
+        Operations on rows that follow each other are one call, for each layer of a stack.
         """
         at = {node: number for number, node in enumerate(self.nodes)}
         calls: list[Any] = []
@@ -88,7 +89,7 @@ class Fusion:
         for node, number in last.items():
             if node.kind != "input":
                 unread[number].append(at[node])
-        return [(call.step(at), places) for call, places in zip(calls, unread)]
+        return [(call.step(at), places, call.changes_cache) for call, places in zip(calls, unread)]
 
     def _together(self, rows: list[Any]) -> Rows:
         results = {one.result for one in rows}

@@ -27,6 +27,10 @@ class Other(NamedTuple):
     def inputs(self) -> tuple[Node, ...]:
         return self.result.inputs
 
+    @property
+    def changes_cache(self) -> bool:
+        return self.result.kind == "attention" and self.result.what.update is not None
+
     def step(self, at: dict[Node, int]) -> Step:
         compute, to = self._function([at[x] for x in self.inputs]), at[self.result]
 
@@ -187,6 +191,8 @@ class Rows:
 
     at: The numbers of nodes in the program.
     """
+
+    changes_cache = False
 
     def __init__(self, operations: list[Any], outputs: list[Node]) -> None:
         results = {x.result for x in operations}

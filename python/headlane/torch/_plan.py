@@ -17,7 +17,7 @@ from ._operations import Step
 class Plan:
     """The calls that a module consists of."""
 
-    def __init__(self, code: Code, steps: list[tuple[Step, list[int]]]) -> None:
+    def __init__(self, code: Code, steps: list[tuple[Step, list[int], bool]]) -> None:
         self.steps = steps
         self.wrapped = code.wrapped
         structure = list(code.graph.structure.values())
@@ -54,12 +54,16 @@ class Plan:
                 return False
         return not any(self.hooks)
 
-    def run(self, tensors: list[torch.Tensor]) -> Any:
+    def run(self, inputs: list[Any]) -> Any:
         """Computes the result; NotImplemented for tensors that do not fit, of rows that are to be repeated."""
-        values: list[Any] = [*tensors, *[None] * (self.size - len(tensors))]
-        for step, unread in self.steps:
+        values: list[Any] = [*inputs, *[None] * (self.size - len(inputs))]
+        is_changed = False  # a cache, to which the code of the module would append the same keys again
+        for step, unread, changes_cache in self.steps:
             if step(values) is NotImplemented:
+                if is_changed:
+                    raise RuntimeError("headlane.torch: values do not fit, after a cache was changed")
                 return NotImplemented
+            is_changed = is_changed or changes_cache
             for place in unread:
                 values[place] = None
         return self.wrapped(values[-1])

@@ -22,7 +22,7 @@ class Tried:
             ours is not None
             and theirs is not None
             and type(cache) is theirs.DynamicCache
-            and not cache.offloading
+            and not getattr(cache, "offloading", False)
             and all(type(x) in (ours.GrowingLayer, theirs.DynamicLayer) for x in cache.layers)
         )
         if self.is_possible:
