@@ -132,6 +132,19 @@ def test_vectors_are_read_in_each_run():
     assert after.equal(one_by_one(x, matrices, vectors, options))
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+def test_sums_and_products(dtype):
+    program = _core.RowProgram(2)
+    total = program.add(0, 1)
+    program.add_output(total)
+    program.add_output(program.multiply(total, 1))
+    one, two = random(2, 3, WIDTH, dtype=dtype), random(2, 3, WIDTH, seed=1, dtype=dtype)
+    total, product = run(program, [one, two])
+    assert total.equal(one + two)
+    assert product.equal((one + two) * two)
+    assert run(program, [one, two[..., :-1]]) is None
+
+
 def test_numpy():
     program = _core.RowProgram(1)
     matrix = packed(WIDTH, WIDTH, 1)
@@ -200,6 +213,7 @@ def test_attention_needs_sequences():
         (lambda p: p.rotary(0, 0, 1, 0), "RowProgram: head_dim is 0"),
         (lambda p: p.rotary(0, -1, 1, 8), "RowProgram: there is no vector -1"),
         (lambda p: p.rotary(5, 0, 1, 8), "RowProgram: there is no value 5"),
+        (lambda p: p.add(0, -1), "RowProgram: there is no value -1"),
         (lambda p: p.attention(0, 0, 0, 0), "RowProgram: heads is 0"),
         (lambda p: p.attention(0, -1, 0, 2), "RowProgram: there is no value -1"),
         (lambda p: p.add_output(1), "RowProgram: value 1 is not the result of an operation"),

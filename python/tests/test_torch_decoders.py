@@ -22,6 +22,7 @@ MODELS = {
     "Mistral": (LLAMA, 3),
     "Qwen2": (LLAMA, 3),
     "Qwen3": ({**LLAMA, "head_dim": 8}, 3),
+    "Olmo2": (LLAMA, 3),
     "GPT2": (GPT2, 3),
     "OPT": ({**OPT, "max_position_embeddings": 64, "word_embed_proj_dim": 24}, 3),
 }

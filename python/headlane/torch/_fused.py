@@ -88,8 +88,9 @@ class Fused(Replaced):
         parameters = list(inspect.signature(type(module).forward).parameters.values())[1:]
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         needed = [x for x in parameters if x.default is x.empty and x.kind in positional]
-        given = tuple(Input(3) for _ in needed)
-        options = {name: x for name, x in _NEEDED.items() if any(name == p.name for p in parameters)}
+        given = tuple(_NEEDED.get(x.name, Input(3)) for x in needed)
+        others = {x.name for x in parameters} - {x.name for x in needed}
+        options = {name: x for name, x in _NEEDED.items() if name in others}
         return any(Plan.of(module, dtype, given, x) is not None for x in ({}, options))
 
     @classmethod

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._nodes import Node
-from ._operations import Attended, Elementwise, Gated, Norm, Other, Product, Rotary, Rows, Step
-
-_ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf")
+from ._operations import ACTIVATIONS, Attended, Elementwise, Gated, Norm, Other, Product, Rotary, Rows, Step
 
 
 class Fusion:
@@ -47,7 +45,7 @@ class Fusion:
     def _fuse_linear(self, node: Node) -> None:
         chain, activation = [node], None
         user = self._only_user(node)
-        if user is not None and user.kind in _ACTIVATIONS:
+        if user is not None and user.kind in ACTIVATIONS:
             activation = user.kind
             chain.append(user)
             user = self._only_user(user)
@@ -119,4 +117,4 @@ def _alone(node: Node) -> Any:
         return Attended(node)
     if node.kind == "rotary":
         return Rotary(node)
-    return Elementwise(node) if node.kind in (*_ACTIVATIONS, "scale") else Other(node)
+    return Elementwise(node) if Elementwise.is_this(node) else Other(node)

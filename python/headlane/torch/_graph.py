@@ -67,7 +67,11 @@ class Graph:
         if kind == _CALL and (isinstance(module, Replaced) or module._parameters or module._buffers):
             raise NotPlain
         (x,) = arguments
-        made = x.with_norm(module) if kind == "norm" and x.is_split else self.apply(kind, x, what=module)
+        if kind == "norm" and x.is_split:
+            made = x.with_norm(module)
+        else:
+            x.node.width = x.node.width or _width_of(module)
+            made = self.apply(kind, x, what=module)
         if isinstance(module, Linear):
             self._require(module._headlane.dtype)
             made.node.width = module._headlane.matrix.columns
@@ -156,6 +160,14 @@ def _kind_of(child: nn.Module) -> str | None:
     if isinstance(child, Replaced):
         return None
     return _IDENTITY if activation_of_module(child) == _IDENTITY else None
+
+
+def _width_of(module: nn.Module) -> int | None:
+    """The width of what a module is applied to, if it is one alone."""
+    if isinstance(module, Linear):
+        return int(module._headlane.matrix.rows)
+    is_norm = isinstance(module, (LayerNorm, RmsNorm))
+    return next((len(x) for x in module._parameters.values() if x is not None), None) if is_norm else None
 
 
 def dtype_of(module: nn.Module) -> torch.dtype | None:

@@ -12,6 +12,8 @@ from ._modules import LayerNorm
 from ._nodes import Attention, Node
 from ._state import threads
 
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf")
+
 # Computes values of a module from those before, by the numbers of their nodes. NotImplemented if
 # they do not fit.
 Step = Callable[[list[Any]], Any]
@@ -171,7 +173,7 @@ class Rotary(NamedTuple):
 
 
 class Elementwise(NamedTuple):
-    """An activation by itself, or a value times a number."""
+    """An activation by itself, a value times a number, or the sum or product of two values of as many rows."""
 
     result: Node
 
@@ -179,11 +181,19 @@ class Elementwise(NamedTuple):
     def inputs(self) -> tuple[Node, ...]:
         return self.result.inputs
 
+    @classmethod
+    def is_this(cls, node: Node) -> bool:
+        return node.kind in (*ACTIVATIONS, "scale") or (
+            node.kind in ("add", "multiply") and node.sizes is not None and all(x.width for x in node.inputs)
+        )
+
     def add_to(self, rows: Rows) -> int:
-        x = rows.at[self.inputs[0]]
-        if self.result.kind == "scale":
-            return rows.program.scale(x, self.result.what)
-        return rows.program.activate(self.result.kind, x)
+        kind, inputs = self.result.kind, [rows.at[x] for x in self.inputs]
+        if kind == "scale":
+            return rows.program.scale(*inputs, self.result.what)
+        if kind in ("add", "multiply"):
+            return getattr(rows.program, kind)(*inputs)
+        return rows.program.activate(kind, *inputs)
 
 
 class Rows:

@@ -27,6 +27,8 @@ struct Operation {
                  ///< head_dim is not 0, of each head of x
     activation,  ///< activation(x)
     scale,       ///< x · factor
+    sum,         ///< x + residual
+    product,     ///< x · residual
     rotary,      ///< x · cosines + (the halves of x's heads, exchanged, the first one negated) · sines
     attention,   ///< of the queries x to keys and values: all rows of a sequence
   };

@@ -67,7 +67,8 @@ Place RowProgram::add(const Call& call, Operation operation, const std::vector<n
     call.require(value >= least && value < end(), "there is no value ", value);
   };
   require_value(operation.x, 0);
-  require_value(operation.residual, absent);
+  const bool is_of_two = operation.kind == Operation::Kind::sum || operation.kind == Operation::Kind::product;
+  require_value(operation.residual, is_of_two ? 0 : absent);
   for (const Place value : {operation.keys, operation.values})
     require_value(value, operation.is_of_rows() ? absent : 0);
   for (const Place vector : {operation.bias, operation.second})
@@ -234,6 +235,14 @@ Place add_scale(RowProgram& self, Place x, float factor) {
   return self.add(Call(name), {.kind = Kind::scale, .x = x, .factor = factor});
 }
 
+Place add_sum(RowProgram& self, Place x, Place other) {
+  return self.add(Call(name), {.kind = Kind::sum, .x = x, .residual = other});
+}
+
+Place add_product(RowProgram& self, Place x, Place other) {
+  return self.add(Call(name), {.kind = Kind::product, .x = x, .residual = other});
+}
+
 Place add_rotary(RowProgram& self, Place x, Place cosines, Place sines, Index head_dim) {
   const Call call(name);
   call.require(head_dim > 0 && head_dim % 2 == 0, "head_dim is ", head_dim);
@@ -257,6 +266,8 @@ void add_row_program(nb::module_& module) {
   define(program, "norm", &add_norm, "centred", "x", "weight", "bias", "eps", "residual", "head_dim");
   define(program, "activate", &add_activation, "activation", "x");
   define(program, "scale", &add_scale, "x", "factor");
+  define(program, "add", &add_sum, "x", "other");
+  define(program, "multiply", &add_product, "x", "other");
   define(program, "rotary", &add_rotary, "x", "cosines", "sines", "head_dim");
   define(program, "attention", &add_attention, "queries", "keys", "values", "heads");
   define(program, "add_output", [](RowProgram& self, Place value) { self.add_output(Call(name), value); }, "value");

@@ -188,11 +188,18 @@ class Run {
                   .num_threads = num_threads_});
     else if (o.kind == Kind::activation) activate(x, y, o.activation, {.num_threads = num_threads_});
     else if (o.kind == Kind::rotary) rotate(o, x, y);
-    else if (o.kind == Kind::scale)
-      std::transform(x.data, x.data + rows_ * x.shape[1], y.data,
-                     [&](T element) { return static_cast<T>(static_cast<float>(element) * o.factor); });
+    else if (o.kind == Kind::scale) each(x, x, y, [&](float one, float) { return one * o.factor; });
+    else if (o.kind == Kind::sum) each(x, value(o.residual), y, [](float one, float two) { return one + two; });
+    else if (o.kind == Kind::product) each(x, value(o.residual), y, [](float one, float two) { return one * two; });
     else normalise(o, x, y);
     return 1;
+  }
+
+  /// y = f(one, two) of each element, rounded to the type.
+  template <class F>
+  static void each(const View<T, 2>& one, const View<T, 2>& two, const View<T, 2>& y, const F& f) {
+    std::transform(one.data, one.data + one.shape[0] * one.shape[1], two.data, y.data,
+                   [&](T a, T b) { return static_cast<T>(f(static_cast<float>(a), static_cast<float>(b))); });
   }
 
   void normalise(const Operation& o, View<T, 2> x, View<T, 2> y) {
