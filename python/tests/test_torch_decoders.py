@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import headlane.torch  # noqa: E402
 from headlane.torch import _fused, _operations  # noqa: E402
-from torch_cases import seeded  # noqa: E402
+from torch_cases import normal, seeded  # noqa: E402
 
 transformers.logging.set_verbosity_error()
 SPECIAL = {"vocab_size": 50, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -155,6 +155,27 @@ def test_copies_of_a_cache():
         two = steps(optimized, {"input_ids": IDS.flip(1)}, cache)[0]
         close(one, expected[0])
         close(two, expected[1])
+
+
+class Shifted(transformers.models.llama.modeling_llama.LlamaDecoderLayer):
+    """A layer whose result is added to a tensor that may be repeated."""
+
+    def forward(self, x, shift, position_embeddings, cache=None):
+        mixed, _ = self.self_attn(x, position_embeddings, None, past_key_values=cache)
+        return self.mlp(x + mixed) + shift
+
+
+@torch.no_grad()
+def test_sums_that_repeat_rows():
+    """Such a layer is no plan: its sum may not fit in a later call, after the cache was changed."""
+    layer = seeded(Shifted, headlane.torch.optimize(made("Llama")).config, 0)  # whose attention is headlane's
+    optimized = headlane.torch.optimize(layer)
+    for batch in (1, 1, 2):
+        x, shift = normal(batch, 5, 32), normal(1, 5, 32, seed=1)
+        tables = (normal(1, 5, 8, seed=2), normal(1, 5, 8, seed=3))
+        ours, theirs = transformers.DynamicCache(), transformers.DynamicCache()
+        close([optimized(x, shift, tables, ours)], [layer(x, shift, tables, theirs)])
+        close(entries(ours), entries(theirs))
 
 
 class OwnCache(transformers.DynamicCache):

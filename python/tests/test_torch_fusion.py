@@ -124,6 +124,28 @@ def test_residuals_that_broadcast():
         close(optimized(X, residual), model(X, residual))
 
 
+class Gated(nn.Module):
+    """As the shared expert of a mixture: a gate of one number for each row."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate, self.up, self.down = nn.Linear(24, 1), nn.Linear(24, 40), nn.Linear(40, 24)
+
+    def forward(self, x):
+        return torch.sigmoid(self.gate(x)) * self.down(torch.relu(self.up(x)))
+
+
+@torch.no_grad()
+def test_factors_that_broadcast():
+    model = seeded(Gated)
+    optimized = headlane.torch.optimize(model)
+    assert _is_fused(optimized)
+    for _ in range(2):
+        close(optimized(X), model(X))
+    (plan,) = optimized._headlane.plans.values()
+    assert plan.run([X]) is not NotImplemented
+
+
 class Squared(nn.Module):
     def __init__(self, kind):
         super().__init__()

@@ -46,6 +46,10 @@ class Node:
         for node in inputs:
             node.users.append(self)
 
+    def has_equal_inputs(self) -> bool:
+        """Whether all inputs are known to have the same sizes: none is repeated."""
+        return self.sizes is not None and self.width is not None and all(x.width for x in self.inputs)
+
     def other_input(self, one: Node) -> Node:
         """The input beside `one`, of an operation that has two."""
         return self.inputs[1] if self.inputs[0] is one else self.inputs[0]

@@ -183,9 +183,8 @@ class Elementwise(NamedTuple):
 
     @classmethod
     def is_this(cls, node: Node) -> bool:
-        return node.kind in (*ACTIVATIONS, "scale") or (
-            node.kind in ("add", "multiply") and node.sizes is not None and all(x.width for x in node.inputs)
-        )
+        is_sum = node.kind in ("add", "multiply") and node.has_equal_inputs()
+        return is_sum or node.kind in (*ACTIVATIONS, "scale")
 
     def add_to(self, rows: Rows) -> int:
         kind, inputs = self.result.kind, [rows.at[x] for x in self.inputs]

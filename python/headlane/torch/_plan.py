@@ -11,6 +11,7 @@ from torch.nn.modules import module as _hooks
 from ._fusion import Fusion
 from ._graph import Code
 from ._modules import untouched
+from ._nodes import Node
 from ._operations import Step
 
 
@@ -36,7 +37,7 @@ class Plan:
     ) -> Plan | None:
         """None if the code of the module is not plain, or has nothing to fuse."""
         code = Code.of(module, dtype, arguments, options)
-        if code is None:
+        if code is None or (code.graph.updates and not all(map(_never_repeats, code.nodes))):
             return None
         steps = Fusion(code.nodes).steps()
         if len(steps) == sum(x.kind != "input" for x in code.nodes):
@@ -67,3 +68,8 @@ class Plan:
             for place in unread:
                 values[place] = None
         return self.wrapped(values[-1])
+
+
+def _never_repeats(node: Node) -> bool:
+    """Whether an operation fits in all calls, if it is one that would repeat rows: not after a cache was changed."""
+    return node.kind not in ("add", "multiply") or node.has_equal_inputs()

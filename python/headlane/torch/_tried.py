@@ -45,3 +45,5 @@ class Tried:
         for layer, other in zip(layers, others):
             layer.__dict__ = other.__dict__
         layers.extend(others[len(layers) :])
+        self.trial.layers = layers
+        self.cache.__dict__ = self.trial.__dict__
