@@ -38,7 +38,7 @@ function(install_and_move build)
 endfunction()
 
 function(build_consumer)
-  run(${CMAKE_COMMAND} -S ${SOURCE}/tests/consumer -B ${work}/consumer ${common} ${ARGN})
+  run(${CMAKE_COMMAND} -S ${SOURCE}/tests/consumer -B ${work}/consumer ${common} -DHEADLANE_WANTED=${VERSION} ${ARGN})
   run(${CMAKE_COMMAND} --build ${work}/consumer --config ${TYPE})
 endfunction()
 
