@@ -124,7 +124,7 @@ inline constexpr int widest =
 template <class Arch, class T, Visit visit_of_many = Visit::again>
 HEADLANE_INLINE void gemm_few_rows(const GemmBlock& block, Index row, Index rows) {
   with_rows<is_by_fma<T> ? rows_by_mantissa<Arch> : Tile<Arch>::rows>(rows, [&](auto height) {
-    const auto tile = [&](Index column, auto width) HEADLANE_INLINE_LAMBDA {
+    const auto tile = [&](Index column, auto width) {
       constexpr bool is_small = height.value < least_prefetching<Arch, T> || width.value < Tile<Arch>::vectors;
       constexpr Visit visit = is_small ? Visit::again : visit_of_many;
       gemm_tile<Arch, T, height.value, width.value, visit>(block, row, column);

@@ -11,10 +11,10 @@ template <class R, class Group>
 struct GroupScale {
   typename R::Float scale;
   HEADLANE_INLINE void load(const float16* scales) { scale = R::load(scales); }
-  /// Row r of words times the scales. is_constant: whether the compiler knows r.
-  template <class Word, class IsConstant>
-  [[nodiscard]] HEADLANE_INLINE typename R::Float times(const Word* words, int r, IsConstant /*is_constant*/) const {
-    return R::load(words, r) * scale;
+  /// A row of words times the scales.
+  template <class Word, class Row>
+  [[nodiscard]] HEADLANE_INLINE typename R::Float times(const Word* words, Row row) const {
+    return R::load(words, number_of(row)) * scale;
   }
 };
 
@@ -33,19 +33,28 @@ struct GroupScale<R, ByFma<Group>> {
 
   HEADLANE_INLINE void load(const float16* scales) {
     scale = R::load(scales);
-#pragma GCC unroll 3
-    for (int i = 0; i < fields; ++i)
-      start[i] = R::as_float(typename R::Int(R::template zero_in_mantissa<bits>(least + bits * i))) *
-                 (typename R::Float(0.0f) - scale);
+    const auto negative = typename R::Float(0.0f) - scale;
+    start[0] = zero<least>() * negative;
+    start[1] = zero<least + bits>() * negative;
+    if constexpr (fields > 2) start[2] = zero<least + 2 * bits>() * negative;
   }
-  template <class Word, class IsConstant>
-  [[nodiscard]] HEADLANE_INLINE typename R::Float times(const Word* words, int r, IsConstant /*is_constant*/) const {
-    if constexpr (!IsConstant::value) return R::load(words, r) * scale;
+  template <class Word>
+  [[nodiscard]] HEADLANE_INLINE typename R::Float times(const Word* words, int row) const {
+    return R::load(words, row) * scale;
+  }
+  template <class Word, int row>
+  [[nodiscard]] HEADLANE_INLINE typename R::Float times(const Word* words, Constant<row>) const {
     // Of 8 bits, rows 0 and 1 are shifted by 4 to the left, 2 and 3 by 12 to the right. Of 4 bits,
     // 0 and 1 by 8 to the left, 2 to 4 not, 5 to 7 by 12 to the right.
-    const int left = bits == 8 ? (r < 2 ? 4 : -12) : r < 2 ? 8 : r < 5 ? 0 : -12;
-    const int at = bits * r + left;
-    return R::fma(R::template in_mantissa<bits>(words, left, at), scale, start[(at - least) / bits]);
+    constexpr int left = bits == 8 ? (row < 2 ? 4 : -12) : row < 2 ? 8 : row < 5 ? 0 : -12;
+    constexpr int at = bits * row + left;
+    return R::fma(R::template in_mantissa<bits, left, at>(words), scale, start[(at - least) / bits]);
+  }
+
+ private:
+  template <int at>
+  static HEADLANE_INLINE typename R::Float zero() {
+    return R::as_float(typename R::Int(R::template zero_in_mantissa<bits, at>));
   }
 };
 

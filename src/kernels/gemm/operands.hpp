@@ -18,6 +18,13 @@ inline constexpr Index rows_of<Int4Oct> = 8;
 template <class Word, int Depth>
 inline constexpr Index rows_of<PanelGroup<Word, Depth>> = 32;
 
+/// The number of a row of a word, which the compiler knows or not.
+constexpr int number_of(int row) { return row; }
+template <int row>
+constexpr int number_of(Constant<row>) {
+  return row;
+}
+
 /// A group that few rows multiply by, without tiny elements (group_scale.hpp).
 template <class Group>
 struct ByFma : Group {};

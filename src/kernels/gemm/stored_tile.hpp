@@ -10,28 +10,34 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// Row r of words as float, for a tile of so many rows.
-template <class Arch, int Rows, class T>
-HEADLANE_INLINE typename Register<Arch>::Float load_row(const T* words, int r) {
+/// A row of words as float, for a tile of so many rows.
+template <class Arch, int Rows, class T, class Row>
+HEADLANE_INLINE typename Register<Arch>::Float load_row(const T* words, Row row) {
   using R = Register<Arch>;
+  constexpr bool by_mantissa = std::is_same_v<T, Int8Quad> && Rows <= rows_by_mantissa<Arch>;
   if constexpr (rows_of<T> == 1) return R::load(words);
-  else if constexpr (Rows <= rows_by_mantissa<Arch> && std::is_same_v<T, Int8Quad>) return R::load_for_few(words, r);
-  else return R::load(words, r);
+  else if constexpr (by_mantissa && !std::is_same_v<Row, int>) return R::template load_for_few<Row::value>(words);
+  else return R::load(words, number_of(row));
 }
 
-/// Calls f(r, Constant<whether r is a constant>) for the first rows of a word, all of them or
-/// `rest`. Of few rows of a, which wait for the widening, the loop is unrolled: its shifts are by
-/// constants.
+/// f(Constant<0>), … f(Constant<Depth - 1>)
+template <int Depth, int row = 0, class F>
+HEADLANE_INLINE void for_constant_rows(const F& f) {
+  f(Constant<row>{});
+  if constexpr (row + 1 < Depth) for_constant_rows<Depth, row + 1>(f);
+}
+
+/// Calls f(row), of a Constant or an int, for the first rows of a word, all of them or `rest`. Of
+/// few rows of a, which wait for the widening, they are constants: its shifts are, too.
 template <class Arch, int Rows, int Depth, class F>
 HEADLANE_INLINE void for_rows_of_word(Index rest, const F& f) {
-  constexpr bool unrolled = Depth <= 2 || (Register<Arch>::width > 1 && (Depth <= 4 || Rows <= 4));
-  if (unrolled && rest >= Depth) {
-#pragma GCC unroll 8
-    for (int r = 0; r < Depth; ++r) f(r, Constant<true>{});
+  constexpr bool constant = Depth <= 2 || (Register<Arch>::width > 1 && (Depth <= 4 || Rows <= 4));
+  if (constant && rest >= Depth) {
+    if constexpr (constant) for_constant_rows<Depth>(f);
   } else {
     Index end = rest < Depth ? rest : Depth;
     make_opaque(end);  // or GCC unrolls the loop
-    for (int r = 0; r < end; ++r) f(r, Constant<false>{});
+    for (int row = 0; row < end; ++row) f(row);
   }
 }
 
@@ -84,10 +90,10 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<T>& b, Accu
 #pragma GCC unroll 4
         for (int j = 0; j < Vectors; j += per_panel) prefetch_words<own>(words + b.offset(j) + rows_ahead * b.row_step);
       }
-      for_rows_of_word<Arch, Rows, depth>(rest, [&](int r, auto) HEADLANE_INLINE_LAMBDA {
+      for_rows_of_word<Arch, Rows, depth>(rest, [&](auto row_of_word) HEADLANE_INLINE_LAMBDA {
         multiply_row<Arch, Rows, Vectors, visit>(
             left, 0, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {
-              const auto x = load_row<Arch, Rows>(words + b.offset(j) + part * R::width, r);
+              const auto x = load_row<Arch, Rows>(words + b.offset(j) + part * R::width, row_of_word);
               if constexpr (!std::is_same_v<T, Int8Quad>) return x;
               else return x * R::load(b.scales + j * lanes + (first + part) * R::width);
             });
@@ -122,11 +128,11 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<Group>& b, 
       for (Index w = 0; w < 32 / depth && w * depth < rest; ++w) {
         for_panels_to_prefetch<visit, Vectors>(
             [&](int i) HEADLANE_INLINE_LAMBDA { prefetch_words<2>(group[i * b.panel_step].numbers[w]); });
-        for_rows_of_word<Arch, Rows, depth>(rest - w * depth, [&](int r, auto is_constant) HEADLANE_INLINE_LAMBDA {
+        for_rows_of_word<Arch, Rows, depth>(rest - w * depth, [&](auto row_of_word) HEADLANE_INLINE_LAMBDA {
           multiply_row<Arch, Rows, Vectors, visit>(
               left, 0, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {
                 const auto* words = group[j / per_panel * b.panel_step].numbers[w] + column(j, part);
-                return scale[j][part].times(words, r, is_constant);
+                return scale[j][part].times(words, row_of_word);
               });
           left.next(1);
         });

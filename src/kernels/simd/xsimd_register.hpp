@@ -28,22 +28,22 @@ struct XsimdRegister {
   static HEADLANE_INLINE Float load(const Int8Quad* p, int row) {
     return to_float(in_register((words(p) << (24 - 8 * row)) >> 24));
   }
-  /// q + zero_in_mantissa for the integers q of so many bits that begin at bit `at` of words
-  /// shifted to the left: they are put into the mantissa of a float, the sign's bit turned over.
-  template <int bits, class T>
-  static HEADLANE_INLINE Float in_mantissa(const T* p, int shift, int at) {
-    const Words x = shift < 0 ? words(p) >> -shift : words(p) << shift;
-    return as_float(in_register((x & (((1 << bits) - 1) << at)) ^ zero_in_mantissa<bits>(at)));
+  /// q + zero_in_mantissa for the integers q of so many bits that begin at bit `at` of words that
+  /// are shifted to the left: they become the mantissa of a float, with the sign's bit turned over.
+  template <int bits, int shift, int at, class T>
+  static HEADLANE_INLINE Float in_mantissa(const T* p) {
+    constexpr std::int32_t mask = ((1 << bits) - 1) << at;
+    const Words x = shift < 0 ? words(p) >> (shift < 0 ? -shift : 0) : words(p) << (shift < 0 ? 0 : shift);
+    return as_float(in_register((x & mask) ^ zero_in_mantissa<bits, at>));
   }
-  template <int bits>
-  static constexpr std::int32_t zero_in_mantissa(int at) {
-    return (127 + 23 - at) << 23 | 1 << (bits - 1) << at;
-  }
+  template <int bits, int at>
+  static constexpr std::int32_t zero_in_mantissa = (127 + 23 - at) << 23 | 1 << (bits - 1) << at;
   /// A row of words for few rows of the left operand: a shift for every second row, and two
   /// instructions that more ports have than load()'s shifts and conversion.
-  static HEADLANE_INLINE Float load_for_few(const Int8Quad* p, int row) {
-    const int at = row % 2 * 8;
-    return in_mantissa<8>(p, -(row / 2 * 16), at) - as_float(Int(zero_in_mantissa<8>(at)));
+  template <int row>
+  static HEADLANE_INLINE Float load_for_few(const Int8Quad* p) {
+    constexpr int at = row % 2 * 8;
+    return in_mantissa<8, row / 2 * -16, at>(p) - as_float(Int(zero_in_mantissa<8, at>));
   }
   static HEADLANE_INLINE Float fma(Float x, Float y, Float z) { return xsimd::fma(x, y, z); }
   /// z - x · y, rounded once.
