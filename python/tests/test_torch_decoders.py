@@ -178,6 +178,29 @@ def test_sums_that_repeat_rows():
         close(entries(ours), entries(theirs))
 
 
+class Packed(transformers.models.llama.modeling_llama.LlamaDecoderLayer):
+    """A layer that is given its cache in a tuple."""
+
+    def forward(self, x, position_embeddings, state=None):
+        cache = None if state is None else state[0]
+        mixed, _ = self.self_attn(x, position_embeddings, None, past_key_values=cache)
+        return self.mlp(x + mixed)
+
+
+@torch.no_grad()
+def test_a_cache_in_a_tuple(runs):
+    """It is appended to once in each call, the first one as well."""
+    layer = seeded(Packed, headlane.torch.optimize(made("Llama")).config, 0)
+    optimized = headlane.torch.optimize(layer)
+    ours, theirs = transformers.DynamicCache(), transformers.DynamicCache()
+    x, tables = normal(2, 5, 32), (normal(1, 5, 8, seed=2), normal(1, 5, 8, seed=3))
+    for _ in range(3):
+        close([optimized(x, tables, (ours,))], [layer(x, tables, (theirs,))])
+        close(entries(ours), entries(theirs))
+    assert entries(ours)[0].shape[2] == 15
+    assert runs
+
+
 class OwnCache(transformers.DynamicCache):
     """One that counts its updates."""
 

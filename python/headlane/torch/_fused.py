@@ -72,6 +72,11 @@ def _inputs_of(given: Iterable[Any]) -> list[Any]:
     return found
 
 
+def _with_trials(x: Any, trials: dict[int, Any]) -> Any:
+    """An argument with copies in place of caches, by their ids."""
+    return tuple(_with_trials(one, trials) for one in x) if type(x) is tuple else trials.get(id(x), x)
+
+
 # Arguments that a layer may need although they have a default.
 _NEEDED = {"position_embeddings": (Input(3), Input(3))}
 
@@ -81,7 +86,9 @@ class Fused(Replaced):
 
     @classmethod
     def can_adopt(cls, module: nn.Module) -> bool:
-        """Whether the code of a module is plain for tensors [batch, length, width] and nothing else."""
+        """Whether the code of a module is plain for tensors [batch, length, width], and tables of positions if it
+        has such an argument, and nothing else.
+        """
         dtype = dtype_of(module)
         if dtype is None:
             return False
@@ -123,10 +130,10 @@ class Fused(Replaced):
         caches = [Tried(x) for x in given if not isinstance(x, torch.Tensor)]
         if not all(x.is_possible for x in caches):
             return super().forward(*arguments, **options)
-        replaced = {id(x.cache): x.trial for x in caches}
+        trials = {id(x.cache): x.trial for x in caches}
         result = super().forward(
-            *(replaced.get(id(x), x) for x in arguments),
-            **{name: replaced.get(id(x), x) for name, x in options.items()},
+            *(_with_trials(x, trials) for x in arguments),
+            **{name: _with_trials(x, trials) for name, x in options.items()},
         )
         plan = Plan.of(self, state.dtype, tuple(inputs[:count]), dict(zip(options, inputs[count:])))
         made = None

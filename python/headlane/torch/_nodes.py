@@ -69,14 +69,20 @@ class Attention:
     __slots__ = ("arguments", "heads", "module", "options", "ours", "update")
 
     def __init__(
-        self, ours: Any, module: Any, heads: tuple[Heads, ...], update: tuple[int, ...] | None
+        self,
+        ours: Any,
+        module: Any,
+        heads: tuple[Heads, ...],
+        update: tuple[int, ...] | None,
+        arguments: Any,
+        options: dict[str, Any],
     ) -> None:
         self.ours = ours  # headlane.transformers
         self.module = module
         self.heads = heads
         self.update = update
-        self.arguments: tuple[Any, ...] = ()
-        self.options: dict[str, Any] = {}
+        self.arguments = arguments
+        self.options = options
 
     def __call__(self, query: Any, key: Any, value: Any, mask: Any) -> Any:
         given = query, key, value, mask

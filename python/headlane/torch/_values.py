@@ -174,9 +174,7 @@ class Value:
             return Turning(self) * other
         if type(other) not in (int, float):
             return self._graph.apply("multiply", self, other)
-        if abs(other) > torch.finfo(torch.float32).max:
-            raise NotPlain
-        if self._columns:
+        if self._columns or abs(other) > torch.finfo(torch.float32).max:
             raise NotPlain
         made = self._graph.apply("scale", Value(self._graph, self._node), what=other)
         return Value(self._graph, made._node, self._split, self._heads_first)
@@ -202,17 +200,17 @@ class Value:
         given = (self, key, value)
         if not all(isinstance(x, Value) and x._split and x._heads_first for x in given):
             raise NotPlain
+        options = {name: x for name, x in options.items() if name not in ours.IGNORED}
+        if any(isinstance(x, (Value, Mask)) for x in (*arguments, *options.values())):
+            raise NotPlain
         inputs = tuple(x._node for x in given)
         if update is not None:
             inputs += (update.cache,)
         if mask is not None:
             inputs += (mask.node,)
         heads = tuple((x._columns, x._split) for x in given)
-        what = Attention(ours, self._graph.module_of(module), heads, update and update.arguments)
-        what.arguments = arguments
-        what.options = {name: x for name, x in options.items() if name not in ours.IGNORED}
-        if any(isinstance(x, (Value, Mask)) for x in (*arguments, *what.options.values())):
-            raise NotPlain
+        module = self._graph.module_of(module)
+        what = Attention(ours, module, heads, update and update.arguments, arguments, options)
         node = self._graph.add(Node("attention", inputs, what))
         node.sizes, node.width = self._node.sizes, self._heads() * value._split
         return Value(self._graph, node, value._split)

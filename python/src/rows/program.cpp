@@ -235,12 +235,9 @@ Place add_scale(RowProgram& self, Place x, float factor) {
   return self.add(Call(name), {.kind = Kind::scale, .x = x, .factor = factor});
 }
 
-Place add_sum(RowProgram& self, Place x, Place other) {
-  return self.add(Call(name), {.kind = Kind::sum, .x = x, .residual = other});
-}
-
-Place add_product(RowProgram& self, Place x, Place other) {
-  return self.add(Call(name), {.kind = Kind::product, .x = x, .residual = other});
+template <Kind kind>
+Place add_pair(RowProgram& self, Place x, Place other) {
+  return self.add(Call(name), {.kind = kind, .x = x, .residual = other});
 }
 
 Place add_rotary(RowProgram& self, Place x, Place cosines, Place sines, Index head_dim) {
@@ -266,8 +263,8 @@ void add_row_program(nb::module_& module) {
   define(program, "norm", &add_norm, "centred", "x", "weight", "bias", "eps", "residual", "head_dim");
   define(program, "activate", &add_activation, "activation", "x");
   define(program, "scale", &add_scale, "x", "factor");
-  define(program, "add", &add_sum, "x", "other");
-  define(program, "multiply", &add_product, "x", "other");
+  define(program, "add", &add_pair<Kind::sum>, "x", "other");
+  define(program, "multiply", &add_pair<Kind::product>, "x", "other");
   define(program, "rotary", &add_rotary, "x", "cosines", "sines", "head_dim");
   define(program, "attention", &add_attention, "queries", "keys", "values", "heads");
   define(program, "add_output", [](RowProgram& self, Place value) { self.add_output(Call(name), value); }, "value");

@@ -27,8 +27,7 @@ struct GroupScale {
 template <class R, class Group>
 struct GroupScale<R, ByFma<Group>> {
   static constexpr int bits = 32 / Group::rows_of_word;
-  static constexpr int least = bits == 4 ? 8 : 4,
-                       fields = bits == 4 ? 3 : 2;  // `at` is least + bits · i, i < fields
+  static constexpr int least = bits == 4 ? 8 : 4, fields = bits == 4 ? 3 : 2;  // at = least + bits · i, i < fields
   typename R::Float scale, start[fields];
 
   HEADLANE_INLINE void load(const float16* scales) {
@@ -44,8 +43,8 @@ struct GroupScale<R, ByFma<Group>> {
   }
   template <class Word, int row>
   [[nodiscard]] HEADLANE_INLINE typename R::Float times(const Word* words, Constant<row>) const {
-    // Of 8 bits, rows 0 and 1 are shifted by 4 to the left, 2 and 3 by 12 to the right. Of 4 bits,
-    // 0 and 1 by 8 to the left, 2 to 4 not, 5 to 7 by 12 to the right.
+    // 8 bits: shift rows 0 and 1 left by 4, rows 2 and 3 right by 12. 4 bits: shift rows 0 and 1
+    // left by 8, leave rows 2 to 4 in place, shift rows 5 to 7 right by 12.
     constexpr int left = bits == 8 ? (row < 2 ? 4 : -12) : row < 2 ? 8 : row < 5 ? 0 : -12;
     constexpr int at = bits * row + left;
     return R::fma(R::template in_mantissa<bits, left, at>(words), scale, start[(at - least) / bits]);

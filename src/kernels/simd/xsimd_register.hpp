@@ -33,7 +33,9 @@ struct XsimdRegister {
   template <int bits, int shift, int at, class T>
   static HEADLANE_INLINE Float in_mantissa(const T* p) {
     constexpr std::int32_t mask = ((1 << bits) - 1) << at;
-    const Words x = shift < 0 ? words(p) >> (shift < 0 ? -shift : 0) : words(p) << (shift < 0 ? 0 : shift);
+    Words x = words(p);
+    if constexpr (shift < 0) x = x >> -shift;
+    else x = x << shift;
     return as_float(in_register((x & mask) ^ zero_in_mantissa<bits, at>));
   }
   template <int bits, int at>
