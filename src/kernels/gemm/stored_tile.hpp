@@ -32,13 +32,12 @@ HEADLANE_INLINE void for_constant_rows(const F& f) {
 template <class Arch, int Rows, int Depth, class F>
 HEADLANE_INLINE void for_rows_of_word(Index rest, const F& f) {
   constexpr bool constant = Depth <= 2 || (Register<Arch>::width > 1 && (Depth <= 4 || Rows <= 4));
-  if (constant && rest >= Depth) {
-    if constexpr (constant) for_constant_rows<Depth>(f);
-  } else {
-    Index end = rest < Depth ? rest : Depth;
-    make_opaque(end);  // or GCC unrolls the loop
-    for (int row = 0; row < end; ++row) f(row);
+  if constexpr (constant) {
+    if (rest >= Depth) return for_constant_rows<Depth>(f);
   }
+  Index end = rest < Depth ? rest : Depth;
+  make_opaque(end);  // or GCC unrolls the loop
+  for (int row = 0; row < end; ++row) f(row);
 }
 
 /// One row of 16 bits prefetches its own panels, some bytes ahead. It waits for those of its tile,
