@@ -60,7 +60,9 @@ set(test_environment OMP_WAIT_POLICY=passive ASAN_OPTIONS=allocator_may_return_n
 function(headlane_test name folder)
   cmake_parse_arguments(PARSE_ARGV 2 arg "PER_ISA;PER_FAST_ISA" "" "")
   headlane_test_program(test_${name} ${folder}/test_${name}.cpp $<TARGET_OBJECTS:headlane_test_main>)
-  target_precompile_headers(test_${name} REUSE_FROM headlane_test_support)
+  if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)  # or CMake warns
+    target_precompile_headers(test_${name} REUSE_FROM headlane_test_support)
+  endif()
   if(NOT arg_PER_ISA AND NOT arg_PER_FAST_ISA)
     add_test(NAME ${name} COMMAND test_${name})
     set_tests_properties(${name} PROPERTIES ENVIRONMENT "${test_environment}" TIMEOUT 600)
