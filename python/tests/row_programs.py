@@ -16,7 +16,9 @@ def packed(rows, columns, seed, dtype="float32"):
 
 
 def run(program, values, vectors=(), attentions=(), threads=1):
-    return program.run(list(values), list(vectors), list(attentions), threads)
+    """attentions: (mask, causal, scale, options), and (keys, values, used) of a cache."""
+    attentions = [(*x, None) if len(x) == 4 else x for x in attentions]
+    return program.run(list(values), list(vectors), attentions, threads)
 
 
 def linear(x, matrix, bias=None, activation=None, residual=None, activations="float32"):

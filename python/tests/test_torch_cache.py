@@ -121,6 +121,48 @@ def test_two_copies_that_go_on():
         check(ours, theirs)
 
 
+@torch.no_grad()
+def test_claims():
+    """Of two copies that have the same room only one gets it, and of one that was changed none."""
+    cache, expected = new_cache(True), new_cache(False)
+    for each in (cache, expected):
+        append(each, 2, 0)
+        append(each, 2, 1)
+    layer, other = cache.layers[0], shallow(cache).layers[0]
+    keys, values, begin = layer.claim(3)
+    assert begin == 4
+    assert other.claim(1) is None
+    assert layer.claim(1) is None
+    keys[:, :, 4:7], values[:, :, 4:7] = 1.0, 2.0
+    layer.take()
+    assert layer.keys[:, :, :4].equal(other.keys)
+    assert layer.keys[:, :, 4:].eq(1).all()
+    assert layer.values[:, :, 4:].eq(2).all()
+    assert layer.claim(2)[2] == 7
+    layer.release(2)
+    assert layer.claim(keys.shape[2]) is None
+    layer.crop(-1)
+    assert layer.claim(1) is None
+    assert other.claim(1) is None
+    append(expected, 1, 7)
+    other_cache = new_cache(True)
+    other_cache.layers = [other]
+    append(other_cache, 1, 7)
+    check(other_cache, expected)
+
+
+@torch.no_grad()
+def test_room_that_was_claimed_and_not_written():
+    cache, expected = new_cache(True), new_cache(False)
+    for each in (cache, expected):
+        append(each, 2, 0)
+        append(each, 2, 1)
+    assert cache.layers[0].claim(1) is not None
+    for each in (cache, expected):
+        append(each, 2, 2)
+    check(cache, expected)
+
+
 def test_keys_that_somebody_has_stay():
     cache = new_cache(True)
     with torch.no_grad():

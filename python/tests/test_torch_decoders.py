@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import headlane.torch  # noqa: E402
 from headlane.torch import _fused, _operations  # noqa: E402
+from headlane.torch._cache import GrowingLayer  # noqa: E402
 from torch_cases import normal, seeded  # noqa: E402
 
 transformers.logging.set_verbosity_error()
@@ -84,8 +85,13 @@ def test_layers(name, given, runs, monkeypatch):
     optimized = headlane.torch.optimize(model)
     first, first_cache = steps(optimized, given)  # whose plans are made
     runs.clear()
-    result, cache = steps(optimized, given)
+    with monkeypatch.context() as context:
+        ends = []
+        context.setattr(GrowingLayer, "take", lambda layer, take=GrowingLayer.take: ends.append(take(layer)))
+        result, cache = steps(optimized, given)
     assert [len(plan.steps) for plan in runs] == [MODELS[name][1]] * 2 * 4
+    assert [len(plan.with_room) for plan in runs] == [1] * 2 * 4
+    assert len(ends) == 2 * 2  # the first token after the prompt finds no room
     expected, expected_cache = steps(model, given)
     close(result, expected)
     close(entries(cache), entries(expected_cache))

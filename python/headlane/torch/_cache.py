@@ -27,22 +27,27 @@ class _Buffer:
         self.memory = before.new_empty((*batch, room + max(room // 2, _LEAST), width))
         self.memory[..., : self.used, :] = before
 
-    def fits(self, before: torch.Tensor, new: torch.Tensor) -> bool:
-        """Whether `before` is what this buffer holds, and nothing else, and `new` may be written behind it."""
+    def fits(self, before: torch.Tensor, count: int) -> bool:
+        """Whether `before` is what this buffer holds, and nothing else, and so many positions may be written
+        behind it.
+        """
         memory = self.memory
         return (
             before.data_ptr() == memory.data_ptr()
             and before.shape[-2] == self.used
             and before.stride() == memory.stride()
             and _of_each_position(before) == _of_each_position(memory)
-            and self.used + new.shape[-2] <= memory.shape[-2]
+            and self.used + count <= memory.shape[-2]
             and (torch.is_inference_mode_enabled() or not memory.is_inference())
         )
 
     def append(self, new: torch.Tensor) -> torch.Tensor:
         begin, self.used = self.used, self.used + new.shape[-2]
         self.memory[..., begin : self.used, :] = new
-        return self.memory[..., : self.used, :]
+        return self.held()
+
+    def held(self) -> torch.Tensor:
+        return self.memory.narrow(-2, 0, self.used)
 
 
 def _may_append(before: torch.Tensor, new: torch.Tensor) -> bool:
@@ -75,9 +80,34 @@ class GrowingLayer(DynamicLayer):
         self.values = self._appended("_headlane_values", values, value_states)
         return self.keys, self.values
 
+    def claim(self, count: int) -> tuple[torch.Tensor, torch.Tensor, int] | None:
+        """The memory of keys and values, and how many positions they have, if there is room for so many more:
+        nobody else gets it. Then take() or release() follows, or other memory will be used.
+        """
+        mine = self.__dict__
+        keys, values = mine.get("_headlane_keys"), mine.get("_headlane_values")
+        if keys is None or values is None or keys.used != values.used or is_compiling():
+            return None
+        for buffer, before in ((keys, self.keys), (values, self.values)):
+            is_plain = type(before) is torch.Tensor and not (before.requires_grad and torch.is_grad_enabled())
+            if not is_plain or not buffer.fits(before, count):
+                return None
+        begin = keys.used
+        keys.used = values.used = begin + count
+        return keys.memory, values.memory, begin
+
+    def take(self) -> None:
+        """What was claimed was written, and belongs to the keys and values."""
+        self.keys, self.values = self._headlane_keys.held(), self._headlane_values.held()
+
+    def release(self, count: int) -> None:
+        """So many positions that were claimed were not written."""
+        for buffer in (self._headlane_keys, self._headlane_values):
+            buffer.used -= count
+
     def _appended(self, name: str, before: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         buffer = self.__dict__.get(name)
-        if buffer is None or not buffer.fits(before, new):
+        if buffer is None or not buffer.fits(before, new.shape[-2]):
             buffer = self.__dict__[name] = _Buffer(before, new)
         return buffer.append(new)
 

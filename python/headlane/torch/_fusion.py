@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ._attended import Attended, AttendedCache
 from ._nodes import Node
-from ._operations import ACTIVATIONS, Attended, Elementwise, Gated, Norm, Other, Product, Rotary, Rows, Step
+from ._operations import ACTIVATIONS, Elementwise, Gated, Norm, Other, Product, Rotary, Rows, Step
 
 
 class Fusion:
@@ -13,9 +14,10 @@ class Fusion:
 
     made: What computes a node: itself, or a fused operation whose last node it is.
     absorbed: The other nodes of fused operations.
+    has_room: Whether attention with a cache is an operation on rows, which needs room in it.
     """
 
-    def __init__(self, nodes: list[Node]) -> None:
+    def __init__(self, nodes: list[Node], has_room: bool = False) -> None:
         self.nodes = nodes
         self.made: dict[Node, Any] = {}
         self.absorbed: set[Node] = set()
@@ -28,7 +30,9 @@ class Fusion:
                 if total.kind == "add" and self._only_user(total) is node and self._is_free(total):
                     self._fuse([total], Norm(node, node.what, total.inputs))
         self.operations = [
-            self.made.get(x) or _alone(x) for x in nodes if x.kind != "input" and x not in self.absorbed
+            self.made.get(x) or _alone(x, has_room)
+            for x in nodes
+            if x.kind != "input" and x not in self.absorbed
         ]
 
     def _is_free(self, node: Node) -> bool:
@@ -100,12 +104,12 @@ class Fusion:
 
 def _begins_layer(one: Any, before: list[Any]) -> bool:
     """Whether the operations before have an attention, and this one makes what the next attends with."""
-    has_attention = any(isinstance(x, Attended) for x in before)
+    has_attention = any(isinstance(x, (Attended, AttendedCache)) for x in before)
     users = [user for x in one.result.users for user in ((x, *x.users) if x.kind == "scale" else (x,))]
     return has_attention and any(x.kind == "attention" for x in users)
 
 
-def _alone(node: Node) -> Any:
+def _alone(node: Node, has_room: bool) -> Any:
     """An operation that is not fused."""
     if node.kind == "linear":
         return Product(node, node)
@@ -115,6 +119,8 @@ def _alone(node: Node) -> Any:
         return Norm(node, node.what[0], node.inputs, node.what[1])
     if node.kind == "attention" and Attended.is_this(node):
         return Attended(node)
+    if node.kind == "attention" and has_room and AttendedCache.is_this(node):
+        return AttendedCache(node)
     if node.kind == "rotary":
         return Rotary(node)
     return Elementwise(node) if Elementwise.is_this(node) else Other(node)

@@ -96,19 +96,19 @@ class Attention:
             self.ours.require_known(others)
         except ValueError:
             return False
-        return (
-            not self.arguments
-            and self.update is None
-            and len(set(self.heads)) == 1
-            and self.heads[0][0] is None
-        )
+        return not self.arguments
 
-    def options_of(self, mask: Any, length: int) -> tuple[Any, ...]:
-        """Mask, whether it is causal, scale and the others, for queries and keys of this length."""
+    def is_of_whole_rows(self) -> bool:
+        """Whether queries, keys and values are all columns of their nodes, and all keys those of the same call."""
+        return self.update is None and len(set(self.heads)) == 1 and self.heads[0][0] is None
+
+    def options_of(self, mask: Any, length: int, kv_length: int) -> tuple[Any, ...]:
+        """Mask, whether it is causal, scale and the others, for so many queries and keys."""
         if mask is not None:
             self.ours.require_mask(mask)
         given = {name: x for name, x in self.options.items() if name in self.ours.CALL_OPTIONS}
-        made = self.ours.options_of_call(mask, bool(self.options.get("is_causal")), length, length, **given)
+        is_causal = bool(self.options.get("is_causal"))
+        made = self.ours.options_of_call(mask, is_causal, length, kv_length, **given)
         return made.pop("attn_mask"), made.pop("is_causal"), made.pop("scale"), made
 
 

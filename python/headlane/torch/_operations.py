@@ -8,6 +8,7 @@ import torch
 
 from headlane import _core
 
+from ._attended import Keys
 from ._modules import LayerNorm
 from ._nodes import Attention, Node
 from ._state import threads
@@ -136,28 +137,6 @@ class Norm(NamedTuple):
         return rows.program.norm(centred, x, weight, bias, eps, *residual or [-1], self.head_dim)
 
 
-class Attended(NamedTuple):
-    """Attention to keys of the same sequence."""
-
-    result: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.result.inputs[:3]
-
-    @classmethod
-    def is_this(cls, node: Node) -> bool:
-        """Whether a call is of rows of the same sequences, and makes no tensors before its attention."""
-        sizes = {id(x.sizes) for x in node.inputs[:3]}
-        return len(sizes) == 1 and node.inputs[0].sizes is not None and node.what.is_plain()
-
-    def add_to(self, rows: Rows) -> int:
-        call, (q, k, v, *mask) = self.result.what, self.result.inputs
-        rows.attentions.append((call.options_of, mask[0] if mask else None))
-        heads = self.inputs[0].width // call.heads[0][1]
-        return rows.program.attention(rows.at[q], rows.at[k], rows.at[v], heads)
-
-
 class Rotary(NamedTuple):
     """Heads turned by the angles of their positions, whose cosines and sines are inputs."""
 
@@ -201,20 +180,22 @@ class Rows:
     at: The numbers of nodes in the program.
     """
 
-    changes_cache = False
-
     def __init__(self, operations: list[Any], outputs: list[Node]) -> None:
         results = {x.result for x in operations}
         self.inputs = list(dict.fromkeys(x for one in operations for x in one.inputs if x not in results))
         self.outputs = outputs
         self.program = _core.RowProgram(len(self.inputs))
         self.vectors: list[Vector | Node] = []
-        self.attentions: list[tuple[Callable[..., Any], Node | None]] = []
+        self.attentions: list[Keys] = []
         self.at = {node: number for number, node in enumerate(self.inputs)}
         for one in operations:
             self.at[one.result] = one.add_to(self)
         for node in outputs:
             self.program.add_output(self.at[node])
+
+    @property
+    def changes_cache(self) -> bool:
+        return any(x.cache is not None for x in self.attentions)
 
     def vector(self, value: Vector) -> int:
         self.vectors.append(value)
@@ -232,13 +213,17 @@ class Rows:
         run = self.program.run
         vectors = [at[x] if isinstance(x, Node) else x for x in self.vectors]
         places, results = [at[x] for x in self.inputs], [at[x] for x in self.outputs]
-        attentions = [(options, None if mask is None else at[mask]) for options, mask in self.attentions]
+        attentions = [x.placed(at) for x in self.attentions]
 
         def step(values: list[Any]) -> Any:
             given = [x if (x := values[place]).is_contiguous() else x.contiguous() for place in places]
             length = given[0].shape[1] if attentions else 0
-            options = [f(None if mask is None else values[mask], length) for f, mask in attentions]
-            made = run(given, [values[x] if type(x) is int else x() for x in vectors], options, threads())
+            keys = [x.given(values, length) for x in attentions]
+            if None in keys:
+                return NotImplemented
+            made = run(given, [values[x] if type(x) is int else x() for x in vectors], keys, threads())
+            for x in attentions:
+                x.end(values, length, made is not None)
             if made is None:
                 return NotImplemented
             for place, value in zip(results, made):

@@ -14,12 +14,21 @@ from ._modules import untouched
 from ._nodes import Node
 from ._operations import Step
 
+Steps = list[tuple[Step, list[int], bool]]
+
 
 class Plan:
-    """The calls that a module consists of."""
+    """The calls that a module consists of.
 
-    def __init__(self, code: Code, steps: list[tuple[Step, list[int], bool]]) -> None:
+    with_room: Those where the cache has room for new keys; none if they are the same.
+    """
+
+    def __init__(self, code: Code, steps: Steps) -> None:
         self.steps = steps
+        self.with_room: Steps = []
+        if len(code.graph.updates) == 1:  # of several, one might find no room after another was written
+            with_room = Fusion(code.nodes, has_room=True).steps()
+            self.with_room = with_room if len(with_room) < len(steps) else []
         self.wrapped = code.wrapped
         structure = list(code.graph.structure.values())
         children = [child for _, _, child in structure if child is not None]
@@ -57,9 +66,16 @@ class Plan:
 
     def run(self, inputs: list[Any]) -> Any:
         """Computes the result; NotImplemented for tensors that do not fit, of rows that are to be repeated."""
+        if self.with_room:
+            result = self._run(self.with_room, inputs)
+            if result is not NotImplemented:
+                return result
+        return self._run(self.steps, inputs)
+
+    def _run(self, steps: Steps, inputs: list[Any]) -> Any:
         values: list[Any] = [*inputs, *[None] * (self.size - len(inputs))]
         is_changed = False  # a cache, to which the code of the module would append the same keys again
-        for step, unread, changes_cache in self.steps:
+        for step, unread, changes_cache in steps:
             if step(values) is NotImplemented:
                 if is_changed:
                     raise RuntimeError("headlane.torch: values do not fit, after a cache was changed")

@@ -4,6 +4,7 @@
 #include "core/array.hpp"
 
 #include <headlane/activation.hpp>
+#include <headlane/attention.hpp>
 #include <headlane/packed_matrix.hpp>
 
 #include <array>
@@ -30,7 +31,8 @@ struct Operation {
     sum,         ///< x + residual
     product,     ///< x · residual
     rotary,      ///< x · cosines + (the halves of x's heads, exchanged, the first one negated) · sines
-    attention,   ///< of the queries x to keys and values: all rows of a sequence
+    attention,   ///< of the queries x to keys and values: all rows of a sequence; with a cache (of
+                 ///< which kv_heads is not 0) to all that it has, once they are behind its own
   };
 
   Kind kind;
@@ -43,11 +45,31 @@ struct Operation {
   bool centred = false;
   float eps = 0, factor = 1;
   Index heads = 0, head_dim = 0;
-  Place options = absent;  // of the attention
+  Place attention = absent;           // the number of an attention
+  Index kv_heads = 0, value_dim = 0;  // with a cache
+  std::array<Index, 3> columns{};     // with a cache: the first of queries, keys and values
 
   [[nodiscard]] bool is_of_rows() const { return kind != Kind::attention; }
   /// The values that it reads; absent ones too.
   [[nodiscard]] std::array<Place, 4> inputs() const { return {x, residual, keys, values}; }
+};
+
+/// The memory of a cache, [batch, heads, positions, dim], of whose positions the first `used` are
+/// filled.
+struct CacheMemory {
+  CacheMemory(const Call& call, nb::handle keys_, nb::handle values_, Index used_)
+      : keys(call, "keys", keys_, Floats(), Access::update),
+        values(call, "values", values_, Floats(), Access::update),
+        used(used_) {}
+
+  Array keys, values;
+  Index used;
+};
+
+/// What a run is given for an attention.
+struct Attending {
+  AttentionOptions options;
+  const CacheMemory* cache = nullptr;
 };
 
 /// Arrays of a call. Absent ones are None in Python.

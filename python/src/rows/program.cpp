@@ -1,9 +1,7 @@
-// RowProgram: operations on rows that follow each other, as one call: nothing of Python is between
-// them.
+// What a RowProgram checks, and a run of it.
+#include "rows/program.hpp"
+
 #include "attention/options.hpp"
-#include "core/define.hpp"
-#include "core/dtype.hpp"
-#include "core/functions.hpp"
 #include "core/result.hpp"
 #include "gemm/products.hpp"
 #include "rows/run.hpp"
@@ -31,36 +29,46 @@ bool is_dense(const Array& array) {
   return dense || step == 0;  // without elements
 }
 
-/// It does not change once it runs: any number of threads may run it at the same time.
-class RowProgram {
- public:
-  explicit RowProgram(Place inputs) : inputs_(inputs) {}
+/// Whether a cache has the keys and values of these sequences, and room for theirs.
+bool fits(const Operation& operation, const CacheMemory& cache, const Array& sequences) {
+  const auto has = [&](const Array& memory, Index dim) {
+    return memory.rank() == 4 && memory.element() == sequences.element() && memory.size(0) == sequences.size(0) &&
+           memory.size(1) == operation.kv_heads && memory.size(3) == dim && (dim == 1 || memory.stride(3) == 1) &&
+           cache.used >= 0 && cache.used <= memory.size(2) - sequences.size(1);
+  };
+  return has(cache.keys, operation.head_dim) && has(cache.values, operation.value_dim);
+}
 
-  /// Adds an operation, and returns the number of its result. The program keeps its matrices.
-  Place add(const Call& call, Operation operation, const std::vector<nb::handle>& matrices = {});
+/// What a run is given for its attentions, with their arrays borrowed.
+struct Attentions {
+  std::deque<ScoreOptions> options;
+  std::deque<CacheMemory> caches;
+  std::vector<Attending> all;
 
-  /// Makes the result of an operation one of those that a run returns, in the order of these calls.
-  void add_output(const Call& call, Place value) {
-    call.require(value >= inputs_ && value < end(), "value ", value, " is not the result of an operation");
-    outputs_.push_back(value);
+  /// The next one; false if its cache does not fit.
+  bool add(const Call& call, const Operation& operation, nb::handle attention, const Array& sequences,
+           nb::handle num_threads) {
+    const auto [mask, causal, scale, others, memory] =
+        nb::cast<std::tuple<nb::object, bool, nb::object, nb::object, nb::object>>(attention);
+    const Index batch = sequences.size(0), length = sequences.size(1);
+    Attending& made = all.emplace_back();
+    Index keys = length;
+    if (operation.kv_heads > 0) {
+      call.require(!memory.is_none(), "an attention with a cache is given none");
+      const auto [of_keys, of_values, used] = nb::cast<std::tuple<nb::object, nb::object, Index>>(memory);
+      made.cache = &caches.emplace_back(call, of_keys, of_values, used);
+      if (!fits(operation, *made.cache, sequences)) return false;
+      keys += used;
+    }
+    ScoreOptions& each = options.emplace_back(call, mask, others, num_threads);
+    each.values.causal = causal;
+    if (!scale.is_none()) each.values.scale = call.float32("scale", scale);
+    made.options = each.for_scores(batch, operation.heads, length, keys);
+    return true;
   }
-
-  /// values [..., width], [batch, length, width] for attention and rotary: dense. vectors: of any
-  /// floating-point type, or None; tables [batch or 1, length, head_dim]. attentions: for each of
-  /// them (mask, causal, scale, options). Returns the outputs; None if values differ in type or
-  /// rows, or a size is not the one that an operation needs.
-  [[nodiscard]] nb::object run(const nb::list& values, const nb::list& vectors, const nb::list& attentions,
-                               nb::handle num_threads) const;
-
- private:
-  [[nodiscard]] Place end() const { return inputs_ + static_cast<Place>(operations_.size()); }
-  [[nodiscard]] std::vector<Index> widths_of(const Arrays& values, const Arrays& vectors) const;
-
-  Place inputs_, vectors_ = 0, attentions_ = 0;
-  std::vector<Operation> operations_;
-  std::vector<Place> outputs_;
-  std::vector<nb::object> matrices_;
 };
+
+}  // namespace
 
 Place RowProgram::add(const Call& call, Operation operation, const std::vector<nb::handle>& matrices) {
   const auto require_value = [&](Place value, Place least) {
@@ -74,7 +82,7 @@ Place RowProgram::add(const Call& call, Operation operation, const std::vector<n
   for (const Place vector : {operation.bias, operation.second})
     call.require(vector >= absent, "there is no vector ", vector);
   vectors_ = std::max({vectors_, operation.bias + 1, operation.second + 1});
-  if (!operation.is_of_rows()) operation.options = attentions_++;
+  if (!operation.is_of_rows()) operation.attention = attentions_++;
   for (const nb::handle matrix : matrices) {
     const auto* found = call.instance<PackedMatrix>("matrix", matrix);
     if (found == nullptr) call.refuse_type("matrix", matrix, "a PackedMatrix");
@@ -119,8 +127,14 @@ std::vector<Index> RowProgram::widths_of(const Arrays& values, const Arrays& vec
     for (const Place vector : {operation.bias, operation.second})
       if (operation.kind == Operation::Kind::rotary) require_table(vector, head_dim);
       else require_vector(vector, head_dim > 0 ? head_dim : width);
-    fit = fit && (head_dim == 0 || width % head_dim == 0);
-    if (!operation.is_of_rows()) {
+    fit = fit && (head_dim == 0 || operation.kv_heads > 0 || width % head_dim == 0);
+    if (operation.kv_heads > 0) {
+      const Place inputs[] = {operation.x, operation.keys, operation.values};
+      const Index widths_read[] = {operation.heads * head_dim, operation.kv_heads * head_dim,
+                                   operation.kv_heads * operation.value_dim};
+      for (std::size_t i = 0; i < 3; ++i) fit = fit && operation.columns[i] + widths_read[i] <= width_of(inputs[i]);
+      width = operation.heads * operation.value_dim;
+    } else if (!operation.is_of_rows()) {
       const Index dim = width / operation.heads, kv_heads = width_of(operation.keys) / std::max<Index>(dim, 1);
       width = operation.heads * (width_of(operation.values) / std::max<Index>(kv_heads, 1));
     }
@@ -149,17 +163,12 @@ nb::object RowProgram::run(const nb::list& values, const nb::list& vectors, cons
   for (std::size_t axis = 0; axis + 1 < shape.size(); ++axis) rows *= shape[axis];
   const Index length = attentions_ > 0 ? shape[1] : 1;
 
-  std::deque<ScoreOptions> masks;
-  std::vector<AttentionOptions> options;
-  for (const Operation& operation : operations_) {
-    if (operation.is_of_rows()) continue;
-    const auto [mask, causal, scale, others] = nb::cast<std::tuple<nb::object, bool, nb::object, nb::object>>(
-        attentions[static_cast<std::size_t>(operation.options)]);
-    ScoreOptions& each = masks.emplace_back(call, mask, others, num_threads);
-    each.values.causal = causal;
-    if (!scale.is_none()) each.values.scale = call.float32("scale", scale);
-    options.push_back(each.for_scores(shape[0], operation.heads, length, length));
-  }
+  Attentions of_attentions;
+  for (const Operation& operation : operations_)
+    if (!operation.is_of_rows() &&
+        !of_attentions.add(call, operation, attentions[static_cast<std::size_t>(operation.attention)], *given[0],
+                           num_threads))
+      return nb::none();
   const int threads = call.threads(num_threads);
   std::deque<Result> results;
   nb::list made;
@@ -168,7 +177,7 @@ nb::object RowProgram::run(const nb::list& values, const nb::list& vectors, cons
     made.append(results.emplace_back(call, given[0]->like(), nb::none(), shape, Floats()).object());
   }
   const auto compute = [&]<class T>(T) {
-    Run<T> run(operations_, widths, of_vectors, options, threads);
+    Run<T> run(operations_, widths, of_vectors, of_attentions.all, threads);
     for (Place i = 0; i < inputs_; ++i) run.set(i, *given[static_cast<std::size_t>(i)]);
     for (std::size_t i = 0; i < outputs_.size(); ++i) run.set(outputs_[i], results[i].array());
     run.compute(length == 0 ? 0 : rows / length, length);
@@ -179,96 +188,6 @@ nb::object RowProgram::run(const nb::list& values, const nb::list& vectors, cons
     else compute(float());
   });
   return made;
-}
-
-constexpr const char* name = "RowProgram";
-
-using Kind = Operation::Kind;
-
-Place add_linear(RowProgram& self, Place x, nb::handle matrix, Place bias, nb::handle activation, Place residual,
-                 nb::handle activations) {
-  const Call call(name);
-  return self.add(call,
-                  {.kind = Kind::linear,
-                   .x = x,
-                   .residual = residual,
-                   .bias = bias,
-                   .activation = activation_named(call, activation),
-                   .activations = activations_named(call, activations)},
-                  {matrix});
-}
-
-Place add_gated(RowProgram& self, Place x, nb::handle gate, nb::handle up, Place gate_bias, Place up_bias,
-                nb::handle activation, nb::handle activations) {
-  const Call call(name);
-  return self.add(call,
-                  {.kind = Kind::gated,
-                   .x = x,
-                   .bias = gate_bias,
-                   .second = up_bias,
-                   .activation = activation_named(call, activation),
-                   .activations = activations_named(call, activations)},
-                  {gate, up});
-}
-
-Place add_norm(RowProgram& self, bool centred, Place x, Place weight, Place bias, float eps, Place residual,
-               Index head_dim) {
-  const Call call(name);
-  call.require(head_dim >= 0, "head_dim is ", head_dim);
-  call.require(head_dim == 0 || residual == absent, "norms of heads have no residual");
-  return self.add(call, {.kind = Kind::norm,
-                         .x = x,
-                         .residual = residual,
-                         .bias = bias,
-                         .second = weight,
-                         .centred = centred,
-                         .eps = eps,
-                         .head_dim = head_dim});
-}
-
-Place add_activation(RowProgram& self, nb::handle activation, Place x) {
-  const Call call(name);
-  return self.add(call, {.kind = Kind::activation, .x = x, .activation = activation_named(call, activation)});
-}
-
-Place add_scale(RowProgram& self, Place x, float factor) {
-  return self.add(Call(name), {.kind = Kind::scale, .x = x, .factor = factor});
-}
-
-template <Kind kind>
-Place add_pair(RowProgram& self, Place x, Place other) {
-  return self.add(Call(name), {.kind = kind, .x = x, .residual = other});
-}
-
-Place add_rotary(RowProgram& self, Place x, Place cosines, Place sines, Index head_dim) {
-  const Call call(name);
-  call.require(head_dim > 0 && head_dim % 2 == 0, "head_dim is ", head_dim);
-  for (const Place table : {cosines, sines}) call.require(table >= 0, "there is no vector ", table);
-  return self.add(call, {.kind = Kind::rotary, .x = x, .bias = cosines, .second = sines, .head_dim = head_dim});
-}
-
-Place add_attention(RowProgram& self, Place queries, Place keys, Place values, Index heads) {
-  const Call call(name);
-  call.require(heads > 0, "heads is ", heads);
-  return self.add(call, {.kind = Kind::attention, .x = queries, .keys = keys, .values = values, .heads = heads});
-}
-
-}  // namespace
-
-void add_row_program(nb::module_& module) {
-  nb::class_<RowProgram> program(module, name);
-  program.def(nb::init<Place>(), nb::arg("inputs"));
-  define(program, "linear", &add_linear, "x", "matrix", "bias", "activation", "residual", "activations");
-  define(program, "gated", &add_gated, "x", "gate", "up", "gate_bias", "up_bias", "activation", "activations");
-  define(program, "norm", &add_norm, "centred", "x", "weight", "bias", "eps", "residual", "head_dim");
-  define(program, "activate", &add_activation, "activation", "x");
-  define(program, "scale", &add_scale, "x", "factor");
-  define(program, "add", &add_pair<Kind::sum>, "x", "other");
-  define(program, "multiply", &add_pair<Kind::product>, "x", "other");
-  define(program, "rotary", &add_rotary, "x", "cosines", "sines", "head_dim");
-  define(program, "attention", &add_attention, "queries", "keys", "values", "heads");
-  define(program, "add_output", [](RowProgram& self, Place value) { self.add_output(Call(name), value); }, "value");
-  define(program, "run", &RowProgram::run, "values", "vectors", "attentions", "num_threads");
 }
 
 }  // namespace headlane::python

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "core/views.hpp"
+#include "rows/between.hpp"
 #include "rows/operation.hpp"
 
-#include <headlane/attention.hpp>
 #include <headlane/convert.hpp>
 #include <headlane/gemm_batch.hpp>
 #include <headlane/gemm_gated.hpp>
@@ -29,40 +29,14 @@ inline constexpr Index row_unit = 24;
 /// A chunk has fewer rows if its values would take more than this; so does a group.
 inline constexpr Index most_bytes = Index{16} << 20;
 
-/// Memory for elements between operations. The calling thread keeps up to 64 MiB.
-class Between {
- public:
-  template <class T>
-  T* of(Index count) {
-    constexpr std::size_t line = 64, most = std::size_t{64} << 20;
-    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T) + line;
-    thread_local Memory kept;
-    Memory& memory = bytes <= most ? kept : own_;
-    if (memory.bytes < bytes) {
-      memory = {};
-      memory = {std::make_unique_for_overwrite<std::byte[]>(bytes), bytes};
-    }
-    void* begin = memory.data.get();
-    std::size_t space = bytes;
-    return static_cast<T*>(std::align(line, bytes - line, begin, space));
-  }
-
- private:
-  struct Memory {
-    std::unique_ptr<std::byte[]> data;
-    std::size_t bytes = 0;
-  };
-  Memory own_;
-};
-
 /// A run, of elements of type T.
 template <class T>
 class Run {
  public:
-  /// options: of each attention, for all sequences.
+  /// attentions: for all sequences.
   Run(const std::vector<Operation>& operations, const std::vector<Index>& widths, const Arrays& vectors,
-      const std::vector<AttentionOptions>& options, int num_threads)
-      : operations_(operations), vectors_(vectors), options_(options), num_threads_(num_threads) {
+      const std::vector<Attending>& attentions, int num_threads)
+      : operations_(operations), vectors_(vectors), attentions_(attentions), num_threads_(num_threads) {
     for (const Index width : widths) values_.push_back({.width = width});
   }
 
@@ -251,21 +225,50 @@ class Run {
   }
 
   void attend(const Operation& o, std::size_t i, Index first, Index length) {
+    const Attending& attending = attentions_[static_cast<std::size_t>(o.attention)];
+    AttentionOptions options = attending.options;
+    const Index end = first + rows_ / length;
+    if (options.mask) options.mask = options.mask.slice(0, first, end);
+    if (options.bias) options.bias = options.bias.slice(0, first, end);
+    const Place result = place_of_result(i);
+    if (attending.cache != nullptr) {
+      attend_with_cache(o, *attending.cache, result, first, length, options);
+      return;
+    }
     const auto by_sequence = [&](Place place) {
       const View<T, 2> rows = value(place);
       return View<T, 3>(rows.data, {rows_ / length, length, rows.shape[1]});
     };
-    AttentionOptions options = options_[static_cast<std::size_t>(o.options)];
-    const Index end = first + rows_ / length;
-    if (options.mask) options.mask = options.mask.slice(0, first, end);
-    if (options.bias) options.bias = options.bias.slice(0, first, end);
-    multi_head_attention(by_sequence(o.x), by_sequence(o.keys), by_sequence(o.values), by_sequence(place_of_result(i)),
-                         o.heads, options);
+    multi_head_attention(by_sequence(o.x), by_sequence(o.keys), by_sequence(o.values), by_sequence(result), o.heads,
+                         options);
+  }
+
+  /// Keys and values are appended to those of the cache, all of which the queries see.
+  void attend_with_cache(const Operation& o, const CacheMemory& cache, Place result, Index first, Index length,
+                         const AttentionOptions& options) {
+    const auto heads_of = [&](Place place, Index column, Index heads, Index dim) {
+      const View<T, 2> rows = value(place);
+      const Index width = rows.shape[1];
+      return View<T, 4>(rows.data + column, {rows_ / length, heads, length, dim}, {length * width, dim, width, 1});
+    };
+    const auto appended = [&](const View<T, 4>& rows, const Array& array) {
+      const auto all = view_of<T, 4>(array).slice(0, first, first + rows.shape[0]);
+      const auto to = all.slice(2, cache.used, cache.used + length);
+      for (Index sequence = 0; sequence < rows.shape[0]; ++sequence)
+        for (Index head = 0; head < rows.shape[1]; ++head)
+          for (Index row = 0; row < length; ++row)
+            std::copy_n(&rows(sequence, head, row, 0), rows.shape[3], &to(sequence, head, row, 0));
+      return all.slice(2, 0, cache.used + length);
+    };
+    const auto keys = appended(heads_of(o.keys, o.columns[1], o.kv_heads, o.head_dim), cache.keys);
+    const auto values = appended(heads_of(o.values, o.columns[2], o.kv_heads, o.value_dim), cache.values);
+    attention(heads_of(o.x, o.columns[0], o.heads, o.head_dim), keys, values, heads_of(result, 0, o.heads, o.value_dim),
+              options);
   }
 
   const std::vector<Operation>& operations_;
   const Arrays& vectors_;
-  const std::vector<AttentionOptions>& options_;
+  const std::vector<Attending>& attentions_;
   int num_threads_;
   std::vector<Value> values_;
   std::vector<Part> parts_;
