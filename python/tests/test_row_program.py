@@ -209,10 +209,14 @@ def test_attention_needs_sequences():
         (lambda p: p.linear(0, packed(4, 4, 1), -1, "gel", -1, "float32"), "RowProgram: activation is 'gel'"),
         (lambda p: p.norm(True, 0, 0, -1, 1e-5, -1, -8), "RowProgram: head_dim is -8"),
         (lambda p: p.norm(True, 0, 0, -1, 1e-5, 1, 8), "RowProgram: norms of heads have no residual"),
-        (lambda p: p.rotary(0, 0, 1, 7), "RowProgram: head_dim is 7"),
-        (lambda p: p.rotary(0, 0, 1, 0), "RowProgram: head_dim is 0"),
-        (lambda p: p.rotary(0, -1, 1, 8), "RowProgram: there is no vector -1"),
-        (lambda p: p.rotary(5, 0, 1, 8), "RowProgram: there is no value 5"),
+        (lambda p: p.rotary(0, 0, 1, 0, 0), "RowProgram: head_dim is 0"),
+        (lambda p: p.rotary(0, 0, 1, 7, 7), "RowProgram: rotary_dim is 7"),
+        (lambda p: p.rotary(0, 0, 1, 8, 10), "RowProgram: rotary_dim is 10"),
+        (lambda p: p.rotary(0, 0, 1, 8, -2), "RowProgram: rotary_dim is -2"),
+        (lambda p: p.rotary(0, -1, 1, 8, 8), "RowProgram: there is no vector -1"),
+        (lambda p: p.rotary(5, 0, 1, 8, 8), "RowProgram: there is no value 5"),
+        (lambda p: p.columns(0, -1, 1), "RowProgram: columns begin at -1 and end at 1"),
+        (lambda p: p.columns(0, 2, 1), "RowProgram: columns begin at 2 and end at 1"),
         (lambda p: p.add(0, -1), "RowProgram: there is no value -1"),
         (lambda p: p.attention(0, 0, 0, 0), "RowProgram: heads is 0"),
         (lambda p: p.attention(0, -1, 0, 2), "RowProgram: there is no value -1"),
@@ -231,6 +235,19 @@ def test_attention_needs_sequences():
 def test_errors(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call(pair())
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", [(3, 7), (1500, 1), (0, 4)])
+def test_columns(dtype, shape):
+    program, x = _core.RowProgram(1), random(*shape, WIDTH, dtype=dtype)
+    program.add_output(program.columns(0, 3, 20))
+    program.add_output(program.multiply(program.columns(0, 0, 12), program.columns(0, 12, WIDTH)))
+    for threads in (1, 2):
+        some, product = run(program, [x], threads=threads)
+        assert some.equal(x[..., 3:20])
+        assert product.equal(x[..., :12] * x[..., 12:])
+    assert run(program, [x[..., :23].contiguous()]) is None
 
 
 def test_a_mask_that_does_not_fit():

@@ -8,20 +8,22 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from row_programs import TYPES, WIDTH, linear, packed, random, run  # noqa: E402
 
 
-def rotary(head_dim=8):
+def rotary(head_dim=8, rotary_dim=8):
     """A program that turns its value and one that it makes of it: a result between operations."""
     program = _core.RowProgram(1)
     matrix = packed(WIDTH, 2 * WIDTH, 1)
-    program.add_output(program.rotary(0, 0, 1, head_dim))
-    program.add_output(program.rotary(program.linear(0, matrix, -1, None, -1, "float32"), 0, 1, head_dim))
+    program.add_output(program.rotary(0, 0, 1, head_dim, rotary_dim))
+    product = program.linear(0, matrix, -1, None, -1, "float32")
+    program.add_output(program.rotary(product, 0, 1, head_dim, rotary_dim))
     return program, matrix
 
 
 def turned(x, cosines, sines, head_dim=8):
     heads = x.unflatten(-1, (-1, head_dim))
-    one, two = heads.chunk(2, -1)
-    made = heads * cosines.unsqueeze(2) + torch.cat((-two, one), -1) * sines.unsqueeze(2)
-    return made.flatten(2)
+    first, rest = heads[..., : cosines.shape[-1]], heads[..., cosines.shape[-1] :]
+    one, two = first.chunk(2, -1)
+    made = first * cosines.unsqueeze(2) + torch.cat((-two, one), -1) * sines.unsqueeze(2)
+    return torch.cat((made, rest), -1).flatten(2)
 
 
 @pytest.mark.parametrize("batch", [1, 3])
@@ -36,6 +38,23 @@ def test_rotary(batch, length):
         assert two.equal(turned(linear(x, matrix), *tables))
     strided = [torch.cat((table, table), 1)[:, :length] for table in tables]
     assert run(program, [x], strided)[0].equal(one)
+
+
+@pytest.mark.parametrize("rotary_dim", [0, 2, 6, 8])
+def test_rotary_of_the_first_numbers(rotary_dim):
+    """Of a number that is fixed, or of as many as the tables have."""
+    x = random(3, 5, WIDTH)
+    for width in (0, 2, 6, 8, 10, 3):
+        tables = [random(1, 5, width, seed=seed) for seed in (1, 2)]
+        program, matrix = rotary(rotary_dim=rotary_dim)
+        made = run(program, [x], tables)
+        if rotary_dim not in (0, width) or width in (3, 10):
+            assert made is None
+        else:
+            assert made[0].equal(turned(x, *tables))
+            assert made[1].equal(turned(linear(x, matrix), *tables))
+        if width:
+            assert run(program, [x], [tables[0], tables[1][..., 1:]]) is None
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -60,7 +79,7 @@ def test_rotary_of_16_bits(dtype):
     x = random(2, 3, WIDTH, dtype=dtype)
     tables = [random(2, 3, 8, seed=seed) for seed in (1, 2)]
     program = _core.RowProgram(1)
-    program.add_output(program.rotary(0, 0, 1, 8))
+    program.add_output(program.rotary(0, 0, 1, 8, 8))
     assert run(program, [x], tables)[0].equal(turned(x.float(), *tables).to(dtype))
 
 
@@ -72,4 +91,4 @@ def test_tables_that_do_not_fit(shape):
     for tables in ((random(*shape), table), (table, random(*shape)), (None, table)):
         assert run(program, [x], tables) is None
     assert run(program, [x[0]], [table, table]) is None
-    assert run(rotary(10)[0], [x], [random(3, 5, 10)] * 2) is None  # no multiple is 24
+    assert run(rotary(10, 10)[0], [x], [random(3, 5, 10)] * 2) is None  # no multiple is 24

@@ -17,6 +17,7 @@ SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "i
 LLAMA = {**SIZES, **SPECIAL, "num_key_value_heads": 2}
 GPT2 = {**SPECIAL, "n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 64}
 OPT = {**SPECIAL, "hidden_size": 24, "ffn_dim": 40, "num_hidden_layers": 2, "num_attention_heads": 3}
+PARTIAL = {"partial_rotary_factor": 0.75}
 # Calls in the plan of a layer: those before the attention, it with its cache, those after it.
 MODELS = {
     "Llama": (LLAMA, 3),
@@ -24,6 +25,10 @@ MODELS = {
     "Qwen2": (LLAMA, 3),
     "Qwen3": ({**LLAMA, "head_dim": 8}, 3),
     "Olmo2": (LLAMA, 3),
+    "Phi": ({**LLAMA, "head_dim": 8}, 3),  # turns half of each head
+    "StableLm": ({**LLAMA, "use_qkv_bias": True}, 3),  # a quarter
+    "Phi3": (LLAMA, 3),  # whose queries, keys and values are columns of one product
+    "Phi3 partial": ({**LLAMA, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, **PARTIAL}}, 3),
     "GPT2": (GPT2, 3),
     "OPT": ({**OPT, "max_position_embeddings": 64, "word_embed_proj_dim": 24}, 3),
 }
@@ -33,7 +38,7 @@ INPUTS = [{"input_ids": IDS}, {"input_ids": IDS, "attention_mask": PADDED}]
 
 
 def made(name):
-    config = getattr(transformers, f"{name}Config")(**MODELS[name][0])
+    config = getattr(transformers, f"{name.split()[0]}Config")(**MODELS[name][0])
     return seeded(transformers.AutoModelForCausalLM.from_config, config)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ._attended import Attended, AttendedCache
 from ._nodes import Node
-from ._operations import ACTIVATIONS, Elementwise, Gated, Norm, Other, Product, Rotary, Rows, Step
+from ._operations import ACTIVATIONS, Columns, Elementwise, Gated, Norm, Other, Product, Rotary, Rows, Step
 
 
 class Fusion:
@@ -123,4 +123,6 @@ def _alone(node: Node, has_room: bool) -> Any:
         return AttendedCache(node)
     if node.kind == "rotary":
         return Rotary(node)
+    if node.kind == "columns":
+        return Columns(node)
     return Elementwise(node) if Elementwise.is_this(node) else Other(node)

@@ -17,10 +17,11 @@ from typing import Any, Callable
 import torch
 from torch import nn
 
+from ._cached import CacheValue, Update
 from ._modules import Activation, LayerNorm, Linear, Replaced, RmsNorm, WithWeights
 from ._nodes import Mask, Node, NotPlain, Size
 from ._recognise import activation_of_module
-from ._values import CacheValue, Update, Value
+from ._values import Value
 
 _IDENTITY = "identity"
 _CALL = "call"
@@ -41,6 +42,15 @@ class Graph:
         self.structure: dict[tuple[int, str], tuple[nn.Module, str, nn.Module]] = {}
         self.reads: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
         self.updates: list[Update] = []
+        self._columns: dict[tuple[Node, tuple[int, int]], Node] = {}
+
+    def columns_of(self, node: Node, columns: tuple[int, int]) -> Node:
+        """Some columns of the result of a node."""
+        made = self._columns.get((node, columns))
+        if made is None:
+            made = self._columns[node, columns] = self.add(Node("columns", (node,), columns))
+            made.width = columns[1] - columns[0]
+        return made
 
     def read(self, there: dict[str, Any], name: str) -> None:
         self.reads[id(there), name] = there, name, there.get(name, there)

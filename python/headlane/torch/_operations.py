@@ -138,7 +138,7 @@ class Norm(NamedTuple):
 
 
 class Rotary(NamedTuple):
-    """Heads turned by the angles of their positions, whose cosines and sines are inputs."""
+    """Heads, or their first numbers, turned by the angles of their positions, whose cosines and sines are inputs."""
 
     result: Node
 
@@ -148,7 +148,20 @@ class Rotary(NamedTuple):
 
     def add_to(self, rows: Rows) -> int:
         x, *tables = self.result.inputs
-        return rows.program.rotary(rows.at[x], *map(rows.table, tables), self.result.what)
+        return rows.program.rotary(rows.at[x], *map(rows.table, tables), *self.result.what)
+
+
+class Columns(NamedTuple):
+    """Some columns of a value."""
+
+    result: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.result.inputs
+
+    def add_to(self, rows: Rows) -> int:
+        return rows.program.columns(rows.at[self.result.inputs[0]], *self.result.what)
 
 
 class Elementwise(NamedTuple):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 
+from ._cached import Cached
 from ._nodes import Attention, Mask, Node, NotPlain, Size
-from ._rotary import Table, Turning
+from ._rotary import Part, Table
 
 if TYPE_CHECKING:
     from ._graph import Graph
@@ -54,9 +55,17 @@ class Value:
     @property
     def node(self) -> Node:
         """Of a value that is not split."""
-        if self._split or self._columns:
+        if self._split:
             raise NotPlain
-        return self._node
+        return self._own_node()
+
+    def _own_node(self) -> Node:
+        """That of its columns, if it has only some."""
+        return self._node if self._columns is None else self._graph.columns_of(self._node, self._columns)
+
+    @property
+    def head_dim(self) -> int:
+        return self._split
 
     @property
     def is_split(self) -> bool:
@@ -124,34 +133,69 @@ class Value:
 
     def split(self, size: Any, dim: int = 0) -> tuple[Value, ...]:
         """Parts of so many columns."""
-        width = self.node.width
-        if width is None or type(size) is not int or size <= 0 or dim not in (2, -1) or len(self.shape) != 3:
+        width = self._width_of_columns()
+        if type(size) is not int or size <= 0 or dim not in (2, -1):
             raise NotPlain
-        parts = [(first, min(first + size, width)) for first in range(0, width, size)]
-        return tuple(Value(self._graph, self._node, columns=part) for part in parts)
+        return tuple(self._some(first, min(first + size, width)) for first in range(0, width, size))
+
+    def chunk(self, count: Any, dim: int = 0) -> tuple[Value, ...]:
+        """As many parts of equally many columns."""
+        width = self._width_of_columns()
+        if type(count) is not int or count <= 0 or width % count:
+            raise NotPlain
+        return self.split(width // count, dim)
+
+    def _width_of_columns(self) -> int:
+        width = self._width
+        if self._split or width is None or len(self.shape) != 3:
+            raise NotPlain
+        return width
+
+    def _some(self, begin: int, end: int) -> Value:
+        first = 0 if self._columns is None else self._columns[0]
+        return Value(self._graph, self._node, columns=(first + begin, first + end))
 
     def unsqueeze(self, axis: int) -> Table:
         if axis not in (1, 2) or self.node.kind != "input" or len(self.shape) != 3:
             raise NotPlain
         return Table(self.node, axis)
 
-    def __getitem__(self, index: Any) -> Turning:
-        return Turning.half_of(self, self._split, index)
+    def __getitem__(self, index: Any) -> Any:
+        """The first or last numbers of each head, or some columns."""
+        if self._split:
+            return Part(self, 0, self._split)[index]
+        width = self._width_of_columns()
+        if (
+            type(index) is not tuple
+            or len(index) != 2
+            or index[0] is not Ellipsis
+            or type(index[1]) is not slice
+        ):
+            raise NotPlain
+        bounds = index[1].start, index[1].stop, index[1].step
+        if not all(x is None or type(x) is int for x in bounds):
+            raise NotPlain
+        begin, end, step = index[1].indices(width)
+        if step != 1 or begin >= end:
+            raise NotPlain
+        return self._some(begin, end)
 
     __iter__ = None  # outputs of transformers ask for it
 
-    def rotated(self, cosines: Table, sines: Table) -> Value:
+    def rotated(self, cosines: Table, sines: Table, rotary_dim: int) -> Value:
+        """Of each head the first numbers are turned: so many, or if 0 as many as the tables have."""
         axis = 1 if self._heads_first else 2
         if not cosines.axis == sines.axis == axis:
             raise NotPlain
-        return self._of_heads("rotary", (cosines.node, sines.node), self._split)
+        return self._of_heads("rotary", (cosines.node, sines.node), (self._split, rotary_dim))
 
     def _of_heads(self, kind: str, others: tuple[Node, ...], what: Any) -> Value:
         """The result of an operation on each head."""
-        if self._columns or not self._split:
+        if not self._split:
             raise NotPlain
-        node = self._graph.add(Node(kind, (self._node, *others), what))
-        node.sizes, node.width = self._node.sizes, self._node.width
+        mine = self._own_node()
+        node = self._graph.add(Node(kind, (mine, *others), what))
+        node.sizes, node.width = mine.sizes, mine.width
         return Value(self._graph, node, self._split, self._heads_first)
 
     def with_norm(self, norm: Any) -> Value:
@@ -171,7 +215,7 @@ class Value:
 
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, Table):
-            return Turning(self) * other
+            return Part(self, 0, self._split) * other
         if type(other) not in (int, float):
             return self._graph.apply("multiply", self, other)
         if self._columns or abs(other) > torch.finfo(torch.float32).max:
@@ -229,55 +273,3 @@ class Value:
         if func in _FUNCTIONS and len(args) == 1 and not any(kwargs.values()):
             return graph.apply(_FUNCTIONS[func], *args)
         raise NotPlain
-
-
-class CacheValue:
-    """A cache of keys and values, of class `kind`, that a module is given."""
-
-    def __init__(self, node: Node, kind: type, updates: list[Update]) -> None:
-        self._node = node
-        self._kind = kind
-        self._updates = updates
-
-    __class__ = property(lambda self: self._kind)  # type: ignore[assignment]
-
-    def __getattr__(self, name: str) -> Any:
-        raise NotPlain
-
-    def update(self, keys: Any, values: Any, *arguments: Any) -> tuple[Cached, Cached]:
-        if any(type(x) is not int for x in arguments):
-            raise NotPlain
-        update = Update(self._node, keys, values, arguments)
-        self._updates.append(update)
-        return Cached(update, 0), Cached(update, 1)
-
-    def __bool__(self) -> bool:
-        raise NotPlain
-
-
-class Update:
-    """Keys and values that are appended to those of a cache, for the one attention that must follow."""
-
-    def __init__(self, cache: Node, keys: Any, values: Any, arguments: tuple[int, ...]) -> None:
-        self.cache = cache
-        self.keys = keys
-        self.values = values
-        self.arguments = arguments
-        self.is_attended = False
-
-
-class Cached:
-    """All keys of a cache after an update, or all values."""
-
-    def __init__(self, update: Update, which: int) -> None:
-        self._update = update
-        self._which = which
-
-    def attended_with(self, values: Any) -> Update:
-        """For the attention by these keys."""
-        update = self._update
-        is_pair = isinstance(values, Cached) and values._update is update
-        if not is_pair or (self._which, values._which) != (0, 1) or update.is_attended:
-            raise NotPlain
-        update.is_attended = True
-        return update

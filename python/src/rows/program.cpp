@@ -111,12 +111,17 @@ std::vector<Index> RowProgram::widths_of(const Arrays& values, const Arrays& vec
     const std::optional<Array>& vector = vectors[static_cast<std::size_t>(place)];
     fit = fit && (!vector || (vector->rank() == 1 && vector->size(0) == width));
   };
-  const auto require_table = [&](Place place, Index head_dim) {
-    const std::optional<Array>& table = vectors[static_cast<std::size_t>(place)];
+  const auto require_tables = [&](const Operation& operation) {
     const Array& value = *values[0];
-    fit = fit && table && table->rank() == 3 && value.rank() == 3 && table->size(1) == value.size(1) &&
-          (table->size(0) == 1 || table->size(0) == value.size(0)) && table->size(2) == head_dim &&
-          table->stride(2) == 1;
+    for (const Place place : {operation.bias, operation.second}) {
+      const std::optional<Array>& table = vectors[static_cast<std::size_t>(place)];
+      fit = fit && table && table->rank() == 3 && value.rank() == 3 && table->size(1) == value.size(1) &&
+            (table->size(0) == 1 || table->size(0) == value.size(0)) && table->stride(2) == 1;
+    }
+    if (!fit) return;
+    const Index turned = vectors[static_cast<std::size_t>(operation.bias)]->size(2);
+    fit = turned == vectors[static_cast<std::size_t>(operation.second)]->size(2) && turned % 2 == 0 &&
+          turned <= operation.head_dim && (operation.rotary_dim == 0 || operation.rotary_dim == turned);
   };
   for (const Operation& operation : operations_) {
     Index width = operation.matrix != nullptr ? operation.matrix->columns() : width_of(operation.x);
@@ -124,9 +129,14 @@ std::vector<Index> RowProgram::widths_of(const Arrays& values, const Arrays& vec
       fit = fit && (matrix == nullptr || (matrix->rows() == width_of(operation.x) && matrix->columns() == width));
     fit = fit && (operation.residual == absent || width_of(operation.residual) == width);
     const Index head_dim = operation.head_dim;
-    for (const Place vector : {operation.bias, operation.second})
-      if (operation.kind == Operation::Kind::rotary) require_table(vector, head_dim);
-      else require_vector(vector, head_dim > 0 ? head_dim : width);
+    if (operation.kind == Operation::Kind::rotary) require_tables(operation);
+    else
+      for (const Place vector : {operation.bias, operation.second})
+        require_vector(vector, head_dim > 0 ? head_dim : width);
+    if (operation.kind == Operation::Kind::columns) {
+      fit = fit && operation.end <= width;
+      width = operation.end - operation.begin;
+    }
     fit = fit && (head_dim == 0 || operation.kv_heads > 0 || width % head_dim == 0);
     if (operation.kv_heads > 0) {
       const Place inputs[] = {operation.x, operation.keys, operation.values};

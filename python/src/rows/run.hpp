@@ -160,6 +160,8 @@ class Run {
                   .up_bias = vector(o.second),
                   .activations = o.activations,
                   .num_threads = num_threads_});
+    else if (o.kind == Kind::columns)
+      for (Index row = 0; row < rows_; ++row) std::copy_n(&x(row, o.begin), y.shape[1], &y(row, 0));
     else if (o.kind == Kind::activation) activate(x, y, o.activation, {.num_threads = num_threads_});
     else if (o.kind == Kind::rotary) rotate(o, x, y);
     else if (o.kind == Kind::scale) each(x, x, y, [&](float one, float) { return one * o.factor; });
@@ -187,7 +189,7 @@ class Run {
   void rotate(const Operation& o, const View<T, 2>& x, const View<T, 2>& y) const {
     const auto table = [&](Place place) { return view_of<const float, 3>(*vectors_[static_cast<std::size_t>(place)]); };
     const View<const float, 3> cosines = table(o.bias), sines = table(o.second);
-    const Index half = o.head_dim / 2, length = cosines.shape[1];
+    const Index turned = cosines.shape[2], half = turned / 2, length = cosines.shape[1];
     for (Index i = 0; i < rows_; ++i) {
       const Index row = first_of_group_ + row_ + i, position = row % length;
       const float* cosine = &cosines(std::min(row / length, cosines.shape[0] - 1), position, 0);
@@ -200,6 +202,7 @@ class Run {
           to[j] = static_cast<T>(one * cosine[j] - two * sine[j]);
           to[half + j] = static_cast<T>(two * cosine[half + j] + one * sine[half + j]);
         }
+        std::copy_n(first + turned, o.head_dim - turned, to + turned);
       }
     }
   }

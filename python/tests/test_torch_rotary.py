@@ -1,0 +1,144 @@
+"""headlane.torch: what the code of a module may be to turn heads by their positions, and what it may not."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import headlane.torch  # noqa: E402, F401
+from headlane.torch._graph import Graph  # noqa: E402
+from headlane.torch._nodes import Node, NotPlain, Size  # noqa: E402
+from headlane.torch._values import Value  # noqa: E402
+
+
+class Given:
+    """Two tensors of 4 heads of 8, and three tables."""
+
+    def __init__(self):
+        self.graph, sizes = Graph(torch.float32), [Size(), Size()]
+        self.x, self.y = (self.heads(self.value(sizes, 32)) for _ in range(2))
+        self.cos, self.sin, self.other = (self.value(sizes, None).unsqueeze(1) for _ in range(3))
+
+    def value(self, sizes, width):
+        node = self.graph.add(Node("input"))
+        node.sizes, node.width = sizes, width
+        return Value(self.graph, node)
+
+    @staticmethod
+    def heads(x):
+        return x.view(*x.shape[:2], -1, 8).transpose(1, 2)
+
+
+def cat(*parts):
+    return torch.cat(parts, dim=-1)
+
+
+def exchanged(x):
+    half = x.shape[-1] // 2
+    return cat(-x[..., half:], x[..., :half])
+
+
+def turned(x, cos, sin):
+    return (x * cos) + (exchanged(x) * sin)
+
+
+def of_first(g, width, rest=None):
+    return cat(turned(g.x[..., :width], g.cos, g.sin), g.x[..., width if rest is None else rest :])
+
+
+@pytest.mark.parametrize(
+    ("code", "rotary_dim"),
+    [
+        (lambda g: turned(g.x, g.cos, g.sin), 8),
+        (lambda g: (g.sin * exchanged(g.x)) + (g.x * g.cos), 8),
+        (lambda g: of_first(g, 4), 4),
+        (lambda g: of_first(g, 2), 2),
+        (lambda g: of_first(g, g.cos.shape[-1]), 0),
+        (lambda g: of_first(g, g.sin.shape[-1]), 0),
+    ],
+)
+def test_what_turns(code, rotary_dim):
+    given = Given()
+    node = code(given)._node
+    assert (node.kind, node.what, node.width) == ("rotary", (8, rotary_dim), 32)
+    assert node.inputs == (given.x._node, given.cos.node, given.sin.node)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        lambda g: (g.x * g.cos) + (g.x * g.sin),
+        lambda g: (g.x * g.cos) + (exchanged(g.y) * g.sin),
+        lambda g: (g.x * g.cos) + (exchanged(g.x[..., :4]) * g.sin),
+        lambda g: (g.x * g.cos) + exchanged(g.x),
+        lambda g: exchanged(g.x) * g.cos * g.sin,
+        lambda g: cat(-g.x[..., :4], g.x[..., 4:]) * g.sin,
+        lambda g: cat(g.x[..., 4:], g.x[..., :4]) * g.sin,
+        lambda g: cat(-g.x[..., 4:], -g.x[..., :4]) * g.sin,
+        lambda g: cat(-g.x[..., 2:], g.x[..., :2]) * g.sin,
+        lambda g: cat(-g.x[..., 4:], g.y[..., :4]) * g.sin,
+        lambda g: torch.cat((-g.x[..., 4:], g.x[..., :4]), dim=1) * g.sin,
+        lambda g: exchanged(g.x[..., :5]),
+        lambda g: exchanged(g.x[..., 4:]),
+        lambda g: g.x[..., 4:] * g.cos,
+        lambda g: -g.x[..., :4] * g.cos,
+        lambda g: g.x[..., ::2],
+        lambda g: g.x[..., 2:4],
+        lambda g: g.x[..., :10],
+        lambda g: g.x[..., :-4],
+        lambda g: g.x[:, :4],
+        lambda g: of_first(g, 4, 2),
+        lambda g: of_first(g, 4, 6),
+        lambda g: of_first(g, 4, g.cos.shape[-1]),
+        lambda g: of_first(g, g.other.shape[-1]),
+        lambda g: of_first(g, g.cos.shape[-1], g.sin.shape[-1]),
+        lambda g: of_first(g, g.cos.shape[-1] // 2),
+        lambda g: cat(turned(g.x[..., :4], g.cos, g.sin), g.y[..., 4:]),
+        lambda g: cat(turned(g.x[..., :4], g.cos, g.sin), -g.x[..., 4:]),
+        lambda g: cat(turned(g.x[..., :4], g.cos, g.sin), g.x[..., :4]),
+        lambda g: g.cos.shape[-1] // 4,
+    ],
+)
+def test_what_does_not(code):
+    given = Given()
+    before = len(given.graph.nodes)
+    with pytest.raises(NotPlain):
+        code(given)
+    assert len(given.graph.nodes) == before
+
+
+@pytest.mark.parametrize(
+    ("code", "columns"),
+    [
+        (lambda x: x[..., 8:24], (8, 24)),
+        (lambda x: x[..., 8:][..., 8:], (16, 32)),
+        (lambda x: x[..., :-8], (0, 24)),
+        (lambda x: x.chunk(4, dim=-1)[1], (8, 16)),
+        (lambda x: x.chunk(2, dim=-1)[1].split(12, dim=2)[1], (28, 32)),
+    ],
+)
+def test_columns(code, columns):
+    given = Given()
+    x = Value(given.graph, given.x._node)
+    some = code(x)
+    assert some.shape[-1] == columns[1] - columns[0]
+    node = some.node
+    assert (node.kind, node.what, node.inputs) == ("columns", columns, (given.x._node,))
+    assert code(x).node is node  # computed once
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        lambda x: x[..., ::2],
+        lambda x: x[..., 8:8],
+        lambda x: x[..., 0],
+        lambda x: x[:, 8:],
+        lambda x: x[8:],
+        lambda x: x.chunk(5, dim=-1),
+        lambda x: x.chunk(2),
+        lambda x: x.split([8, 24], dim=-1),
+    ],
+)
+def test_other_parts(code):
+    given = Given()
+    with pytest.raises(NotPlain):
+        code(Value(given.graph, given.x._node))
