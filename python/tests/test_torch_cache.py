@@ -121,13 +121,19 @@ def test_two_copies_that_go_on():
         check(ours, theirs)
 
 
+def grown():
+    """A cache that has room, and what it is compared with."""
+    caches = new_cache(True), new_cache(False)
+    for cache in caches:
+        append(cache, 2, 0)
+        append(cache, 2, 1)
+    return caches
+
+
 @torch.no_grad()
 def test_claims():
     """Of two copies that have the same room only one gets it, and of one that was changed none."""
-    cache, expected = new_cache(True), new_cache(False)
-    for each in (cache, expected):
-        append(each, 2, 0)
-        append(each, 2, 1)
+    cache, expected = grown()
     layer, other = cache.layers[0], shallow(cache).layers[0]
     keys, values, begin = layer.claim(3)
     assert begin == 4
@@ -153,10 +159,7 @@ def test_claims():
 
 @torch.no_grad()
 def test_room_that_was_claimed_and_not_written():
-    cache, expected = new_cache(True), new_cache(False)
-    for each in (cache, expected):
-        append(each, 2, 0)
-        append(each, 2, 1)
+    cache, expected = grown()
     assert cache.layers[0].claim(1) is not None
     for each in (cache, expected):
         append(each, 2, 2)

@@ -60,9 +60,12 @@ class Attended(NamedTuple):
     @classmethod
     def is_this(cls, node: Node) -> bool:
         """Whether a call is of rows of the same sequences, and makes no tensors before its attention."""
-        sizes = {id(x.sizes) for x in node.inputs[:3]}
-        is_of_rows = len(sizes) == 1 and node.inputs[0].sizes is not None
-        return is_of_rows and node.what.is_plain() and node.what.is_of_whole_rows()
+        return cls._is_of_rows(node) and node.what.is_of_whole_rows()
+
+    @staticmethod
+    def _is_of_rows(node: Node) -> bool:
+        sizes = node.inputs[0].sizes
+        return sizes is not None and all(x.sizes is sizes for x in node.inputs[:3]) and node.what.is_plain()
 
     def add_to(self, rows: Rows) -> int:
         call, (q, k, v, *mask) = self.result.what, self.result.inputs
@@ -71,22 +74,15 @@ class Attended(NamedTuple):
         return rows.program.attention(rows.at[q], rows.at[k], rows.at[v], heads)
 
 
-class AttendedCache(NamedTuple):
+class AttendedCache(Attended):
     """Attention to the keys of a cache, to which those of the same sequences are appended: by
     attention_with_cache(), which needs room for them.
     """
 
-    result: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.result.inputs[:3]
-
     @classmethod
     def is_this(cls, node: Node) -> bool:
-        call, inputs = node.what, node.inputs[:3]
-        is_of_rows = inputs[0].sizes is not None and all(x.sizes is inputs[0].sizes for x in inputs)
-        if not is_of_rows or not call.is_plain() or call.update is None or len(call.update) != 1:
+        call = node.what
+        if not cls._is_of_rows(node) or call.update is None or len(call.update) != 1:
             return False
         (query_dim, key_dim), heads = (x[1] for x in call.heads[:2]), cls._heads(node)
         return query_dim == key_dim and heads[1] == heads[2] and heads[0] % heads[1] == 0

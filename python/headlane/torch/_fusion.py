@@ -104,7 +104,7 @@ class Fusion:
 
 def _begins_layer(one: Any, before: list[Any]) -> bool:
     """Whether the operations before have an attention, and this one makes what the next attends with."""
-    has_attention = any(isinstance(x, (Attended, AttendedCache)) for x in before)
+    has_attention = any(isinstance(x, Attended) for x in before)
     users = [user for x in one.result.users for user in ((x, *x.users) if x.kind == "scale" else (x,))]
     return has_attention and any(x.kind == "attention" for x in users)
 

@@ -32,6 +32,13 @@ def _half(width: int | Width) -> int | Width:
     return width // 2
 
 
+def last_axis(index: Any) -> slice:
+    """The slice in x[..., slice]."""
+    if type(index) is not tuple or len(index) != 2 or index[0] is not Ellipsis or type(index[1]) is not slice:
+        raise NotPlain
+    return index[1]
+
+
 class Table:
     """The cosines or sines of all positions, [batch, length, rotary_dim], with another axis for the heads."""
 
@@ -98,11 +105,10 @@ class Part(_Piece):
     def __getitem__(self, index: Any) -> Part:
         """[..., :width] or [..., width:]"""
         self._require(self.is_plain() and self.begin == 0)
-        self._require(type(index) is tuple and len(index) == 2 and index[0] is Ellipsis)
-        self._require(type(index[1]) is slice and index[1].step is None)
-        first, last = index[1].start, index[1].stop
+        bounds = last_axis(index)
+        first, last = bounds.start, bounds.stop
         width = last if first is None else first
-        self._require((first is None) != (last is None))
+        self._require((first is None) != (last is None) and bounds.step is None)
         if type(width) is int and type(self.end) is int:
             self._require(0 < width <= self.end)
         else:  # of a table's width its half, and of all numbers the table's

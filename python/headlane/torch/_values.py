@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from ._cached import Cached
 from ._nodes import Attention, Mask, Node, NotPlain, Size
-from ._rotary import Part, Table
+from ._rotary import Part, Table, last_axis
 
 if TYPE_CHECKING:
     from ._graph import Graph
@@ -165,17 +165,10 @@ class Value:
         if self._split:
             return Part(self, 0, self._split)[index]
         width = self._width_of_columns()
-        if (
-            type(index) is not tuple
-            or len(index) != 2
-            or index[0] is not Ellipsis
-            or type(index[1]) is not slice
-        ):
+        part = last_axis(index)
+        if not all(x is None or type(x) is int for x in (part.start, part.stop, part.step)):
             raise NotPlain
-        bounds = index[1].start, index[1].stop, index[1].step
-        if not all(x is None or type(x) is int for x in bounds):
-            raise NotPlain
-        begin, end, step = index[1].indices(width)
+        begin, end, step = part.indices(width)
         if step != 1 or begin >= end:
             raise NotPlain
         return self._some(begin, end)

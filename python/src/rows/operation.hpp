@@ -26,15 +26,15 @@ struct Operation {
     gated,       ///< activation(x · matrix + bias) · (x · up + second)
     norm,        ///< layer norm (centred) or RMS norm of x + residual, with weight `second` and bias; if
                  ///< head_dim is not 0, of each head of x
-    columns,     ///< of x
+    columns,     ///< columns begin … end - 1 of x
     activation,  ///< activation(x)
     scale,       ///< x · factor
     sum,         ///< x + residual
     product,     ///< x · residual
     rotary,      ///< of each head of x the first numbers, as many as a table has: those · cosines +
                  ///< (their halves, exchanged, the first one negated) · sines; the others are x's
-    attention,   ///< of the queries x to keys and values: all rows of a sequence; with a cache (of
-                 ///< which kv_heads is not 0) to all that it has, once they are behind its own
+    attention,   ///< of the queries x to keys and values: all rows of a sequence; if kv_heads is
+                 ///< not 0, these are appended to a cache, and x attends to all of the cache
   };
 
   Kind kind;
@@ -49,7 +49,7 @@ struct Operation {
   Index heads = 0, head_dim = 0;
   Place attention = absent;           // the number of an attention
   Index rotary_dim = 0;               // how many the tables have; 0: any number
-  Index begin = 0, end = 0;           // columns
+  Index begin = 0, end = 0;           // of columns
   Index kv_heads = 0, value_dim = 0;  // with a cache
   std::array<Index, 3> columns{};     // with a cache: the first of queries, keys and values
 
@@ -70,8 +70,8 @@ struct CacheMemory {
   Index used;
 };
 
-/// What a run is given for an attention.
-struct Attending {
+/// The arguments of one attention operation.
+struct AttentionArguments {
   AttentionOptions options;
   const CacheMemory* cache = nullptr;
 };

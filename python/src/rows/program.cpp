@@ -1,4 +1,4 @@
-// What a RowProgram checks, and a run of it.
+// RowProgram: checks its operations and the arguments of a run, and runs them.
 #include "rows/program.hpp"
 
 #include "attention/options.hpp"
@@ -39,19 +39,19 @@ bool fits(const Operation& operation, const CacheMemory& cache, const Array& seq
   return has(cache.keys, operation.head_dim) && has(cache.values, operation.value_dim);
 }
 
-/// What a run is given for its attentions, with their arrays borrowed.
+/// The arguments of all attention operations of a run. Borrows their arrays.
 struct Attentions {
   std::deque<ScoreOptions> options;
   std::deque<CacheMemory> caches;
-  std::vector<Attending> all;
+  std::vector<AttentionArguments> all;
 
-  /// The next one; false if its cache does not fit.
+  /// Adds those of the next operation; returns false if its cache does not fit.
   bool add(const Call& call, const Operation& operation, nb::handle attention, const Array& sequences,
            nb::handle num_threads) {
     const auto [mask, causal, scale, others, memory] =
         nb::cast<std::tuple<nb::object, bool, nb::object, nb::object, nb::object>>(attention);
     const Index batch = sequences.size(0), length = sequences.size(1);
-    Attending& made = all.emplace_back();
+    AttentionArguments& made = all.emplace_back();
     Index keys = length;
     if (operation.kv_heads > 0) {
       call.require(!memory.is_none(), "an attention with a cache is given none");

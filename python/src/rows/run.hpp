@@ -35,7 +35,7 @@ class Run {
  public:
   /// attentions: for all sequences.
   Run(const std::vector<Operation>& operations, const std::vector<Index>& widths, const Arrays& vectors,
-      const std::vector<Attending>& attentions, int num_threads)
+      const std::vector<AttentionArguments>& attentions, int num_threads)
       : operations_(operations), vectors_(vectors), attentions_(attentions), num_threads_(num_threads) {
     for (const Index width : widths) values_.push_back({.width = width});
   }
@@ -228,14 +228,14 @@ class Run {
   }
 
   void attend(const Operation& o, std::size_t i, Index first, Index length) {
-    const Attending& attending = attentions_[static_cast<std::size_t>(o.attention)];
-    AttentionOptions options = attending.options;
+    const AttentionArguments& arguments = attentions_[static_cast<std::size_t>(o.attention)];
+    AttentionOptions options = arguments.options;
     const Index end = first + rows_ / length;
     if (options.mask) options.mask = options.mask.slice(0, first, end);
     if (options.bias) options.bias = options.bias.slice(0, first, end);
     const Place result = place_of_result(i);
-    if (attending.cache != nullptr) {
-      attend_with_cache(o, *attending.cache, result, first, length, options);
+    if (arguments.cache != nullptr) {
+      attend_with_cache(o, *arguments.cache, result, first, length, options);
       return;
     }
     const auto by_sequence = [&](Place place) {
@@ -271,7 +271,7 @@ class Run {
 
   const std::vector<Operation>& operations_;
   const Arrays& vectors_;
-  const std::vector<Attending>& attentions_;
+  const std::vector<AttentionArguments>& attentions_;
   int num_threads_;
   std::vector<Value> values_;
   std::vector<Part> parts_;
