@@ -64,11 +64,7 @@ void check_distances(Caller caller, const AttentionProblem& p) {
   }
 }
 
-/// One side of the window; unbounded: beyond every key from every position.
-Index window_side(Index size) {
-  constexpr Index beyond = Index{1} << 42;
-  return size < 0 ? beyond : std::min(size, beyond);
-}
+Index window_side(Index size) { return size < 0 ? unbounded : std::min(size, unbounded); }
 
 int threads_of(const View<const float, 4>& q, const KeysAndValues& keys, const AttentionOptions& options, Index batch) {
   const auto size = [](Index n) { return static_cast<double>(n); };

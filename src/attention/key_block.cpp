@@ -9,10 +9,6 @@ namespace {
 using kernels::block_size;
 using kernels::panel_columns;
 
-const float* row_at(const View<const float, 4>& view, const Element& e, Index head, Index key) {
-  return view.data + e.batch * view.strides[0] + head * view.strides[1] + (e.first_key + key) * view.strides[2];
-}
-
 Index keys_of_block(const KeyBlocks& blocks, const Element& e, Index block) {
   return std::clamp<Index>(std::min(blocks.keys, e.keys) - block * block_size, 0, block_size);
 }

@@ -35,6 +35,7 @@ AttentionMemory::AttentionMemory(const AttentionProblem& p, const TaskPlan& plan
 ThreadBuffers AttentionMemory::carve(Arena& arena) const {
   ThreadBuffers buffers = carve_row_buffers(arena, p_, plan_.rows_per_task, plan_.rows_are_heads);
   buffers.state = arena.take(plan_.state_floats());
+  if (plan_.few_keys) buffers.queries = arena.take(p_.q.shape[3] * kernels::panel_columns);
   if (plan_.strategy == Strategy::in_place) buffers.unpacked = arena.take(unpacked_floats(p_, plan_.rows_per_task));
   // One pass over the keys packs one block at a time; several passes keep all blocks.
   if (plan_.strategy == Strategy::by_head)

@@ -53,6 +53,7 @@ struct ThreadBuffers {
   float* per_row;    // [2, max_rows]: slopes and sinks
   float* distances;  // relative biases by distance
   float* state;      // running result of the rows
+  float* queries;    // a panel of them, for few keys
   float* unpacked;   // keys that are read in rows, or a widened block of a cache
   float* packed;     // blocks of keys and values
 };

@@ -1,5 +1,6 @@
 #include "attention/plan.hpp"
 
+#include "attention/few_keys.hpp"
 #include "attention/visible_keys.hpp"
 #include "core/round.hpp"
 
@@ -149,6 +150,7 @@ TaskPlan plan_tasks(const AttentionProblem& p) {
           .key_parts = key_parts,
           .heads_per_round = heads_per_round,
           .tasks = row_tasks * key_parts,
+          .few_keys = strategy == Strategy::by_head && may_have_few_keys(p, rows_per_task, sizes.keys),
           .prefetches = choose_prefetch(p, sizes, strategy, blocks)};
 }
 

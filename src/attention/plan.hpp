@@ -38,6 +38,7 @@ struct TaskPlan {
   Index key_parts;        // tasks that share the keys of a row
   Index heads_per_round;  // by_rows: kv heads that are packed at a time
   Index tasks;
+  bool few_keys;    // by_head: heads may be computed without packing their keys
   bool prefetches;  // tasks prefetch the next kv head into the L2
 
   /// Floats of the running result of rows_per_task rows: maxima, sums, weighted values.

@@ -30,6 +30,9 @@ struct KeysAndValues {
   [[nodiscard]] Index cached(Index element) const;
 };
 
+/// A side of the window that is not bounded: beyond every key from every position.
+inline constexpr Index unbounded = Index{1} << 42;
+
 /// A call of attention with checked arguments and defaults filled in; no output is empty.
 struct AttentionProblem {
   View<const float, 4> q;

@@ -1,6 +1,7 @@
 // How the tasks of attention share the work. How a call is divided is in plan.cpp, how a task goes
 // through the blocks of keys in attend.hpp.
 #include "attention/attend.hpp"
+#include "attention/few_keys.hpp"
 #include "core/parallel.hpp"
 
 #include <algorithm>
@@ -66,7 +67,8 @@ void run_part(const TaskContext& context, const ThreadBuffers& buffers, Index kv
               const Prefetches& prefetches, const Find& find) {
   const QueryRows all = rows_of_part(context, kv_head, part), rows = without_padding(all);
   clear_padding(context, all, buffers);
-  if (rows.count > 0)
+  if (has_few_keys(context, rows)) attend_to_few_keys(context, rows, buffers, prefetches);
+  else if (rows.count > 0)
     attend(context, rows, buffers, prefetches, [&](Index block, BlockOfKeys& found) { find(rows, block, found); });
 }
 

@@ -2,6 +2,7 @@
 #include "kernels/table.hpp"
 
 #include "kernels/attention/block.hpp"
+#include "kernels/attention/few_keys.hpp"
 #include "kernels/attention/weights.hpp"
 #include "kernels/gemm/bfloat.hpp"
 #include "kernels/gemm/block.hpp"
@@ -61,6 +62,7 @@ constexpr KernelTable table{
     .norm_rows = norm_rows<Arch>,
     .copy_rows = copy_rows<Arch>,
     .attention_block = attention_block<Arch>,
+    .attention_few_keys = attention_few_keys<Arch>,
     .attention_merge = attention_merge<Arch>,
     .attention_finish = attention_finish<Arch>,
     .widen_rows = widen_rows<Arch>,

@@ -49,6 +49,8 @@ struct KernelTable {
   /// to[r · row_step + c · column_step] = source[r, c].
   void (*copy_rows)(const Source& source, float* to, Index row_step, Index column_step) noexcept;
   void (*attention_block)(const AttentionBlock& block) noexcept;
+  /// The same result where there are few keys.
+  void (*attention_few_keys)(const FewKeys& x) noexcept;
   /// Merges a part into the state, as attention_block does.
   void (*attention_merge)(const AttentionState& state, const AttentionPartRows& part) noexcept;
   /// out = state.out / state.sum, lse = state.max + log(state.sum); 0 and -inf for a row without

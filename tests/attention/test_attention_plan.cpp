@@ -85,7 +85,8 @@ std::string text_of_plan(const AttentionProblem& p) {
        << plan.rows_per_task << " x " << plan.row_parts << (plan.rows_are_heads ? " of heads" : "") << " keys "
        << plan.blocks.keys << " in " << plan.blocks.count << " / " << plan.key_parts << " packed "
        << plan.blocks.key_floats << " + " << plan.blocks.value_floats << " x " << plan.heads_per_round
-       << (plan.prefetches ? " prefetch" : "") << " bytes " << AttentionMemory(p, plan).bytes();
+       << (plan.few_keys ? " few keys" : "") << (plan.prefetches ? " prefetch" : "") << " bytes "
+       << AttentionMemory(p, plan).bytes();
   return text.str();
 }
 

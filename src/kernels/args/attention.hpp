@@ -2,7 +2,7 @@
 // results go. Steps are strides, in elements.
 #pragma once
 
-#include "kernels/args/sizes.hpp"
+#include "kernels/args/gemm.hpp"
 
 #include <headlane/dtype.hpp>
 #include <headlane/index.hpp>
@@ -75,11 +75,10 @@ struct AttentionOutput {
   const float* sinks;  ///< null, or [rows]: one more score, without a value
 };
 
-/// Rows that a later block will read: with each query row some of them are prefetched into the L2.
+/// Rows that a later block will read, which a kernel prefetches into the L2 along the way.
 struct Prefetch {
   const float* data;
   Index rows, row_step, row_lines;  ///< the number of rows, and of cache lines in a row
-  Index per_query;                  ///< rows to prefetch with a query row
 };
 
 /// Some query rows against one block of keys (at most block_size).
@@ -101,6 +100,23 @@ struct AttentionBlock {
   bool is_first;  ///< there is no state yet: the block initialises it
   AttentionState state;
   const AttentionOutput* output;  ///< for the only block: where the result goes, column_step 1; or null
+  Prefetch prefetch[3];
+};
+
+/// The most keys that attention_few_keys takes: the scores of 32 queries, 16 KiB, stay in the L1.
+inline constexpr Index max_few_keys = 128;
+
+/// Some query rows against few keys, each of which every row sees, without bias: at least
+/// KernelTable::tile_rows rows and keys.
+struct FewKeys {
+  Source q;  ///< [rows, head_dim]
+  float scale;
+  Source k;        ///< [keys, head_dim], column_step 1
+  const float* v;  ///< panels as GemmBlock::b
+  Index v_row_step, v_panel_step;
+  float* queries;                 ///< scratch [head_dim, panel_columns]
+  float* scores;                  ///< scratch [max_few_keys, panel_columns]
+  const AttentionOutput* output;  ///< value_dim a multiple of panel_columns, column_step 1
   Prefetch prefetch[3];
 };
 

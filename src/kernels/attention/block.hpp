@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/attention/merge.hpp"
+#include "kernels/attention/prefetch_queue.hpp"
 #include "kernels/attention/scores.hpp"
 
 namespace headlane::internal::kernels {
@@ -57,25 +58,6 @@ enum class Merge {
   all,    // state = keep · state + add · (P · V)
   some,   // the same, for rows that have a visible key
 };
-
-/// Divides P · V of a tile and stores it in the output: there is only one block, nothing to merge.
-template <class Arch, int Rows, int Vectors>
-HEADLANE_INLINE void store_output(const AttentionOutput& output, Index row, Index column, const float* factor,
-                                  const Accumulators<Arch, Rows, Vectors>& acc) {
-  using V = Lanes<Arch>;
-  float* to = output.out + row * output.row_step + column;
-  const Index last = output.value_dim - column - (Vectors - 1) * lanes;  // columns of the last vector
-#pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i, to += output.row_step) {
-    const V scale = V::broadcast(factor[i]);
-#pragma GCC unroll 8
-    for (int j = 0; j < Vectors; ++j) {
-      const V y = divided(acc[i][j] + V::zero(), scale);
-      if (j + 1 < Vectors || last >= lanes) y.store(to + j * lanes);
-      else y.store(to + j * lanes, last);
-    }
-  }
-}
 
 template <class Arch, int Rows, int Vectors, Merge merge>
 HEADLANE_INLINE void merge_tile(const AttentionBlock& block, Index row, Index column, const MergeFactors& factors,
@@ -157,16 +139,6 @@ HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index co
   else merge_tile<Arch, Rows, Vectors, Merge::some>(block, row, column, factors, acc);
 }
 
-/// Prefetches what falls to the rows of a tile.
-template <int Rows>
-HEADLANE_INLINE void prefetch_ahead(const AttentionBlock& block, Index row) {
-  for (const Prefetch& f : block.prefetch) {
-    const Index end = (row + Rows) * f.per_query < f.rows ? (row + Rows) * f.per_query : f.rows;
-    for (Index i = row * f.per_query; i < end; ++i)
-      for (Index line = 0; line < f.row_lines; ++line) __builtin_prefetch(f.data + i * f.row_step + line * lanes, 0, 2);
-  }
-}
-
 /// Prefetches the rows of the output that a tile will write: stores to lines that are far away fill
 /// the store buffer (Zen 5, 64 sequences of 64: 111 to 116 GFLOP/s).
 template <int Rows>
@@ -179,7 +151,7 @@ HEADLANE_INLINE void prefetch_output(const AttentionOutput& output, Index row, I
 }
 
 template <class Arch, int Rows>
-HEADLANE_INLINE void attention_tile(const AttentionBlock& block, Index row) {
+HEADLANE_INLINE void attention_tile(const AttentionBlock& block, Index row, PrefetchQueue& queue) {
   const VisibleRange visible = visible_to<Arch, Rows>(block, row);
   if (visible.end == 0 && !block.is_first) return;
   alignas(64) float largest[lanes] = {}, sums[lanes] = {};
@@ -188,11 +160,11 @@ HEADLANE_INLINE void attention_tile(const AttentionBlock& block, Index row) {
   tile_scores<Arch, Rows>(block, row, visible, largest);
   constexpr int at_once = group_size<Arch>, whole = Rows / at_once * at_once;
   for (int first = 0; first < whole; first += at_once) {
-    prefetch_ahead<at_once>(block, row + first);
+    queue.prefetch_some();
     score_exponentials<Arch, at_once>(block, row, first, visible, largest, sums);
   }
   if constexpr (whole < Rows) {
-    prefetch_ahead<Rows - whole>(block, row + whole);
+    queue.prefetch_some();
     score_exponentials<Arch, Rows - whole>(block, row, whole, visible, largest, sums);
   }
   const Lanes<Arch> block_max = Lanes<Arch>::load(largest), block_sum = Lanes<Arch>::load(sums);
@@ -213,7 +185,9 @@ HEADLANE_INLINE void attention_tile(const AttentionBlock& block, Index row) {
 /// between the passes.
 template <class Arch>
 void attention_block(const AttentionBlock& block) noexcept {
-  for_each_row_tile<Arch>(block.rows, [&](Index row, auto rows) { attention_tile<Arch, rows.value>(block, row); });
+  PrefetchQueue queue(block.prefetch, block.rows / group_size<Arch>);
+  for_each_row_tile<Arch>(block.rows,
+                          [&](Index row, auto rows) { attention_tile<Arch, rows.value>(block, row, queue); });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/args/attention.hpp"
+#include "kernels/gemm/tile.hpp"
 #include "kernels/simd/exp.hpp"
 
 namespace headlane::internal::kernels {
@@ -54,10 +55,29 @@ HEADLANE_INLINE Lanes<Arch> divided(const Lanes<Arch>& sum_of_values, const Lane
   return sum_of_values * factor + Lanes<Arch>::zero();
 }
 
+/// Divides P · V of a tile and stores it in the output: of the only block, nothing to merge.
+template <class Arch, int Rows, int Vectors>
+HEADLANE_INLINE void store_output(const AttentionOutput& output, Index row, Index column, const float* factor,
+                                  const Accumulators<Arch, Rows, Vectors>& acc) {
+  using V = Lanes<Arch>;
+  float* to = output.out + row * output.row_step + column;
+  const Index last = output.value_dim - column - (Vectors - 1) * lanes;  // columns of the last vector
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i, to += output.row_step) {
+    const V scale = V::broadcast(factor[i]);
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) {
+      const V y = divided(acc[i][j] + V::zero(), scale);
+      if (j + 1 < Vectors || last >= lanes) y.store(to + j * lanes);
+      else y.store(to + j * lanes, last);
+    }
+  }
+}
+
 /// Finds the factors that divide up to 16 rows, one row a lane, and writes lse and sum.
 template <class Arch>
-HEADLANE_INLINE void finish_rows(const AttentionOutput& output, Index first, Index rows, Lanes<Arch> largest,
-                                 Lanes<Arch> sum, float* factor) {
+__attribute__((noinline)) void finish_rows(const AttentionOutput& output, Index first, Index rows, Lanes<Arch> largest,
+                                           Lanes<Arch> sum, float* factor) {
   using V = Lanes<Arch>;
   V weight = V::broadcast(1.0f);
   if (output.sinks != nullptr) {

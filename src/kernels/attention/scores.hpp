@@ -40,13 +40,6 @@ HEADLANE_INLINE VisibleRange visible_to(const AttentionBlock& block, Index row) 
   return result;
 }
 
-/// How the scores of a tile are handled while they are in registers.
-enum class Scores {
-  stored,    // stored only: rows differ in their visible keys, or mask and bias are strided
-  compared,  // and their maximum goes into lane_max, 16 a row
-  adjusted,  // adjusted by mask and bias first
-};
-
 /// Keys first … end-1 of a block: in panels, or, if that is null, in rows.
 struct PieceOfKeys {
   const float* panels;
@@ -90,21 +83,21 @@ HEADLANE_INLINE void multiply_keys(const AttentionBlock& block, Index row, const
   }
 }
 
-/// scores = q · kᵀ for one tile.
-template <class Arch, int Rows, int Vectors, Scores scores>
+/// scores = q · kᵀ for one tile, Adjusted by mask and bias, which are loaded 16 at a time; their
+/// maximum goes into lane_max, 16 a row.
+template <class Arch, int Rows, int Vectors, bool Adjusted>
 HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, const PieceOfKeys& piece, Index column,
                                 float* lane_max) {
   using V = Lanes<Arch>;
-  if constexpr (scores == Scores::adjusted) prefetch_adjustments<Rows, Vectors>(block, row, column);
+  if constexpr (Adjusted) prefetch_adjustments<Rows, Vectors>(block, row, column);
   V acc[Rows][Vectors];
   multiply_keys<Arch, Rows, Vectors>(block, row, piece, column, acc);
-  if constexpr (scores == Scores::adjusted) adjust_tile<Arch, Rows, Vectors>(block, row, column, acc);
+  if constexpr (Adjusted) adjust_tile<Arch, Rows, Vectors>(block, row, column, acc);
   float* to = block.scores + column;
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j) acc[i][j].store(to + i * packed_row_stride + j * lanes);
-    if constexpr (scores == Scores::stored) continue;
     V largest = V::load(lane_max + i * lanes);
 #pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j) largest = max(acc[i][j], largest);
@@ -139,8 +132,11 @@ template <class Arch, int Rows>
 HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const VisibleRange& visible, float* largest) {
   using V = Lanes<Arch>;
   const V minus_inf = V::broadcast(-__builtin_inff());
-  alignas(64) float lane_max[Rows * lanes];
-  for (int i = 0; i < Rows; ++i) minus_inf.store(lane_max + i * lanes);
+  alignas(64) float lane_max[Rows * lanes], unused[Rows * lanes];
+  for (int i = 0; i < Rows; ++i) {
+    minus_inf.store(lane_max + i * lanes);
+    minus_inf.store(unused + i * lanes);
+  }
   const Index comparable = adjusts_in_registers(block) ? visible.all_end : 0;
   const bool adjust = adjusts(block);
   Index compared = visible.panel_begin, compared_end = visible.panel_begin;  // these keys
@@ -148,12 +144,13 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const V
     for_each_column_tile<Arch, Rows>(piece.end - begin, [&](Index at, auto vectors) {
       const Index column = begin + at, end = column + vectors.value * lanes;
       constexpr int width = vectors.value;
-      if (column < visible.all_begin || end > comparable)
-        return score_tile<Arch, Rows, width, Scores::stored>(block, row, piece, column, lane_max);
-      if (compared_end == visible.panel_begin) compared = column;
-      compared_end = end;
-      if (adjust) score_tile<Arch, Rows, width, Scores::adjusted>(block, row, piece, column, lane_max);
-      else score_tile<Arch, Rows, width, Scores::compared>(block, row, piece, column, lane_max);
+      const bool compares = column >= visible.all_begin && end <= comparable;
+      if (compares) {
+        if (compared_end == visible.panel_begin) compared = column;
+        compared_end = end;
+      }
+      if (compares && adjust) score_tile<Arch, Rows, width, true>(block, row, piece, column, lane_max);
+      else score_tile<Arch, Rows, width, false>(block, row, piece, column, compares ? lane_max : unused);
     });
   };
   if (block.keys.type == DType::float32) for_each_piece_of_keys<Arch, Rows>(block, visible, score_piece);

@@ -6,11 +6,11 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// Calls f(Constant<Rows>) with the smaller of `rows` and Limit.
-template <int Limit, class F>
+/// Calls f(Constant<Rows>) with the smaller of `rows`, at least Least, and Limit.
+template <int Limit, int Least = 1, class F>
 HEADLANE_INLINE void with_rows(Index rows, const F& f) {
-  if constexpr (Limit > 1) {
-    if (rows < Limit) return with_rows<Limit - 1>(rows, f);
+  if constexpr (Limit > Least) {
+    if (rows < Limit) return with_rows<Limit - 1, Least>(rows, f);
   }
   f(Constant<Limit>{});
 }
@@ -39,6 +39,15 @@ template <class Arch, class F>
 HEADLANE_INLINE void for_each_row_tile(Index rows, const F& f) {
   for_each_part(rows, Tile<Arch>::rows, [&](Index first, Index count) {
     with_rows<Tile<Arch>::rows>(count, [&](auto constant) { f(first, constant); });
+  });
+}
+
+/// The same for at least Tile<Arch>::rows rows. Their tiles have half as many or more: less code.
+template <class Arch, class F>
+HEADLANE_INLINE void for_each_tall_tile(Index rows, const F& f) {
+  constexpr int most = Tile<Arch>::rows;
+  for_each_part(rows, most, [&](Index first, Index count) {
+    with_rows<most, (most + 1) / 2>(count, [&](auto constant) { f(first, constant); });
   });
 }
 

@@ -1,0 +1,145 @@
+// Attention to few keys, each of which every query sees. Scores are computed transposed, with a row
+// for each key and a lane for each query: keys are read where they are, and no lanes are exchanged
+// for the maximum and the sum of a query. Operations and their order are those of block.hpp, and so
+// are the bits.
+#pragma once
+
+#include "kernels/attention/merge.hpp"
+#include "kernels/attention/prefetch_queue.hpp"
+#include "kernels/gemm/pack.hpp"
+#include "kernels/simd/exp.hpp"
+
+namespace headlane::internal::kernels {
+namespace {
+
+/// Weights, a row for each key, as a left operand whose rows are queries.
+struct WeightColumns {
+  static constexpr int at_once = 1;
+  const float* data;
+  [[nodiscard]] HEADLANE_INLINE float at(int i, int p) const { return data[p * panel_columns + i]; }
+  HEADLANE_INLINE void next(int count) { data += count * panel_columns; }
+};
+
+/// Writes queries row … row + count-1, count <= panel_columns, to a panel, times scale.
+template <class Arch>
+HEADLANE_INLINE void pack_queries(const FewKeys& x, Index row, Index count) {
+  using V = Lanes<Arch>;
+  const auto [data, rows, head_dim, row_step, column_step] = x.q;
+  pack_panels<Arch>({data + row * row_step, head_dim, count, column_step, row_step}, x.queries);
+  const V scale = V::broadcast(x.scale);
+  for (Index i = 0; i < head_dim; ++i)
+    for (Index j = 0; j < count; j += lanes) {
+      float* to = x.queries + i * panel_columns + j;
+      (V::load(to) * scale).store(to);
+    }
+}
+
+/// The scores of keys key … key + Rows-1, and the largest of each query so far.
+template <class Arch, int Rows, int Vectors>
+HEADLANE_INLINE void score_keys(const FewKeys& x, Index key, PrefetchQueue& queue, Lanes<Arch> (&largest)[Vectors]) {
+  Lanes<Arch> acc[Rows][Vectors];
+  clear<Arch, Rows, Vectors>(acc);
+  const float* k = x.k.data + key * x.k.row_step;
+  multiply_prefetching<Arch, Rows, Vectors>(x.k.columns, StridedRows<Arch, Rows>(k, x.k.row_step, k, 0),
+                                            Panels{x.queries, panel_columns, 0}, queue, acc);
+  float* to = x.scores + key * panel_columns;
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < Vectors; ++j) {
+      acc[i][j].store(to + i * panel_columns + j * lanes);
+      largest[j] = max(acc[i][j], largest[j]);
+    }
+}
+
+/// Replaces scores by exp(score - largest) and finds their sums: first of keys that are 16 apart,
+/// then by the tree of Lanes::reduce_add().
+template <class Arch, int Vectors>
+HEADLANE_INLINE void exponentials_of_keys(const FewKeys& x, const Lanes<Arch> (&largest)[Vectors],
+                                          Lanes<Arch> (&sum)[Vectors]) {
+  using V = Lanes<Arch>;
+  constexpr int keys_at_once = group_size<Arch> > Vectors ? group_size<Arch> / Vectors : 1;
+  constexpr int at_once = keys_at_once * Vectors;
+  const V minus_inf = V::broadcast(-__builtin_inff());
+  alignas(64) float sums[lanes][Vectors * lanes] = {};
+  V m[Vectors];
+#pragma GCC unroll 4
+  for (int j = 0; j < Vectors; ++j) m[j] = select_equal(largest[j], minus_inf, V::zero(), largest[j]);
+  for (Index key = x.k.rows; key % keys_at_once != 0; ++key)  // keys that there are not
+    for (int j = 0; j < Vectors; ++j) minus_inf.store(x.scores + key * panel_columns + j * lanes);
+  for (Index key = 0; key < x.k.rows; key += keys_at_once) {
+    float* scores = x.scores + key * panel_columns;
+    V p[at_once];
+#pragma GCC unroll 4
+    for (int i = 0; i < at_once; ++i)
+      p[i] = V::load(scores + i / Vectors * panel_columns + i % Vectors * lanes) - m[i % Vectors];
+    exp_nonpositive(p);
+#pragma GCC unroll 4
+    for (int i = 0; i < at_once; ++i) {
+      p[i].store(scores + i / Vectors * panel_columns + i % Vectors * lanes);
+      float* to = sums[key % lanes + i / Vectors] + i % Vectors * lanes;
+      (V::load(to) + p[i]).store(to);
+    }
+  }
+  for (int half = lanes / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i)
+#pragma GCC unroll 4
+      for (int j = 0; j < Vectors; ++j) {
+        float* to = sums[i] + j * lanes;
+        (V::load(to) + V::load(sums[i + half] + j * lanes)).store(to);
+      }
+#pragma GCC unroll 4
+  for (int j = 0; j < Vectors; ++j) sum[j] = V::load(sums[0] + j * lanes);
+}
+
+/// The output of `count` queries, at least Tile<Arch>::rows, of which the first is `row`.
+template <class Arch>
+HEADLANE_INLINE void multiply_few_values(const FewKeys& x, Index row, Index count, const float* factor,
+                                         PrefetchQueue& queue) {
+  constexpr int width = Tile<Arch>::vectors;
+  for_each_tall_tile<Arch>(count, [&](Index first, auto rows) {
+    for (Index column = 0; column < x.output->value_dim; column += width * lanes) {
+      Lanes<Arch> acc[rows.value][width];
+      clear<Arch, rows.value, width>(acc);
+      const float* v = x.v + column / panel_columns * x.v_panel_step + column % panel_columns;
+      multiply_prefetching<Arch, rows.value, width>(x.k.rows, WeightColumns{x.scores + first},
+                                                    Panels{v, x.v_row_step, x.v_panel_step}, queue, acc);
+      store_output<Arch, rows.value, width>(*x.output, row + first, column, factor + first, acc);
+    }
+  });
+}
+
+/// Attention of queries row … row + count-1, at most Vectors · 16.
+template <class Arch, int Vectors>
+HEADLANE_INLINE void attend_to_few_keys(const FewKeys& x, Index row, Index count, PrefetchQueue& queue) {
+  using V = Lanes<Arch>;
+  pack_queries<Arch>(x, row, count);
+  V largest[Vectors], sum[Vectors];
+  for (V& m : largest) m = V::broadcast(-__builtin_inff());
+  for_each_tall_tile<Arch>(
+      x.k.rows, [&](Index key, auto rows) { score_keys<Arch, rows.value, Vectors>(x, key, queue, largest); });
+  exponentials_of_keys<Arch, Vectors>(x, largest, sum);
+  alignas(64) float factor[Vectors * lanes];
+  for (int j = 0; j < Vectors && j * lanes < count; ++j) {
+    const Index first = j * lanes, rest = count - first;
+    finish_rows<Arch>(*x.output, row + first, rest < lanes ? rest : lanes, largest[j], sum[j], factor + first);
+  }
+  multiply_few_values<Arch>(x, row, count, factor, queue);
+}
+
+template <class Arch>
+void attention_few_keys(const FewKeys& x) noexcept {
+  constexpr int vectors = Tile<Arch>::vectors, at_once = vectors * lanes;
+  const auto tiles = [](Index n, Index size) { return (n + size - 1) / size; };
+  const Index columns = tiles(x.output->value_dim, at_once);
+  const Index of_keys = tiles(x.k.rows, Tile<Arch>::rows) * prefetch_steps<Arch>(x.k.columns),
+              of_values = tiles(x.q.rows, Tile<Arch>::rows) * columns * prefetch_steps<Arch>(x.k.rows);
+  PrefetchQueue queue(x.prefetch, tiles(x.q.rows, at_once) * of_keys + of_values);
+  for_each_part(x.q.rows, at_once, [&](Index row, Index count) {
+    if (vectors > 1 && count <= lanes) attend_to_few_keys<Arch, 1>(x, row, count, queue);
+    else attend_to_few_keys<Arch, vectors>(x, row, count, queue);
+  });
+}
+
+}  // namespace
+}  // namespace headlane::internal::kernels
