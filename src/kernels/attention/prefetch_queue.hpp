@@ -27,9 +27,8 @@ class PrefetchQueue {
     for (Index n = at_once_; n > 0 && !is_empty(); --n) {
       Prefetch& f = rows_[first_];
       for (Index line = 0; line < f.row_lines; ++line) __builtin_prefetch(f.data + line * lanes, 0, 2);
-      f.data += f.row_step;
-      --f.rows;
-      skip_finished();
+      if (--f.rows > 0) f.data += f.row_step;  // a step beyond the last row may be any number
+      else skip_finished();
     }
   }
 
