@@ -6,7 +6,8 @@ namespace headlane::internal {
 
 bool may_have_few_keys(const AttentionProblem& p, Index rows, Index keys) {
   const AttentionOptions& o = p.options;
-  const bool masks = p.left < unbounded || p.right < unbounded || o.mask || o.mask_bits;
+  const bool is_causal = p.left == unbounded && (p.right == unbounded || p.right == 0);
+  const bool masks = !is_causal || o.mask || o.mask_bits;
   const bool changes_scores = o.bias || o.relative_bias.table || o.alibi_slopes || o.softcap != 0.0f;
   const bool is_partial = o.resume || o.sum;
   const bool is_few = rows >= p.kernel.tile_rows && keys >= p.kernel.tile_rows && keys <= kernels::max_few_keys;
@@ -16,7 +17,8 @@ bool may_have_few_keys(const AttentionProblem& p, Index rows, Index keys) {
 
 bool has_few_keys(const TaskContext& context, const QueryRows& rows) {
   const Index least = context.p.kernel.tile_rows;
-  return context.plan.few_keys && rows.element.keys >= least && rows.count >= least;
+  const bool is_causal = context.p.right != unbounded;
+  return context.plan.few_keys && (rows.axis == 2 || !is_causal) && rows.element.keys >= least && rows.count >= least;
 }
 
 void attend_to_few_keys(const TaskContext& context, const QueryRows& rows, const ThreadBuffers& buffers,
@@ -29,6 +31,7 @@ void attend_to_few_keys(const TaskContext& context, const QueryRows& rows, const
   kernels::FewKeys x{.q = {first_row(p.q, rows), rows.count, head_dim, row_stride(p.q, rows), p.q.strides[3]},
                      .scale = p.scale,
                      .k = {row_at(k, rows.element, rows.kv_head, 0), keys, head_dim, k.strides[2], 1},
+                     .position = p.right == unbounded ? keys : rows.position(0),
                      .v = row_at(v, rows.element, rows.kv_head, 0),
                      .v_row_step = v.strides[2],
                      .v_panel_step = kernels::panel_columns,

@@ -1,8 +1,9 @@
-// Heads of few keys, which a kernel of their own computes, against the same heads with a mask that
-// hides nothing, which are computed by blocks of keys: bit by bit, and between guard pages.
+// Heads of few keys, which a kernel of their own computes, against the same heads with a mask, which
+// are computed by blocks of keys: bit by bit, and between guard pages.
 #include "support/attention_case.hpp"
 #include "support/bit_comparison.hpp"
 #include "support/guard.hpp"
+#include "support/mask_case.hpp"
 #include "support/scope.hpp"
 
 #include <doctest/doctest.h>
@@ -116,6 +117,50 @@ TEST_CASE("attention to few keys: infinities, NaNs and large numbers") {
     }
   }
   comparison.finish("few keys with special values", 128);
+}
+
+/// A causal call against one with a mask of the same keys.
+void compare_causal(const AttentionSizes& s, const Inputs& x, AttentionOptions options, BitComparison& comparison) {
+  const Mask mask({1, 1, s.q_length, s.kv_length});
+  for_each_position(mask.view.shape,
+                    [&](const auto& p) { mask.view(0, 0, p[2], p[3]) = p[3] <= p[2] + options.causal_offset; });
+  const Outputs by_keys(s), by_blocks(s);
+  options.causal = true;
+  run(x, by_keys, options);
+  options.causal = false;
+  run(x, by_blocks, options, stretched<const bool>(mask.view, score_shape(s)));
+  const std::string text =
+      text_of(s, options) + ", offset " + std::to_string(options.causal_offset) + ", seed " + std::to_string(seed);
+  comparison.add(by_keys.out.view, by_blocks.out.view, text);
+  comparison.add(by_keys.lse.view, by_blocks.lse.view, "lse, " + text);
+}
+
+TEST_CASE("causal attention to few keys has the bits of a mask of the same keys") {
+  BitComparison comparison;
+  Random random(seed);
+  for (const Index queries : {5, 12, 13, 16, 31, 33, 64, 77, 128})
+    for (const Index keys : {7, 12, 16, 32, 47, 77, 128}) {
+      if (slow_isa() && (queries + keys) % 3 != 0) continue;
+      const AttentionSizes s{.batch = 2,
+                             .q_heads = 2,
+                             .kv_heads = queries % 2 + 1,
+                             .q_length = queries,
+                             .kv_length = keys,
+                             .head_dim = 24,
+                             .value_dim = 64};
+      const Inputs x(s, random, {}, {});
+      for (const Index offset : {keys - queries, Index{0}, Index{-3}, Index{20}, -queries}) {
+        AttentionOptions options;
+        options.causal_offset = offset;
+        options.num_threads = static_cast<int>(offset % 2 == 0 ? 1 : 3);
+        compare_causal(s, x, options, comparison);
+      }
+      for (const float value : {nan, infinity}) {  // of keys that some queries do not see
+        for_each(x.v.view.slice(2, keys / 2, keys), [&](float& element) { element = value; });
+        compare_causal(s, x, {}, comparison);
+      }
+    }
+  comparison.finish("causal attention to few keys", slow_isa() ? 200 : 800);
 }
 
 TEST_CASE("attention to few keys between guard pages") {

@@ -106,12 +106,13 @@ struct AttentionBlock {
 /// The most keys that attention_few_keys takes: the scores of 32 queries, 16 KiB, stay in the L1.
 inline constexpr Index max_few_keys = 128;
 
-/// Some query rows against few keys, each of which every row sees, without bias: at least
-/// KernelTable::tile_rows rows and keys.
+/// Some query rows against few keys without masks and biases: at least KernelTable::tile_rows rows
+/// and keys.
 struct FewKeys {
   Source q;  ///< [rows, head_dim]
   float scale;
   Source k;        ///< [keys, head_dim], column_step 1
+  Index position;  ///< of row 0: row i sees keys 0 … position + i
   const float* v;  ///< panels as GemmBlock::b
   Index v_row_step, v_panel_step;
   float* queries;                 ///< scratch [head_dim, panel_columns]

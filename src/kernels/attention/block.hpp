@@ -23,21 +23,6 @@ HEADLANE_INLINE bool is_visible(const AttentionBlock& block, Index row, Index ke
          !masked_by(block.bias) && !masked_by(block.relative);
 }
 
-template <class Arch, int Rows, int Vectors>
-HEADLANE_INLINE bool all_finite(const Accumulators<Arch, Rows, Vectors>& acc) {
-  using V = Lanes<Arch>;
-  constexpr int chains = 4 < Rows ? 4 : Rows;  // an fma takes 4 cycles
-  V zeros[chains];
-  for (V& z : zeros) z = V::zero();
-#pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i)
-#pragma GCC unroll 8
-    for (int j = 0; j < Vectors; ++j) zeros[i % chains] = fma(acc[i][j], V::zero(), zeros[i % chains]);
-#pragma GCC unroll 4
-  for (int c = 1; c < chains; ++c) zeros[0] = zeros[0] + zeros[c];
-  return zeros[0].reduce_add() == 0.0f;
-}
-
 /// P · V of one row and 16 columns, `offset` after the first one, over its visible keys alone:
 /// neither a NaN nor an infinity in the value of a masked key may reach it, not even times 0. Slow,
 /// for data that has them.

@@ -1,4 +1,4 @@
-// Attention to few keys, each of which every query sees. Scores are computed transposed, with a row
+// Attention to few keys, of which a query sees all or those up to its position. Scores are computed transposed, with a row
 // for each key and a lane for each query: keys are read where they are, and no lanes are exchanged
 // for the maximum and the sum of a query. Operations and their order are those of block.hpp, and so
 // are the bits.
@@ -34,14 +34,24 @@ HEADLANE_INLINE void pack_queries(const FewKeys& x, Index row, Index count) {
     }
 }
 
-/// The scores of keys key … key + Rows-1, and the largest of each query so far.
+/// The scores of keys key … key + Rows-1, and the largest of each query so far. Queries below the
+/// position of a key do not see it; `position` is the one of the first query.
 template <class Arch, int Rows, int Vectors>
-HEADLANE_INLINE void score_keys(const FewKeys& x, Index key, PrefetchQueue& queue, Lanes<Arch> (&largest)[Vectors]) {
-  Lanes<Arch> acc[Rows][Vectors];
+HEADLANE_INLINE void score_keys(const FewKeys& x, Index position, Index key, PrefetchQueue& queue,
+                                Lanes<Arch> (&largest)[Vectors]) {
+  using V = Lanes<Arch>;
+  V acc[Rows][Vectors];
   clear<Arch, Rows, Vectors>(acc);
   const float* k = x.k.data + key * x.k.row_step;
   multiply_prefetching<Arch, Rows, Vectors>(x.k.columns, StridedRows<Arch, Rows>(k, x.k.row_step, k, 0),
                                             Panels{x.queries, panel_columns, 0}, queue, acc);
+  if (key + Rows - 1 > position) {
+    const V minus_inf = V::broadcast(-__builtin_inff());
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 4
+      for (int j = 0; j < Vectors; ++j) acc[i][j] = acc[i][j].without_first(key + i - position - j * lanes, minus_inf);
+  }
   float* to = x.scores + key * panel_columns;
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i)
@@ -55,7 +65,7 @@ HEADLANE_INLINE void score_keys(const FewKeys& x, Index key, PrefetchQueue& queu
 /// Replaces scores by exp(score - largest) and finds their sums: first of keys that are 16 apart,
 /// then by the tree of Lanes::reduce_add().
 template <class Arch, int Vectors>
-HEADLANE_INLINE void exponentials_of_keys(const FewKeys& x, const Lanes<Arch> (&largest)[Vectors],
+HEADLANE_INLINE void exponentials_of_keys(const FewKeys& x, Index keys, const Lanes<Arch> (&largest)[Vectors],
                                           Lanes<Arch> (&sum)[Vectors]) {
   using V = Lanes<Arch>;
   constexpr int keys_at_once = group_size<Arch> > Vectors ? group_size<Arch> / Vectors : 1;
@@ -65,9 +75,9 @@ HEADLANE_INLINE void exponentials_of_keys(const FewKeys& x, const Lanes<Arch> (&
   V m[Vectors];
 #pragma GCC unroll 4
   for (int j = 0; j < Vectors; ++j) m[j] = select_equal(largest[j], minus_inf, V::zero(), largest[j]);
-  for (Index key = x.k.rows; key % keys_at_once != 0; ++key)  // keys that there are not
+  for (Index key = keys; key % keys_at_once != 0; ++key)  // keys that there are not
     for (int j = 0; j < Vectors; ++j) minus_inf.store(x.scores + key * panel_columns + j * lanes);
-  for (Index key = 0; key < x.k.rows; key += keys_at_once) {
+  for (Index key = 0; key < keys; key += keys_at_once) {
     float* scores = x.scores + key * panel_columns;
     V p[at_once];
 #pragma GCC unroll 4
@@ -92,39 +102,71 @@ HEADLANE_INLINE void exponentials_of_keys(const FewKeys& x, const Lanes<Arch> (&
   for (int j = 0; j < Vectors; ++j) sum[j] = V::load(sums[0] + j * lanes);
 }
 
-/// The output of `count` queries, at least Tile<Arch>::rows, of which the first is `row`.
+/// Number of keys that a row sees.
+HEADLANE_INLINE Index keys_seen_by(const FewKeys& x, Index row) {
+  const Index seen = x.position + row + 1;
+  return seen < 0 ? 0 : (seen < x.k.rows ? seen : x.k.rows);
+}
+
+/// The weighted values of a query and 16 columns, of the keys that it sees alone: a value of another
+/// key may be NaN or infinite, which 0 times is not 0.
 template <class Arch>
-HEADLANE_INLINE void multiply_few_values(const FewKeys& x, Index row, Index count, const float* factor,
+__attribute__((noinline)) void sum_of_values(const float* weights, const float* v, Index row_step, Index keys,
+                                             float* sum) {
+  using V = Lanes<Arch>;
+  V acc = V::zero();
+  for (Index key = 0; key < keys; ++key)
+    acc = fma(V::broadcast(weights[key * panel_columns]), V::load(v + key * row_step), acc);
+  acc.store(sum);
+}
+
+/// The output of rows row … row + Rows-1; weights and factors are theirs.
+template <class Arch, int Rows>
+HEADLANE_INLINE void multiply_few_values(const FewKeys& x, Index row, const float* weights, const float* factors,
                                          PrefetchQueue& queue) {
   constexpr int width = Tile<Arch>::vectors;
-  for_each_tall_tile<Arch>(count, [&](Index first, auto rows) {
-    for (Index column = 0; column < x.output->value_dim; column += width * lanes) {
-      Lanes<Arch> acc[rows.value][width];
-      clear<Arch, rows.value, width>(acc);
-      const float* v = x.v + column / panel_columns * x.v_panel_step + column % panel_columns;
-      multiply_prefetching<Arch, rows.value, width>(x.k.rows, WeightColumns{x.scores + first},
-                                                    Panels{v, x.v_row_step, x.v_panel_step}, queue, acc);
-      store_output<Arch, rows.value, width>(*x.output, row + first, column, factor + first, acc);
+  const Index keys = keys_seen_by(x, row + Rows - 1);
+  const bool masks = keys_seen_by(x, row) < keys;
+  for (Index column = 0; column < x.output->value_dim; column += width * lanes) {
+    Lanes<Arch> acc[Rows][width];
+    clear<Arch, Rows, width>(acc);
+    const float* v = x.v + column / panel_columns * x.v_panel_step + column % panel_columns;
+    multiply_prefetching<Arch, Rows, width>(keys, WeightColumns{weights}, Panels{v, x.v_row_step, x.v_panel_step},
+                                            queue, acc);
+    if (masks && !all_finite<Arch, Rows, width>(acc)) {
+      alignas(64) float sum[lanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 4
+        for (int j = 0; j < width; ++j) {
+          sum_of_values<Arch>(weights + i, v + j * lanes, x.v_row_step, keys_seen_by(x, row + i), sum);
+          acc[i][j] = Lanes<Arch>::load(sum);
+        }
     }
-  });
+    store_output<Arch, Rows, width>(*x.output, row, column, factors, acc);
+  }
 }
 
 /// Attention of queries row … row + count-1, at most Vectors · 16.
 template <class Arch, int Vectors>
 HEADLANE_INLINE void attend_to_few_keys(const FewKeys& x, Index row, Index count, PrefetchQueue& queue) {
   using V = Lanes<Arch>;
+  const Index seen = keys_seen_by(x, row + count - 1), keys = seen < Tile<Arch>::rows ? Tile<Arch>::rows : seen;
   pack_queries<Arch>(x, row, count);
   V largest[Vectors], sum[Vectors];
   for (V& m : largest) m = V::broadcast(-__builtin_inff());
-  for_each_tall_tile<Arch>(
-      x.k.rows, [&](Index key, auto rows) { score_keys<Arch, rows.value, Vectors>(x, key, queue, largest); });
-  exponentials_of_keys<Arch, Vectors>(x, largest, sum);
+  for_each_tall_tile<Arch>(keys, [&](Index key, auto rows) {
+    score_keys<Arch, rows.value, Vectors>(x, x.position + row, key, queue, largest);
+  });
+  exponentials_of_keys<Arch, Vectors>(x, keys, largest, sum);
   alignas(64) float factor[Vectors * lanes];
   for (int j = 0; j < Vectors && j * lanes < count; ++j) {
     const Index first = j * lanes, rest = count - first;
     finish_rows<Arch>(*x.output, row + first, rest < lanes ? rest : lanes, largest[j], sum[j], factor + first);
   }
-  multiply_few_values<Arch>(x, row, count, factor, queue);
+  for_each_tall_tile<Arch>(count, [&](Index first, auto rows) {
+    multiply_few_values<Arch, rows.value>(x, row + first, x.scores + first, factor + first, queue);
+  });
 }
 
 template <class Arch>
@@ -134,7 +176,8 @@ void attention_few_keys(const FewKeys& x) noexcept {
   const Index columns = tiles(x.output->value_dim, at_once);
   const Index of_keys = tiles(x.k.rows, Tile<Arch>::rows) * prefetch_steps<Arch>(x.k.columns),
               of_values = tiles(x.q.rows, Tile<Arch>::rows) * columns * prefetch_steps<Arch>(x.k.rows);
-  PrefetchQueue queue(x.prefetch, tiles(x.q.rows, at_once) * of_keys + of_values);
+  const Index steps = tiles(x.q.rows, at_once) * of_keys + of_values;
+  PrefetchQueue queue(x.prefetch, x.position < x.k.rows ? steps / 2 : steps);  // causal: about half as many
   for_each_part(x.q.rows, at_once, [&](Index row, Index count) {
     if (vectors > 1 && count <= lanes) attend_to_few_keys<Arch, 1>(x, row, count, queue);
     else attend_to_few_keys<Arch, vectors>(x, row, count, queue);

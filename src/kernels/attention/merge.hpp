@@ -49,6 +49,21 @@ void attention_merge(const AttentionState& state, const AttentionPartRows& part)
   }
 }
 
+template <class Arch, int Rows, int Vectors>
+HEADLANE_INLINE bool all_finite(const Accumulators<Arch, Rows, Vectors>& acc) {
+  using V = Lanes<Arch>;
+  constexpr int chains = 4 < Rows ? 4 : Rows;  // an fma takes 4 cycles
+  V zeros[chains];
+  for (V& z : zeros) z = V::zero();
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) zeros[i % chains] = fma(acc[i][j], V::zero(), zeros[i % chains]);
+#pragma GCC unroll 4
+  for (int c = 1; c < chains; ++c) zeros[0] = zeros[0] + zeros[c];
+  return zeros[0].reduce_add() == 0.0f;
+}
+
 /// 16 elements of the result. Never -0, which a part of weight 0 could turn into +0.
 template <class Arch>
 HEADLANE_INLINE Lanes<Arch> divided(const Lanes<Arch>& sum_of_values, const Lanes<Arch>& factor) {
