@@ -1,5 +1,5 @@
-// Heads of few keys without masks and biases, causal or not: kernels/attention/few_keys.hpp computes
-// them without packing their keys.
+// Heads of few keys without masks and biases, causal or not, which kernels/attention/few_keys.hpp
+// computes without packing their keys.
 #pragma once
 
 #include "attention/prefetch.hpp"

@@ -1,5 +1,5 @@
-// Heads of few keys, which a kernel of their own computes, against the same heads with a mask, which
-// are computed by blocks of keys: bit by bit, and between guard pages.
+// Heads of few keys, which have a kernel of their own, against the same heads with a mask, which go
+// by blocks of keys: bit by bit, and between guard pages.
 #include "support/attention_case.hpp"
 #include "support/bit_comparison.hpp"
 #include "support/guard.hpp"

@@ -1,7 +1,7 @@
-// Attention to few keys, of which a query sees all or those up to its position. Scores are computed transposed, with a row
-// for each key and a lane for each query: keys are read where they are, and no lanes are exchanged
-// for the maximum and the sum of a query. Operations and their order are those of block.hpp, and so
-// are the bits.
+// Attention to few keys, of which a query sees all or those up to its position. Scores are computed
+// transposed, with a row for each key and a lane for each query: keys are read where they are, and
+// no lanes are exchanged for the maximum and the sum of a query. Operations and their order are
+// those of block.hpp, and so are the bits.
 #pragma once
 
 #include "kernels/attention/merge.hpp"
@@ -108,8 +108,8 @@ HEADLANE_INLINE Index keys_seen_by(const FewKeys& x, Index row) {
   return seen < 0 ? 0 : (seen < x.k.rows ? seen : x.k.rows);
 }
 
-/// The weighted values of a query and 16 columns, of the keys that it sees alone: a value of another
-/// key may be NaN or infinite, which 0 times is not 0.
+/// The weighted values of a query and 16 columns, of the keys that it sees alone: 0 times the value
+/// of another key is not 0 if that is NaN or infinite.
 template <class Arch>
 __attribute__((noinline)) void sum_of_values(const float* weights, const float* v, Index row_step, Index keys,
                                              float* sum) {
