@@ -107,15 +107,16 @@ HEADLANE_API void attention(View<const float16, 4> q, const KvCache& cache,
 
 /// How attention() divides a call into tasks, and the memory that it needs.
 struct AttentionPlan {
-  const char* isa = "";       ///< the instruction set
-  Index tile_rows = 0;        ///< query rows in registers at a time
-  Index key_block = 0;        ///< the grid of keys, 512
-  Index rows_of_task = 0;     ///< query rows that a task computes at a time
-  Index key_parts = 1;        ///< tasks that share the keys of a row; more than 1 only in decoding
-  Index tasks = 0;            ///< tasks that may run in parallel
-  int threads = 1;            ///< threads that share the tasks
-  bool packs_keys = false;    ///< keys are packed first; otherwise they are read in place
-  bool packs_values = false;  ///< values likewise
+  const char* isa = "";    ///< the instruction set
+  Index tile_rows = 0;     ///< query rows in registers at a time
+  Index key_block = 0;     ///< the grid of keys, 512
+  Index rows_of_task = 0;  ///< query rows that a task computes at a time
+  Index key_parts = 1;     ///< tasks that share the keys of a row; more than 1 only in decoding
+  Index tasks = 0;         ///< tasks that may run in parallel
+  int threads = 1;         ///< threads that share the tasks
+  bool packs_keys =
+      false;  ///< keys are packed first, but for few of them; otherwise they are read in place
+  bool packs_values = false;        ///< values likewise
   std::size_t workspace_bytes = 0;  ///< memory besides inputs and outputs
 };
 

@@ -6,8 +6,8 @@ namespace headlane::internal {
 
 bool may_have_few_keys(const AttentionProblem& p, Index rows, Index keys) {
   const AttentionOptions& o = p.options;
-  const bool is_causal = p.left == unbounded && (p.right == unbounded || p.right == 0);
-  const bool masks = !is_causal || o.mask || o.mask_bits;
+  const bool is_windowed = p.left != unbounded || (p.right != unbounded && p.right != 0);
+  const bool masks = is_windowed || o.mask || o.mask_bits;
   const bool changes_scores = o.bias || o.relative_bias.table || o.alibi_slopes || o.softcap != 0.0f;
   const bool is_partial = o.resume || o.sum;
   const bool is_few = rows >= p.kernel.tile_rows && keys >= p.kernel.tile_rows && keys <= kernels::max_few_keys;
@@ -25,28 +25,25 @@ void attend_to_few_keys(const TaskContext& context, const QueryRows& rows, const
                         const Prefetches& prefetches) {
   const AttentionProblem& p = context.p;
   const KeyBlocks& blocks = context.plan.blocks;
-  const View<const float, 4>&k = p.keys.k, &v = p.keys.v;
-  const Index keys = rows.element.keys, head_dim = k.shape[3], value_dim = v.shape[3];
+  const View<const float, 4>& k = p.keys.k;
+  const Index keys = keys_of_block(blocks, rows.element, 0), head_dim = k.shape[3];
+  const PackedBlock packed = packed_block(blocks, buffers.packed, 0);
+  const bool is_first_part = rows.first == 0 && rows.head == rows.kv_head * group_size(p);
+  if (is_first_part) pack_values(p, blocks, rows.element, rows.kv_head, 0, packed);
+  BlockOfKeys found;
+  find_packed(p, blocks, rows, 0, packed, found);
   const kernels::AttentionOutput output = output_of(p, rows, buffers, true);
   kernels::FewKeys x{.q = {first_row(p.q, rows), rows.count, head_dim, row_stride(p.q, rows), p.q.strides[3]},
                      .scale = p.scale,
                      .k = {row_at(k, rows.element, rows.kv_head, 0), keys, head_dim, k.strides[2], 1},
                      .position = p.right == unbounded ? keys : rows.position(0),
-                     .v = row_at(v, rows.element, rows.kv_head, 0),
-                     .v_row_step = v.strides[2],
-                     .v_panel_step = kernels::panel_columns,
+                     .v = static_cast<const float*>(found.v[0]),
+                     .v_row_step = found.block.v_row_step,
+                     .v_panel_step = found.block.v_panel_step,
                      .queries = buffers.queries,
                      .scores = buffers.scores,
                      .output = &output,
                      .prefetch = {}};
-  if (blocks.value_floats != 0) {
-    float* packed = buffers.packed + blocks.key_floats;
-    const bool is_first_part = rows.first == 0 && rows.head == rows.kv_head * group_size(p);
-    if (is_first_part) p.kernel.pack_panels({x.v, keys, value_dim, v.strides[2], v.strides[3]}, packed);
-    x.v = packed;
-    x.v_row_step = kernels::panel_columns;
-    x.v_panel_step = kernels::panel_columns * keys;
-  }
   std::copy(prefetches.begin(), prefetches.end(), x.prefetch);
   p.kernel.attention_few_keys(x);
 }

@@ -4,7 +4,6 @@
 #include "core/round.hpp"
 
 namespace headlane::internal {
-namespace {
 
 using kernels::block_size;
 using kernels::panel_columns;
@@ -13,17 +12,23 @@ Index keys_of_block(const KeyBlocks& blocks, const Element& e, Index block) {
   return std::clamp<Index>(std::min(blocks.keys, e.keys) - block * block_size, 0, block_size);
 }
 
-}  // namespace
+void pack_values(const AttentionProblem& p, const KeyBlocks& blocks, const Element& e, Index kv_head, Index block,
+                 const PackedBlock& to) {
+  const View<const float, 4>& v = p.keys.v;
+  if (blocks.value_floats == 0) return;
+  p.kernel.pack_panels({row_at(v, e, kv_head, block * block_size), keys_of_block(blocks, e, block), v.shape[3],
+                        v.strides[2], v.strides[3]},
+                       to.values);
+}
 
 void pack_block(const AttentionProblem& p, const KeyBlocks& blocks, const Element& e, Index kv_head, Index block,
                 const PackedBlock& to) {
-  const View<const float, 4>&k = p.keys.k, &v = p.keys.v;
+  const View<const float, 4>& k = p.keys.k;
   const Index first = block * block_size, keys = keys_of_block(blocks, e, block);
   if (keys == 0 || first + block_size <= visible_range(p, e.position, e.keys).begin) return;  // masked for all rows
   // As the right operand of q·kᵀ: head_dim rows, a column for each key.
   p.kernel.pack_panels({row_at(k, e, kv_head, first), k.shape[3], keys, k.strides[3], k.strides[2]}, to.keys);
-  if (blocks.value_floats != 0)
-    p.kernel.pack_panels({row_at(v, e, kv_head, first), keys, v.shape[3], v.strides[2], v.strides[3]}, to.values);
+  pack_values(p, blocks, e, kv_head, block, to);
 }
 
 void find_packed(const AttentionProblem& p, const KeyBlocks& blocks, const QueryRows& rows, Index block,

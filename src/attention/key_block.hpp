@@ -21,7 +21,13 @@ inline PackedBlock packed_block(const KeyBlocks& blocks, float* all, Index block
   return {all + block * blocks.key_floats, all + blocks.count * blocks.key_floats + block * blocks.value_floats};
 }
 
-/// Packs a block of a kv head of an element.
+/// Number of keys of a block that an element has.
+Index keys_of_block(const KeyBlocks& blocks, const Element& e, Index block);
+
+/// Packs the values of a block of a kv head of an element, unless they are read in place.
+void pack_values(const AttentionProblem& p, const KeyBlocks& blocks, const Element& e, Index kv_head, Index block,
+                 const PackedBlock& to);
+/// Packs its keys and values.
 void pack_block(const AttentionProblem& p, const KeyBlocks& blocks, const Element& e, Index kv_head, Index block,
                 const PackedBlock& to);
 

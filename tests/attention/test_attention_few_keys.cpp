@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 #include <headlane/attention.hpp>
 
+#include <span>
 #include <string>
 
 namespace headlane::test {
@@ -119,18 +120,25 @@ TEST_CASE("attention to few keys: infinities, NaNs and large numbers") {
   comparison.finish("few keys with special values", 128);
 }
 
-/// A causal call against one with a mask of the same keys.
+/// A causal call, in no more memory than its plan says, against one with a mask of the same keys.
 void compare_causal(const AttentionSizes& s, const Inputs& x, AttentionOptions options, BitComparison& comparison) {
+  static GuardedBuffer memory(Index{2} << 20);
   const Mask mask({1, 1, s.q_length, s.kv_length});
   for_each_position(mask.view.shape,
                     [&](const auto& p) { mask.view(0, 0, p[2], p[3]) = p[3] <= p[2] + options.causal_offset; });
   const Outputs by_keys(s), by_blocks(s);
   options.causal = true;
+  const std::size_t bytes = plan_attention(x.q.view, x.k.view, x.v.view, by_keys.out.view, options).workspace_bytes;
+  const Index floats = static_cast<Index>(bytes / sizeof(float));
+  options.workspace =
+      std::as_writable_bytes(std::span(memory.place(floats, 0, Place::end), static_cast<std::size_t>(floats)));
   run(x, by_keys, options);
-  options.causal = false;
-  run(x, by_blocks, options, stretched<const bool>(mask.view, score_shape(s)));
   const std::string text =
       text_of(s, options) + ", offset " + std::to_string(options.causal_offset) + ", seed " + std::to_string(seed);
+  CHECK_MESSAGE(memory.surroundings_untouched(), "written outside of the workspace: ", text);
+  options.causal = false;
+  options.workspace = {};
+  run(x, by_blocks, options, stretched<const bool>(mask.view, score_shape(s)));
   comparison.add(by_keys.out.view, by_blocks.out.view, text);
   comparison.add(by_keys.lse.view, by_blocks.lse.view, "lse, " + text);
 }
@@ -138,8 +146,9 @@ void compare_causal(const AttentionSizes& s, const Inputs& x, AttentionOptions o
 TEST_CASE("causal attention to few keys has the bits of a mask of the same keys") {
   BitComparison comparison;
   Random random(seed);
+  const Layout side_by_side{.name = "side by side", .order = Order::middle};  // values are packed
   for (const Index queries : {5, 12, 13, 16, 31, 33, 64, 77, 128})
-    for (const Index keys : {7, 12, 16, 32, 47, 77, 128}) {
+    for (const Index keys : {7, 12, 16, 32, 47, 77, 128, 300}) {
       if (slow_isa() && (queries + keys) % 3 != 0) continue;
       const AttentionSizes s{.batch = 2,
                              .q_heads = 2,
@@ -148,19 +157,38 @@ TEST_CASE("causal attention to few keys has the bits of a mask of the same keys"
                              .kv_length = keys,
                              .head_dim = 24,
                              .value_dim = 64};
-      const Inputs x(s, random, {}, {});
-      for (const Index offset : {keys - queries, Index{0}, Index{-3}, Index{20}, -queries}) {
-        AttentionOptions options;
-        options.causal_offset = offset;
-        options.num_threads = static_cast<int>(offset % 2 == 0 ? 1 : 3);
-        compare_causal(s, x, options, comparison);
-      }
-      for (const float value : {nan, infinity}) {  // of keys that some queries do not see
-        for_each(x.v.view.slice(2, keys / 2, keys), [&](float& element) { element = value; });
-        compare_causal(s, x, {}, comparison);
+      for (const Layout& layout : {Layout{}, side_by_side}) {
+        const Inputs x(s, random, layout, layout);
+        for (const Index offset : {keys - queries, Index{0}, Index{-3}, Index{20}, -queries}) {
+          AttentionOptions options;
+          options.causal_offset = offset;
+          options.num_threads = static_cast<int>(offset % 2 == 0 ? 1 : 3);
+          compare_causal(s, x, options, comparison);
+        }
+        for (const float value : {nan, infinity}) {  // of keys that some queries do not see
+          for_each(x.v.view.slice(2, keys / 2, keys), [&](float& element) { element = value; });
+          compare_causal(s, x, {}, comparison);
+        }
       }
     }
-  comparison.finish("causal attention to few keys", slow_isa() ? 200 : 800);
+  comparison.finish("causal attention to few keys", slow_isa() ? 500 : 2000);
+}
+
+TEST_CASE("attention to few keys: the rows of a kv head are heads") {
+  BitComparison comparison;
+  Random random(seed);
+  for (const Index keys : {13, 40, 128}) {
+    const AttentionSizes s{
+        .batch = 2, .q_heads = 40, .kv_heads = 2, .q_length = 1, .kv_length = keys, .head_dim = 32, .value_dim = 32};
+    const Inputs x(s, random, {}, {});
+    for (const int threads : {1, 2}) compare(s, x, {.num_threads = threads}, {}, comparison);
+    for (const Index offset : {keys - 1, keys / 2, Index{-1}}) {
+      AttentionOptions options;
+      options.causal_offset = offset;
+      compare_causal(s, x, options, comparison);
+    }
+  }
+  comparison.finish("heads to few keys", 30);
 }
 
 TEST_CASE("attention to few keys between guard pages") {

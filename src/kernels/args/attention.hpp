@@ -105,6 +105,7 @@ struct AttentionBlock {
 
 /// The most keys that attention_few_keys takes: the scores of 32 queries, 16 KiB, stay in the L1.
 inline constexpr Index max_few_keys = 128;
+static_assert(max_few_keys * panel_columns <= max_tile_rows * packed_row_stride);  // in the memory of scores
 
 /// Some query rows against few keys without masks and biases: at least KernelTable::tile_rows rows
 /// and keys.

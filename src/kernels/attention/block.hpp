@@ -102,22 +102,15 @@ HEADLANE_INLINE void multiply_values(const AttentionBlock& block, Index column, 
 template <class Arch, int Rows, int Vectors>
 HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index column, const VisibleRange& visible,
                                 const MergeFactors& factors) {
-  using V = Lanes<Arch>;
   const KeyBlock& keys = block.keys;
-  V acc[Rows][Vectors];
+  Lanes<Arch> acc[Rows][Vectors];
   multiply_values<Arch, Rows, Vectors>(block, column, visible, acc);
   const bool masked = visible.begin < visible.all_begin || visible.all_end < visible.end || !is_unmasked(block);
-  if (masked && !all_finite<Arch, Rows, Vectors>(acc)) {
-    alignas(64) float part[lanes];
-#pragma GCC unroll 16
-    for (int i = 0; i < Rows; ++i)
-#pragma GCC unroll 8
-      for (int j = 0; j < Vectors; ++j) {
-        const Index at = offset_of_column(keys, column + j * lanes);
-        visible_values<Arch>(block, row + i, block.scores + i * packed_row_stride, at, visible, part);
-        acc[i][j] = V::load(part);
-      }
-  }
+  if (masked)
+    recompute_unless_finite<Arch, Rows, Vectors>(acc, [&](int i, int j, float* to) {
+      const Index at = offset_of_column(keys, column + j * lanes);
+      visible_values<Arch>(block, row + i, block.scores + i * packed_row_stride, at, visible, to);
+    });
   if (block.output != nullptr) store_output<Arch, Rows, Vectors>(*block.output, row, column, factors.keep, acc);
   else if (block.is_first) merge_tile<Arch, Rows, Vectors, Merge::first>(block, row, column, factors, acc);
   else if (visible.all_end > 0) merge_tile<Arch, Rows, Vectors, Merge::all>(block, row, column, factors, acc);

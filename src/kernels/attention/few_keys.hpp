@@ -108,8 +108,7 @@ HEADLANE_INLINE Index keys_seen_by(const FewKeys& x, Index row) {
   return seen < 0 ? 0 : (seen < x.k.rows ? seen : x.k.rows);
 }
 
-/// The weighted values of a query and 16 columns, of the keys that it sees alone: 0 times the value
-/// of another key is not 0 if that is NaN or infinite.
+/// The weighted values of a row and 16 columns, of the first `keys` keys. Slow, as visible_values().
 template <class Arch>
 __attribute__((noinline)) void sum_of_values(const float* weights, const float* v, Index row_step, Index keys,
                                              float* sum) {
@@ -133,16 +132,10 @@ HEADLANE_INLINE void multiply_few_values(const FewKeys& x, Index row, const floa
     const float* v = x.v + column / panel_columns * x.v_panel_step + column % panel_columns;
     multiply_prefetching<Arch, Rows, width>(keys, WeightColumns{weights}, Panels{v, x.v_row_step, x.v_panel_step},
                                             queue, acc);
-    if (masks && !all_finite<Arch, Rows, width>(acc)) {
-      alignas(64) float sum[lanes];
-#pragma GCC unroll 16
-      for (int i = 0; i < Rows; ++i)
-#pragma GCC unroll 4
-        for (int j = 0; j < width; ++j) {
-          sum_of_values<Arch>(weights + i, v + j * lanes, x.v_row_step, keys_seen_by(x, row + i), sum);
-          acc[i][j] = Lanes<Arch>::load(sum);
-        }
-    }
+    if (masks)
+      recompute_unless_finite<Arch, Rows, width>(acc, [&](int i, int j, float* to) {
+        sum_of_values<Arch>(weights + i, v + j * lanes, x.v_row_step, keys_seen_by(x, row + i), to);
+      });
     store_output<Arch, Rows, width>(*x.output, row, column, factors, acc);
   }
 }

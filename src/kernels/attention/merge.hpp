@@ -64,6 +64,22 @@ HEADLANE_INLINE bool all_finite(const Accumulators<Arch, Rows, Vectors>& acc) {
   return zeros[0].reduce_add() == 0.0f;
 }
 
+/// P · V of a tile whose rows do not see all of its keys, if an element is not finite: a hidden
+/// value may be NaN or infinite, which times 0 is not 0. compute(i, j, to) writes vector j of row i,
+/// of the keys that the row sees alone.
+template <class Arch, int Rows, int Vectors, class F>
+HEADLANE_INLINE void recompute_unless_finite(Accumulators<Arch, Rows, Vectors>& acc, const F& compute) {
+  if (all_finite<Arch, Rows, Vectors>(acc)) return;
+  alignas(64) float part[lanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) {
+      compute(i, j, part);
+      acc[i][j] = Lanes<Arch>::load(part);
+    }
+}
+
 /// 16 elements of the result. Never -0, which a part of weight 0 could turn into +0.
 template <class Arch>
 HEADLANE_INLINE Lanes<Arch> divided(const Lanes<Arch>& sum_of_values, const Lanes<Arch>& factor) {
