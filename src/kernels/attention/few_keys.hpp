@@ -108,7 +108,8 @@ HEADLANE_INLINE Index keys_seen_by(const FewKeys& x, Index row) {
   return seen < 0 ? 0 : (seen < x.k.rows ? seen : x.k.rows);
 }
 
-/// The weighted values of a row and 16 columns, of the first `keys` keys. Slow, as visible_values().
+/// The weighted values of a row and 16 columns, of its first `keys` keys. Slow, for data that hold
+/// NaN or infinity.
 template <class Arch>
 __attribute__((noinline)) void sum_of_values(const float* weights, const float* v, Index row_step, Index keys,
                                              float* sum) {

@@ -64,9 +64,9 @@ HEADLANE_INLINE bool all_finite(const Accumulators<Arch, Rows, Vectors>& acc) {
   return zeros[0].reduce_add() == 0.0f;
 }
 
-/// P · V of a tile whose rows do not see all of its keys, if an element is not finite: a hidden
-/// value may be NaN or infinite, which times 0 is not 0. compute(i, j, to) writes vector j of row i,
-/// of the keys that the row sees alone.
+/// Computes P · V of a tile again if an element is not finite, for rows that do not see all of its
+/// keys: 0 times a hidden NaN or infinity is not 0. compute(i, j, to) writes vector j of row i, of
+/// the keys alone that it sees.
 template <class Arch, int Rows, int Vectors, class F>
 HEADLANE_INLINE void recompute_unless_finite(Accumulators<Arch, Rows, Vectors>& acc, const F& compute) {
   if (all_finite<Arch, Rows, Vectors>(acc)) return;
