@@ -7,52 +7,63 @@ from headlane import _core
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from row_programs import TYPES, WIDTH, linear, packed, random, run  # noqa: E402
 
+HALVES = (False, False)
+PAIRS = {"halves": HALVES, "interleaved": (True, False), "by pair": (True, True)}
 
-def rotary(head_dim=8, rotary_dim=8):
+
+def rotary(head_dim=8, rotary_dim=8, pairs=HALVES):
     """A program that turns its value and one that it makes of it: a result between operations."""
     program = _core.RowProgram(1)
     matrix = packed(WIDTH, 2 * WIDTH, 1)
-    program.add_output(program.rotary(0, 0, 1, head_dim, rotary_dim))
+    program.add_output(program.rotary(0, 0, 1, head_dim, rotary_dim, *pairs))
     product = program.linear(0, matrix, -1, None, -1, "float32")
-    program.add_output(program.rotary(product, 0, 1, head_dim, rotary_dim))
+    program.add_output(program.rotary(product, 0, 1, head_dim, rotary_dim, *pairs))
     return program, matrix
 
 
-def turned(x, cosines, sines, head_dim=8):
-    heads = x.unflatten(-1, (-1, head_dim))
+def turned(x, cosines, sines, head_dim=8, pairs=HALVES):
+    """As transformers writes it."""
+    heads, (interleaved, by_pair) = x.unflatten(-1, (-1, head_dim)), pairs
     first, rest = heads[..., : cosines.shape[-1]], heads[..., cosines.shape[-1] :]
-    one, two = first.chunk(2, -1)
-    made = first * cosines.unsqueeze(2) + torch.cat((-two, one), -1) * sines.unsqueeze(2)
+    one, two = (first[..., ::2], first[..., 1::2]) if interleaved else first.chunk(2, -1)
+    exchanged = torch.stack((-two, one), -1).flatten(-2) if interleaved else torch.cat((-two, one), -1)
+    if by_pair:
+        cosines, sines = (
+            table[..., : table.shape[-1] // 2].repeat_interleave(2, dim=-1) for table in (cosines, sines)
+        )
+    made = first * cosines.unsqueeze(2) + exchanged * sines.unsqueeze(2)
     return torch.cat((made, rest), -1).flatten(2)
 
 
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("length", [1, 7, 300])
-def test_rotary(batch, length):
-    program, matrix = rotary()
+@pytest.mark.parametrize("pairs", PAIRS.values(), ids=PAIRS)
+def test_rotary(batch, length, pairs):
+    program, matrix = rotary(pairs=pairs)
     x = random(3, length, WIDTH)
     tables = [random(batch, length, 8, seed=seed) for seed in (1, 2)]
     for threads in (1, 2):
         one, two = run(program, [x], tables, threads=threads)
-        assert one.equal(turned(x, *tables))
-        assert two.equal(turned(linear(x, matrix), *tables))
+        assert one.equal(turned(x, *tables, pairs=pairs))
+        assert two.equal(turned(linear(x, matrix), *tables, pairs=pairs))
     strided = [torch.cat((table, table), 1)[:, :length] for table in tables]
     assert run(program, [x], strided)[0].equal(one)
 
 
 @pytest.mark.parametrize("rotary_dim", [0, 2, 6, 8])
-def test_rotary_of_the_first_numbers(rotary_dim):
+@pytest.mark.parametrize("pairs", PAIRS.values(), ids=PAIRS)
+def test_rotary_of_the_first_numbers(rotary_dim, pairs):
     """Of a number that is fixed, or of as many as the tables have."""
     x = random(3, 5, WIDTH)
     for width in (0, 2, 6, 8, 10, 3):
         tables = [random(1, 5, width, seed=seed) for seed in (1, 2)]
-        program, matrix = rotary(rotary_dim=rotary_dim)
+        program, matrix = rotary(rotary_dim=rotary_dim, pairs=pairs)
         made = run(program, [x], tables)
         if rotary_dim not in (0, width) or width in (3, 10):
             assert made is None
         else:
-            assert made[0].equal(turned(x, *tables))
-            assert made[1].equal(turned(linear(x, matrix), *tables))
+            assert made[0].equal(turned(x, *tables, pairs=pairs))
+            assert made[1].equal(turned(linear(x, matrix), *tables, pairs=pairs))
         if width:
             assert run(program, [x], [tables[0], tables[1][..., 1:]]) is None
 
@@ -79,7 +90,7 @@ def test_rotary_of_16_bits(dtype):
     x = random(2, 3, WIDTH, dtype=dtype)
     tables = [random(2, 3, 8, seed=seed) for seed in (1, 2)]
     program = _core.RowProgram(1)
-    program.add_output(program.rotary(0, 0, 1, 8, 8))
+    program.add_output(program.rotary(0, 0, 1, 8, 8, *HALVES))
     assert run(program, [x], tables)[0].equal(turned(x.float(), *tables).to(dtype))
 
 

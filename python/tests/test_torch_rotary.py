@@ -8,6 +8,8 @@ from headlane.torch._graph import Graph  # noqa: E402
 from headlane.torch._nodes import Node, NotPlain, Size  # noqa: E402
 from headlane.torch._values import Value  # noqa: E402
 
+HALVES = (False, False)
+
 
 class Given:
     """Two tensors of 4 heads of 8, and three tables."""
@@ -40,25 +42,51 @@ def turned(x, cos, sin):
     return (x * cos) + (exchanged(x) * sin)
 
 
+def interleaved(x, cos, sin):
+    stacked = torch.stack((-x[..., 1::2], x[..., 0::2]), dim=-1)
+    return (x * cos) + (stacked.flatten(-2) * sin)
+
+
+def by_pair(table):
+    return table[..., : table.shape[-1] // 2].repeat_interleave(2, dim=-1)
+
+
+def stacked(*parts):
+    return torch.stack(parts, dim=-1).flatten(-2)
+
+
 def of_first(g, width, rest=None):
     return cat(turned(g.x[..., :width], g.cos, g.sin), g.x[..., width if rest is None else rest :])
 
 
 @pytest.mark.parametrize(
-    ("code", "rotary_dim"),
+    ("code", "rotary_dim", "pairs"),
     [
-        (lambda g: turned(g.x, g.cos, g.sin), 8),
-        (lambda g: (g.sin * exchanged(g.x)) + (g.x * g.cos), 8),
-        (lambda g: of_first(g, 4), 4),
-        (lambda g: of_first(g, 2), 2),
-        (lambda g: of_first(g, g.cos.shape[-1]), 0),
-        (lambda g: of_first(g, g.sin.shape[-1]), 0),
+        (lambda g: turned(g.x, g.cos, g.sin), 8, HALVES),
+        (lambda g: turned(g.x.float(), g.cos, g.sin).to(dtype=torch.float32), 8, HALVES),
+        (lambda g: (g.sin * exchanged(g.x)) + (g.x * g.cos), 8, HALVES),
+        (lambda g: of_first(g, 4), 4, HALVES),
+        (lambda g: of_first(g, 2), 2, HALVES),
+        (lambda g: of_first(g, g.cos.shape[-1]), 0, HALVES),
+        (lambda g: of_first(g, g.sin.shape[-1]), 0, HALVES),
+        (lambda g: interleaved(g.x, g.cos, g.sin), 8, (True, False)),
+        (lambda g: interleaved(g.x, by_pair(g.cos), by_pair(g.sin)), 8, (True, True)),
+        (lambda g: (stacked(-g.x[..., 1::2], g.x[..., ::2]).float() * g.sin) + g.x * g.cos, 8, (True, False)),
+        (lambda g: cat(interleaved(g.x[..., :4], g.cos, g.sin), g.x[..., 4:]), 4, (True, False)),
+        (
+            lambda g: cat(
+                interleaved(g.x[..., : g.cos.shape[-1]], by_pair(g.cos), by_pair(g.sin)),
+                g.x[..., by_pair(g.cos).shape[-1] :],
+            ),
+            0,
+            (True, True),
+        ),
     ],
 )
-def test_what_turns(code, rotary_dim):
+def test_what_turns(code, rotary_dim, pairs):
     given = Given()
     node = code(given)._node
-    assert (node.kind, node.what, node.width) == ("rotary", (8, rotary_dim), 32)
+    assert (node.kind, node.what, node.width) == ("rotary", (8, rotary_dim, *pairs), 32)
     assert node.inputs == (given.x._node, given.cos.node, given.sin.node)
 
 
@@ -80,7 +108,27 @@ def test_what_turns(code, rotary_dim):
         lambda g: exchanged(g.x[..., 4:]),
         lambda g: g.x[..., 4:] * g.cos,
         lambda g: -g.x[..., :4] * g.cos,
-        lambda g: g.x[..., ::2],
+        lambda g: g.x[..., ::3],
+        lambda g: g.x[..., 2::2],
+        lambda g: g.x[..., :4:2],
+        lambda g: stacked(g.x[..., 1::2], g.x[..., ::2]),
+        lambda g: stacked(-g.x[..., ::2], g.x[..., 1::2]),
+        lambda g: stacked(-g.x[..., 1::2], -g.x[..., ::2]),
+        lambda g: stacked((-g.x[..., 1::2]).__neg__(), g.x[..., ::2]),
+        lambda g: stacked(-g.x[..., 1::2], g.y[..., ::2]),
+        lambda g: stacked(-g.x[..., :4][..., 1::2], g.x[..., ::2]),
+        lambda g: stacked(-g.x[..., :5][..., 1::2], g.x[..., :5][..., ::2]),
+        lambda g: stacked(-g.x[..., 1::2], g.x[..., ::2], g.x[..., ::2]),
+        lambda g: torch.stack((-g.x[..., 1::2], g.x[..., ::2])),
+        lambda g: torch.stack((-g.x[..., 1::2], g.x[..., ::2]), dim=-1).flatten(-3),
+        lambda g: interleaved(g.x, by_pair(g.cos), g.sin),
+        lambda g: turned(g.x, by_pair(g.cos), by_pair(g.sin)),
+        lambda g: (g.x * g.cos) + stacked(-g.x[..., 1::2], g.x[..., ::2]),
+        lambda g: by_pair(by_pair(g.cos)),
+        lambda g: g.cos[..., : g.sin.shape[-1] // 2],
+        lambda g: g.cos[..., : g.cos.shape[-1]],
+        lambda g: g.cos[..., : g.cos.shape[-1] // 2].repeat_interleave(3, dim=-1),
+        lambda g: g.cos[..., : g.cos.shape[-1] // 2].repeat_interleave(2),
         lambda g: g.x[..., 2:4],
         lambda g: g.x[..., :10],
         lambda g: g.x[..., :-4],

@@ -27,8 +27,8 @@ class Node:
     """An operation: "linear", "norm", "add", "multiply", "scale", "head_norm", "rotary", "columns", "attention",
     "input", "call" of a module without parameters, or the name of an activation.
 
-    what: The Linear, norm or module, the factor, the head_dim and how many of it are turned, the norm of heads and
-        their dim, which columns, or an Attention.
+    what: The Linear, norm or module, the factor, the head_dim, how many of it are turned and how they are paired,
+        the norm of heads and their dim, which columns, or an Attention.
     sizes: Of the result, but the last one; None if they are not known.
     width: The last size; None if it is not known.
     """

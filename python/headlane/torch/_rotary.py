@@ -1,5 +1,5 @@
 """Rotary positions in the code of a module: x * cos + rotate_half(x) * sin, as transformers writes it, of all
-numbers of a head or of its first ones.
+numbers of a head or of its first ones. Pairs are numbers of its two halves, or interleaved: neighbours.
 """
 
 from __future__ import annotations
@@ -40,20 +40,41 @@ def last_axis(index: Any) -> slice:
 
 
 class Table:
-    """The cosines or sines of all positions, [batch, length, rotary_dim], with another axis for the heads."""
+    """The cosines or sines of all positions, [batch, length, rotary_dim], with another axis for the heads.
 
-    def __init__(self, node: Node, axis: int) -> None:
+    by_pair: Whether its first half is repeated, a number for each pair.
+    """
+
+    def __init__(self, node: Node, axis: int, by_pair: bool = False) -> None:
         self.node = node
         self.axis = axis
+        self.by_pair = by_pair
 
     @property
     def shape(self) -> tuple[Any, ...]:
         return None, None, None, Width(self.node)
 
+    def __getitem__(self, index: Any) -> _HalfTable:
+        if last_axis(index) != slice(Width(self.node, True)) or self.by_pair:
+            raise NotPlain
+        return _HalfTable(self)
+
     def __mul__(self, other: Any) -> Part:
         if not isinstance(other, Part):
             raise NotPlain
         return other * self
+
+
+class _HalfTable:
+    """table[..., : table.shape[-1] // 2]"""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def repeat_interleave(self, repeats: int, dim: int | None = None) -> Table:
+        if (repeats, dim) != (2, -1):
+            raise NotPlain
+        return Table(self._table.node, self._table.axis, by_pair=True)
 
 
 class _Piece:
@@ -70,8 +91,8 @@ class _Piece:
 
 
 class Part(_Piece):
-    """x[..., begin:end], perhaps negated; or these numbers, or the same with their halves exchanged and the
-    first one negated, times a table.
+    """x[..., begin:end], perhaps negated; or these numbers, or the same with their halves or neighbours exchanged
+    and the first one negated, times a table.
     """
 
     def __init__(
@@ -82,6 +103,7 @@ class Part(_Piece):
         negated: bool = False,
         exchanged: bool = False,
         table: Table | None = None,
+        interleaved: bool = False,
     ) -> None:
         self.x = x
         self.begin = begin
@@ -89,6 +111,7 @@ class Part(_Piece):
         self.negated = negated
         self.exchanged = exchanged
         self.table = table
+        self.interleaved = interleaved
 
     def is_plain(self) -> bool:
         return not self.negated and not self.exchanged and self.table is None
@@ -102,11 +125,14 @@ class Part(_Piece):
         self._require(self.begin == 0)
         return None, None, None, self.end
 
-    def __getitem__(self, index: Any) -> Part:
-        """[..., :width] or [..., width:]"""
+    def __getitem__(self, index: Any) -> Part | _EverySecond:
+        """[..., :width], [..., width:], [..., ::2] or [..., 1::2]"""
         self._require(self.is_plain() and self.begin == 0)
         bounds = last_axis(index)
         first, last = bounds.start, bounds.stop
+        if bounds.step == 2:
+            self._require(last is None and (first is None or (type(first) is int and first in (0, 1))))
+            return _EverySecond(self, first or 0)
         width = last if first is None else first
         self._require((first is None) != (last is None) and bounds.step is None)
         if type(width) is int and type(self.end) is int:
@@ -119,6 +145,10 @@ class Part(_Piece):
         self._require(self.is_plain())
         return Part(self.x, self.begin, self.end, negated=True)
 
+    def float(self) -> Part:
+        self.x.float()
+        return self
+
     def followed_by(self, other: Part) -> Part:
         """(-second half, first half)"""
         self._require(self.negated and other.begin == 0 and self.begin == other.end == _half(self.end))
@@ -128,7 +158,7 @@ class Part(_Piece):
         self._require(
             isinstance(table, Table) and self.table is None and not self.negated and self.begin == 0
         )
-        return Part(self.x, 0, self.end, exchanged=self.exchanged, table=table)
+        return Part(self.x, 0, self.end, False, self.exchanged, table, self.interleaved)
 
     def __add__(self, other: Any) -> Any:
         self._require(isinstance(other, Part) and self.exchanged != other.exchanged)
@@ -136,16 +166,60 @@ class Part(_Piece):
         cosines, sines = (other.table, self.table) if self.exchanged else (self.table, other.table)
         if cosines is None or sines is None:
             raise NotPlain
-        turned = Turned(self.x, self.end, cosines, sines)
+        interleaved = self.interleaved or other.interleaved  # of the two one is exchanged
+        self._require(cosines.by_pair == sines.by_pair and (interleaved or not sines.by_pair))
+        turned = Turned(self.x, self.end, cosines, sines, interleaved)
         return turned.whole() if self.end == self.x.head_dim else turned
+
+
+class _EverySecond:
+    """x[..., first:end:2], perhaps negated."""
+
+    def __init__(self, part: Part, first: int, negated: bool = False) -> None:
+        self.part = part
+        self.first = first
+        self.negated = negated
+
+    def __neg__(self) -> _EverySecond:
+        if self.negated:
+            raise NotPlain
+        return _EverySecond(self.part, self.first, True)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> _Stacked:
+        """Each pair of neighbours, exchanged, and then the first one negated."""
+        if func is not torch.stack or kwargs != {"dim": -1} or len(args) != 1 or len(args[0]) != 2:
+            raise NotPlain
+        one, two = args[0]
+        for x, expected in ((one, (1, True)), (two, (0, False))):
+            if not isinstance(x, _EverySecond) or (x.first, x.negated) != expected:
+                raise NotPlain
+        if one.part.x is not two.part.x or one.part.end != two.part.end:
+            raise NotPlain
+        return _Stacked(one.part)
+
+
+class _Stacked:
+    """Pairs, on an axis of their own."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+
+    def flatten(self, start: int) -> Part:
+        part = self._part
+        _half(part.end)
+        if start != -2:
+            raise NotPlain
+        return Part(part.x, 0, part.end, exchanged=True, interleaved=True)
 
 
 class Turned(_Piece):
     """The first numbers of each head, turned."""
 
-    def __init__(self, x: Value, end: int | Width, cosines: Table, sines: Table) -> None:
+    def __init__(self, x: Value, end: int | Width, cosines: Table, sines: Table, interleaved: bool) -> None:
         self.x = x
         self.end = end
+        self.interleaved = interleaved
         self.tables = cosines, sines
 
     def followed_by(self, other: Part) -> Value:
@@ -154,8 +228,9 @@ class Turned(_Piece):
         return self.whole()
 
     def whole(self) -> Value:
-        if isinstance(self.end, Width):
-            if self.end.is_half or all(self.end.table is not x.node for x in self.tables):
+        end = self.end
+        if isinstance(end, Width):
+            if end.is_half or all(end.table is not x.node for x in self.tables):
                 raise NotPlain
-            return self.x.rotated(*self.tables, 0)
-        return self.x.rotated(*self.tables, self.end)
+            end = 0
+        return self.x.rotated(*self.tables, end, self.interleaved)

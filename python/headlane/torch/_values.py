@@ -175,12 +175,13 @@ class Value:
 
     __iter__ = None  # outputs of transformers ask for it
 
-    def rotated(self, cosines: Table, sines: Table, rotary_dim: int) -> Value:
+    def rotated(self, cosines: Table, sines: Table, rotary_dim: int, interleaved: bool) -> Value:
         """Of each head the first numbers are turned: so many, or if 0 as many as the tables have."""
         axis = 1 if self._heads_first else 2
         if not cosines.axis == sines.axis == axis:
             raise NotPlain
-        return self._of_heads("rotary", (cosines.node, sines.node), (self._split, rotary_dim))
+        what = self._split, rotary_dim, interleaved, cosines.by_pair
+        return self._of_heads("rotary", (cosines.node, sines.node), what)
 
     def _of_heads(self, kind: str, others: tuple[Node, ...], what: Any) -> Value:
         """The result of an operation on each head."""
@@ -202,6 +203,9 @@ class Value:
         if dtype is not self.dtype:
             raise NotPlain
         return self
+
+    def float(self) -> Value:
+        return self.to(torch.float32)
 
     def __add__(self, other: Any) -> Value:
         return self._graph.apply("add", self, other)

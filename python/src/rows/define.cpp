@@ -78,14 +78,21 @@ Place add_columns(RowProgram& self, Place x, Index begin, Index end) {
   return self.add(call, {.kind = Kind::columns, .x = x, .begin = begin, .end = end});
 }
 
-Place add_rotary(RowProgram& self, Place x, Place cosines, Place sines, Index head_dim, Index rotary_dim) {
+Place add_rotary(RowProgram& self, Place x, Place cosines, Place sines, Index head_dim, Index rotary_dim,
+                 bool interleaved, bool by_pair) {
   const Call call(name);
   call.require(head_dim > 0, "head_dim is ", head_dim);
   call.require(rotary_dim >= 0 && rotary_dim <= head_dim && rotary_dim % 2 == 0, "rotary_dim is ", rotary_dim);
   for (const Place table : {cosines, sines}) call.require(table >= 0, "there is no vector ", table);
-  return self.add(
-      call,
-      {.kind = Kind::rotary, .x = x, .bias = cosines, .second = sines, .head_dim = head_dim, .rotary_dim = rotary_dim});
+  call.require(interleaved || !by_pair, "tables by pair are of interleaved numbers");
+  return self.add(call, {.kind = Kind::rotary,
+                         .x = x,
+                         .bias = cosines,
+                         .second = sines,
+                         .head_dim = head_dim,
+                         .rotary_dim = rotary_dim,
+                         .interleaved = interleaved,
+                         .by_pair = by_pair});
 }
 
 Place add_attention(RowProgram& self, Place queries, Place keys, Place values, Index heads) {
@@ -130,7 +137,7 @@ void add_row_program(nb::module_& module) {
   define(program, "scale", &add_scale, "x", "factor");
   define(program, "add", &add_pair<Kind::sum>, "x", "other");
   define(program, "multiply", &add_pair<Kind::product>, "x", "other");
-  define(program, "rotary", &add_rotary, "x", "cosines", "sines", "head_dim", "rotary_dim");
+  define(program, "rotary", &add_rotary, "x", "cosines", "sines", "head_dim", "rotary_dim", "interleaved", "by_pair");
   define(program, "attention", &add_attention, "queries", "keys", "values", "heads");
   define(program, "attention_with_cache", &add_attention_with_cache, "queries", "keys", "values", "columns", "heads",
          "kv_heads", "head_dim", "value_dim");

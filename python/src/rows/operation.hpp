@@ -32,7 +32,8 @@ struct Operation {
     sum,         ///< x + residual
     product,     ///< x · residual
     rotary,      ///< of each head of x the first numbers, as many as a table has: those · cosines +
-                 ///< (their halves, exchanged, the first one negated) · sines; the others are x's
+                 ///< (their halves, exchanged, the first one negated) · sines; the others are x's;
+                 ///< interleaved: neighbours instead of halves
     attention,   ///< of the queries x to keys and values: all rows of a sequence; if kv_heads is
                  ///< not 0, these are appended to a cache, and x attends to all of the cache
   };
@@ -49,6 +50,8 @@ struct Operation {
   Index heads = 0, head_dim = 0;
   Place attention = absent;           // the number of an attention
   Index rotary_dim = 0;               // how many the tables have; 0: any number
+  bool interleaved = false;           // of rotary
+  bool by_pair = false;               // the first half of a table has a number for each pair of neighbours
   Index begin = 0, end = 0;           // of columns
   Index kv_heads = 0, value_dim = 0;  // with a cache
   std::array<Index, 3> columns{};     // with a cache: the first of queries, keys and values

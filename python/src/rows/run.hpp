@@ -5,6 +5,7 @@
 #include "core/views.hpp"
 #include "rows/between.hpp"
 #include "rows/operation.hpp"
+#include "rows/rotate.hpp"
 
 #include <headlane/convert.hpp>
 #include <headlane/gemm_batch.hpp>
@@ -134,6 +135,9 @@ class Run {
     if (place == absent || !vectors_[static_cast<std::size_t>(place)]) return {};
     return view_of<const float, 1>(*vectors_[static_cast<std::size_t>(place)]);
   }
+  [[nodiscard]] View<const float, 3> table(Place place) const {
+    return view_of<const float, 3>(*vectors_[static_cast<std::size_t>(place)]);
+  }
   /// The residual in float32, in which norms read it.
   [[nodiscard]] AnyView<const float> wide_residual(const Operation& operation) {
     if (operation.residual == absent) return {};
@@ -163,7 +167,7 @@ class Run {
     else if (o.kind == Kind::columns)
       for (Index row = 0; row < rows_; ++row) std::copy_n(&x(row, o.begin), y.shape[1], &y(row, 0));
     else if (o.kind == Kind::activation) activate(x, y, o.activation, {.num_threads = num_threads_});
-    else if (o.kind == Kind::rotary) rotate(o, x, y);
+    else if (o.kind == Kind::rotary) rotate(o, x, y, table(o.bias), table(o.second), first_of_group_ + row_);
     else if (o.kind == Kind::scale) each(x, x, y, [&](float one, float) { return one * o.factor; });
     else if (o.kind == Kind::sum) each(x, value(o.residual), y, [](float one, float two) { return one + two; });
     else if (o.kind == Kind::product) each(x, value(o.residual), y, [](float one, float two) { return one * two; });
@@ -183,28 +187,6 @@ class Run {
       for (View<T, 2>* rows : {&x, &y}) *rows = {rows->data, {rows_ * rows->shape[1] / o.head_dim, o.head_dim}};
     if (o.centred) layer_norm(x, y, {o.eps, vector(o.second), vector(o.bias), wide_residual(o), {}, num_threads_});
     else rms_norm(x, y, {o.eps, vector(o.second), wide_residual(o), {}, num_threads_});
-  }
-
-  /// With the roundings of PyTorch's product, product and sum.
-  void rotate(const Operation& o, const View<T, 2>& x, const View<T, 2>& y) const {
-    const auto table = [&](Place place) { return view_of<const float, 3>(*vectors_[static_cast<std::size_t>(place)]); };
-    const View<const float, 3> cosines = table(o.bias), sines = table(o.second);
-    const Index turned = cosines.shape[2], half = turned / 2, length = cosines.shape[1];
-    for (Index i = 0; i < rows_; ++i) {
-      const Index row = first_of_group_ + row_ + i, position = row % length;
-      const float* cosine = &cosines(std::min(row / length, cosines.shape[0] - 1), position, 0);
-      const float* sine = &sines(std::min(row / length, sines.shape[0] - 1), position, 0);
-      for (Index at = 0; at < x.shape[1]; at += o.head_dim) {
-        const T *first = x.data + i * x.shape[1] + at, *second = first + half;
-        T* to = y.data + i * x.shape[1] + at;
-        for (Index j = 0; j < half; ++j) {
-          const auto one = static_cast<float>(first[j]), two = static_cast<float>(second[j]);
-          to[j] = static_cast<T>(one * cosine[j] - two * sine[j]);
-          to[half + j] = static_cast<T>(two * cosine[half + j] + one * sine[half + j]);
-        }
-        std::copy_n(first + turned, o.head_dim - turned, to + turned);
-      }
-    }
   }
 
   /// Products in a row that do not need each other are one list.
