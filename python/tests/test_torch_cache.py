@@ -8,14 +8,16 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import headlane.torch  # noqa: E402
-from headlane.torch._cache import GrowingLayer, grow  # noqa: E402
+from headlane.torch._cache import GrowingLayer, GrowingSlidingLayer, grow  # noqa: E402
 from test_torch_models import IDS, made  # noqa: E402
 from torch_cases import normal  # noqa: E402
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache  # noqa: E402
 
 
-def new_cache(is_growing):
-    cache = DynamicCache()
+def new_cache(is_growing, window=None, layers=1):
+    """window: How many positions are visible to a query, if not all; then so many layers."""
+    config = transformers.MistralConfig(num_hidden_layers=layers, sliding_window=window)
+    cache = DynamicCache(config=config if window else None)
     if is_growing:
         grow(None, (), {"past_key_values": cache})
     return cache
@@ -36,18 +38,53 @@ def check(cache, expected):
     assert cache.get_seq_length() == expected.get_seq_length()
 
 
+@pytest.mark.parametrize(("window", "kind"), [(None, GrowingLayer), (9, GrowingSlidingLayer)])
 @torch.no_grad()
-def test_it_grows_in_place():
-    cache, expected, addresses = new_cache(True), new_cache(False), []
+def test_it_grows_in_place(window, kind):
+    cache, expected, addresses = new_cache(True, window, 2), new_cache(False, window, 2), []
     for step in range(300):
         for layer in (0, 1):
-            count = 1 + 4 * (step % 7 == 0)
+            count = 13 if step in (0, 50) else 1 + 4 * (step % 7 == 0)
             result = append(cache, count, step, layer)
             torch.testing.assert_close(result, append(expected, count, step, layer), rtol=0, atol=0)
-        addresses.append(cache.layers[0].keys.data_ptr())
-    check(cache, expected)
-    assert type(cache.layers[1]) is GrowingLayer
-    assert 3 <= len(set(addresses)) <= 8
+        addresses.append(cache.layers[0].keys.untyped_storage().data_ptr())
+        check(cache, expected)
+        assert cache.get_mask_sizes(2, 0) == expected.get_mask_sizes(2, 0)
+    assert type(cache.layers[1]) is kind
+    assert sum(one != other for one, other in zip(addresses, addresses[1:])) <= 9
+
+
+@pytest.mark.parametrize("window", [1, 2, 3])
+@torch.no_grad()
+def test_small_windows(window):
+    caches = new_cache(True, window), new_cache(False, window)
+    for step in range(9):
+        results = [append(cache, 1 + step % 3, step) for cache in caches]
+        torch.testing.assert_close(*results, rtol=0, atol=0)
+        check(*caches)
+
+
+@torch.no_grad()
+def test_claims_with_a_window():
+    """What is claimed begins with the oldest position that is visible."""
+    caches = new_cache(True, 6), new_cache(False, 6)
+    for step in range(20):
+        results = []
+        for cache in caches:
+            layer = cache.layers[0]
+            memory = getattr(layer, "claim", lambda count: None)(1) if step else None
+            if memory is None:
+                results.append(append(cache, 1, step))
+                continue
+            for there, seed in zip(memory, (step, step + 100)):
+                there[:, :, memory[2]] = normal(2, 3, 1, 8, seed=seed)[:, :, 0]
+            results.append([x[:, :, : memory[2] + 1].clone() for x in memory[:2]])
+            layer.take(1)
+        torch.testing.assert_close(*results, rtol=0, atol=0)
+        check(*caches)
+    keys = caches[0].layers[0].keys
+    assert keys.shape[2] == 5
+    assert keys.storage_offset() == 15 * 8
 
 
 def crop(cache):
@@ -79,7 +116,13 @@ def narrower(cache):
     return cache
 
 
+def recording(cache):
+    cache.activate_past_recording()
+    return cache
+
+
 CHANGES = {
+    "recording": recording,
     "crop": crop,
     "reorder": reorder,
     "reset": reset,
@@ -91,11 +134,12 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("window", [None, 12])
 @torch.no_grad()
-def test_what_is_done_to_a_cache(name):
+def test_what_is_done_to_a_cache(name, window):
     caches = []
     for is_growing in (True, False):
-        cache = new_cache(is_growing)
+        cache = new_cache(is_growing, window)
         for step in range(5):
             append(cache, 2, step)
         changed = CHANGES[name](cache)
@@ -106,11 +150,14 @@ def test_what_is_done_to_a_cache(name):
         check(ours, theirs)
 
 
+@pytest.mark.parametrize("window", [None, 7])
 @torch.no_grad()
-def test_two_copies_that_go_on():
+def test_two_copies_that_go_on(window):
     """Each has its own new positions behind the common ones."""
     first, second = (
-        [cache, shallow(cache)] for cache in (new_cache(True), new_cache(False)) if append(cache, 9, 0)
+        [cache, shallow(cache)]
+        for cache in (new_cache(True, window), new_cache(False, window))
+        if append(cache, 9, 0)
     )
     for caches in (first, second):
         append(caches[0], 1, 1)
@@ -140,7 +187,7 @@ def test_claims():
     assert other.claim(1) is None
     assert layer.claim(1) is None
     keys[:, :, 4:7], values[:, :, 4:7] = 1.0, 2.0
-    layer.take()
+    layer.take(3)
     assert layer.keys[:, :, :4].equal(other.keys)
     assert layer.keys[:, :, 4:].eq(1).all()
     assert layer.values[:, :, 4:].eq(2).all()

@@ -43,7 +43,7 @@ class Keys(NamedTuple):
         if self.cache is not None:
             layer = self.layer_of(values)
             if was_written:
-                layer.take()
+                layer.take(length)
             else:
                 layer.release(length)
 

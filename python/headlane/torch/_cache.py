@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch.compiler import is_compiling
-from transformers.cache_utils import Cache, DynamicLayer, EncoderDecoderCache
+from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer, EncoderDecoderCache
 
 _LEAST = 64  # positions that a buffer has to spare
 
@@ -16,11 +16,12 @@ def _of_each_position(x: torch.Tensor) -> tuple[int, ...]:
 
 
 class _Buffer:
-    """Keys or values, and room for more. Those behind `used` belong to nobody."""
+    """Keys or values, and room for more. Those before `first` and behind `used` belong to nobody."""
 
-    __slots__ = ("memory", "used")
+    __slots__ = ("first", "memory", "used")
 
     def __init__(self, before: torch.Tensor, new: torch.Tensor) -> None:
+        self.first = 0
         self.used = before.shape[-2]
         room = self.used + new.shape[-2]
         *batch, _, width = before.shape
@@ -33,8 +34,8 @@ class _Buffer:
         """
         memory = self.memory
         return (
-            before.data_ptr() == memory.data_ptr()
-            and before.shape[-2] == self.used
+            before.data_ptr() == memory.data_ptr() + self.first * memory.stride(-2) * memory.itemsize
+            and before.shape[-2] == self.used - self.first
             and before.stride() == memory.stride()
             and _of_each_position(before) == _of_each_position(memory)
             and self.used + count <= memory.shape[-2]
@@ -47,7 +48,12 @@ class _Buffer:
         return self.held()
 
     def held(self) -> torch.Tensor:
-        return self.memory.narrow(-2, 0, self.used)
+        return self.memory.narrow(-2, self.first, self.used - self.first)
+
+    def last(self, most: int) -> torch.Tensor:
+        """Holds at most so many from now on."""
+        self.first = max(self.first, self.used - most)
+        return self.held()
 
 
 def _may_append(before: torch.Tensor, new: torch.Tensor) -> bool:
@@ -62,23 +68,23 @@ def _may_append(before: torch.Tensor, new: torch.Tensor) -> bool:
     )
 
 
-class GrowingLayer(DynamicLayer):
-    """A DynamicLayer whose keys and values are the first positions of buffers: new ones are written behind
-    them. Whoever has older ones, such as a copy of the cache, keeps them: what is not the end of a buffer
-    gets another one.
+class _Growing(DynamicLayer):
+    """A layer whose keys and values are parts of buffers: new ones are written behind them. Whoever has older
+    ones, such as a copy of the cache, keeps them: what is not the end of a buffer gets another one.
     """
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         keys, values = self.keys, self.values
-        if is_compiling() or keys is None or values is None:
+        if is_compiling() or keys is None or values is None or not self._grows():
             return super().update(key_states, value_states, *args, **kwargs)
         if not (_may_append(keys, key_states) and _may_append(values, value_states)):
             return super().update(key_states, value_states, *args, **kwargs)
-        self.keys = self._appended("_headlane_keys", keys, key_states)
-        self.values = self._appended("_headlane_values", values, value_states)
-        return self.keys, self.values
+        all_keys = self._appended("_headlane_keys", keys, key_states)
+        all_values = self._appended("_headlane_values", values, value_states)
+        self.take(key_states.shape[-2])
+        return all_keys, all_values
 
     def claim(self, count: int) -> tuple[torch.Tensor, torch.Tensor, int] | None:
         """The memory of keys and values, and how many positions they have, if there is room for so many more:
@@ -86,18 +92,23 @@ class GrowingLayer(DynamicLayer):
         """
         mine = self.__dict__
         keys, values = mine.get("_headlane_keys"), mine.get("_headlane_values")
-        if keys is None or values is None or keys.used != values.used or is_compiling():
+        if keys is None or values is None or is_compiling() or not self._grows():
+            return None
+        if (keys.first, keys.used) != (values.first, values.used):
             return None
         for buffer, before in ((keys, self.keys), (values, self.values)):
             is_plain = type(before) is torch.Tensor and not (before.requires_grad and torch.is_grad_enabled())
             if not is_plain or not buffer.fits(before, count):
                 return None
-        begin = keys.used
+        first, begin = keys.first, keys.used
         keys.used = values.used = begin + count
-        return keys.memory, values.memory, begin
+        of_keys, of_values = keys.memory, values.memory
+        if first:
+            of_keys, of_values = (x.narrow(-2, first, x.shape[-2] - first) for x in (of_keys, of_values))
+        return of_keys, of_values, begin - first
 
-    def take(self) -> None:
-        """What was claimed was written, and belongs to the keys and values."""
+    def take(self, count: int) -> None:
+        """So many positions were appended to the buffers: they belong to the keys and values."""
         self.keys, self.values = self._headlane_keys.held(), self._headlane_values.held()
 
     def release(self, count: int) -> None:
@@ -105,11 +116,34 @@ class GrowingLayer(DynamicLayer):
         for buffer in (self._headlane_keys, self._headlane_values):
             buffer.used -= count
 
+    def _grows(self) -> bool:
+        return True
+
     def _appended(self, name: str, before: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         buffer = self.__dict__.get(name)
         if buffer is None or not buffer.fits(before, new.shape[-2]):
             buffer = self.__dict__[name] = _Buffer(before, new)
         return buffer.append(new)
+
+
+class GrowingLayer(_Growing):
+    """A DynamicLayer that grows in place."""
+
+
+class GrowingSlidingLayer(_Growing, DynamicSlidingWindowLayer):
+    """A DynamicSlidingWindowLayer that grows in place: older positions are left behind in the buffer."""
+
+    def take(self, count: int) -> None:
+        most = self.sliding_window - 1
+        self.keys, self.values = self._headlane_keys.last(most), self._headlane_values.last(most)
+        self.cumulative_length += count
+
+    def _grows(self) -> bool:
+        records = getattr(self, "record_past", False)  # all positions, until crop() is called
+        return not records and self.sliding_window > 1
+
+
+GROWING = {DynamicLayer: GrowingLayer, DynamicSlidingWindowLayer: GrowingSlidingLayer}
 
 
 def grow(module: Any, arguments: Any, options: dict[str, Any]) -> None:
@@ -124,5 +158,4 @@ def grow(module: Any, arguments: Any, options: dict[str, Any]) -> None:
     if cache.layer_class_to_replicate is DynamicLayer:
         cache.layer_class_to_replicate = GrowingLayer
     for layer in cache.layers:
-        if type(layer) is DynamicLayer:
-            layer.__class__ = GrowingLayer
+        layer.__class__ = GROWING.get(type(layer), type(layer))

@@ -23,7 +23,7 @@ class Tried:
             and theirs is not None
             and type(cache) is theirs.DynamicCache
             and not getattr(cache, "offloading", False)
-            and all(type(x) in (ours.GrowingLayer, theirs.DynamicLayer) for x in cache.layers)
+            and all(type(x) in (*ours.GROWING, *ours.GROWING.values()) for x in cache.layers)
         )
         if self.is_possible:
             self.trial = copy.copy(cache)
