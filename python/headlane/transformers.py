@@ -124,7 +124,7 @@ def _only_blocks(
     return module.indexer.build_block_mask(blocks, mask, key.shape[2], key.dtype, key.device, None)
 
 
-def _with_bias(mask: torch.Tensor | None, bias: torch.Tensor) -> torch.Tensor:
+def with_bias(mask: torch.Tensor | None, bias: torch.Tensor) -> torch.Tensor:
     """A model's position bias and its mask as one float mask."""
     if mask is None:
         return bias
@@ -138,7 +138,7 @@ def _with_sinks(
     the sink.
     """
     shape = (*sinks.shape[:3], key.shape[2])
-    mask = _with_bias(mask, sinks.new_zeros(())).expand(shape) if mask is not None else sinks.new_zeros(shape)
+    mask = with_bias(mask, sinks.new_zeros(())).expand(shape) if mask is not None else sinks.new_zeros(shape)
     return *(torch.nn.functional.pad(x, (0, 0, 0, 1)) for x in (key, value)), torch.cat([mask, sinks], -1)
 
 
@@ -235,7 +235,7 @@ def attention_forward(
         mask, is_causal, query.shape[2], kv_length, scaling, sliding_window, softcap, s_aux
     )
     if position_bias is not None:
-        options["attn_mask"] = _with_bias(options["attn_mask"], position_bias)
+        options["attn_mask"] = with_bias(options["attn_mask"], position_bias)
     if sinks is not None:
         key, value, options["attn_mask"] = _with_sinks(key, value, options["attn_mask"], sinks)
     return _attend(query, key, value, options), None

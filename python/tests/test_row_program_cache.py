@@ -72,6 +72,47 @@ def test_attention_with_cache(batch, length, used, name):
             assert there[:, :, used + length :].equal(was[:, :, used + length :])
 
 
+def of_filled():
+    """Attention to the keys that a cache has."""
+    made = _core.RowProgram(1)
+    product = made.linear(0, MATRICES[0], -1, None, -1, "float32")
+    mixed = made.attention_with_cache(product, -1, -1, (COLUMNS[0], 2**30, 0), *SIZES[1:])
+    made.add_output(made.linear(mixed, MATRICES[1], -1, None, 0, "float32"))
+    return made
+
+
+@pytest.mark.parametrize(("batch", "length"), [(1, 1), (3, 1), (2, 5), (900, 1), (2, 450), (0, 1), (2, 0)])
+@pytest.mark.parametrize("used", [1, 40])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_nothing_is_appended(batch, length, used, name):
+    x, (mask, causal, scale, others) = (
+        random(batch, length, WIDTH, seed=5),
+        OPTIONS[name](batch, length, used),
+    )
+    for room in (0, 3):
+        keys, values = memory(batch, used + room)
+        before = keys.clone(), values.clone()
+        queries = heads_of(linear(x, MATRICES[0]), 0, HEADS, DIM)
+        mixed = headlane.scaled_dot_product_attention(
+            queries,
+            keys[:, :, :used],
+            values[:, :, :used],
+            mask,
+            0.0,
+            causal,
+            scale,
+            enable_gqa=True,
+            **others,
+        )
+        given = (mask, causal, scale, others, (keys, values, used))
+        (result,) = run(of_filled(), [x], (), [given])
+        assert result.equal(linear(mixed.transpose(1, 2).flatten(2), MATRICES[1], residual=x))
+        assert keys.equal(before[0])
+        assert values.equal(before[1])
+        too_many = (mask, causal, scale, others, (keys, values, used + room + 1))
+        assert run(of_filled(), [x], (), [too_many]) is None
+
+
 @pytest.mark.parametrize("dtype", TYPES[1:])
 def test_16_bits(dtype):
     x, options = random(2, 3, WIDTH, dtype=dtype), (None, False, None, {})

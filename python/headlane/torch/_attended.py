@@ -2,46 +2,62 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ._nodes import Node
+import torch
+
+from ._nodes import Attention, Node, Read
 
 if TYPE_CHECKING:
     from ._operations import Rows
 
 
-class Keys(NamedTuple):
-    """What an attention among operations on rows is given: its options, a mask, and a layer of a cache."""
+def layer_of(cache: Any, number: int) -> Any:
+    """None if the cache does not have it."""
+    layers = cache.layers
+    return layers[number] if number < len(layers) else None
 
-    options: Callable[..., Any]
-    mask: Any = None
-    cache: Any = None
-    layer: int = 0
+
+class Keys(NamedTuple):
+    """What an attention among operations on rows is given: its options, a mask, a bias, and a layer of a cache."""
+
+    call: Attention
+    read: Read
 
     def placed(self, at: dict[Node, int]) -> Keys:
         """With the numbers of nodes in place of the nodes."""
-        mask, cache = (None if x is None else at[x] for x in (self.mask, self.cache))
-        return self._replace(mask=mask, cache=cache)
+        return self._replace(read=Read(**{name: at[x] for name, x in self.read.there().items()}))
 
-    def layer_of(self, values: list[Any]) -> Any:
-        layers = values[self.cache].layers
-        return layers[self.layer] if self.layer < len(layers) else None
+    def _layer(self, values: list[Any]) -> Any:
+        return layer_of(values[self.read.cache], self.call.entries[0])
+
+    def _memory(self, values: list[Any], length: int) -> tuple[Any, Any, int] | None:
+        """Keys and values of the cache, and how many there are; None if they do not fit."""
+        layer = self._layer(values)
+        if self.call.changes_cache:
+            claim = getattr(layer, "claim", None)
+            return claim and claim(length)
+        keys, entries = getattr(layer, "keys", None), getattr(layer, "values", None)
+        for x in (keys, entries):
+            if type(x) is not torch.Tensor or x.dim() != 4 or (x.requires_grad and torch.is_grad_enabled()):
+                return None
+        return keys, entries, keys.shape[2]
 
     def given(self, values: list[Any], length: int) -> tuple[Any, ...] | None:
-        """Mask, whether it is causal, scale, other options and the memory of the cache; None if it has no room."""
-        memory = None
-        if self.cache is not None:
-            claim = getattr(self.layer_of(values), "claim", None)
-            memory = claim and claim(length)
+        """Mask, whether it is causal, scale, other options and the memory of the cache; None if it does not fit."""
+        memory, kv_length = None, length
+        if self.read.cache is not None:
+            memory = self._memory(values, length)
             if memory is None:
                 return None
-        mask = None if self.mask is None else values[self.mask]
-        return *self.options(mask, length, length + (memory[2] if memory else 0)), memory
+            kv_length = memory[2] + (length if self.call.changes_cache else 0)
+        mask, bias = (None if x is None else values[x] for x in (self.read.mask, self.read.bias))
+        return *self.call.options_of(mask, bias, length, kv_length), memory
 
     def end(self, values: list[Any], length: int, was_written: bool) -> None:
         """After the run that was given this."""
-        if self.cache is not None:
-            layer = self.layer_of(values)
+        if self.call.changes_cache:
+            layer = self._layer(values)
             if was_written:
                 layer.take(length)
             else:
@@ -55,52 +71,57 @@ class Attended(NamedTuple):
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        return self.result.inputs[:3]
+        read = self._read
+        return tuple(x for x in (read.query, read.key, read.value) if x is not None)
+
+    @property
+    def _read(self) -> Read:
+        return self.result.what.read(self.result.inputs)
 
     @classmethod
     def is_this(cls, node: Node) -> bool:
         """Whether a call is of rows of the same sequences, and makes no tensors before its attention."""
-        return cls._is_of_rows(node) and node.what.is_of_whole_rows()
+        return cls(node)._is_of_rows() and node.what.is_of_whole_rows()
 
-    @staticmethod
-    def _is_of_rows(node: Node) -> bool:
-        sizes = node.inputs[0].sizes
-        return sizes is not None and all(x.sizes is sizes for x in node.inputs[:3]) and node.what.is_plain()
+    def _is_of_rows(self) -> bool:
+        sizes = self.inputs[0].sizes
+        return (
+            sizes is not None and all(x.sizes is sizes for x in self.inputs) and self.result.what.is_plain()
+        )
 
     def add_to(self, rows: Rows) -> int:
-        call, (q, k, v, *mask) = self.result.what, self.result.inputs
-        rows.attentions.append(Keys(call.options_of, mask[0] if mask else None))
-        heads = self.inputs[0].width // call.heads[0][1]
-        return rows.program.attention(rows.at[q], rows.at[k], rows.at[v], heads)
+        call, read = self.result.what, self._read
+        rows.attentions.append(Keys(call, read))
+        heads = read.query.width // call.heads[0][1]
+        return rows.program.attention(*(rows.at[x] for x in self.inputs), heads)
 
 
 class AttendedCache(Attended):
-    """Attention to the keys of a cache, to which those of the same sequences are appended: by
+    """Attention to the keys of a cache, to which those of the same sequences may be appended: by
     attention_with_cache(), which needs room for them.
     """
 
     @classmethod
     def is_this(cls, node: Node) -> bool:
-        call = node.what
-        if not cls._is_of_rows(node) or call.update is None or len(call.update) != 1:
+        call, one = node.what, cls(node)
+        if call.entries is None or len(call.entries) != 1 or not one._is_of_rows():
             return False
-        (query_dim, key_dim), heads = (x[1] for x in call.heads[:2]), cls._heads(node)
+        (query_dim, key_dim), heads = (x[1] for x in call.heads[:2]), one._heads()
         return query_dim == key_dim and heads[1] == heads[2] and heads[0] % heads[1] == 0
 
-    @staticmethod
-    def _heads(node: Node) -> list[int]:
+    def _heads(self) -> list[int]:
         """How many queries, keys and values have."""
-        widths = [
-            x.width if columns is None else columns[1] - columns[0]
-            for x, (columns, _) in zip(node.inputs, node.what.heads)
-        ]
-        return [width // dim for width, (_, dim) in zip(widths, node.what.heads)]
+        read, found = self._read, []
+        for node, (columns, dim) in zip(read[:3], self.result.what.heads):
+            width = (node or read.query).width if columns is None else columns[1] - columns[0]
+            found.append(width // dim)
+        return found
 
     def add_to(self, rows: Rows) -> int:
-        call, (q, k, v, cache, *mask) = self.result.what, self.result.inputs
-        rows.attentions.append(Keys(call.options_of, mask[0] if mask else None, cache, call.update[0]))
+        call, read = self.result.what, self._read
+        rows.attentions.append(Keys(call, read))
         columns = tuple(0 if x is None else x[0] for x, _ in call.heads)
-        heads, kv_heads, _ = self._heads(self.result)
+        heads, kv_heads, _ = self._heads()
         (_, dim), _, (_, value_dim) = call.heads
-        places = rows.at[q], rows.at[k], rows.at[v]
+        places = (-1 if x is None else rows.at[x] for x in read[:3])
         return rows.program.attention_with_cache(*places, columns, heads, kv_heads, dim, value_dim)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
-from ._nodes import Node, NotPlain
+from ._nodes import Node, NotPlain, Size
 
 
 class CacheValue:
     """A cache of keys and values, of class `kind`, that a module is given."""
 
-    def __init__(self, node: Node, kind: type, updates: list[Update]) -> None:
+    def __init__(self, node: Node, kind: type, updates: list[Entries]) -> None:
         self._node = node
         self._kind = kind
         self._updates = updates
@@ -23,18 +24,76 @@ class CacheValue:
     def update(self, keys: Any, values: Any, *arguments: Any) -> tuple[Cached, Cached]:
         if any(type(x) is not int for x in arguments):
             raise NotPlain
-        update = Update(self._node, keys, values, arguments)
-        self._updates.append(update)
-        return Cached(update, 0), Cached(update, 1)
+        entries = Entries(self._node, arguments, keys, values)
+        self._updates.append(entries)
+        return Cached(entries, 0), Cached(entries, 1)
+
+    def get_seq_length(self, layer: int) -> Size:
+        return Size()
 
     def __bool__(self) -> bool:
         raise NotPlain
 
 
-class Update:
-    """Keys and values that are appended to those of a cache, for the one attention that must follow."""
+class FilledCache:
+    """A cache whose keys and values a module attends to as they are: those of an encoder's result."""
 
-    def __init__(self, cache: Node, keys: Any, values: Any, arguments: tuple[int, ...]) -> None:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._layers: dict[int, SimpleNamespace] = {}
+
+    layers = property(lambda self: self)
+
+    def __getitem__(self, layer: Any) -> SimpleNamespace:
+        if type(layer) is not int or layer < 0:
+            raise NotPlain
+        if layer not in self._layers:
+            entries = Entries(self._node, (layer,))
+            self._layers[layer] = SimpleNamespace(keys=Cached(entries, 0), values=Cached(entries, 1))
+        return self._layers[layer]
+
+
+class Pair:
+    """An EncoderDecoderCache that a module is given.
+
+    is_updated: What it says of its layers: whether the cache of the encoder's keys and values is filled.
+    """
+
+    def __init__(
+        self, kind: type, own: CacheValue, encoders: FilledCache, is_updated: dict[Any, Any]
+    ) -> None:
+        self._kind = kind
+        self.self_attention_cache = own
+        self.cross_attention_cache = encoders
+        self.is_updated = _Filled(is_updated)
+
+    __class__ = property(lambda self: self._kind)  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotPlain
+
+    def get_seq_length(self, layer: int) -> Size:
+        return Size()
+
+    def __bool__(self) -> bool:
+        raise NotPlain
+
+
+class _Filled(dict):  # type: ignore[type-arg]
+    """Which layers are filled, and remain it."""
+
+    def __setitem__(self, layer: Any, value: Any) -> None:
+        if value is not True or self.get(layer) is not True:
+            raise NotPlain
+
+
+class Entries:
+    """Keys and values of a layer of a cache, for the one attention that must follow.
+
+    arguments: The layer; those of the cache's update() if keys and values are first appended.
+    """
+
+    def __init__(self, cache: Node, arguments: tuple[int, ...], keys: Any = None, values: Any = None) -> None:
         self.cache = cache
         self.keys = keys
         self.values = values
@@ -43,17 +102,17 @@ class Update:
 
 
 class Cached:
-    """All keys of a cache after an update, or all values."""
+    """All keys of a layer, after an update if there is one, or all values."""
 
-    def __init__(self, update: Update, which: int) -> None:
-        self._update = update
+    def __init__(self, entries: Entries, which: int) -> None:
+        self._entries = entries
         self._which = which
 
-    def attended_with(self, values: Any) -> Update:
+    def attended_with(self, values: Any) -> Entries:
         """For the attention by these keys."""
-        update = self._update
-        is_pair = isinstance(values, Cached) and values._update is update
-        if not is_pair or (self._which, values._which) != (0, 1) or update.is_attended:
+        entries = self._entries
+        is_pair = isinstance(values, Cached) and values._entries is entries
+        if not is_pair or (self._which, values._which) != (0, 1) or entries.is_attended:
             raise NotPlain
-        update.is_attended = True
-        return update
+        entries.is_attended = True
+        return entries

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.compiler import is_compiling
 
-from ._graph import Input, dtype_of
+from ._graph import Input, Pairs, dtype_of
 from ._modules import Replaced
 from ._nodes import NotPlain
 from ._plan import Plan
@@ -52,8 +52,15 @@ def _input(x: Any, dtype: torch.dtype) -> Any:
     if type(x) is tuple:
         return tuple(_input(one, dtype) for one in x)
     if type(x).__module__ == "transformers.cache_utils":
-        return Input(type(x))
+        if not _is_pair(x):
+            return Input(type(x))
+        return Input(Pairs(type(x), type(x.self_attention_cache), tuple(x.is_updated.items())))
     raise NotPlain
+
+
+def _is_pair(cache: Any) -> bool:
+    """Whether it is an EncoderDecoderCache."""
+    return hasattr(cache, "cross_attention_cache")
 
 
 def _key_of(x: Any) -> Any:
@@ -62,12 +69,24 @@ def _key_of(x: Any) -> Any:
 
 
 def _inputs_of(given: Iterable[Any]) -> list[Any]:
-    """Tensors and caches, those in tuples too."""
+    """Tensors and caches, those in tuples too, and both of a pair of caches."""
     found: list[Any] = []
     for x in given:
         if type(x) is tuple:
             found += _inputs_of(x)
+        elif isinstance(x, torch.Tensor):
+            found.append(x)
         elif type(x) not in _CONSTANTS:
+            found += (x.self_attention_cache, x.cross_attention_cache) if _is_pair(x) else (x,)
+    return found
+
+
+def _caches_in(given: Iterable[Any]) -> list[Any]:
+    found: list[Any] = []
+    for x in given:
+        if type(x) is tuple:
+            found += _caches_in(x)
+        elif type(x) not in _CONSTANTS and not isinstance(x, torch.Tensor):
             found.append(x)
     return found
 
@@ -78,7 +97,7 @@ def _with_trials(x: Any, trials: dict[int, Any]) -> Any:
 
 
 # Arguments that a layer may need although they have a default.
-_NEEDED = {"position_embeddings": (Input(3), Input(3))}
+_NEEDED = {"position_embeddings": (Input(3), Input(3)), "position_bias": Input(4)}
 
 
 class Fused(Replaced):
@@ -126,28 +145,26 @@ class Fused(Replaced):
     def _first_call(self, key: Any, inputs: list[Any], arguments: Any, options: dict[str, Any]) -> Any:
         """A plan is kept if it computes what the code does."""
         state, count = self._headlane, len(arguments)
-        given = _inputs_of((*arguments, *options.values()))
-        caches = [Tried(x) for x in given if not isinstance(x, torch.Tensor)]
-        if not all(x.is_possible for x in caches):
+        plan = Plan.of(self, state.dtype, tuple(inputs[:count]), dict(zip(options, inputs[count:])))
+        if plan is None:
+            state.plans[key] = None
+        given = (*arguments, *options.values())
+        caches = [Tried(x) for x in _caches_in(given)]
+        if plan is None or not plan.applies() or not all(x.is_possible for x in caches):
             return super().forward(*arguments, **options)
         trials = {id(x.cache): x.trial for x in caches}
         result = super().forward(
             *(_with_trials(x, trials) for x in arguments),
             **{name: _with_trials(x, trials) for name, x in options.items()},
         )
-        plan = Plan.of(self, state.dtype, tuple(inputs[:count]), dict(zip(options, inputs[count:])))
-        made = None
-        if plan is not None and plan.applies():
-            try:
-                made = plan.run(given)
-            except Exception:  # of something in the plan that the code does not do
-                made = None
-            is_kept = _is_close(made, result) and all(_is_close(*x.new_entries()) for x in caches)
-            state.plans[key] = plan if is_kept else None
-            if is_kept:
-                return made
-        elif plan is None:
-            state.plans[key] = None
+        try:
+            made = plan.run(_inputs_of(given))
+        except Exception:  # of something in the plan that the code does not do
+            made = None
+        is_kept = _is_close(made, result) and all(_is_close(*x.new_entries()) for x in caches)
+        state.plans[key] = plan if is_kept else None
+        if is_kept:
+            return made
         for x in caches:
             x.take_trial()
         return result

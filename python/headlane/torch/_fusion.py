@@ -19,6 +19,7 @@ class Fusion:
 
     def __init__(self, nodes: list[Node], has_room: bool = False) -> None:
         self.nodes = nodes
+        self.has_room = has_room
         self.made: dict[Node, Any] = {}
         self.absorbed: set[Node] = set()
         for node in nodes:
@@ -79,7 +80,7 @@ class Fusion:
         calls: list[Any] = []
         rows: list[Any] = []
         for one in [*self.operations, None]:
-            if rows and (one is None or isinstance(one, Other) or _begins_layer(one, rows)):
+            if rows and (one is None or isinstance(one, Other) or self._begins_layer(one, rows)):
                 calls.append(self._together(rows))
                 rows = []
             if isinstance(one, Other):
@@ -93,6 +94,15 @@ class Fusion:
                 unread[number].append(at[node])
         return [(call.step(at), places, call.changes_cache) for call, places in zip(calls, unread)]
 
+    def _begins_layer(self, one: Any, before: list[Any]) -> bool:
+        """Whether the operations before have an attention, and this one makes what the next attends with: not of
+        a layer with a cache, which is one call, as it could not be undone after its cache was changed.
+        """
+        if self.has_room or not any(isinstance(x, Attended) for x in before):
+            return False
+        users = [user for x in one.result.users for user in ((x, *x.users) if x.kind == "scale" else (x,))]
+        return any(x.kind == "attention" for x in users)
+
     def _together(self, rows: list[Any]) -> Rows:
         results = {one.result for one in rows}
         needed = {self.nodes[-1]}
@@ -100,13 +110,6 @@ class Fusion:
             if one.result not in results:
                 needed.update(one.inputs)
         return Rows(rows, [one.result for one in rows if one.result in needed])
-
-
-def _begins_layer(one: Any, before: list[Any]) -> bool:
-    """Whether the operations before have an attention, and this one makes what the next attends with."""
-    has_attention = any(isinstance(x, Attended) for x in before)
-    users = [user for x in one.result.users for user in ((x, *x.users) if x.kind == "scale" else (x,))]
-    return has_attention and any(x.kind == "attention" for x in users)
 
 
 def _alone(node: Node, has_room: bool) -> Any:

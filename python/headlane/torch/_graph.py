@@ -12,12 +12,12 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import is_dataclass
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 import torch
 from torch import nn
 
-from ._cached import CacheValue, Update
+from ._cached import CacheValue, Entries, FilledCache, Pair
 from ._modules import Activation, LayerNorm, Linear, Replaced, RmsNorm, WithWeights
 from ._nodes import Mask, Node, NotPlain, Size
 from ._recognise import activation_of_module
@@ -33,7 +33,7 @@ class Graph:
     structure: The children that it uses: their parents, the names there, and themselves.
     reads: The attributes that it reads: dicts of modules, the names there, and the values, or the dict itself
         where it has none, but the class.
-    updates: Of caches.
+    updates: What is appended to caches.
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
@@ -41,7 +41,7 @@ class Graph:
         self.nodes: list[Node] = []
         self.structure: dict[tuple[int, str], tuple[nn.Module, str, nn.Module]] = {}
         self.reads: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
-        self.updates: list[Update] = []
+        self.updates: list[Entries] = []
         self._columns: dict[tuple[Node, tuple[int, int]], Node] = {}
 
     def columns_of(self, node: Node, columns: tuple[int, int]) -> Node:
@@ -150,6 +150,9 @@ class _StandIn:
         module, _ = self._of
         return iter([self._child(name) for name in module._modules])
 
+    def __getitem__(self, index: int) -> Any:
+        return list(self)[index]
+
 
 @functools.cache
 def _stand_in(original: Any) -> type:
@@ -196,10 +199,11 @@ def dtype_of(module: nn.Module) -> torch.dtype | None:
 class Code:
     """The operations of a module, in their order; the last one is the result.
 
-    wrapped: What the code returns for it: itself, in a tuple before None, or in an output of transformers.
+    wrapped: What the code returns, of all values: the result, in a tuple before None and inputs, or in an output
+        of transformers.
     """
 
-    def __init__(self, module: nn.Module, graph: Graph, wrapped: Callable[[Any], Any]) -> None:
+    def __init__(self, module: nn.Module, graph: Graph, wrapped: Callable[[list[Any]], Any]) -> None:
         self.module = module
         self.graph = graph
         self.nodes = graph.nodes
@@ -215,7 +219,7 @@ class Code:
         count = len(arguments)
         try:
             made = graph.run(module, tuple(given[:count]), dict(zip(options, given[count:])))
-            result, wrapped = _unwrapped(made)
+            result, wrapped = _unwrapped(made, graph.nodes)
             if not isinstance(result, Value) or result.node is not graph.nodes[-1]:
                 return None
         except Exception:  # whatever the code says to values that are no tensors
@@ -230,33 +234,50 @@ def _recorded(x: Any, graph: Graph) -> Any:
     return x.value(graph) if isinstance(x, Input) else x
 
 
-def _unwrapped(made: Any) -> tuple[Any, Callable[[Any], Any]]:
+def _unwrapped(made: Any, nodes: list[Node]) -> tuple[Any, Callable[[list[Any]], Any]]:
     """What a module returns, and how it is wrapped."""
     if type(made) is tuple:
         result, *tail = made
-        if any(x is not None for x in tail):
-            raise NotPlain
-        return result, lambda x: (x, *tail)
+        places = [None if x is None else _place_of_input(x, nodes) for x in tail]
+        return result, lambda values: (values[-1], *(None if x is None else values[x] for x in places))
     if isinstance(made, OrderedDict) and len(made) == 1 and is_dataclass(made):
         kind, (name, result) = type(made), *made.items()
-        return result, lambda x: kind(**{name: x})
-    return made, lambda x: x
+        return result, lambda values: kind(**{name: values[-1]})
+    return made, lambda values: values[-1]
+
+
+def _place_of_input(x: Any, nodes: list[Node]) -> int:
+    if not isinstance(x, Value) or x.node.kind != "input":
+        raise NotPlain
+    return nodes.index(x.node)
+
+
+class Pairs(NamedTuple):
+    """The class of an EncoderDecoderCache and of its first cache, and what it says of its layers."""
+
+    kind: type
+    own: type
+    is_updated: tuple[tuple[Any, Any], ...]
 
 
 class Input:
     """A tensor that a module is given, with so many axes; None if it has another type than the weights. Or a
-    cache, of a class.
+    cache, of a class, or a pair of them.
     """
 
     __slots__ = ("what",)
 
-    def __init__(self, what: int | type | None) -> None:
+    def __init__(self, what: int | type | Pairs | None) -> None:
         self.what = what
 
-    def value(self, graph: Graph) -> Value | Mask | CacheValue:
+    def value(self, graph: Graph) -> Value | Mask | CacheValue | Pair:
         node = graph.add(Node("input"))
         if self.what is None:
             return Mask(node)
+        if isinstance(self.what, Pairs):
+            own = CacheValue(node, self.what.own, graph.updates)
+            encoders = FilledCache(graph.add(Node("input")))
+            return Pair(self.what.kind, own, encoders, dict(self.what.is_updated))
         if isinstance(self.what, type):
             return CacheValue(node, self.what, graph.updates)
         node.sizes = tuple(Size() for _ in range(self.what - 1))

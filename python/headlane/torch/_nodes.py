@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 
 class NotPlain(Exception):
@@ -59,35 +60,68 @@ class Node:
 Heads = tuple["tuple[int, int] | None", int]
 
 
+class Read(NamedTuple):
+    """What an attention reads: nodes, or their numbers, or values. None for what it does not.
+
+    key, value: None if nothing is appended to the cache.
+    """
+
+    query: Any
+    key: Any = None
+    value: Any = None
+    cache: Any = None
+    mask: Any = None
+    bias: Any = None
+
+    def there(self) -> dict[str, Any]:
+        return {name: x for name, x in self._asdict().items() if x is not None}
+
+
 class Attention:
     """A call of transformers' attention: of which module, with which arguments and options.
 
-    heads: Of queries, keys and values: which columns of their nodes, all if None, and the head_dim.
-    update: If keys and values are first appended to a cache: the other arguments of its update(). The node of
-        the cache follows those of queries, keys and values.
+    names: Those of Read that it has, in the order of the node's inputs.
+    heads: Of queries, keys and values: which columns of their nodes, all if None, and the head_dim. Of keys and
+        values that are in a cache it is what they must have: the queries'.
+    entries: If it attends to a cache: the layer, or the arguments of update() behind keys and values.
     """
 
-    __slots__ = ("arguments", "heads", "module", "options", "ours", "update")
+    __slots__ = ("arguments", "entries", "heads", "module", "names", "options", "ours")
 
     def __init__(
         self,
         ours: Any,
         module: Any,
+        names: Sequence[str],
         heads: tuple[Heads, ...],
-        update: tuple[int, ...] | None,
+        entries: tuple[int, ...] | None,
         arguments: Any,
         options: dict[str, Any],
     ) -> None:
         self.ours = ours  # headlane.transformers
         self.module = module
+        self.names = tuple(names)
         self.heads = heads
-        self.update = update
+        self.entries = entries
         self.arguments = arguments
         self.options = options
 
-    def __call__(self, query: Any, key: Any, value: Any, mask: Any) -> Any:
-        given = query, key, value, mask
-        return self.ours.attention_forward(self.module, *given, *self.arguments, **self.options)[0]
+    def __call__(self, query: Any, key: Any, value: Any, mask: Any, bias: Any) -> Any:
+        given = query, key, value, mask, *self.arguments
+        options = self.options if bias is None else {**self.options, "position_bias": bias}
+        return self.ours.attention_forward(self.module, *given, **options)[0]
+
+    def read(self, inputs: Sequence[Any]) -> Read:
+        return Read(**dict(zip(self.names, inputs)))
+
+    @property
+    def is_of_filled_cache(self) -> bool:
+        """Whether it attends to a cache to which nothing is appended."""
+        return self.entries is not None and "key" not in self.names
+
+    @property
+    def changes_cache(self) -> bool:
+        return self.entries is not None and "key" in self.names
 
     def is_plain(self) -> bool:
         """Whether only options_of() are left to do before headlane.scaled_dot_product_attention."""
@@ -101,15 +135,17 @@ class Attention:
 
     def is_of_whole_rows(self) -> bool:
         """Whether queries, keys and values are all columns of their nodes, and all keys those of the same call."""
-        return self.update is None and len(set(self.heads)) == 1 and self.heads[0][0] is None
+        return self.entries is None and len(set(self.heads)) == 1 and self.heads[0][0] is None
 
-    def options_of(self, mask: Any, length: int, kv_length: int) -> tuple[Any, ...]:
-        """Mask, whether it is causal, scale and the others, for so many queries and keys."""
+    def options_of(self, mask: Any, bias: Any, length: int, kv_length: int) -> tuple[Any, ...]:
+        """Mask and bias, whether it is causal, scale and the others, for so many queries and keys."""
         if mask is not None:
             self.ours.require_mask(mask)
         given = {name: x for name, x in self.options.items() if name in self.ours.CALL_OPTIONS}
         is_causal = bool(self.options.get("is_causal"))
         made = self.ours.options_of_call(mask, is_causal, length, kv_length, **given)
+        if bias is not None:
+            made["attn_mask"] = self.ours.with_bias(made["attn_mask"], bias)
         return made.pop("attn_mask"), made.pop("is_causal"), made.pop("scale"), made
 
 

@@ -32,7 +32,7 @@ class Other(NamedTuple):
 
     @property
     def changes_cache(self) -> bool:
-        return self.result.kind == "attention" and self.result.what.update is not None
+        return self.result.kind == "attention" and self.result.what.changes_cache
 
     def step(self, at: dict[Node, int]) -> Step:
         compute, to = self._function([at[x] for x in self.inputs]), at[self.result]
@@ -54,14 +54,15 @@ class Other(NamedTuple):
 
 
 def _attention(call: Attention, places: list[int]) -> Callable[[list[Any]], torch.Tensor]:
-    cache = None if call.update is None else places[3]
-    mask = places[-1] if len(places) > (3 if cache is None else 4) else None
-
     def compute(values: list[Any]) -> torch.Tensor:
-        query, key, value = (_heads(values[place], *heads) for place, heads in zip(places, call.heads))
-        if cache is not None:
-            key, value = values[cache].update(key, value, *call.update)
-        return call(query, key, value, None if mask is None else values[mask]).flatten(-2)
+        read = call.read([values[place] for place in places])
+        query, key, value = (x if x is None else _heads(x, *of) for x, of in zip(read[:3], call.heads))
+        if call.is_of_filled_cache:
+            layer = read.cache.layers[call.entries[0]]
+            key, value = layer.keys, layer.values
+        elif call.changes_cache:
+            key, value = read.cache.update(key, value, *call.entries)
+        return call(query, key, value, read.mask, read.bias).flatten(-2)
 
     return compute
 
@@ -208,7 +209,7 @@ class Rows:
 
     @property
     def changes_cache(self) -> bool:
-        return any(x.cache is not None for x in self.attentions)
+        return any(x.call.changes_cache for x in self.attentions)
 
     def vector(self, value: Vector) -> int:
         self.vectors.append(value)

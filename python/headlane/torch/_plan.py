@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as _hooks
 
+from ._attended import layer_of
 from ._fusion import Fusion
 from ._graph import Code
 from ._modules import untouched
@@ -21,6 +22,8 @@ class Plan:
     """The calls that a module consists of.
 
     with_room: Those where the cache has room for new keys; none if they are the same.
+    filled: Of attentions to the keys of an encoder: the numbers of the cache, of its layer, and of an input that
+        has as many sequences.
     """
 
     def __init__(self, code: Code, steps: Steps) -> None:
@@ -29,6 +32,12 @@ class Plan:
         if len(code.graph.updates) == 1:  # of several, one might find no room after another was written
             with_room = Fusion(code.nodes, has_room=True).steps()
             self.with_room = with_room if len(with_room) < len(steps) else []
+        at = {node: number for number, node in enumerate(code.nodes)}
+        self.filled = [
+            (at[x.what.read(x.inputs).cache], x.what.entries[0], at[_input_like(x, code.nodes)])
+            for x in code.nodes
+            if x.kind == "attention" and x.what.is_of_filled_cache
+        ]
         self.wrapped = code.wrapped
         structure = list(code.graph.structure.values())
         children = [child for _, _, child in structure if child is not None]
@@ -66,6 +75,10 @@ class Plan:
 
     def run(self, inputs: list[Any]) -> Any:
         """Computes the result; NotImplemented for tensors that do not fit, of rows that are to be repeated."""
+        for cache, layer, rows in self.filled:
+            keys = getattr(layer_of(inputs[cache], layer), "keys", None)
+            if keys is None or len(keys) != len(inputs[rows]):
+                return NotImplemented
         if self.with_room:
             result = self._run(self.with_room, inputs)
             if result is not NotImplemented:
@@ -83,7 +96,12 @@ class Plan:
             is_changed = is_changed or changes_cache
             for place in unread:
                 values[place] = None
-        return self.wrapped(values[-1])
+        return self.wrapped(values)
+
+
+def _input_like(node: Node, nodes: list[Node]) -> Node:
+    """An input of as many sequences."""
+    return next(x for x in nodes if x.kind == "input" and x.sizes is node.sizes)
 
 
 def _never_repeats(node: Node) -> bool:

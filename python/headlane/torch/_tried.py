@@ -10,7 +10,8 @@ import torch
 
 
 class Tried:
-    """A cache, and a copy that the code of a module changes.
+    """A cache, and a copy that the code of a module changes. Of an EncoderDecoderCache the cache of the encoder's
+    keys is not copied: plans only read it.
 
     is_possible: Whether all of the cache is known, so that it can be copied.
     """
@@ -18,32 +19,39 @@ class Tried:
     def __init__(self, cache: Any) -> None:
         ours, theirs = (sys.modules.get(x) for x in ("headlane.torch._cache", "transformers.cache_utils"))
         self.cache = cache
+        self.is_possible = False
+        if ours is None or theirs is None:
+            return
+        is_pair = type(cache) is theirs.EncoderDecoderCache
+        own = cache.self_attention_cache if is_pair else cache
         self.is_possible = (
-            ours is not None
-            and theirs is not None
-            and type(cache) is theirs.DynamicCache
-            and not getattr(cache, "offloading", False)
-            and all(type(x) in (*ours.GROWING, *ours.GROWING.values()) for x in cache.layers)
+            type(own) is theirs.DynamicCache
+            and not getattr(own, "offloading", False)
+            and all(type(x) in (*ours.GROWING, *ours.GROWING.values()) for x in own.layers)
         )
         if self.is_possible:
-            self.trial = copy.copy(cache)
-            self.trial.layers = [copy.copy(x) for x in cache.layers]
-            self._before = [x.keys for x in cache.layers]
+            self._own = own
+            self._own_trial = self.trial = copy.copy(own)
+            self._own_trial.layers = [copy.copy(x) for x in own.layers]
+            self._before = [x.keys for x in own.layers]
+            if is_pair:
+                self.trial = copy.copy(cache)
+                self.trial.self_attention_cache = self._own_trial
 
     def new_entries(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Keys and values of the layers that were changed, in the cache and in the copy."""
         before = {id(x) for x in self._before}
         of_cache, of_trial = (
             [x for layer in cache.layers if id(layer.keys) not in before for x in (layer.keys, layer.values)]
-            for cache in (self.cache, self.trial)
+            for cache in (self._own, self._own_trial)
         )
         return of_cache, of_trial
 
     def take_trial(self) -> None:
         """Makes the cache what the copy has become."""
-        layers, others = self.cache.layers, self.trial.layers
+        layers, others = self._own.layers, self._own_trial.layers
         for layer, other in zip(layers, others):
             layer.__dict__ = other.__dict__
         layers.extend(others[len(layers) :])
-        self.trial.layers = layers
-        self.cache.__dict__ = self.trial.__dict__
+        self._own_trial.layers = layers
+        self._own.__dict__ = self._own_trial.__dict__

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from ._cached import Cached
-from ._nodes import Attention, Mask, Node, NotPlain, Size
+from ._nodes import Attention, Mask, Node, NotPlain, Read, Size
 from ._rotary import Part, Table, last_axis
 
 if TYPE_CHECKING:
@@ -234,27 +234,33 @@ class Value:
         self, ours: Any, module: Any, key: Any, value: Any, mask: Any, arguments: Any, options: Any
     ) -> Value:
         """The result of transformers' attention, [batch, length, heads, head_dim]."""
-        update = None
+        entries = None
         if isinstance(key, Cached):
-            update = key.attended_with(value)
-            key, value = update.keys, update.values
-        given = (self, key, value)
+            entries = key.attended_with(value)
+            key, value = entries.keys, entries.values
+        is_filled = entries is not None and key is None
+        given = (self, self, self) if is_filled else (self, key, value)
         if not all(isinstance(x, Value) and x._split and x._heads_first for x in given):
             raise NotPlain
         options = {name: x for name, x in options.items() if name not in ours.IGNORED}
+        bias = options.pop("position_bias", None)
         if any(isinstance(x, (Value, Mask)) for x in (*arguments, *options.values())):
             raise NotPlain
-        inputs = tuple(x._node for x in given)
-        if update is not None:
-            inputs += (update.cache,)
-        if mask is not None:
-            inputs += (mask.node,)
+        read = Read(
+            self._node,
+            None if is_filled else key._node,
+            None if is_filled else value._node,
+            entries and entries.cache,
+            None if mask is None else mask.node,
+            None if bias is None else bias.node,
+        ).there()
         heads = tuple((x._columns, x._split) for x in given)
         module = self._graph.module_of(module)
-        what = Attention(ours, module, heads, update and update.arguments, arguments, options)
-        node = self._graph.add(Node("attention", inputs, what))
-        node.sizes, node.width = self._node.sizes, self._heads() * value._split
-        return Value(self._graph, node, value._split)
+        what = Attention(ours, module, read, heads, entries and entries.arguments, arguments, options)
+        node = self._graph.add(Node("attention", tuple(read.values()), what))
+        *_, (_, value_dim) = heads
+        node.sizes, node.width = self._node.sizes, self._heads() * value_dim
+        return Value(self._graph, node, value_dim)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -35,7 +35,8 @@ struct Operation {
                  ///< (their halves, exchanged, the first one negated) · sines; the others are x's;
                  ///< interleaved: neighbours instead of halves
     attention,   ///< of the queries x to keys and values: all rows of a sequence; if kv_heads is
-                 ///< not 0, these are appended to a cache, and x attends to all of the cache
+                 ///< not 0, these are appended to a cache unless they are absent, and x attends to
+                 ///< all of the cache
   };
 
   Kind kind;
@@ -57,6 +58,7 @@ struct Operation {
   std::array<Index, 3> columns{};     // with a cache: the first of queries, keys and values
 
   [[nodiscard]] bool is_of_rows() const { return kind != Kind::attention; }
+  [[nodiscard]] bool has_cache() const { return kv_heads > 0; }
   /// The values that it reads; absent ones too.
   [[nodiscard]] std::array<Place, 4> inputs() const { return {x, residual, keys, values}; }
 };

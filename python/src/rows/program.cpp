@@ -29,12 +29,12 @@ bool is_dense(const Array& array) {
   return dense || step == 0;  // without elements
 }
 
-/// Whether a cache has the keys and values of these sequences, and room for theirs.
-bool fits(const Operation& operation, const CacheMemory& cache, const Array& sequences) {
+/// Whether a cache has the keys and values of these sequences, and room for so many more.
+bool fits(const Operation& operation, const CacheMemory& cache, const Array& sequences, Index appended) {
   const auto has = [&](const Array& memory, Index dim) {
     return memory.rank() == 4 && memory.element() == sequences.element() && memory.size(0) == sequences.size(0) &&
            memory.size(1) == operation.kv_heads && memory.size(3) == dim && (dim == 1 || memory.stride(3) == 1) &&
-           cache.used >= 0 && cache.used <= memory.size(2) - sequences.size(1);
+           cache.used >= 0 && cache.used <= memory.size(2) - appended;
   };
   return has(cache.keys, operation.head_dim) && has(cache.values, operation.value_dim);
 }
@@ -53,12 +53,13 @@ struct Attentions {
     const Index batch = sequences.size(0), length = sequences.size(1);
     AttentionArguments& made = all.emplace_back();
     Index keys = length;
-    if (operation.kv_heads > 0) {
+    if (operation.has_cache()) {
+      const Index appended = operation.keys == absent ? 0 : length;
       call.require(!memory.is_none(), "an attention with a cache is given none");
       const auto [of_keys, of_values, used] = nb::cast<std::tuple<nb::object, nb::object, Index>>(memory);
       made.cache = &caches.emplace_back(call, of_keys, of_values, used);
-      if (!fits(operation, *made.cache, sequences)) return false;
-      keys += used;
+      if (!fits(operation, *made.cache, sequences, appended)) return false;
+      keys = used + appended;
     }
     ScoreOptions& each = options.emplace_back(call, mask, others, num_threads);
     each.values.causal = causal;
@@ -77,8 +78,9 @@ Place RowProgram::add(const Call& call, Operation operation, const std::vector<n
   require_value(operation.x, 0);
   const bool is_of_two = operation.kind == Operation::Kind::sum || operation.kind == Operation::Kind::product;
   require_value(operation.residual, is_of_two ? 0 : absent);
-  for (const Place value : {operation.keys, operation.values})
-    require_value(value, operation.is_of_rows() ? absent : 0);
+  const bool has_keys = operation.keys != absent || operation.values != absent;
+  const bool needs_keys = operation.has_cache() ? has_keys : !operation.is_of_rows();
+  for (const Place value : {operation.keys, operation.values}) require_value(value, needs_keys ? 0 : absent);
   for (const Place vector : {operation.bias, operation.second})
     call.require(vector >= absent, "there is no vector ", vector);
   vectors_ = std::max({vectors_, operation.bias + 1, operation.second + 1});
@@ -137,12 +139,13 @@ std::vector<Index> RowProgram::widths_of(const Arrays& values, const Arrays& vec
       fit = fit && operation.end <= width;
       width = operation.end - operation.begin;
     }
-    fit = fit && (head_dim == 0 || operation.kv_heads > 0 || width % head_dim == 0);
-    if (operation.kv_heads > 0) {
+    fit = fit && (head_dim == 0 || operation.has_cache() || width % head_dim == 0);
+    if (operation.has_cache()) {
       const Place inputs[] = {operation.x, operation.keys, operation.values};
       const Index widths_read[] = {operation.heads * head_dim, operation.kv_heads * head_dim,
                                    operation.kv_heads * operation.value_dim};
-      for (std::size_t i = 0; i < 3; ++i) fit = fit && operation.columns[i] + widths_read[i] <= width_of(inputs[i]);
+      for (std::size_t i = 0; i < 3; ++i)
+        fit = fit && (inputs[i] == absent || operation.columns[i] + widths_read[i] <= width_of(inputs[i]));
       width = operation.heads * operation.value_dim;
     } else if (!operation.is_of_rows()) {
       const Index dim = width / operation.heads, kv_heads = width_of(operation.keys) / std::max<Index>(dim, 1);

@@ -24,9 +24,9 @@ class RowProgram {
 
   /// values [..., width], [batch, length, width] for attention and rotary: dense. vectors: of any
   /// floating-point type, or None; tables [batch or 1, length, head_dim]. attentions: for each of
-  /// them (mask, causal, scale, options, memory); memory: (keys, values, used) with a cache, else
-  /// None. Returns the outputs; None, and nothing is written, if values differ in type or rows, or
-  /// a size is not the one that an operation needs.
+  /// them (mask, causal, scale, options, memory); memory: (keys, values, used) with a cache, which
+  /// is only read if nothing is appended, else None. Returns the outputs; None, and nothing is
+  /// written, if values differ in type or rows, or a size is not the one that an operation needs.
   [[nodiscard]] nb::object run(const nb::list& values, const nb::list& vectors, const nb::list& attentions,
                                nb::handle num_threads) const;
 

@@ -228,7 +228,8 @@ class Run {
                          options);
   }
 
-  /// Keys and values are appended to those of the cache, all of which the queries see.
+  /// Keys and values, if there are any, are appended to those of the cache, all of which the
+  /// queries see.
   void attend_with_cache(const Operation& o, const CacheMemory& cache, Place result, Index first, Index length,
                          const AttentionOptions& options) {
     const auto heads_of = [&](Place place, Index column, Index heads, Index dim) {
@@ -236,8 +237,10 @@ class Run {
       const Index width = rows.shape[1];
       return View<T, 4>(rows.data + column, {rows_ / length, heads, length, dim}, {length * width, dim, width, 1});
     };
-    const auto appended = [&](const View<T, 4>& rows, const Array& array) {
-      const auto all = view_of<T, 4>(array).slice(0, first, first + rows.shape[0]);
+    const auto of_cache = [&](Place place, Index column, Index dim, const Array& array) {
+      const auto all = view_of<T, 4>(array).slice(0, first, first + rows_ / length);
+      if (place == absent) return all.slice(2, 0, cache.used);
+      const View<T, 4> rows = heads_of(place, column, o.kv_heads, dim);
       const auto to = all.slice(2, cache.used, cache.used + length);
       for (Index sequence = 0; sequence < rows.shape[0]; ++sequence)
         for (Index head = 0; head < rows.shape[1]; ++head)
@@ -245,8 +248,8 @@ class Run {
             std::copy_n(&rows(sequence, head, row, 0), rows.shape[3], &to(sequence, head, row, 0));
       return all.slice(2, 0, cache.used + length);
     };
-    const auto keys = appended(heads_of(o.keys, o.columns[1], o.kv_heads, o.head_dim), cache.keys);
-    const auto values = appended(heads_of(o.values, o.columns[2], o.kv_heads, o.value_dim), cache.values);
+    const auto keys = of_cache(o.keys, o.columns[1], o.head_dim, cache.keys);
+    const auto values = of_cache(o.values, o.columns[2], o.value_dim, cache.values);
     attention(heads_of(o.x, o.columns[0], o.heads, o.head_dim), keys, values, heads_of(result, 0, o.heads, o.value_dim),
               options);
   }
