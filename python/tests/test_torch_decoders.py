@@ -41,6 +41,7 @@ MODELS = {
     "GPT2": (GPT2, 3),
     "OPT": ({**OPT, "max_position_embeddings": 64, "word_embed_proj_dim": 24}, 3),
 }
+WIDE = ("Olmo2", "Ernie4_5")  # turn heads in float32
 IDS = torch.arange(3, 21).view(2, 9)
 PADDED = torch.tensor([[0] * 4 + [1] * 5, [1] * 9])
 INPUTS = [{"input_ids": IDS}, {"input_ids": IDS, "attention_mask": PADDED}]
@@ -108,6 +109,28 @@ def test_layers(name, given, runs, monkeypatch):
     assert same(entries(cache), entries(cache_alone))
     headlane.torch.restore(optimized)
     assert same(steps(optimized, given)[0], expected)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@torch.no_grad()
+def test_16_bits(name, dtype, runs, monkeypatch):
+    """Each operation has the roundings that it has in its module."""
+    model = made(name).to(dtype)
+    optimized = headlane.torch.optimize(model)
+    for given in INPUTS:
+        steps(optimized, given)
+        runs.clear()
+        result, cache = steps(optimized, given)
+        assert [len(plan.with_room) for plan in runs] == ([] if name in WIDE else [1] * 8)
+        with monkeypatch.context() as context:
+            context.setattr(_fused.Plan, "applies", lambda plan: not plan.is_deep)
+            alone, cache_alone = steps(optimized, given)
+        assert same(result, alone)
+        assert same(entries(cache), entries(cache_alone))
+        expected = real(steps(model, given)[0], given)
+        error = max((x - y).abs().max() for x, y in zip(real(result, given), expected))
+        assert error <= 32 * torch.finfo(dtype).eps * max(x.abs().max() for x in expected)
 
 
 @pytest.mark.parametrize("name", MODELS)

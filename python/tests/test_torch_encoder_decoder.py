@@ -136,6 +136,25 @@ def test_layers(name, given, runs, monkeypatch):
 
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
+def test_16_bits(name, runs, monkeypatch):
+    """Each operation has the roundings that it has in its module."""
+    model, given = made(name).bfloat16(), given_to(name, INPUTS[1])
+    given = {key: x.bfloat16() if x.is_floating_point() else x for key, x in given.items()}
+    optimized = headlane.torch.optimize(model)
+    steps(optimized, given)
+    runs.clear()
+    result, cache = steps(optimized, given)
+    assert len(runs) == MODELS[name][1] * 3
+    monkeypatch.setattr(_fused.Plan, "applies", lambda plan: not plan.is_deep)
+    alone, cache_alone = steps(optimized, given)
+    assert same(result, alone)
+    assert same(entries(cache), entries(cache_alone))
+    for x, y in zip(result, steps(model, given)[0]):
+        assert (x - y).abs().max() <= 32 * torch.finfo(torch.bfloat16).eps * y.abs().max()
+
+
+@pytest.mark.parametrize("name", MODELS)
+@torch.no_grad()
 def test_generation(name):
     model, given = made(name), given_to(name, INPUTS[1])
     optimized = headlane.torch.optimize(model)

@@ -12,13 +12,15 @@ from ._operations import ACTIVATIONS, Columns, Elementwise, Gated, Norm, Other, 
 class Fusion:
     """The operations of a module, some of which are several of its nodes.
 
+    modules: Only nodes of one of these become one operation; None if it does not matter.
     made: What computes a node: itself, or a fused operation whose last node it is.
     absorbed: The other nodes of fused operations.
     has_room: Whether attention with a cache is an operation on rows, which needs room in it.
     """
 
-    def __init__(self, nodes: list[Node], has_room: bool = False) -> None:
+    def __init__(self, nodes: list[Node], modules: set[Any] | None, has_room: bool = False) -> None:
         self.nodes = nodes
+        self.modules = modules
         self.has_room = has_room
         self.made: dict[Node, Any] = {}
         self.absorbed: set[Node] = set()
@@ -39,9 +41,14 @@ class Fusion:
     def _is_free(self, node: Node) -> bool:
         return node not in self.made and node not in self.absorbed
 
+    def _together(self, one: Node, other: Node) -> bool:
+        """Whether they may be fused."""
+        return self.modules is None or (one.module is other.module and one.module in self.modules)
+
     def _only_user(self, node: Node) -> Node | None:
-        """The only operation that reads a value, if it is not part of a fused one."""
-        return node.users[0] if len(node.users) == 1 and self._is_free(node.users[0]) else None
+        """The only operation that reads a value, if it is not part of a fused one, and may be fused with it."""
+        user = node.users[0] if len(node.users) == 1 else None
+        return user if user is not None and self._is_free(user) and self._together(node, user) else None
 
     def _fuse(self, others: list[Node], made: Any) -> None:
         self.absorbed.update(others)
@@ -81,7 +88,7 @@ class Fusion:
         rows: list[Any] = []
         for one in [*self.operations, None]:
             if rows and (one is None or isinstance(one, Other) or self._begins_layer(one, rows)):
-                calls.append(self._together(rows))
+                calls.append(self._as_one(rows))
                 rows = []
             if isinstance(one, Other):
                 calls.append(one)
@@ -103,7 +110,7 @@ class Fusion:
         users = [user for x in one.result.users for user in ((x, *x.users) if x.kind == "scale" else (x,))]
         return any(x.kind == "attention" for x in users)
 
-    def _together(self, rows: list[Any]) -> Rows:
+    def _as_one(self, rows: list[Any]) -> Rows:
         results = {one.result for one in rows}
         needed = {self.nodes[-1]}
         for one in self.operations:

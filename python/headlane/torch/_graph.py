@@ -12,14 +12,15 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import is_dataclass
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 import torch
 from torch import nn
 
-from ._cached import CacheValue, Entries, FilledCache, Pair
+from ._arguments import recorded
+from ._cached import Entries
 from ._modules import Activation, LayerNorm, Linear, Replaced, RmsNorm, WithWeights
-from ._nodes import Mask, Node, NotPlain, Size
+from ._nodes import Node, NotPlain
 from ._recognise import activation_of_module
 from ._values import Value
 
@@ -34,6 +35,7 @@ class Graph:
     reads: The attributes that it reads: dicts of modules, the names there, and the values, or the dict itself
         where it has none, but the class.
     updates: What is appended to caches.
+    deep: Modules whose code uses more than their own children.
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
@@ -42,6 +44,8 @@ class Graph:
         self.structure: dict[tuple[int, str], tuple[nn.Module, str, nn.Module]] = {}
         self.reads: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
         self.updates: list[Entries] = []
+        self.deep: set[nn.Module] = set()
+        self._running: list[nn.Module] = []
         self._columns: dict[tuple[Node, tuple[int, int]], Node] = {}
 
     def columns_of(self, node: Node, columns: tuple[int, int]) -> Node:
@@ -55,7 +59,15 @@ class Graph:
     def read(self, there: dict[str, Any], name: str) -> None:
         self.reads[id(there), name] = there, name, there.get(name, there)
 
+    def child(self, parent: nn.Module, name: str) -> nn.Module | None:
+        child = parent._modules[name]
+        self.structure[id(parent), name] = parent, name, child  # type: ignore[assignment]
+        if parent is not self._running[-1]:
+            self.deep.add(self._running[-1])
+        return child
+
     def add(self, node: Node) -> Node:
+        node.module = self._running[-1] if self._running else None
         self.nodes.append(node)
         return node
 
@@ -96,7 +108,11 @@ class Graph:
         """What the code of a module returns."""
         if isinstance(module, WithWeights):
             raise NotPlain
-        return _stand_in(original_of(module))(module, self).forward(*arguments, **options)
+        self.deep.update(self._running)
+        self._running.append(module)
+        result = _stand_in(original_of(module))(module, self).forward(*arguments, **options)
+        self._running.pop()
+        return result
 
     def _require(self, dtype: torch.dtype) -> None:
         if dtype is not self.dtype:
@@ -139,8 +155,7 @@ class _StandIn:
 
     def _child(self, name: str) -> Any:
         module, graph = self._of
-        child = module._modules[name]
-        graph.structure[id(module), name] = module, name, child
+        child = graph.child(module, name)
         return None if child is None else _stand_in(original_of(child))(child, graph)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -215,7 +230,7 @@ class Code:
     ) -> Code | None:
         """None if the code is not plain. Instead of tensors and caches `Input`s are given."""
         graph = Graph(dtype)
-        given = [_recorded(x, graph) for x in (*arguments, *options.values())]
+        given = [recorded(x, graph) for x in (*arguments, *options.values())]
         count = len(arguments)
         try:
             made = graph.run(module, tuple(given[:count]), dict(zip(options, given[count:])))
@@ -226,12 +241,13 @@ class Code:
             return None
         return cls(module, graph, wrapped) if all(x.is_attended for x in graph.updates) else None
 
+    def is_deep(self) -> bool:
+        """Whether it is the code of several modules."""
+        return self.module in self.graph.deep
 
-def _recorded(x: Any, graph: Graph) -> Any:
-    """What the code of a module is given for an argument."""
-    if type(x) is tuple:
-        return tuple(_recorded(one, graph) for one in x)
-    return x.value(graph) if isinstance(x, Input) else x
+    def modules(self) -> set[nn.Module]:
+        """Those in it that have plans of their own, where weights have 16 bits."""
+        return {x.module for x in self.nodes if getattr(x.module, "has_plans", False)} - self.graph.deep
 
 
 def _unwrapped(made: Any, nodes: list[Node]) -> tuple[Any, Callable[[list[Any]], Any]]:
@@ -250,41 +266,3 @@ def _place_of_input(x: Any, nodes: list[Node]) -> int:
     if not isinstance(x, Value) or x.node.kind != "input":
         raise NotPlain
     return nodes.index(x.node)
-
-
-class Pairs(NamedTuple):
-    """The class of an EncoderDecoderCache and of its first cache, and what it says of its layers."""
-
-    kind: type
-    own: type
-    is_updated: tuple[tuple[Any, Any], ...]
-
-
-class Input:
-    """A tensor that a module is given, with so many axes; None if it has another type than the weights. Or a
-    cache, of a class, or a pair of them.
-    """
-
-    __slots__ = ("what",)
-
-    def __init__(self, what: int | type | Pairs | None) -> None:
-        self.what = what
-
-    def value(self, graph: Graph) -> Value | Mask | CacheValue | Pair:
-        node = graph.add(Node("input"))
-        if self.what is None:
-            return Mask(node)
-        if isinstance(self.what, Pairs):
-            own = CacheValue(node, self.what.own, graph.updates)
-            encoders = FilledCache(graph.add(Node("input")))
-            return Pair(self.what.kind, own, encoders, dict(self.what.is_updated))
-        if isinstance(self.what, type):
-            return CacheValue(node, self.what, graph.updates)
-        node.sizes = tuple(Size() for _ in range(self.what - 1))
-        return Value(graph, node)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Input) and self.what == other.what
-
-    def __hash__(self) -> int:
-        return hash((Input, self.what))

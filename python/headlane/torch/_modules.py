@@ -48,6 +48,7 @@ def _new(kind: type, original: type) -> Any:
 class Replaced:
     """Mixed into the class of a module; `_headlane` is what its kind needs to know."""
 
+    has_plans = False
     headlane_kind: type
     headlane_original: type
     _headlane: Any

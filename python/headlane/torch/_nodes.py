@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import torch
+
 
 class NotPlain(Exception):
     """The code does what a plan cannot."""
@@ -32,14 +34,16 @@ class Node:
         the norm of heads and their dim, which columns, or an Attention.
     sizes: Of the result, but the last one; None if they are not known.
     width: The last size; None if it is not known.
+    module: The module whose code has the operation.
     """
 
-    __slots__ = ("inputs", "kind", "sizes", "users", "what", "width")
+    __slots__ = ("inputs", "kind", "module", "sizes", "users", "what", "width")
 
     def __init__(self, kind: str, inputs: tuple[Node, ...] = (), what: Any = None) -> None:
         self.kind = kind
         self.inputs = inputs
         self.what = what
+        self.module: Any = None
         self.users: list[Node] = []
         sizes = [node.sizes for node in inputs]
         self.sizes = sizes[0] if sizes and all(x is sizes[0] for x in sizes) else None
@@ -146,7 +150,10 @@ class Attention:
         made = self.ours.options_of_call(mask, is_causal, length, kv_length, **given)
         if bias is not None:
             made["attn_mask"] = self.ours.with_bias(made["attn_mask"], bias)
-        return made.pop("attn_mask"), made.pop("is_causal"), made.pop("scale"), made
+        mask = made.pop("attn_mask")
+        if mask is not None and mask.dtype in (torch.bfloat16, torch.float16):
+            mask = mask.float()
+        return mask, made.pop("is_causal"), made.pop("scale"), made
 
 
 class Mask:

@@ -21,16 +21,18 @@ Steps = list[tuple[Step, list[int], bool]]
 class Plan:
     """The calls that a module consists of.
 
+    is_deep: Whether they are the code of several modules.
     with_room: Those where the cache has room for new keys; none if they are the same.
     filled: Of attentions to the keys of an encoder: the numbers of the cache, of its layer, and of an input that
         has as many sequences.
     """
 
-    def __init__(self, code: Code, steps: Steps) -> None:
+    def __init__(self, code: Code, steps: Steps, modules: set[nn.Module] | None) -> None:
         self.steps = steps
+        self.is_deep = code.is_deep()
         self.with_room: Steps = []
         if len(code.graph.updates) == 1:  # of several, one might find no room after another was written
-            with_room = Fusion(code.nodes, has_room=True).steps()
+            with_room = Fusion(code.nodes, modules, has_room=True).steps()
             self.with_room = with_room if len(with_room) < len(steps) else []
         at = {node: number for number, node in enumerate(code.nodes)}
         self.filled = [
@@ -46,8 +48,6 @@ class Plan:
         self.expected += [x for child in children for x in untouched(child)] + list(code.graph.reads.values())
         self.hooks = [x for child in children for x in (child._forward_hooks, child._forward_pre_hooks)]
         self.size = len(code.nodes)
-        # It is the code of several modules.
-        self.is_deep = any(parent is not code.module for parent, _, _ in structure)
 
     @classmethod
     def of(
@@ -57,12 +57,10 @@ class Plan:
         code = Code.of(module, dtype, arguments, options)
         if code is None or (code.graph.updates and not all(map(_never_repeats, code.nodes))):
             return None
-        steps = Fusion(code.nodes).steps()
-        if len(steps) == sum(x.kind != "input" for x in code.nodes):
-            return None
-        plan = cls(code, steps)
-        # 16-bit sums of several modules would be rounded less often than by their own code.
-        return None if plan.is_deep and dtype is not torch.float32 else plan
+        # What is fused is rounded to 16 bits less often: no more than the plan of a module fuses.
+        modules = code.modules() if code.is_deep() and dtype is not torch.float32 else None
+        steps = Fusion(code.nodes, modules).steps()
+        return None if len(steps) == sum(x.kind != "input" for x in code.nodes) else cls(code, steps, modules)
 
     def applies(self) -> bool:
         """Whether the module is what it was, and nobody looks at what happens between its layers."""

@@ -22,11 +22,12 @@ struct Neighbours {
 };
 
 /// y = x, of each head the first numbers turned: with the roundings of PyTorch's product, product
-/// and sum. Row i of x is row first + i of all sequences.
+/// and sum, each to the type. Row i of x is row first + i of all sequences.
 template <class Pairs, class T>
 void rotate_pairs(Index head_dim, const View<T, 2>& x, const View<T, 2>& y, const View<const float, 3>& cosines,
                   const View<const float, 3>& sines, Index first) {
   const Index turned = cosines.shape[2], half = turned / 2, length = cosines.shape[1];
+  const auto product = [](float number, float factor) { return static_cast<float>(static_cast<T>(number * factor)); };
   for (Index i = 0; i < x.shape[0]; ++i) {
     const Index row = first + i, position = row % length;
     const float* cosine = &cosines(std::min(row / length, cosines.shape[0] - 1), position, 0);
@@ -38,8 +39,8 @@ void rotate_pairs(Index head_dim, const View<T, 2>& x, const View<T, 2>& y, cons
         const auto [one, two] = Pairs::numbers(pair, half);
         const auto [of_one, of_two] = Pairs::of_table(pair, half);
         const auto a = static_cast<float>(from[one]), b = static_cast<float>(from[two]);
-        to[one] = static_cast<T>(a * cosine[of_one] - b * sine[of_one]);
-        to[two] = static_cast<T>(b * cosine[of_two] + a * sine[of_two]);
+        to[one] = static_cast<T>(product(a, cosine[of_one]) - product(b, sine[of_one]));
+        to[two] = static_cast<T>(product(b, cosine[of_two]) + product(a, sine[of_two]));
       }
       std::copy_n(from + turned, head_dim - turned, to + turned);
     }
