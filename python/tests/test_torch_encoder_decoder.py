@@ -203,6 +203,26 @@ def test_fewer_sequences_than_the_encoder_has():
 
 
 @torch.no_grad()
+def test_keys_in_another_order(runs):
+    """They are attended to by themselves; the room that was claimed for the new keys is theirs nevertheless."""
+    model = made("Bart")
+    optimized = headlane.torch.optimize(model)
+    steps(optimized, INPUTS[0])
+    results, tokens = [], torch.tensor([[7], [8]])
+    for each in (optimized, model):
+        _, cache = steps(each, INPUTS[0])
+        runs.clear()
+        before = cache.self_attention_cache.layers[1].keys.data_ptr()
+        for layer in cache.cross_attention_cache.layers:
+            layer.keys = layer.keys.transpose(2, 3).contiguous().transpose(2, 3)
+        encoded = each.get_encoder()(IDS)
+        results.append(each(encoder_outputs=encoded, decoder_input_ids=tokens, past_key_values=cache).logits)
+        assert len(runs) == (0 if each is model else 2)
+        assert each is model or cache.self_attention_cache.layers[1].keys.data_ptr() == before
+    close(*results)
+
+
+@torch.no_grad()
 def test_layers_that_are_not_there(runs):
     """A cache says that it is filled, and is not."""
     model = made("Bart")

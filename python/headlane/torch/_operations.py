@@ -233,11 +233,12 @@ class Rows:
             given = [x if (x := values[place]).is_contiguous() else x.contiguous() for place in places]
             length = given[0].shape[1] if attentions else 0
             keys = [x.given(values, length) for x in attentions]
-            if None in keys:
-                return NotImplemented
-            made = run(given, [values[x] if type(x) is int else x() for x in vectors], keys, threads())
-            for x in attentions:
-                x.end(values, length, made is not None)
+            made = None
+            if None not in keys:
+                made = run(given, [values[x] if type(x) is int else x() for x in vectors], keys, threads())
+            for x, one in zip(attentions, keys):
+                if one is not None:
+                    x.end(values, length, made is not None)
             if made is None:
                 return NotImplemented
             for place, value in zip(results, made):
