@@ -1,6 +1,7 @@
 """What tests of decoders in headlane.torch have in common: comparisons, and whether caches had room."""
 
 import torch
+from headlane.torch import _fused
 from headlane.torch._cache import GROWING
 
 
@@ -9,8 +10,17 @@ def same(one, other):
 
 
 def close(one, other):
-    for x, y in zip(one, other):
+    for x, y in zip(one, other, strict=True):
         torch.testing.assert_close(x, y, rtol=0, atol=2e-5)
+
+
+def check_modules(monkeypatch, result, entries, steps, *arguments):
+    """The logits of steps(), and what its cache has, are those of the modules one by one."""
+    with monkeypatch.context() as context:
+        context.setattr(_fused.Plan, "applies", lambda plan: not plan.is_deep)
+        logits, cache = steps(*arguments)
+    assert same(result[0], logits)
+    assert same(entries(result[1]), entries(cache))
 
 
 def real(tensors, given):

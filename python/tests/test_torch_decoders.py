@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import headlane.torch  # noqa: E402
-from decoder_cases import claims_in, close, real, same  # noqa: E402
+from decoder_cases import check_modules, claims_in, close, real, same  # noqa: E402
 from headlane.torch import _fused, _operations  # noqa: E402
 from torch_cases import normal, seeded  # noqa: E402
 
@@ -41,6 +41,7 @@ MODELS = {
     "GPT2": (GPT2, 3),
     "OPT": ({**OPT, "max_position_embeddings": 64, "word_embed_proj_dim": 24}, 3),
 }
+AVERAGES = ("Gemma2",)  # where nothing is visible, as for padding in a window; headlane.torch has zeros
 WIDE = ("Olmo2", "Ernie4_5")  # turn heads in float32
 IDS = torch.arange(3, 21).view(2, 9)
 PADDED = torch.tensor([[0] * 4 + [1] * 5, [1] * 9])
@@ -98,15 +99,12 @@ def test_layers(name, given, runs, monkeypatch):
     assert [len(plan.with_room) for plan in runs] == [1] * 2 * 4
     assert sum(claims) == 2 * 2  # the first token after the prompt finds no room
     expected, expected_cache = steps(model, given)
-    close(real(result, given), real(expected, given))
-    close(real(entries(cache), given), real(entries(expected_cache), given))
+    compared = given if name in AVERAGES else {}
+    close(real(result, compared), real(expected, compared))
+    close(real(entries(cache), compared), real(entries(expected_cache), compared))
     assert same(result, first)
     assert same(entries(cache), entries(first_cache))
-    with monkeypatch.context() as context:
-        context.setattr(_fused.Plan, "applies", lambda plan: not plan.is_deep)
-        alone, cache_alone = steps(optimized, given)
-    assert same(result, alone)
-    assert same(entries(cache), entries(cache_alone))
+    check_modules(monkeypatch, (result, cache), entries, steps, optimized, given)
     headlane.torch.restore(optimized)
     assert same(steps(optimized, given)[0], expected)
 
@@ -123,11 +121,7 @@ def test_16_bits(name, dtype, runs, monkeypatch):
         runs.clear()
         result, cache = steps(optimized, given)
         assert [len(plan.with_room) for plan in runs] == ([] if name in WIDE else [1] * 8)
-        with monkeypatch.context() as context:
-            context.setattr(_fused.Plan, "applies", lambda plan: not plan.is_deep)
-            alone, cache_alone = steps(optimized, given)
-        assert same(result, alone)
-        assert same(entries(cache), entries(cache_alone))
+        check_modules(monkeypatch, (result, cache), entries, steps, optimized, given)
         expected = real(steps(model, given)[0], given)
         error = max((x - y).abs().max() for x, y in zip(real(result, given), expected))
         assert error <= 32 * torch.finfo(dtype).eps * max(x.abs().max() for x in expected)
@@ -141,7 +135,8 @@ def test_without_a_cache(name):
     for _ in range(2):
         for given in INPUTS:
             ours, theirs = (each(**given, use_cache=False).logits for each in (optimized, model))
-            close(real([ours], given), real([theirs], given))
+            compared = given if name in AVERAGES else {}
+            close(real([ours], compared), real([theirs], compared))
 
 
 @pytest.mark.parametrize(
@@ -154,10 +149,7 @@ def test_fewer_bits(weights, activations, runs, monkeypatch):
     runs.clear()
     result, cache = steps(optimized, INPUTS[0])
     assert len(runs) == 8
-    monkeypatch.setattr(_fused.Plan, "applies", lambda plan: not plan.is_deep)
-    alone, cache_alone = steps(optimized, INPUTS[0])
-    assert same(result, alone)
-    assert same(entries(cache), entries(cache_alone))
+    check_modules(monkeypatch, (result, cache), entries, steps, optimized, INPUTS[0])
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import headlane.torch  # noqa: E402
-from decoder_cases import claims_in, close, same  # noqa: E402
+from decoder_cases import check_modules, claims_in, close, same  # noqa: E402
 from headlane.torch import _fused  # noqa: E402
 from torch_cases import seeded  # noqa: E402
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache  # noqa: E402
@@ -125,11 +125,7 @@ def test_layers(name, given, runs, monkeypatch):
     assert cache.is_updated == expected_cache.is_updated
     assert same(result, first)
     assert same(entries(cache), entries(first_cache))
-    with monkeypatch.context() as context:
-        context.setattr(_fused.Plan, "applies", lambda plan: not plan.is_deep)
-        alone, cache_alone = steps(optimized, given)
-    assert same(result, alone)
-    assert same(entries(cache), entries(cache_alone))
+    check_modules(monkeypatch, (result, cache), entries, steps, optimized, given)
     headlane.torch.restore(optimized)
     assert same(steps(optimized, given)[0], expected)
 
@@ -145,10 +141,7 @@ def test_16_bits(name, runs, monkeypatch):
     runs.clear()
     result, cache = steps(optimized, given)
     assert len(runs) == MODELS[name][1] * 3
-    monkeypatch.setattr(_fused.Plan, "applies", lambda plan: not plan.is_deep)
-    alone, cache_alone = steps(optimized, given)
-    assert same(result, alone)
-    assert same(entries(cache), entries(cache_alone))
+    check_modules(monkeypatch, (result, cache), entries, steps, optimized, given)
     for x, y in zip(result, steps(model, given)[0]):
         assert (x - y).abs().max() <= 32 * torch.finfo(torch.bfloat16).eps * y.abs().max()
 
@@ -176,9 +169,10 @@ def test_another_encoder_result(name):
     for each in (optimized, model):
         _, cache = steps(each, INPUTS[0])
         cache.reset()
-        results.append(steps(each, {"input_ids": IDS.flip(1)[:, :7]}, new_cache()))
         assert cache.is_updated == dict.fromkeys(range(len(cache)), False)
+        results.append(steps(each, {"input_ids": IDS.flip(1)[:, :7]}, cache))
     close(results[0][0], results[1][0])
+    close(entries(results[0][1]), entries(results[1][1]))
 
 
 @torch.no_grad()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -83,27 +83,26 @@ def key_of(x: Any) -> Any:
     return tuple(map(key_of, x)) if type(x) is tuple else (type(x), x)
 
 
-def inputs_of(given: Iterable[Any]) -> list[Any]:
-    """Tensors and caches, those in tuples too, and both of a pair of caches."""
-    found: list[Any] = []
+def _leaves(given: Iterable[Any]) -> Iterator[Any]:
+    """Tensors and caches, those in tuples too."""
     for x in given:
         if type(x) is tuple:
-            found += inputs_of(x)
-        elif isinstance(x, torch.Tensor):
-            found.append(x)
+            yield from _leaves(x)
         elif type(x) not in _CONSTANTS:
-            found += (x.self_attention_cache, x.cross_attention_cache) if _is_pair(x) else (x,)
+            yield x
+
+
+def inputs_of(given: Iterable[Any]) -> list[Any]:
+    """Tensors and caches: both of a pair of caches."""
+    found: list[Any] = []
+    for x in _leaves(given):
+        is_one = isinstance(x, torch.Tensor) or not _is_pair(x)
+        found += (x,) if is_one else (x.self_attention_cache, x.cross_attention_cache)
     return found
 
 
 def caches_in(given: Iterable[Any]) -> list[Any]:
-    found: list[Any] = []
-    for x in given:
-        if type(x) is tuple:
-            found += caches_in(x)
-        elif type(x) not in _CONSTANTS and not isinstance(x, torch.Tensor):
-            found.append(x)
-    return found
+    return [x for x in _leaves(given) if not isinstance(x, torch.Tensor)]
 
 
 def with_trials(x: Any, trials: dict[int, Any]) -> Any:
