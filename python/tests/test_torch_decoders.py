@@ -238,16 +238,19 @@ class OwnCache(transformers.DynamicCache):
 
 @pytest.mark.parametrize("make", [OwnCache, lambda: transformers.StaticCache(made("Llama").config, 40)])
 @torch.no_grad()
-def test_other_caches(make, runs):
+def test_other_caches(make, runs, monkeypatch):
     """No plan is made for them, as they cannot be copied by those who do not know them."""
     model = made("Llama")
     optimized = headlane.torch.optimize(model)
+    recorded, of = [], _fused.Plan.of
+    monkeypatch.setattr(_fused.Plan, "of", lambda *given: recorded.append(given) or of(*given))
     for _ in range(2):
+        recorded.clear()
         ours, theirs = (steps(each, INPUTS[0], make()) for each in (optimized, model))
         close(ours[0], theirs[0])
         if isinstance(ours[1], OwnCache):
             assert ours[1].updates == theirs[1].updates == 8
-    assert runs == []
+    assert runs == recorded == []
 
 
 @pytest.mark.parametrize("fault", ["raises", "another number", "another key"])

@@ -89,12 +89,14 @@ class Fused(Replaced):
     def _first_call(self, key: Any, inputs: list[Any], arguments: Any, options: dict[str, Any]) -> Any:
         """A plan is kept if it computes what the code does."""
         state, count = self._headlane, len(arguments)
+        given = (*arguments, *options.values())
+        caches = [Tried(x) for x in caches_in(given)]
+        if not all(x.is_possible for x in caches):
+            return super().forward(*arguments, **options)
         plan = Plan.of(self, state.dtype, tuple(inputs[:count]), dict(zip(options, inputs[count:])))
         if plan is None:
             state.plans[key] = None
-        given = (*arguments, *options.values())
-        caches = [Tried(x) for x in caches_in(given)]
-        if plan is None or not plan.applies() or not all(x.is_possible for x in caches):
+        if plan is None or not plan.applies():
             return super().forward(*arguments, **options)
         trials = {id(x.cache): x.trial for x in caches}
         result = super().forward(
