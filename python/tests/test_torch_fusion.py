@@ -160,8 +160,8 @@ class Squared(nn.Module):
             return x / (x.square().mean(-1, keepdim=True).sqrt() + 1e-3) * self.weight
         if self.kind == "squared weight":
             return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight.square()
-        if self.kind == "centred":
-            x = x - x.mean(-1, keepdim=True)
+        if self.kind == "centred twice":
+            x = x - 2 * x.mean(-1, keepdim=True)
             return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight
         if self.kind == "of batches":
             return x * torch.rsqrt(x.square().mean(0, keepdim=True) + self.eps) * self.weight
@@ -171,7 +171,8 @@ class Squared(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "kind", ["of the norm", "eps outside", "squared weight", "centred", "of batches", "saturating", "scale"]
+    "kind",
+    ["of the norm", "eps outside", "squared weight", "centred twice", "of batches", "saturating", "scale"],
 )
 @torch.no_grad()
 def test_norms_that_are_none(kind):

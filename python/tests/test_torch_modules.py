@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import headlane.torch  # noqa: E402
 from headlane.torch import _modules, _weight  # noqa: E402
+from headlane.torch._recognise import norm_of  # noqa: E402
 from headlane.torch._report import Record  # noqa: E402
 from torch import nn  # noqa: E402
 from torch_cases import DTYPES, LEFT, MODELS, close, run, seeded  # noqa: E402
@@ -233,3 +234,39 @@ def test_batches_and_lengths():
         both = optimized(x)
         for i in range(2):
             torch.testing.assert_close(optimized(x[i : i + 1])[0], both[i], rtol=0, atol=0)
+
+
+class NormOf(nn.Module):
+    """A norm by any function of x, weight and bias."""
+
+    def __init__(self, function, bias=True):
+        super().__init__()
+        self.function = function
+        self.weight = nn.Parameter(torch.ones(24))
+        self.bias = nn.Parameter(torch.zeros(24)) if bias else None
+
+    def forward(self, x):
+        return self.function(x, self.weight, self.bias)
+
+
+def layer_norm(x, weight, bias=None, eps=1e-5):
+    return nn.functional.layer_norm(x, (24,), weight, bias, eps)
+
+
+@pytest.mark.parametrize(
+    ("norm", "found"),
+    [
+        (NormOf(lambda x, w, b: layer_norm(x, w, b, 0.0)), True),
+        (NormOf(lambda x, w, b: layer_norm(x, w, b, 3e-5)), False),  # which no attribute says
+        (NormOf(lambda x, w, b: layer_norm(x, w, -b, 0.0)), False),
+        (NormOf(lambda x, w, b: layer_norm(x, b, w, 0.0)), False),
+        (NormOf(lambda x, w, b: nn.functional.rms_norm(x, (24,), w, 0.0) + b), False),
+        (NormOf(lambda x, w, b: (x - x.mean(-1, True)) / x.std(-1, keepdim=True) * w, bias=False), False),
+        (NormOf(lambda x, w, b: layer_norm(x - 0.01, w, None, 0.0) + 1e-3, bias=False), False),
+        (NormOf(lambda x, w, b: layer_norm(x, w, None, 0.0), bias=False), True),
+    ],
+)
+def test_norms_are_recognised_by_what_they_compute(norm, found):
+    state = norm_of(norm)
+    assert (state is not None) == found
+    assert state is None or (state.centred, state.eps, state.offset) == (True, 0.0, 0.0)

@@ -34,6 +34,28 @@ class RmsNorm(nn.Module):
         return (wide * (self.weight.float() + self.offset)).to(x.dtype)
 
 
+class WideLayerNorm(nn.Module):
+    """As Cohere's: in float32, without a bias."""
+
+    def __init__(self, width, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.variance_epsilon = eps
+
+    def forward(self, x):
+        wide = x.float()
+        wide = wide - wide.mean(-1, keepdim=True)
+        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.variance_epsilon)
+        return (wide * self.weight.float()).to(x.dtype)
+
+
+class LayerNormOfWeightPlusOne(nn.LayerNorm):
+    """As Nemotron's."""
+
+    def forward(self, x):
+        return nn.functional.layer_norm(x, self.normalized_shape, self.weight + 1, self.bias, self.eps)
+
+
 class GatedMlp(nn.Module):
     """As Llama's."""
 
@@ -98,6 +120,8 @@ MODELS = {
     "linear of a vector": (lambda: nn.Linear(24, 33), (X[0, 0],)),
     "layer norm": (lambda: nn.LayerNorm(24), (X,)),
     "layer norm without bias": (lambda: nn.LayerNorm(24, bias=False), (X,)),
+    "layer norm of Cohere": (lambda: WideLayerNorm(24), (X,)),
+    "layer norm of Nemotron": (lambda: LayerNormOfWeightPlusOne(24), (X,)),
     "rms norm": (lambda: nn.RMSNorm(24), (X,)),
     "rms norm of Llama": (lambda: RmsNorm(24), (X,)),
     "rms norm of Gemma": (lambda: RmsNorm(24, offset=1.0), (X,)),

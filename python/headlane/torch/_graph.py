@@ -19,12 +19,13 @@ from torch import nn
 
 from ._arguments import recorded
 from ._cached import Entries
-from ._modules import Activation, LayerNorm, Linear, Replaced, RmsNorm, WithWeights
+from ._modules import Activation, Linear, Norm, Replaced, WithWeights
 from ._nodes import Node, NotPlain
-from ._recognise import activation_of_module
+from ._recognise import PLAIN, activation_of_module
 from ._values import Value
 
 _IDENTITY = "identity"
+_RELU_SQUARED = "relu_squared"
 _CALL = "call"
 
 
@@ -86,6 +87,9 @@ class Graph:
             raise NotPlain
         if kind == _IDENTITY:
             return arguments[0]
+        if kind == _RELU_SQUARED:
+            relu = self.apply("relu", *arguments)
+            return relu * relu
         if kind == _CALL and (isinstance(module, Replaced) or module._parameters or module._buffers):
             raise NotPlain
         (x,) = arguments
@@ -97,11 +101,10 @@ class Graph:
         if isinstance(module, Linear):
             self._require(module._headlane.dtype)
             made.node.width = module._headlane.matrix.columns
-        elif isinstance(module, (LayerNorm, RmsNorm)):
+        elif isinstance(module, Norm):
             self._require(next(x.dtype for x in module._parameters.values() if x is not None))
-            eps = "eps" if isinstance(module, LayerNorm) else module._headlane.eps
-            if isinstance(eps, str):
-                self.read(module.__dict__, eps)
+            if isinstance(module._headlane.eps, str):
+                self.read(module.__dict__, module._headlane.eps)
         return made
 
     def run(self, module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -179,7 +182,7 @@ def _stand_in(original: Any) -> type:
 def _kind_of(child: nn.Module) -> str | None:
     if isinstance(child, Linear):
         return "linear"
-    if isinstance(child, (LayerNorm, RmsNorm)):
+    if isinstance(child, Norm):
         return "norm"
     if isinstance(child, Activation):
         return child._headlane
@@ -187,14 +190,14 @@ def _kind_of(child: nn.Module) -> str | None:
         return _IDENTITY
     if isinstance(child, Replaced):
         return None
-    return _IDENTITY if activation_of_module(child) == _IDENTITY else None
+    return activation_of_module(child, PLAIN)
 
 
 def _width_of(module: nn.Module) -> int | None:
     """The width of what a module is applied to, if it is one alone."""
     if isinstance(module, Linear):
         return int(module._headlane.matrix.rows)
-    is_norm = isinstance(module, (LayerNorm, RmsNorm))
+    is_norm = isinstance(module, Norm)
     return next((len(x) for x in module._parameters.values() if x is not None), None) if is_norm else None
 
 
@@ -205,8 +208,7 @@ def dtype_of(module: nn.Module) -> torch.dtype | None:
     dtypes = {x._headlane.dtype for x in layers}
     if len(dtypes) != 1:
         return None
-    known = (Linear, LayerNorm, RmsNorm)
-    if any(x._parameters and not isinstance(x, known) for x in parts):
+    if any(x._parameters and not isinstance(x, (Linear, Norm)) for x in parts):
         return None
     return dtypes.pop()
 

@@ -197,64 +197,63 @@ class Embedding(WithWeights):
         return state.matrix.unpack_columns(input, out, num_threads=threads())
 
 
-class LayerNorm(Replaced):
-    """torch.nn.LayerNorm over one axis."""
+class NormState:
+    """The arithmetic of a norm: x / sqrt(mean(x**2) + eps) * (weight + offset) + bias; centred: of x - mean(x).
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002
-        weight, bias = self._parameters["weight"], self._parameters["bias"]
-        if is_compiling():
-            if not self.training and is_plain_traced(input, weight.dtype):
-                return _operators.layer_norm(input, weight, bias, self.eps)
-        elif not self.training and is_plain(input, weight.dtype):
-            return _norm(True, input, weight, bias, self.eps, None, False, None, threads())
-        return super().forward(input)
-
-
-class RmsNormState:
-    """The arithmetic of a norm: x / sqrt(mean(x**2) + eps) * (weight + offset).
-
-    weight and eps are names of attributes; eps may be a number.
+    names: Of the weight, and of the bias if there is one.
+    eps: A number, or the name of an attribute.
     """
 
-    __slots__ = ("eps", "offset", "weight")
+    __slots__ = ("centred", "eps", "names", "offset")
 
-    def __init__(self, weight: str, eps: str | float, offset: float) -> None:
-        self.weight = weight
+    def __init__(self, centred: bool, names: tuple[str, ...], eps: str | float, offset: float) -> None:
+        self.centred = centred
+        self.names = names
         self.eps = eps
         self.offset = offset
 
-    def arguments(self, module: Any) -> tuple[torch.Tensor, float]:
-        weight = module._parameters[self.weight]
-        if self.offset:
-            weight = weight.float() + self.offset
-        return weight, module.__dict__[self.eps] if isinstance(self.eps, str) else self.eps
+    def weight(self, module: Any) -> torch.Tensor:
+        weight: torch.Tensor = module._parameters[self.names[0]]
+        return weight.float() + self.offset if self.offset else weight
+
+    def bias(self, module: Any) -> torch.Tensor | None:
+        return module._parameters[self.names[1]] if len(self.names) > 1 else None
+
+    def eps_of(self, module: Any) -> float:
+        eps: float = module.__dict__[self.eps] if isinstance(self.eps, str) else self.eps
+        return eps
 
 
-class RmsNorm(Replaced):
-    """A module that was found to compute the RMS norm."""
+class Norm(Replaced):
+    """torch.nn.LayerNorm over one axis, or a module that was found to compute a layer norm or an RMS norm."""
 
     def forward(self, *arguments: Any, **options: Any) -> torch.Tensor:
         if len(arguments) == 1 and not options and not self.training:
             x, state = arguments[0], self._headlane
-            dtype = self._parameters[state.weight].dtype
+            dtype = self._parameters[state.names[0]].dtype
             if is_compiling():
                 if is_plain_traced(x, dtype):
-                    return _operators.rms_norm(x, *state.arguments(self))
+                    weight, bias, eps = state.weight(self), state.bias(self), state.eps_of(self)
+                    if state.centred:
+                        return _operators.layer_norm(x, weight, bias, eps)
+                    return _operators.rms_norm(x, weight, eps)
             elif is_plain(x, dtype):
-                weight, eps = state.arguments(self)
-                return _norm(False, x, weight, None, eps, None, False, None, threads())
+                return norm(self, x)
         return super().forward(*arguments, **options)
 
 
+class NormOfInput(Norm):
+    """torch.nn.LayerNorm, whose argument is called input."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002
+        return super().forward(input)
+
+
 def norm(module: Any, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
-    """The norm of x, or of x + residual, by a LayerNorm or RmsNorm, of plain tensors."""
-    if isinstance(module, LayerNorm):
-        parameters = module._parameters
-        return _norm(
-            True, x, parameters["weight"], parameters["bias"], module.eps, residual, False, None, threads()
-        )
-    weight, eps = module._headlane.arguments(module)
-    return _norm(False, x, weight, None, eps, residual, False, None, threads())
+    """The norm of x, or of x + residual, by a Norm, of plain tensors."""
+    state = module._headlane
+    weight, bias, eps = state.weight(module), state.bias(module), state.eps_of(module)
+    return _norm(state.centred, x, weight, bias, eps, residual, False, None, threads())
 
 
 class Activation(Replaced):

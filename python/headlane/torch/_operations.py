@@ -9,7 +9,6 @@ import torch
 from headlane import _core
 
 from ._attended import Keys
-from ._modules import LayerNorm
 from ._nodes import Attention, Node
 from ._state import threads
 
@@ -127,15 +126,11 @@ class Norm(NamedTuple):
 
     def add_to(self, rows: Rows) -> int:
         module, (x, *residual) = self.module, (rows.at[x] for x in self.inputs)
-        centred = isinstance(module, LayerNorm)
-        if centred:
-            parameters = module._parameters
-            weight, eps = rows.vector(lambda: parameters["weight"]), module.eps
-        else:
-            state = module._headlane
-            weight, eps = rows.vector(lambda: state.arguments(module)[0]), state.arguments(module)[1]
-        bias = rows.bias(module) if centred else -1
-        return rows.program.norm(centred, x, weight, bias, eps, *residual or [-1], self.head_dim)
+        state = module._headlane
+        weight = rows.vector(lambda: state.weight(module))
+        bias = -1 if state.bias(module) is None else rows.vector(lambda: state.bias(module))
+        eps = state.eps_of(module)
+        return rows.program.norm(state.centred, x, weight, bias, eps, *residual or [-1], self.head_dim)
 
 
 class Rotary(NamedTuple):

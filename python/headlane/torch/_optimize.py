@@ -16,16 +16,17 @@ from ._fused import Fused
 from ._modules import (
     Activation,
     Embedding,
-    LayerNorm,
     Linear,
     LinearOfInput,
+    Norm,
+    NormOfInput,
+    NormState,
     Replaced,
-    RmsNorm,
     WeightState,
     WithWeights,
 )
 from ._multihead_attention import AttentionState, MultiheadAttention
-from ._recognise import activation_of_module, rms_norm_of
+from ._recognise import activation_of_module, norm_of
 from ._report import Record, Row
 from ._sdpa import CallsAttention, calls_attention
 from ._state import mode_of
@@ -253,12 +254,12 @@ class _Optimizer:
             reason = reason or ("it has no weight" if weight is None else self._reason(weight))
             if reason is not None:
                 return self._note(name, module, reason, False)
-            LayerNorm.adopt(module)
+            NormOfInput.adopt(module, NormState(True, ("weight", "bias"), "eps", 0.0))
             return self._note(name, module, "layer norm")
-        state = rms_norm_of(module)
-        if state is not None and self._reason(module._parameters[state.weight]) is None:
-            RmsNorm.adopt(module, state)
-            return self._note(name, module, "RMS norm")
+        state = norm_of(module)
+        if state is not None and self._reason(module._parameters[state.names[0]]) is None:
+            Norm.adopt(module, state)
+            return self._note(name, module, "layer norm" if state.centred else "RMS norm")
         return None
 
     def _activations(self, name: str, module: nn.Module) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Callable
 import torch
 from torch import nn
 
-from ._modules import RmsNormState
+from ._modules import NormState
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "relu": torch.relu,
@@ -20,6 +20,11 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "erf": torch.erf,
     "identity": lambda x: x,
 }
+# Those that a plan does not need a module for.
+PLAIN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "identity": lambda x: x,
+    "relu_squared": lambda x: torch.relu(x).square(),
+}
 
 
 def _is_close(y: Any, exact: torch.Tensor, scale: torch.Tensor | float = 1e-3) -> bool:
@@ -29,50 +34,50 @@ def _is_close(y: Any, exact: torch.Tensor, scale: torch.Tensor | float = 1e-3) -
     return bool(((y.double() - exact).abs() <= 1e-5 * exact.abs() + 1e-6 * scale).all())
 
 
-def activation_of(function: Callable[[torch.Tensor], Any]) -> str | None:
-    """The name in ACTIVATIONS of what a function computes; None if it is something else."""
+def activation_of(function: Callable[[torch.Tensor], Any], known: Any = ACTIVATIONS) -> str | None:
+    """The name of what a function computes; None if it is none of those known."""
     x = torch.cat((torch.linspace(-12, 12, 97), torch.tensor([0.0, -0.0, 1e-3, -1e-3, 40.0, -40.0])))
     x = x.view(1, 1, -1)
     try:
         y = function(x.clone())
     except Exception:
         return None
-    for name, activation in ACTIVATIONS.items():
+    for name, activation in known.items():
         if _is_close(y, activation(x.double()), 1 + x.abs()):
             return name
     return None
 
 
-def activation_of_module(module: nn.Module) -> str | None:
+def activation_of_module(module: nn.Module, known: Any = ACTIVATIONS) -> str | None:
     if next(module.children(), None) is not None or module._parameters or module._buffers:
         return None
     try:
         probe = copy.deepcopy(module).eval()
     except Exception:
         return None
-    return activation_of(probe)
+    return activation_of(probe, known)
 
 
 def _seeded(*shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(1))
 
 
-def rms_norm_of(module: nn.Module) -> RmsNormState | None:
-    """How a module is an RMS norm; None if it is none, or differs from it for some input."""
+def norm_of(module: nn.Module) -> NormState | None:
+    """How a module is an RMS norm or a layer norm; None if it is neither, or differs from it for some input."""
     parameters = {name: x for name, x in module._parameters.items() if x is not None}
-    if next(module.children(), None) is not None or module._buffers or len(parameters) != 1:
+    if next(module.children(), None) is not None or module._buffers or len(parameters) not in (1, 2):
         return None
-    name, weight = next(iter(parameters.items()))
-    if weight.dim() != 1 or type(weight) is not nn.Parameter:
+    shapes = {x.shape for x in parameters.values()}
+    if len(shapes) != 1 or any(x.dim() != 1 or type(x) is not nn.Parameter for x in parameters.values()):
         return None
     try:
         probe = copy.deepcopy(module).eval().float()
     except Exception:
         return None
-    width = weight.shape[0]
-    random = _seeded(width)
-    probe._parameters[name] = nn.Parameter(random, requires_grad=False)
-    x = _seeded(4, width)
+    (width,) = shapes.pop()
+    x, *random = _seeded(4 + len(parameters), width).split((4, *[1] * len(parameters)))
+    for name, value in zip(parameters, random):
+        probe._parameters[name] = nn.Parameter(value[0], requires_grad=False)
     # Of size 1; small, where eps matters; of a large mean, where a layer norm differs; large.
     inputs = [x, x * 1e-3, x + 10, x * 1e4]
     try:
@@ -80,17 +85,24 @@ def rms_norm_of(module: nn.Module) -> RmsNormState | None:
     except Exception:
         return None
     known = [key for key, x in module.__dict__.items() if isinstance(x, float) and 0 <= x < 1e-2]
+    names = tuple(parameters)
     for eps in (*known, torch.finfo(torch.float32).eps, 0.0):
         for offset in (0.0, 1.0):
-            state = RmsNormState(name, eps, offset)
-            if all(_is_rms(state, probe, value, y) for value, y in zip(inputs, outputs)):
-                return state
+            for centred in (False, True) if len(names) == 1 else (True,):
+                state = NormState(centred, names, eps, offset)
+                if all(_is_norm(state, probe, value, y) for value, y in zip(inputs, outputs)):
+                    return state
     return None
 
 
-def _is_rms(state: RmsNormState, probe: Any, x: torch.Tensor, y: Any) -> bool:
+def _is_norm(state: NormState, probe: Any, x: torch.Tensor, y: Any) -> bool:
     wide = x.double().view(2, 2, -1)
-    weight = probe._parameters[state.weight].double() + state.offset
+    weight, *bias = (probe._parameters[name].double() for name in state.names)
     eps = probe.__dict__[state.eps] if isinstance(state.eps, str) else state.eps
-    exact = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight
-    return _is_close(y, exact)
+    mean = wide.mean(-1, keepdim=True) if state.centred else torch.zeros(1)
+    factor = torch.rsqrt((wide - mean).square().mean(-1, keepdim=True) + eps) * (weight + state.offset)
+    exact = sum(bias, (wide - mean) * factor)
+    if not state.centred:
+        return _is_close(y, exact)
+    # The mean is rounded, and so is the sum with the bias.
+    return _is_close(y, exact, sum(map(abs, bias), mean.abs() * factor.abs() + 1e-3))
