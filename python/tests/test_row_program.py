@@ -209,15 +209,20 @@ def test_attention_needs_sequences():
         (lambda p: p.linear(0, packed(4, 4, 1), -1, "gel", -1, "float32"), "RowProgram: activation is 'gel'"),
         (lambda p: p.norm(True, 0, 0, -1, 1e-5, -1, -8), "RowProgram: head_dim is -8"),
         (lambda p: p.norm(True, 0, 0, -1, 1e-5, 1, 8), "RowProgram: norms of heads have no residual"),
-        (lambda p: p.rotary(0, 0, 1, 0, 0, False, False), "RowProgram: head_dim is 0"),
-        (lambda p: p.rotary(0, 0, 1, 7, 7, False, False), "RowProgram: rotary_dim is 7"),
-        (lambda p: p.rotary(0, 0, 1, 8, 10, False, False), "RowProgram: rotary_dim is 10"),
-        (lambda p: p.rotary(0, 0, 1, 8, -2, False, False), "RowProgram: rotary_dim is -2"),
-        (lambda p: p.rotary(0, -1, 1, 8, 8, False, False), "RowProgram: there is no vector -1"),
-        (lambda p: p.rotary(5, 0, 1, 8, 8, False, False), "RowProgram: there is no value 5"),
-        (lambda p: p.rotary(0, 0, 1, 8, 8, False, True), "RowProgram: tables by pair are of interleaved"),
-        (lambda p: p.columns(0, -1, 1), "RowProgram: columns begin at -1 and end at 1"),
-        (lambda p: p.columns(0, 2, 1), "RowProgram: columns begin at 2 and end at 1"),
+        (lambda p: p.rotary(0, 0, 1, 0, 0, False, False, False), "RowProgram: head_dim is 0"),
+        (lambda p: p.rotary(0, 0, 1, 7, 7, False, False, False), "RowProgram: rotary_dim is 7"),
+        (lambda p: p.rotary(0, 0, 1, 8, 10, False, False, False), "RowProgram: rotary_dim is 10"),
+        (lambda p: p.rotary(0, 0, 1, 8, -2, False, False, False), "RowProgram: rotary_dim is -2"),
+        (lambda p: p.rotary(0, -1, 1, 8, 8, False, False, False), "RowProgram: there is no vector -1"),
+        (lambda p: p.rotary(5, 0, 1, 8, 8, False, False, False), "RowProgram: there is no value 5"),
+        (
+            lambda p: p.rotary(0, 0, 1, 8, 8, False, True, False),
+            "RowProgram: tables by pair are of interleaved",
+        ),
+        (lambda p: p.columns(0, -1, 1, 0), "RowProgram: columns begin at -1 and end at 1"),
+        (lambda p: p.columns(0, 2, 1, 0), "RowProgram: columns begin at 2 and end at 1"),
+        (lambda p: p.columns(0, 2, 4, 3), "RowProgram: a group of 3 columns, of which some end at 4"),
+        (lambda p: p.columns(0, 0, 0, -1), "RowProgram: a group of -1 columns, of which some end at 0"),
         (lambda p: p.add(0, -1), "RowProgram: there is no value -1"),
         (lambda p: p.attention(0, 0, 0, 0), "RowProgram: heads is 0"),
         (lambda p: p.attention(0, -1, 0, 2), "RowProgram: there is no value -1"),
@@ -242,13 +247,18 @@ def test_errors(call, message):
 @pytest.mark.parametrize("shape", [(3, 7), (1500, 1), (0, 4)])
 def test_columns(dtype, shape):
     program, x = _core.RowProgram(1), random(*shape, WIDTH, dtype=dtype)
-    program.add_output(program.columns(0, 3, 20))
-    program.add_output(program.multiply(program.columns(0, 0, 12), program.columns(0, 12, WIDTH)))
+    program.add_output(program.columns(0, 3, 20, 0))
+    program.add_output(program.multiply(program.columns(0, 0, 12, 0), program.columns(0, 12, WIDTH, 0)))
+    program.add_output(program.columns(0, 1, 5, 6))
+    program.add_output(program.columns(0, 2, 2, 8))
     for threads in (1, 2):
-        some, product = run(program, [x], threads=threads)
+        some, product, of_groups, none = run(program, [x], threads=threads)
         assert some.equal(x[..., 3:20])
         assert product.equal(x[..., :12] * x[..., 12:])
+        assert of_groups.equal(x.unflatten(-1, (4, 6))[..., 1:5].flatten(-2))
+        assert none.shape == (*shape, 0)
     assert run(program, [x[..., :23].contiguous()]) is None
+    assert run(program, [random(*shape, 30, dtype=dtype)]) is None  # no groups of 8
 
 
 def test_a_mask_that_does_not_fit():

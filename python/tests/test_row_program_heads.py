@@ -9,15 +9,16 @@ from row_programs import TYPES, WIDTH, linear, packed, random, run  # noqa: E402
 
 HALVES = (False, False)
 PAIRS = {"halves": HALVES, "interleaved": (True, False), "by pair": (True, True)}
+IN_FLOAT32 = True
 
 
 def rotary(head_dim=8, rotary_dim=8, pairs=HALVES):
     """A program that turns its value and one that it makes of it: a result between operations."""
     program = _core.RowProgram(1)
     matrix = packed(WIDTH, 2 * WIDTH, 1)
-    program.add_output(program.rotary(0, 0, 1, head_dim, rotary_dim, *pairs))
+    program.add_output(program.rotary(0, 0, 1, head_dim, rotary_dim, *pairs, not IN_FLOAT32))
     product = program.linear(0, matrix, -1, None, -1, "float32")
-    program.add_output(program.rotary(product, 0, 1, head_dim, rotary_dim, *pairs))
+    program.add_output(program.rotary(product, 0, 1, head_dim, rotary_dim, *pairs, not IN_FLOAT32))
     return program, matrix
 
 
@@ -85,13 +86,20 @@ def test_norms_of_heads(dtype, centred):
 
 
 @pytest.mark.parametrize("dtype", TYPES[1:])
-def test_rotary_of_16_bits(dtype):
-    """Products and sums are rounded, as PyTorch's are."""
+@pytest.mark.parametrize("pairs", PAIRS.values(), ids=PAIRS)
+def test_rotary_of_16_bits(dtype, pairs):
+    """Products and sums are rounded, as PyTorch's are, or in float32, and then to 16 bits."""
     x = random(2, 3, WIDTH, dtype=dtype)
-    tables = [random(2, 3, 8, seed=seed, dtype=dtype) for seed in (1, 2)]
     program = _core.RowProgram(1)
-    program.add_output(program.rotary(0, 0, 1, 8, 8, *HALVES))
-    assert run(program, [x], tables)[0].equal(turned(x, *tables))
+    for in_float32 in (False, IN_FLOAT32):
+        program.add_output(program.rotary(0, 0, 1, 8, 8, *pairs, in_float32))
+    for type_of_tables in (dtype, torch.float32):
+        tables = [random(2, 3, 8, seed=seed, dtype=type_of_tables) for seed in (1, 2)]
+        narrow, wide = run(program, [x], tables)
+        assert wide.equal(turned(x.float(), *tables, pairs=pairs).to(dtype))
+        assert not narrow.equal(wide)
+        if type_of_tables is dtype:
+            assert narrow.equal(turned(x, *tables, pairs=pairs))
 
 
 @pytest.mark.parametrize("shape", [(2, 5, 8), (3, 4, 8), (3, 5, 6), (5, 8), (1, 1, 8)])

@@ -40,9 +40,13 @@ MODELS = {
     "Gemma3Text": ({**LLAMA, "head_dim": 8, "sliding_window": 5, "layer_types": LAYER_TYPES}, 3),
     "GPT2": (GPT2, 3),
     "OPT": ({**OPT, "max_position_embeddings": 64, "word_embed_proj_dim": 24}, 3),
+    "GPTNeoX": ({**SIZES, **SPECIAL, "rotary_pct": 0.5}, 3),  # all three are columns of each head
+    "GPTNeoX after": ({**SIZES, **SPECIAL, "use_parallel_residual": False}, 3),
+    "Cohere": (LLAMA, 3),  # layer norms of its own
+    "Cohere2": ({**LLAMA, "sliding_window": 5, "layer_types": LAYER_TYPES}, 3),
+    "Nemotron": (LLAMA, 3),
 }
 AVERAGES = ("Gemma2",)  # where nothing is visible, as for padding in a window; headlane.torch has zeros
-WIDE = ("Olmo2", "Ernie4_5")  # turn heads in float32
 IDS = torch.arange(3, 21).view(2, 9)
 PADDED = torch.tensor([[0] * 4 + [1] * 5, [1] * 9])
 INPUTS = [{"input_ids": IDS}, {"input_ids": IDS, "attention_mask": PADDED}]
@@ -97,6 +101,7 @@ def test_layers(name, given, runs, monkeypatch):
         result, cache = steps(optimized, given)
     assert [len(plan.steps) for plan in runs] == [MODELS[name][1]] * 2 * 4
     assert [len(plan.with_room) for plan in runs] == [1] * 2 * 4
+    assert all(plan.is_deep for plan in runs)
     assert sum(claims) == 2 * 2  # the first token after the prompt finds no room
     expected, expected_cache = steps(model, given)
     compared = given if name in AVERAGES else {}
@@ -120,7 +125,7 @@ def test_16_bits(name, dtype, runs, monkeypatch):
         steps(optimized, given)
         runs.clear()
         result, cache = steps(optimized, given)
-        assert [len(plan.with_room) for plan in runs] == ([] if name in WIDE else [1] * 8)
+        assert [len(plan.with_room) for plan in runs] == [1] * 8
         check_modules(monkeypatch, (result, cache), entries, steps, optimized, given)
         expected = real(steps(model, given)[0], given)
         error = max((x - y).abs().max() for x, y in zip(real(result, given), expected))

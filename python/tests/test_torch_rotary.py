@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import headlane.torch  # noqa: E402, F401
 from headlane.torch._graph import Graph  # noqa: E402
 from headlane.torch._nodes import Node, NotPlain, Size  # noqa: E402
+from headlane.torch._rotary import WideMask  # noqa: E402
 from headlane.torch._values import Value  # noqa: E402
 
 HALVES = (False, False)
@@ -14,10 +15,13 @@ HALVES = (False, False)
 class Given:
     """Two tensors of 4 heads of 8, and three tables."""
 
-    def __init__(self):
-        self.graph, sizes = Graph(torch.float32), [Size(), Size()]
+    def __init__(self, dtype=torch.float32):
+        self.graph, sizes = Graph(dtype), [Size(), Size()]
         self.x, self.y = (self.heads(self.value(sizes, 32)) for _ in range(2))
         self.cos, self.sin, self.other = (self.value(sizes, None).unsqueeze(1) for _ in range(3))
+        self.wide_cos, self.wide_sin = (
+            WideMask(self.graph.add(Node("input"))).unsqueeze(1) for _ in range(2)
+        )
 
     def value(self, sizes, width):
         node = self.graph.add(Node("input"))
@@ -86,7 +90,7 @@ def of_first(g, width, rest=None):
 def test_what_turns(code, rotary_dim, pairs):
     given = Given()
     node = code(given)._node
-    assert (node.kind, node.what, node.width) == ("rotary", (8, rotary_dim, *pairs), 32)
+    assert (node.kind, node.what, node.width) == ("rotary", (8, rotary_dim, *pairs, False), 32)
     assert node.inputs == (given.x._node, given.cos.node, given.sin.node)
 
 
@@ -154,6 +158,43 @@ def test_what_does_not(code):
 
 
 @pytest.mark.parametrize(
+    ("code", "is_wide"),
+    [
+        (lambda g: turned(g.x, g.cos, g.sin), False),
+        (lambda g: turned(g.x, g.wide_cos, g.wide_sin).to(torch.bfloat16), True),  # as OLMo 2
+        (lambda g: turned(g.x.float(), g.cos, g.sin).to(dtype=torch.bfloat16), True),  # as Cohere
+        (lambda g: ((g.x.float() * g.cos) + (exchanged(g.x).float() * g.sin)).to(torch.bfloat16), True),
+        (lambda g: interleaved(g.x.float(), g.wide_cos, g.wide_sin).to(torch.bfloat16), True),  # as Ernie 4.5
+    ],
+)
+def test_16_bits_turned_in_float32(code, is_wide):
+    given = Given(torch.bfloat16)
+    value = code(given)
+    assert isinstance(value, Value)
+    assert (value._node.kind, value._node.what[-1]) == ("rotary", is_wide)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        lambda g: turned(g.x, g.wide_cos, g.wide_sin).to(torch.float32),
+        lambda g: turned(g.x, g.wide_cos, g.sin),  # products of two types
+        lambda g: turned(g.x, g.wide_cos, g.wide_sin).transpose(1, 2),
+        lambda g: (g.x.float() * g.cos) + (exchanged(g.x) * g.sin),
+        lambda g: cat(turned(g.x.float()[..., :4], g.cos, g.sin), g.x[..., 4:]),
+        lambda g: cat(-g.x.float()[..., 4:], g.x[..., :4]),
+        lambda g: stacked(-g.x.float()[..., 1::2], g.x[..., ::2]),
+        lambda g: (g.x * g.cos).float(),
+        lambda g: g.x.transpose(1, 2).view(*g.x.shape[:1], g.x.shape[2], 32).float(),
+    ],
+)
+def test_16_bits_that_are_not(code):
+    given = Given(torch.bfloat16)
+    with pytest.raises((NotPlain, AttributeError)):
+        code(given)
+
+
+@pytest.mark.parametrize(
     ("code", "columns"),
     [
         (lambda x: x[..., 8:24], (8, 24)),
@@ -169,8 +210,24 @@ def test_columns(code, columns):
     some = code(x)
     assert some.shape[-1] == columns[1] - columns[0]
     node = some.node
-    assert (node.kind, node.what, node.inputs) == ("columns", columns, (given.x._node,))
+    assert (node.kind, node.what, node.inputs) == ("columns", (*columns, 0), (given.x._node,))
     assert code(x).node is node  # computed once
+
+
+def test_columns_of_heads():
+    given = Given()
+    parts = given.x.chunk(2, dim=-1)
+    assert [x.shape[-1] for x in parts] == [4, 4]
+    assert [x.head_dim for x in parts] == [4, 4]
+    for number, part in enumerate(parts):
+        node = part._own_node()
+        columns = 4 * number, 4 * number + 4, 8
+        assert (node.kind, node.what, node.inputs) == ("columns", columns, (given.x._node,))
+        assert node.width == 16
+        assert given.x.split(4, dim=3)[number]._own_node() is node  # computed once
+    for code in (lambda x: x.chunk(3, dim=-1), lambda x: x.chunk(2, dim=2), lambda x: x.split(4)):
+        with pytest.raises(NotPlain):
+            code(given.x)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import torch
 
 from ._cached import CacheValue, FilledCache, Pair
 from ._nodes import Mask, Node, NotPlain, Size
+from ._rotary import WideMask
 from ._state import is_plain
 from ._values import Value
 
@@ -27,19 +28,21 @@ class Pairs(NamedTuple):
 
 
 class Input:
-    """A tensor that a module is given, with so many axes; None if it has another type than the weights. Or a
-    cache, of a class, or a pair of them.
+    """A tensor that a module is given, with so many axes; None if it has another type than the weights, "wide" if
+    it is a table of float32 and these have 16 bits. Or a cache, of a class, or a pair of them.
     """
 
     __slots__ = ("what",)
 
-    def __init__(self, what: int | type | Pairs | None) -> None:
+    def __init__(self, what: int | type | Pairs | str | None) -> None:
         self.what = what
 
     def value(self, graph: Graph) -> Value | Mask | CacheValue | Pair:
         node = graph.add(Node("input"))
         if self.what is None:
             return Mask(node)
+        if self.what == "wide":
+            return WideMask(node)
         if isinstance(self.what, Pairs):
             own = CacheValue(node, self.what.own, graph.updates)
             encoders = FilledCache(graph.add(Node("input")))
@@ -61,7 +64,7 @@ def input_of(x: Any, dtype: torch.dtype) -> Any:
     if is_plain(x, dtype):
         return Input(x.dim())
     if type(x) is torch.Tensor and x.dtype is not dtype and is_plain(x, x.dtype):
-        return Input(None)
+        return Input("wide" if x.dtype is torch.float32 and x.dim() == 3 else None)
     if type(x) in _CONSTANTS:
         return x
     if type(x) is tuple:

@@ -47,14 +47,15 @@ class Graph:
         self.updates: list[Entries] = []
         self.deep: set[nn.Module] = set()
         self._running: list[nn.Module] = []
-        self._columns: dict[tuple[Node, tuple[int, int]], Node] = {}
+        self._columns: dict[tuple[Node, tuple[int, int, int]], Node] = {}
 
-    def columns_of(self, node: Node, columns: tuple[int, int]) -> Node:
-        """Some columns of the result of a node."""
-        made = self._columns.get((node, columns))
+    def columns_of(self, node: Node, begin: int, end: int, group: int = 0) -> Node:
+        """Some columns of the result of a node, or of each group of them, whose width is known."""
+        what = begin, end, group
+        made = self._columns.get((node, what))
         if made is None:
-            made = self._columns[node, columns] = self.add(Node("columns", (node,), columns))
-            made.width = columns[1] - columns[0]
+            made = self._columns[node, what] = self.add(Node("columns", (node,), what))
+            made.width = (end - begin) * (node.width // group if group and node.width else 1)
         return made
 
     def read(self, there: dict[str, Any], name: str) -> None:
@@ -75,7 +76,10 @@ class Graph:
     def apply(self, kind: str, *values: Any, what: Any = None) -> Value:
         if not all(isinstance(x, Value) for x in values):
             raise NotPlain
-        return Value(self, self.add(Node(kind, tuple(x.node for x in values), what)))
+        first, *others = (x.is_flat for x in values)
+        if any(x is not first for x in others):
+            raise NotPlain
+        return Value(self, self.add(Node(kind, tuple(x.node for x in values), what)), is_flat=first)
 
     def call(self, module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """What a child returns."""
@@ -237,7 +241,7 @@ class Code:
         try:
             made = graph.run(module, tuple(given[:count]), dict(zip(options, given[count:])))
             result, wrapped = _unwrapped(made, graph.nodes)
-            if not isinstance(result, Value) or result.node is not graph.nodes[-1]:
+            if not isinstance(result, Value) or result.is_flat or result.node is not graph.nodes[-1]:
                 return None
         except Exception:  # whatever the code says to values that are no tensors
             return None

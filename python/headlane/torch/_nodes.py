@@ -31,7 +31,8 @@ class Node:
     "input", "call" of a module without parameters, or the name of an activation.
 
     what: The Linear, norm or module, the factor, the head_dim, how many of it are turned and how they are paired,
-        the norm of heads and their dim, which columns, or an Attention.
+        and whether in float32, the norm of heads and their dim, which columns of how many at a time (0: of all),
+        or an Attention.
     sizes: Of the result, but the last one; None if they are not known.
     width: The last size; None if it is not known.
     module: The module whose code has the operation.

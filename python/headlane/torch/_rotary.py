@@ -1,5 +1,6 @@
 """Rotary positions in the code of a module: x * cos + rotate_half(x) * sin, as transformers writes it, of all
 numbers of a head or of its first ones. Pairs are numbers of its two halves, or interleaved: neighbours.
+Numbers of 16 bits may be turned in float32, if they are made so, or the tables are.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from ._nodes import Node, NotPlain
+from ._nodes import Mask, Node, NotPlain
 
 if TYPE_CHECKING:
     from ._values import Value
@@ -43,11 +44,13 @@ class Table:
     """The cosines or sines of all positions, [batch, length, rotary_dim], with another axis for the heads.
 
     by_pair: Whether its first half is repeated, a number for each pair.
+    is_wide: Whether it is of float32, of values of 16 bits.
     """
 
-    def __init__(self, node: Node, axis: int, by_pair: bool = False) -> None:
+    def __init__(self, node: Node, axis: int, is_wide: bool, by_pair: bool = False) -> None:
         self.node = node
         self.axis = axis
+        self.is_wide = is_wide
         self.by_pair = by_pair
 
     @property
@@ -65,6 +68,15 @@ class Table:
         return other * self
 
 
+class WideMask(Mask):
+    """A tensor of float32, [..., ..., ...], of values of 16 bits: a mask, or a table."""
+
+    def unsqueeze(self, axis: int) -> Table:
+        if axis not in (1, 2):
+            raise NotPlain
+        return Table(self.node, axis, is_wide=True)
+
+
 class _HalfTable:
     """table[..., : table.shape[-1] // 2]"""
 
@@ -74,11 +86,17 @@ class _HalfTable:
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Table:
         if (repeats, dim) != (2, -1):
             raise NotPlain
-        return Table(self._table.node, self._table.axis, by_pair=True)
+        return Table(self._table.node, self._table.axis, self._table.is_wide, by_pair=True)
 
 
 class _Piece:
-    """What torch.cat joins."""
+    """What torch.cat joins.
+
+    is_wide: Whether it is in float32, of values of 16 bits.
+    """
+
+    x: Value
+    is_wide: bool
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -86,6 +104,8 @@ class _Piece:
             raise NotPlain
         one, two = args[0]
         if not (isinstance(one, _Piece) and isinstance(two, Part) and one.x is two.x and two.is_plain()):
+            raise NotPlain
+        if one.is_wide is not two.is_wide:
             raise NotPlain
         return one.followed_by(two)
 
@@ -104,6 +124,7 @@ class Part(_Piece):
         exchanged: bool = False,
         table: Table | None = None,
         interleaved: bool = False,
+        is_wide: bool = False,
     ) -> None:
         self.x = x
         self.begin = begin
@@ -112,6 +133,7 @@ class Part(_Piece):
         self.exchanged = exchanged
         self.table = table
         self.interleaved = interleaved
+        self.is_wide = is_wide
 
     def is_plain(self) -> bool:
         return not self.negated and not self.exchanged and self.table is None
@@ -139,36 +161,41 @@ class Part(_Piece):
             self._require(0 < width <= self.end)
         else:  # of a table's width its half, and of all numbers the table's
             self._require(isinstance(width, Width) and (type(self.end) is int or width == _half(self.end)))
-        return Part(self.x, 0, width) if first is None else Part(self.x, width, self.end)
+        begin, end = (0, width) if first is None else (width, self.end)
+        return Part(self.x, begin, end, is_wide=self.is_wide)
 
     def __neg__(self) -> Part:
         self._require(self.is_plain())
-        return Part(self.x, self.begin, self.end, negated=True)
+        return Part(self.x, self.begin, self.end, negated=True, is_wide=self.is_wide)
 
     def float(self) -> Part:
-        self.x.float()
-        return self
+        if self.x.dtype is torch.float32:
+            return self
+        self._require(self.table is None)
+        given = self.begin, self.end, self.negated, self.exchanged, None, self.interleaved
+        return Part(self.x, *given, is_wide=True)
 
     def followed_by(self, other: Part) -> Part:
         """(-second half, first half)"""
         self._require(self.negated and other.begin == 0 and self.begin == other.end == _half(self.end))
-        return Part(self.x, 0, self.end, exchanged=True)
+        return Part(self.x, 0, self.end, exchanged=True, is_wide=self.is_wide)
 
     def __mul__(self, table: Any) -> Part:
         self._require(
             isinstance(table, Table) and self.table is None and not self.negated and self.begin == 0
         )
-        return Part(self.x, 0, self.end, False, self.exchanged, table, self.interleaved)
+        is_wide = self.is_wide or table.is_wide
+        return Part(self.x, 0, self.end, False, self.exchanged, table, self.interleaved, is_wide)
 
     def __add__(self, other: Any) -> Any:
         self._require(isinstance(other, Part) and self.exchanged != other.exchanged)
-        self._require(self.x is other.x and self.end == other.end)
+        self._require(self.x is other.x and self.end == other.end and self.is_wide is other.is_wide)
         cosines, sines = (other.table, self.table) if self.exchanged else (self.table, other.table)
         if cosines is None or sines is None:
             raise NotPlain
         interleaved = self.interleaved or other.interleaved  # of the two one is exchanged
         self._require(cosines.by_pair == sines.by_pair and (interleaved or not sines.by_pair))
-        turned = Turned(self.x, self.end, cosines, sines, interleaved)
+        turned = Turned(self.x, self.end, cosines, sines, interleaved, self.is_wide)
         return turned.whole() if self.end == self.x.head_dim else turned
 
 
@@ -196,6 +223,8 @@ class _EverySecond:
                 raise NotPlain
         if one.part.x is not two.part.x or one.part.end != two.part.end:
             raise NotPlain
+        if one.part.is_wide is not two.part.is_wide:
+            raise NotPlain
         return _Stacked(one.part)
 
 
@@ -210,27 +239,41 @@ class _Stacked:
         _half(part.end)
         if start != -2:
             raise NotPlain
-        return Part(part.x, 0, part.end, exchanged=True, interleaved=True)
+        return Part(part.x, 0, part.end, exchanged=True, interleaved=True, is_wide=part.is_wide)
 
 
 class Turned(_Piece):
     """The first numbers of each head, turned."""
 
-    def __init__(self, x: Value, end: int | Width, cosines: Table, sines: Table, interleaved: bool) -> None:
+    def __init__(
+        self, x: Value, end: int | Width, cosines: Table, sines: Table, interleaved: bool, is_wide: bool
+    ) -> None:
         self.x = x
         self.end = end
         self.interleaved = interleaved
+        self.is_wide = is_wide
         self.tables = cosines, sines
 
-    def followed_by(self, other: Part) -> Value:
+    def followed_by(self, other: Part) -> Value | Wide:
         if (other.begin, other.end) != (self.end, self.x.head_dim):
             raise NotPlain
         return self.whole()
 
-    def whole(self) -> Value:
+    def whole(self) -> Value | Wide:
         end = self.end
         if isinstance(end, Width):
             if end.is_half or all(end.table is not x.node for x in self.tables):
                 raise NotPlain
             end = 0
-        return self.x.rotated(*self.tables, end, self.interleaved)
+        made = self.x.rotated(*self.tables, end, self.interleaved, self.is_wide)
+        return Wide(made) if self.is_wide else made
+
+
+class Wide:
+    """A result in float32, of values of 16 bits, to which it is to be rounded."""
+
+    def __init__(self, value: Value) -> None:
+        self._value = value
+
+    def to(self, dtype: Any) -> Value:
+        return self._value.to(dtype)

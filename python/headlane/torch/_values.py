@@ -30,10 +30,10 @@ _FUNCTIONS: dict[Any, str] = {
 
 class Value:
     """The result of a node, [..., width], or a view of it: [batch, length, heads, head_dim] if it is split,
-    [batch, heads, length, head_dim] if its heads are first.
+    [batch, heads, length, head_dim] if its heads are first, [batch * length, width] if it is flat.
     """
 
-    __slots__ = ("_columns", "_graph", "_heads_first", "_node", "_split")
+    __slots__ = ("_columns", "_graph", "_heads_first", "_node", "_split", "is_flat")
 
     def __init__(
         self,
@@ -42,15 +42,17 @@ class Value:
         split: int = 0,
         heads_first: bool = False,
         columns: tuple[int, int] | None = None,
+        is_flat: bool = False,
     ) -> None:
         self._graph = graph
         self._node = node
         self._split = split  # the head_dim
         self._heads_first = heads_first
         self._columns = columns  # if it has only some
+        self.is_flat = is_flat
 
-    def _viewed(self, split: int = 0, heads_first: bool = False) -> Value:
-        return Value(self._graph, self._node, split, heads_first, self._columns)
+    def _viewed(self, split: int = 0, heads_first: bool = False, is_flat: bool = False) -> Value:
+        return Value(self._graph, self._node, split, heads_first, self._columns, is_flat)
 
     @property
     def node(self) -> Node:
@@ -61,7 +63,7 @@ class Value:
 
     def _own_node(self) -> Node:
         """That of its columns, if it has only some."""
-        return self._node if self._columns is None else self._graph.columns_of(self._node, self._columns)
+        return self._node if self._columns is None else self._graph.columns_of(self._node, *self._columns)
 
     @property
     def head_dim(self) -> int:
@@ -82,7 +84,7 @@ class Value:
     @property
     def shape(self) -> tuple[Any, ...]:
         sizes, width = self._node.sizes, self._width
-        if sizes is None or len(sizes) != 2:
+        if sizes is None or len(sizes) != 2 or self.is_flat:
             raise NotPlain
         if not self._split:
             return (*sizes, Size() if width is None else width)
@@ -104,11 +106,17 @@ class Value:
         return width // self._split
 
     def view(self, *sizes: Any) -> Value:
-        """Splits the last axis of [batch, length, width] in two, or makes one of the two again."""
+        """Splits the last axis of [batch, length, width] in two, or makes one of the two again, or of the first
+        two, and these again.
+        """
         sizes = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple) else sizes
         known = self._node.sizes
-        if self._heads_first or known is None or len(known) != 2 or len(sizes) not in (3, 4):
+        if self._heads_first or known is None or len(known) != 2 or len(sizes) not in (2, 3, 4):
             raise NotPlain
+        if len(sizes) == 2:
+            if self._split or sizes[0] != -1 or self._width is None or sizes[1] != self._width:
+                raise NotPlain
+            return self._viewed(is_flat=True)
         batch, length, last = sizes[0], sizes[1], sizes[-1]
         if batch is not known[0] or not (length is known[1] or (length == -1 and -1 not in sizes[2:])):
             raise NotPlain
@@ -132,15 +140,15 @@ class Value:
         return self._viewed(self._split, not self._heads_first)
 
     def split(self, size: Any, dim: int = 0) -> tuple[Value, ...]:
-        """Parts of so many columns."""
-        width = self._width_of_columns()
-        if type(size) is not int or size <= 0 or dim not in (2, -1):
+        """Parts of so many columns, or of so many numbers of each head."""
+        width = self._split or self._width_of_columns()
+        if type(size) is not int or size <= 0 or dim not in (3 if self._split else 2, -1):
             raise NotPlain
         return tuple(self._some(first, min(first + size, width)) for first in range(0, width, size))
 
     def chunk(self, count: Any, dim: int = 0) -> tuple[Value, ...]:
-        """As many parts of equally many columns."""
-        width = self._width_of_columns()
+        """As many parts, of equally many columns or numbers of each head."""
+        width = self._split or self._width_of_columns()
         if type(count) is not int or count <= 0 or width % count:
             raise NotPlain
         return self.split(width // count, dim)
@@ -152,13 +160,17 @@ class Value:
         return width
 
     def _some(self, begin: int, end: int) -> Value:
+        if self._split:
+            self._heads()
+            node = self._graph.columns_of(self._own_node(), begin, end, self._split)
+            return Value(self._graph, node, end - begin, self._heads_first)
         first = 0 if self._columns is None else self._columns[0]
         return Value(self._graph, self._node, columns=(first + begin, first + end))
 
     def unsqueeze(self, axis: int) -> Table:
         if axis not in (1, 2) or self.node.kind != "input" or len(self.shape) != 3:
             raise NotPlain
-        return Table(self.node, axis)
+        return Table(self.node, axis, is_wide=False)
 
     def __getitem__(self, index: Any) -> Any:
         """The first or last numbers of each head, or some columns."""
@@ -175,12 +187,14 @@ class Value:
 
     __iter__ = None  # outputs of transformers ask for it
 
-    def rotated(self, cosines: Table, sines: Table, rotary_dim: int, interleaved: bool) -> Value:
+    def rotated(
+        self, cosines: Table, sines: Table, rotary_dim: int, interleaved: bool, is_wide: bool
+    ) -> Value:
         """Of each head the first numbers are turned: so many, or if 0 as many as the tables have."""
         axis = 1 if self._heads_first else 2
         if not cosines.axis == sines.axis == axis:
             raise NotPlain
-        what = self._split, rotary_dim, interleaved, cosines.by_pair
+        what = self._split, rotary_dim, interleaved, cosines.by_pair, is_wide
         return self._of_heads("rotary", (cosines.node, sines.node), what)
 
     def _of_heads(self, kind: str, others: tuple[Node, ...], what: Any) -> Value:
@@ -204,7 +218,9 @@ class Value:
             raise NotPlain
         return self
 
-    def float(self) -> Value:
+    def float(self) -> Value | Part:
+        if self._split and self.dtype is not torch.float32:
+            return Part(self, 0, self._split, is_wide=True)
         return self.to(torch.float32)
 
     def __add__(self, other: Any) -> Value:
@@ -218,7 +234,7 @@ class Value:
         if self._columns or abs(other) > torch.finfo(torch.float32).max:
             raise NotPlain
         made = self._graph.apply("scale", Value(self._graph, self._node), what=other)
-        return Value(self._graph, made._node, self._split, self._heads_first)
+        return Value(self._graph, made._node, self._split, self._heads_first, is_flat=self.is_flat)
 
     __radd__, __rmul__ = __add__, __mul__
 

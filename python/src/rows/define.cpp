@@ -72,14 +72,15 @@ Place add_pair(RowProgram& self, Place x, Place other) {
   return self.add(Call(name), {.kind = kind, .x = x, .residual = other});
 }
 
-Place add_columns(RowProgram& self, Place x, Index begin, Index end) {
+Place add_columns(RowProgram& self, Place x, Index begin, Index end, Index group) {
   const Call call(name);
   call.require(begin >= 0 && begin <= end, "columns begin at ", begin, " and end at ", end);
-  return self.add(call, {.kind = Kind::columns, .x = x, .begin = begin, .end = end});
+  call.require(group == 0 || group >= end, "a group of ", group, " columns, of which some end at ", end);
+  return self.add(call, {.kind = Kind::columns, .x = x, .begin = begin, .end = end, .group = group});
 }
 
 Place add_rotary(RowProgram& self, Place x, Place cosines, Place sines, Index head_dim, Index rotary_dim,
-                 bool interleaved, bool by_pair) {
+                 bool interleaved, bool by_pair, bool in_float32) {
   const Call call(name);
   call.require(head_dim > 0, "head_dim is ", head_dim);
   call.require(rotary_dim >= 0 && rotary_dim <= head_dim && rotary_dim % 2 == 0, "rotary_dim is ", rotary_dim);
@@ -92,7 +93,8 @@ Place add_rotary(RowProgram& self, Place x, Place cosines, Place sines, Index he
                          .head_dim = head_dim,
                          .rotary_dim = rotary_dim,
                          .interleaved = interleaved,
-                         .by_pair = by_pair});
+                         .by_pair = by_pair,
+                         .in_float32 = in_float32});
 }
 
 Place add_attention(RowProgram& self, Place queries, Place keys, Place values, Index heads) {
@@ -133,11 +135,12 @@ void add_row_program(nb::module_& module) {
   define(program, "gated", &add_gated, "x", "gate", "up", "gate_bias", "up_bias", "activation", "activations");
   define(program, "norm", &add_norm, "centred", "x", "weight", "bias", "eps", "residual", "head_dim");
   define(program, "activate", &add_activation, "activation", "x");
-  define(program, "columns", &add_columns, "x", "begin", "end");
+  define(program, "columns", &add_columns, "x", "begin", "end", "group");
   define(program, "scale", &add_scale, "x", "factor");
   define(program, "add", &add_pair<Kind::sum>, "x", "other");
   define(program, "multiply", &add_pair<Kind::product>, "x", "other");
-  define(program, "rotary", &add_rotary, "x", "cosines", "sines", "head_dim", "rotary_dim", "interleaved", "by_pair");
+  define(program, "rotary", &add_rotary, "x", "cosines", "sines", "head_dim", "rotary_dim", "interleaved", "by_pair",
+         "in_float32");
   define(program, "attention", &add_attention, "queries", "keys", "values", "heads");
   define(program, "attention_with_cache", &add_attention_with_cache, "queries", "keys", "values", "columns", "heads",
          "kv_heads", "head_dim", "value_dim");

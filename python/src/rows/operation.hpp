@@ -26,7 +26,7 @@ struct Operation {
     gated,       ///< activation(x · matrix + bias) · (x · up + second)
     norm,        ///< layer norm (centred) or RMS norm of x + residual, with weight `second` and bias; if
                  ///< head_dim is not 0, of each head of x
-    columns,     ///< columns begin … end - 1 of x
+    columns,     ///< columns begin … end - 1 of x, or of each `group` of its columns if that is not 0
     activation,  ///< activation(x)
     scale,       ///< x · factor
     sum,         ///< x + residual
@@ -49,13 +49,14 @@ struct Operation {
   bool centred = false;
   float eps = 0, factor = 1;
   Index heads = 0, head_dim = 0;
-  Place attention = absent;           // the number of an attention
-  Index rotary_dim = 0;               // how many the tables have; 0: any number
-  bool interleaved = false;           // of rotary
-  bool by_pair = false;               // the first half of a table has a number for each pair of neighbours
-  Index begin = 0, end = 0;           // of columns
-  Index kv_heads = 0, value_dim = 0;  // with a cache
-  std::array<Index, 3> columns{};     // with a cache: the first of queries, keys and values
+  Place attention = absent;             // the number of an attention
+  Index rotary_dim = 0;                 // how many the tables have; 0: any number
+  bool interleaved = false;             // of rotary
+  bool by_pair = false;                 // the first half of a table has a number for each pair of neighbours
+  bool in_float32 = false;              // of rotary: rounded to the type once
+  Index begin = 0, end = 0, group = 0;  // of columns
+  Index kv_heads = 0, value_dim = 0;    // with a cache
+  std::array<Index, 3> columns{};       // with a cache: the first of queries, keys and values
 
   [[nodiscard]] bool is_of_rows() const { return kind != Kind::attention; }
   [[nodiscard]] bool has_cache() const { return kv_heads > 0; }

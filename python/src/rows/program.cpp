@@ -136,8 +136,9 @@ std::vector<Index> RowProgram::widths_of(const Arrays& values, const Arrays& vec
       for (const Place vector : {operation.bias, operation.second})
         require_vector(vector, head_dim > 0 ? head_dim : width);
     if (operation.kind == Operation::Kind::columns) {
-      fit = fit && operation.end <= width;
-      width = operation.end - operation.begin;
+      const Index group = operation.group > 0 ? operation.group : width;
+      fit = fit && operation.end <= group && (group == 0 || width % group == 0);
+      width = group > 0 ? width / group * (operation.end - operation.begin) : 0;
     }
     fit = fit && (head_dim == 0 || operation.has_cache() || width % head_dim == 0);
     if (operation.has_cache()) {

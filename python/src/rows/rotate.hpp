@@ -22,12 +22,15 @@ struct Neighbours {
 };
 
 /// y = x, of each head the first numbers turned: with the roundings of PyTorch's product, product
-/// and sum, each to the type. Row i of x is row first + i of all sequences.
-template <class Pairs, class T>
+/// and sum, each to `Product`, and the sum to the type. Row i of x is row first + i of all
+/// sequences.
+template <class Pairs, class Product, class T>
 void rotate_pairs(Index head_dim, const View<T, 2>& x, const View<T, 2>& y, const View<const float, 3>& cosines,
                   const View<const float, 3>& sines, Index first) {
   const Index turned = cosines.shape[2], half = turned / 2, length = cosines.shape[1];
-  const auto product = [](float number, float factor) { return static_cast<float>(static_cast<T>(number * factor)); };
+  const auto product = [](float number, float factor) {
+    return static_cast<float>(static_cast<Product>(number * factor));
+  };
   for (Index i = 0; i < x.shape[0]; ++i) {
     const Index row = first + i, position = row % length;
     const float* cosine = &cosines(std::min(row / length, cosines.shape[0] - 1), position, 0);
@@ -47,12 +50,19 @@ void rotate_pairs(Index head_dim, const View<T, 2>& x, const View<T, 2>& y, cons
   }
 }
 
+template <class Product, class T>
+void rotate_by(const Operation& o, const View<T, 2>& x, const View<T, 2>& y, const View<const float, 3>& cosines,
+               const View<const float, 3>& sines, Index first) {
+  if (!o.interleaved) rotate_pairs<Halves, Product>(o.head_dim, x, y, cosines, sines, first);
+  else if (!o.by_pair) rotate_pairs<Neighbours<false>, Product>(o.head_dim, x, y, cosines, sines, first);
+  else rotate_pairs<Neighbours<true>, Product>(o.head_dim, x, y, cosines, sines, first);
+}
+
 template <class T>
 void rotate(const Operation& o, const View<T, 2>& x, const View<T, 2>& y, const View<const float, 3>& cosines,
             const View<const float, 3>& sines, Index first) {
-  if (!o.interleaved) rotate_pairs<Halves>(o.head_dim, x, y, cosines, sines, first);
-  else if (!o.by_pair) rotate_pairs<Neighbours<false>>(o.head_dim, x, y, cosines, sines, first);
-  else rotate_pairs<Neighbours<true>>(o.head_dim, x, y, cosines, sines, first);
+  if (o.in_float32) rotate_by<float>(o, x, y, cosines, sines, first);
+  else rotate_by<T>(o, x, y, cosines, sines, first);
 }
 
 }  // namespace headlane::python

@@ -164,8 +164,7 @@ class Run {
                   .up_bias = vector(o.second),
                   .activations = o.activations,
                   .num_threads = num_threads_});
-    else if (o.kind == Kind::columns)
-      for (Index row = 0; row < rows_; ++row) std::copy_n(&x(row, o.begin), y.shape[1], &y(row, 0));
+    else if (o.kind == Kind::columns) copy_columns(o, x, y);
     else if (o.kind == Kind::activation) activate(x, y, o.activation, {.num_threads = num_threads_});
     else if (o.kind == Kind::rotary) rotate(o, x, y, table(o.bias), table(o.second), first_of_group_ + row_);
     else if (o.kind == Kind::scale) each(x, x, y, [&](float one, float) { return one * o.factor; });
@@ -173,6 +172,15 @@ class Run {
     else if (o.kind == Kind::product) each(x, value(o.residual), y, [](float one, float two) { return one * two; });
     else normalise(o, x, y);
     return 1;
+  }
+
+  /// Columns of each group, one after the other.
+  void copy_columns(const Operation& o, const View<T, 2>& x, const View<T, 2>& y) {
+    const Index width = o.end - o.begin, group = o.group > 0 ? o.group : x.shape[1];
+    if (width == 0) return;
+    for (Index row = 0; row < rows_; ++row)
+      for (Index from = o.begin, to = 0; to < y.shape[1]; from += group, to += width)
+        std::copy_n(&x(row, from), width, &y(row, to));
   }
 
   /// y = f(one, two) of each element, rounded to the type.
