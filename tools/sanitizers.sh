@@ -39,7 +39,7 @@ do_asan() {
 
 # The tests that start threads, and the races that the sanitizer has to report. Not runtime.*, which
 # counts threads: the sanitizer starts one itself.
-threaded='^(threads|bits|planted_race'
+threaded='^(threads|tasks|bits|planted_race'
 threaded+='|attention|attention_cache|attention_options|attention_variable_length|attention_weights'
 threaded+='|attention_workspace|merge|kv_cache'
 threaded+='|gemm|gemm_batch|gemm_gated|gemm_int8|gemm_packed|gemm_stored|cblas|cblas_errors'
@@ -53,8 +53,8 @@ do_tsan() {
   if [[ ${1:-} == --quick ]]; then
     shift
     configure tsan TESTS
-    build test_threads test_bits test_layers_same test_gemm_packed planted_race
-    set -- -R '^(threads|bits|layers_same|gemm_packed|planted_race)[.]' "$@"
+    build test_threads test_tasks test_bits test_layers_same test_gemm_packed planted_race
+    set -- -R '^(threads|tasks|bits|layers_same|gemm_packed|planted_race)[.]' "$@"
   else
     configure tsan TESTS MODELS
     build

@@ -99,6 +99,11 @@ void run_by_head(const TaskContext& context, const AttentionMemory& memory) {
   });
 }
 
+/// Causal attention makes the later rows of a head longer tasks, which come first.
+Order order_of_rows(const AttentionProblem& p, Index kv_heads) {
+  return p.options.causal && kv_heads < p.threads ? Order::one_by_one : Order::by_thread;
+}
+
 void run_by_rows(const TaskContext& context, const AttentionMemory& memory) {
   const AttentionProblem& p = context.p;
   const TaskPlan& plan = context.plan;
@@ -113,9 +118,8 @@ void run_by_rows(const TaskContext& context, const AttentionMemory& memory) {
       const Index kv_head = first + task / blocks.count, block = task % blocks.count;
       pack_block(p, blocks, element(p, kv_head / kv_heads), kv_head % kv_heads, block, packed(kv_head, block));
     });
-    parallel_for(count * parts, p.threads, [&](Index task, int thread) {
+    parallel_for(count * parts, p.threads, order_of_rows(p, count), [&](Index task, int thread) {
       const Index kv_head = first + task / parts;
-      // Causal: the longest rows first.
       run_part(context, memory.of_thread(thread), kv_head, parts - 1 - task % parts, {},
                [&](const QueryRows& rows, Index block, BlockOfKeys& found) {
                  find_packed(p, blocks, rows, block, packed(kv_head, block), found);
@@ -166,7 +170,7 @@ void run_in_place(const TaskContext& context, const AttentionMemory& memory) {
   const AttentionProblem& p = context.p;
   if (context.plan.key_parts > 1) return run_in_place_by_keys(context, memory);
   const Index parts = context.plan.parts;
-  parallel_for(context.plan.tasks, p.threads, [&](Index task, int thread) {
+  parallel_for(context.plan.tasks, p.threads, order_of_rows(p, total_kv_heads(p)), [&](Index task, int thread) {
     const ThreadBuffers buffers = memory.of_thread(thread);
     run_part(context, buffers, task / parts, parts - 1 - task % parts, {},
              [&](const QueryRows& rows, Index block, BlockOfKeys& found) {

@@ -7,6 +7,7 @@
 #include <headlane/index.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <exception>
 #include <type_traits>
@@ -31,11 +32,19 @@ bool is_serial_child() noexcept;
 /// For release_scratch(): frees the scratch memory of the calling thread's team.
 void free_scratch_of_team();
 
-/// A queue of tasks, of which each thread of a team takes the next one.
+/// Which tasks a thread of a team takes first: some that follow each other, the same in every call,
+/// so that its caches have some of their data; or whichever comes next.
+enum class Order { by_thread, one_by_one };
+
+/// Tasks that a team shares, in ranges. Threads take them one by one, since tasks may differ in
+/// length, and cores in speed: those of its own range first, then what others have not begun.
 template <class F>
 class TaskQueue {
  public:
-  TaskQueue(const F& f, Index tasks) : f_(f), tasks_(tasks) {}
+  TaskQueue(const F& f, Index tasks, int team, Order order)
+      : f_(f), tasks_(tasks), team_(team), ranges_(order == Order::by_thread ? std::min(team, max_ranges) : 1) {
+    for (int i = 0; i < ranges_; ++i) next(i).store(first_of(i), std::memory_order_relaxed);
+  }
 
   static void run(const F& f, Index task, int thread) {
     if constexpr (std::is_invocable_v<const F&, Index, int>) f(task, thread);
@@ -49,36 +58,58 @@ class TaskQueue {
   }
 
  private:
+  /// In a larger team neighbours, which are likely to share a cache, share a range.
+  static constexpr int max_ranges = 32;
+
+  /// The task of a range that is begun next. With a cache line for each, a region of two threads
+  /// took 1.15 instead of 0.95 µs (Emerald Rapids).
+  [[nodiscard]] std::atomic<Index>& next(int range) { return next_[static_cast<std::size_t>(range)]; }
+  [[nodiscard]] Index first_of(int i) const { return i * tasks_ / ranges_; }
+
   void take(int thread) noexcept {
+    const int own = static_cast<int>(static_cast<Index>(thread) * ranges_ / team_);
     try {
-      for (Index task = 0; (task = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) run(f_, task, thread);
+      take_from(own, thread);
+      for (int i = 1; i < ranges_; ++i) {
+        const int other = (own + i) % ranges_;
+        if (next(other).load(std::memory_order_relaxed) < first_of(other + 1)) take_from(other, thread);
+      }
     } catch (...) {
       if (!failed_.exchange(true)) error_ = std::current_exception();
-      next_.store(tasks_, std::memory_order_relaxed);
+      for (int i = 0; i < ranges_; ++i) next(i).store(tasks_, std::memory_order_relaxed);
     }
+  }
+  void take_from(int i, int thread) {
+    const Index end = first_of(i + 1);
+    for (Index task = 0; (task = next(i).fetch_add(1, std::memory_order_relaxed)) < end;) run(f_, task, thread);
   }
 
   const F& f_;
   Index tasks_;
-  std::atomic<Index> next_{0};
+  int team_, ranges_;
+  std::array<std::atomic<Index>, max_ranges> next_{};
   std::atomic<bool> failed_{false};
   std::exception_ptr error_;
 };
 
 /// Calls f(task) or f(task, thread) for task = 0 … tasks - 1, each once, in any order, on up to
 /// `threads` threads, numbered from 0. An exception of a task (std::bad_alloc) is rethrown when all
-/// threads have ended; tasks that no thread has begun by then are skipped. Threads take tasks one
-/// by one, since tasks may differ in length, and cores in speed.
+/// threads have ended; tasks that no thread has begun by then are skipped. Where tasks get shorter,
+/// threads that take them one by one end at about the same time.
 template <class F>
-void parallel_for(Index tasks, int threads, const F& f) {
+void parallel_for(Index tasks, int threads, Order order, const F& f) {
   const int team = static_cast<int>(std::min<Index>(threads, tasks));
   if (team <= 1) {
     for (Index task = 0; task < tasks; ++task) TaskQueue<F>::run(f, task, 0);
     return;
   }
-  TaskQueue<F> queue(f, tasks);
+  TaskQueue<F> queue(f, tasks, team, order);
   run_team(team, TaskQueue<F>::work, &queue);
   queue.rethrow();
+}
+template <class F>
+void parallel_for(Index tasks, int threads, const F& f) {
+  parallel_for(tasks, threads, Order::by_thread, f);
 }
 
 /// Calls f(first, end) for parts of `count` that begin at multiples of `unit`: one part on a single
