@@ -23,7 +23,7 @@ kernels::Prefetch rows_of_head(const View<const float, 4>& x, const Element& e, 
 Prefetches next_head(const TaskContext& context, Index kv_head, Index part) {
   const AttentionProblem& p = context.p;
   const TaskPlan& plan = context.plan;
-  const Index kv_heads = p.keys.k.shape[1], next = kv_head + p.threads, parts = plan.parts;
+  const Index kv_heads = p.keys.k.shape[1], next = kv_head + 1, parts = plan.parts;
   Prefetches result{};
   if (!plan.prefetches || next >= total_kv_heads(p)) return result;
   const Element e = element(p, next / kv_heads);

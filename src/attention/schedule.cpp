@@ -166,11 +166,17 @@ void run_in_place_by_keys(const TaskContext& context, const AttentionMemory& mem
   });
 }
 
+/// Keys from far: neighbours at one time, whose next keys find_in_cache() prefetches: by ranges 8 ×
+/// 1024 keys of a cache took 1.04 of the time, from the L2 512 keys 0.9 (Emerald Rapids).
+Order order_in_place(const AttentionProblem& p) {
+  return keys_are_far(p) ? Order::one_by_one : order_of_rows(p, total_kv_heads(p));
+}
+
 void run_in_place(const TaskContext& context, const AttentionMemory& memory) {
   const AttentionProblem& p = context.p;
   if (context.plan.key_parts > 1) return run_in_place_by_keys(context, memory);
   const Index parts = context.plan.parts;
-  parallel_for(context.plan.tasks, p.threads, order_of_rows(p, total_kv_heads(p)), [&](Index task, int thread) {
+  parallel_for(context.plan.tasks, p.threads, order_in_place(p), [&](Index task, int thread) {
     const ThreadBuffers buffers = memory.of_thread(thread);
     run_part(context, buffers, task / parts, parts - 1 - task % parts, {},
              [&](const QueryRows& rows, Index block, BlockOfKeys& found) {
