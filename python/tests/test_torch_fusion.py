@@ -48,6 +48,11 @@ def test_a_fused_module_reads_an_attribute():
     close(optimized(X), model(X))
 
 
+class TimesAxes(nn.Module):
+    def forward(self, x):
+        return x * x.dim()
+
+
 class NotPlain(nn.Module):
     def __init__(self, forward):
         super().__init__()
@@ -55,11 +60,18 @@ class NotPlain(nn.Module):
         self.other = nn.Linear(24, 24)
         self.act = nn.ReLU()
         self.norm = nn.LayerNorm(24)
+        self.times_axes = TimesAxes()
         self.scale = 2.0
         self.code = forward
 
     def forward(self, x):
         return self.code(self, x)
+
+
+def flat(m, x):
+    """A value, and its rows without batches."""
+    h = m.norm(x)
+    return h, h.reshape(-1, h.size(-1))
 
 
 CODE = {
@@ -79,6 +91,12 @@ CODE = {
     "an input": lambda m, x: (m.act(m.linear(x)), x)[1],
     "in place": lambda m, x: m.act(m.linear(x)).add_(1),
     "weights": lambda m, x: nn.functional.linear(m.act(m.linear(x)), m.other.weight),
+    "flat": lambda m, x: (lambda h, y: (m.act(m.linear(y)) + y).view(h.shape))(*flat(m, x)),
+    "flat result": lambda m, x: m.act(m.linear(flat(m, x)[1])),
+    "a module of axes": lambda m, x: m.act(m.linear(m.times_axes(m.norm(x)))),
+    "a module of flat axes": lambda m, x: (lambda h, y: m.act(m.linear(m.times_axes(y))).view(h.shape) + h)(
+        *flat(m, x)
+    ),
 }
 
 
@@ -108,7 +126,14 @@ def test_fused_modules():
         "sum of two",
         "sum with itself",
     ]
-    assert fused == [*expected, "norm of a sum", "residual later", "dropout"]
+    assert fused == [
+        *expected,
+        "norm of a sum",
+        "residual later",
+        "dropout",
+        "flat",
+        "a module of axes",
+    ]
 
 
 def _is_fused(model):

@@ -94,7 +94,8 @@ class Graph:
         if kind == _RELU_SQUARED:
             relu = self.apply("relu", *arguments)
             return relu * relu
-        if kind == _CALL and (isinstance(module, Replaced) or module._parameters or module._buffers):
+        is_known = not (isinstance(module, Replaced) or module._parameters or module._buffers)
+        if kind == _CALL and (not is_known or arguments[0].is_flat):
             raise NotPlain
         (x,) = arguments
         if kind == "norm" and x.is_split:
@@ -269,6 +270,6 @@ def _unwrapped(made: Any, nodes: list[Node]) -> tuple[Any, Callable[[list[Any]],
 
 
 def _place_of_input(x: Any, nodes: list[Node]) -> int:
-    if not isinstance(x, Value) or x.node.kind != "input":
+    if not isinstance(x, Value) or x.is_flat or x.node.kind != "input":
         raise NotPlain
     return nodes.index(x.node)
