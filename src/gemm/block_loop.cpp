@@ -235,9 +235,8 @@ void compute_floats(const Product& p, const KernelTable& kernel) {
 /// of a, the kernel transposes in registers: 512 × 1, 2 and 3 × 512 take 22, 29 and 36 µs, padded
 /// columns 46 and four of them as long either way (Zen 4). With AVX2 they are always padded.
 bool is_exchanged(const Product& p, const KernelTable& kernel) {
-  constexpr Index max_columns = 3, min_rows = 32;
   const auto [m, n] = p.c.shape;
-  return n <= max_columns && n <= kernel.rows_by_columns && m >= min_rows && !p.packed &&
+  return n <= max_exchanged_columns && n <= kernel.rows_by_columns && m >= min_exchanged_rows && !p.packed &&
          p.activations == DType::float32 && p.a.strides[1] == 1 && p.a.strides[0] != 0 && p.epilogue.bias == nullptr &&
          p.epilogue.factor == nullptr;
 }

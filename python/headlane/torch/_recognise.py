@@ -22,7 +22,7 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 # Those that a plan does not need a module for.
 PLAIN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "identity": lambda x: x,
+    "identity": ACTIVATIONS["identity"],
     "relu_squared": lambda x: torch.relu(x).square(),
 }
 
