@@ -109,11 +109,12 @@ struct Region {
 /// A partition of m × n elements of c into the regions of tasks.
 class Partition {
  public:
-  /// Estimated overhead of a task, for operands that it reads and packs although others do so too.
+  /// Estimated overhead of a task, for operands that it reads although others do so too.
   static constexpr double extra_rows = 6, extra_panels = 0.5;
 
   /// For each of `alike` products m × n × k that are together `share` of all the work of `threads`.
-  Partition(Index m, Index n, Index k, Index alike, double share, int threads);
+  /// packs: each task packs its columns of b.
+  Partition(Index m, Index n, Index k, Index alike, double share, int threads, bool packs = false);
   [[nodiscard]] Index count() const { return row_parts_ * column_parts_; }
   [[nodiscard]] Region region(Index i) const;
 

@@ -51,6 +51,11 @@ bool is_packed_first(const Product& p, const kernels::KernelTable& kernel) {
   return strategy_of(p, kernel) == Strategy::packed_first;
 }
 
+bool is_packed_by_tasks(const Product& p, const kernels::KernelTable& kernel) {
+  const Strategy strategy = strategy_of(p, kernel);
+  return strategy == Strategy::packed_once || strategy == Strategy::packed_first;
+}
+
 RightBlock right_of(const Product& p, Index first, Index k, const kernels::KernelTable& kernel) {
   const Strategy strategy = strategy_of(p, kernel);
   const Index n = p.c.shape[1];

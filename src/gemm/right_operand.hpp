@@ -23,6 +23,9 @@ inline RightBlock packed_right(const float* panels, Index k) {
 /// True if b is packed before any row is multiplied, since elements of its rows are not contiguous.
 bool is_packed_first(const Product& product, const kernels::KernelTable& kernel);
 
+/// True if each task packs its columns of b, before any row is multiplied or with the first rows.
+bool is_packed_by_tasks(const Product& product, const kernels::KernelTable& kernel);
+
 /// Rows first … first + k - 1 of b.
 RightBlock right_of(const Product& product, Index first, Index k, const kernels::KernelTable& kernel);
 
