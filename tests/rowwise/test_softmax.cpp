@@ -4,6 +4,8 @@
 #include "support/scope.hpp"
 #include "support/softmax_case.hpp"
 
+#include <bit>
+
 namespace headlane::test {
 namespace {
 
@@ -117,6 +119,18 @@ TEST_CASE("softmax: special values stay in their row") {
         }
       }
     }
+  }
+}
+
+TEST_CASE("softmax: a row of NaN has the bits of the NaN on every instruction set") {
+  const auto given = std::bit_cast<std::uint32_t>(nan);
+  for (Index n = 1; n <= 70; ++n) {
+    const Tensor<1> x({n}), y({n});
+    for (Index j = 0; j < n; ++j) x.view(j) = nan;
+    softmax(x.view, y.view);
+    Index wrong = 0;
+    for (Index j = 0; j < n; ++j) wrong += std::bit_cast<std::uint32_t>(y.view(j)) == given ? 0 : 1;
+    CHECK_MESSAGE(wrong == 0, "isa ", isa(), ", length ", n);
   }
 }
 

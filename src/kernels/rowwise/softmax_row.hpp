@@ -90,12 +90,14 @@ HEADLANE_INLINE void softmax_short_row(const SoftmaxRows& rows, const float* x, 
     __builtin_prefetch(y + y_ahead + j * lanes, 1);
     p[j] = load_some<Arch>(x + j * lanes, count(j));
   }
-  p[Vectors - 1] = p[Vectors - 1].first(count(Vectors - 1), least);
+  V& last = p[Vectors - 1];
+  last = last.first(count(Vectors - 1), least);
 #pragma GCC unroll 2
   for (int j = 0; j < Vectors; ++j) largest = max(p[j], largest);
   const V shift = V::broadcast(-largest.reduce_max());
 #pragma GCC unroll 2
   for (int j = 0; j < Vectors; ++j) p[j] = p[j] + shift;
+  last = last.first(count(Vectors - 1), least);  // -inf - -inf is NaN
   exp_nonpositive(p);
 #pragma GCC unroll 2
   for (int j = 0; j < Vectors; ++j) sum = sum + p[j];
@@ -120,7 +122,8 @@ HEADLANE_INLINE void for_each_row(const SoftmaxRows& rows, const F& f) {
 
 /// Not inline, with a copy of the arguments: in one function, which read them again after each
 /// store, rows of 16 and 64 took 1.17 and 1.07 of this time; up to 32 elements that stay in
-/// registers take 0.73 and 0.81 of what three passes take, 64 as long (Emerald Rapids, AVX-512).
+/// registers take 0.73 and 0.81 of what three passes take, 48 would take 0.9, 64 as long (Emerald
+/// Rapids, AVX-512).
 template <class Arch, bool Log, bool Scaled>
 __attribute__((noinline)) void softmax_rows_of_kind(const SoftmaxRows& given) {
   const SoftmaxRows rows = given;
