@@ -51,7 +51,7 @@ bool reads_rows(const Product& p) {
 /// Less than 4 rows read several panels side by side, streams that the hardware prefetches.
 bool prefetches_columns(const Product& p, const RightBlock& right, Index rows) {
   constexpr Index min_rows = 4, min_floats = Index{256} << 10 >> 2;  // 256 KiB
-  const bool packed = right.type == DType::float32 && right.row_step == panel_columns;
+  const bool packed = right.type == DType::float32 && right.row_step == panel_columns && !right.is_kept;
   return packed && p.activations == DType::float32 && rows >= min_rows && rows < 2 * kernels::strip_rows &&
          p.a.shape[1] * p.c.shape[1] >= min_floats;
 }

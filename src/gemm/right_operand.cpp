@@ -12,18 +12,26 @@ using kernels::panel_columns;
 
 namespace {
 
-/// With up to so many rows, b is read in place and never packed.
-constexpr Index max_rows_of_direct_b = 32;
-/// Nor is b packed if it comes from the L2 either way, as it spans fewer floats: 128 KiB; or half
-/// of an L2 of 2 MiB or more where few rows of a and c are beside it, and its rows do not fall into
-/// the same sets of the L1 (128 × 512 × 512 in 0.97 of the time, 512 × 512 × 512 in 1.05; Emerald
-/// Rapids).
-bool comes_from_l2(const View<const float, 2>& b, Index rows) {
+/// True if b comes from the L2 either way, as it spans fewer floats than 128 KiB; or half of an L2
+/// of 2 MiB or more where few rows of a and c are beside it, and its rows do not fall into the same
+/// sets of the L1 (128 × 512 × 512 in 0.97 of the time, 512 × 512 × 512 in 1.05; Emerald Rapids).
+bool comes_from_l2(const View<const float, 2>& b, Index span, Index rows) {
   constexpr Index few_floats = 32768, few_rows = 256, large_l2 = 2 << 20, page = 1024;
-  if (b.shape[0] == 1) return true;  // any stride, even one without an absolute value
-  const Index bytes = cache_sizes().l2_bytes, step = std::abs(b.strides[0]);
-  const bool is_half = bytes >= large_l2 && step % page != 0 && rows <= few_rows;
-  return (b.shape[0] - 1) * step < (is_half ? bytes / 2 / Index{sizeof(float)} : few_floats);
+  const Index bytes = cache_sizes().l2_bytes;
+  const bool is_half = bytes >= large_l2 && std::abs(b.strides[0]) % page != 0 && rows <= few_rows;
+  return span < (is_half ? bytes / 2 / Index{sizeof(float)} : few_floats);
+}
+
+/// True if all rows read b in place. A tile of its own for panels makes packing pay off sooner: by
+/// AVX2 16, 24 and 32 × 512 × 512 take 0.77, 0.7 and 0.68 of the time, 512 × 512 × 64 0.75, 512 ×
+/// 64 × 512 0.87 (Zen 3).
+bool is_read_in_place(const Product& p, const kernels::KernelTable& kernel) {
+  const Index rows = p.c.shape[0], depth = p.b.shape[0];
+  if (depth == 1) return true;  // any stride, even one without an absolute value
+  const Index span = (depth - 1) * std::abs(p.b.strides[0]);
+  constexpr Index max_rows = 32, many_rows = 2 * kernels::strip_rows, floats_in_l1 = 8192;
+  if (kernel.panel_tile_rows == kernel.tile_rows) return rows <= max_rows || comes_from_l2(p.b, span, rows);
+  return rows < kernels::strip_rows || (rows < many_rows ? comes_from_l2(p.b, span, rows) : span < floats_in_l1);
 }
 
 /// How the kernel reads b.
@@ -42,7 +50,7 @@ Strategy strategy_of(const Product& p, const kernels::KernelTable& kernel) {
     const bool contiguous = p.b.strides[0] == 1 && p.b.strides[1] != 0;
     return contiguous && rows <= kernel.rows_by_columns ? Strategy::columns : Strategy::packed_first;
   }
-  return rows <= max_rows_of_direct_b || comes_from_l2(p.b, rows) ? Strategy::direct : Strategy::packed_once;
+  return is_read_in_place(p, kernel) ? Strategy::direct : Strategy::packed_once;
 }
 
 }  // namespace

@@ -47,6 +47,7 @@ constexpr KernelTable table{
                  : Integers ? IntegerUnit<Arch, true>::name
                             : "",
     .tile_rows = Tile<Arch>::rows,
+    .panel_tile_rows = PanelTile<Arch>::rows,
     .rows_by_columns = max_rows_by_columns<Arch>,
     .pack_rows = pack_rows<Arch>,
     .pack_panels = pack_panels<Arch>,

@@ -22,6 +22,7 @@ struct KernelTable {
   const char* name;
   const char* extension;  ///< "" without
   Index tile_rows;        ///< MR: rows of a register tile
+  Index panel_tile_rows;  ///< the same of one that multiplies by panels of floats
   Index rows_by_columns;  ///< the most rows for which gemm_block reads contiguous columns of b; 0: none
 
   /// Copies rows × columns (<= block_size) to rows packed_row_stride apart, times scale.

@@ -45,14 +45,14 @@ enum class Merge {
 };
 
 template <class Arch, int Rows, int Vectors, Merge merge>
-HEADLANE_INLINE void merge_tile(const AttentionBlock& block, Index row, Index column, const MergeFactors& factors,
-                                const Accumulators<Arch, Rows, Vectors>& acc) {
+HEADLANE_INLINE void merge_tile(const AttentionBlock& block, Index row, int first, Index column,
+                                const MergeFactors& factors, const Accumulators<Arch, Rows, Vectors>& acc) {
   using V = Lanes<Arch>;
-  float* out = block.state.out + row * block.state.out_step + column;
+  float* out = block.state.out + (row + first) * block.state.out_step + column;
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i, out += block.state.out_step) {
-    if (merge == Merge::some && block.key_end[row + i] == 0) continue;
-    const V keep = V::broadcast(factors.keep[i]), add = V::broadcast(factors.add[i]);
+    if (merge == Merge::some && block.key_end[row + first + i] == 0) continue;
+    const V keep = V::broadcast(factors.keep[first + i]), add = V::broadcast(factors.add[first + i]);
 #pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j) {
       // A chain that underflowed to -0 and then met weights of 0 may be +0: with a zero added it
@@ -68,13 +68,13 @@ HEADLANE_INLINE Index offset_of_column(const KeyBlock& keys, Index column) {
   return column / panel_columns * keys.v_panel_step + column % panel_columns;
 }
 
-/// P · V of one tile.
-template <class Arch, int Rows, int Vectors>
-HEADLANE_INLINE void multiply_values(const AttentionBlock& block, Index column, const VisibleRange& visible,
-                                     Accumulators<Arch, Rows, Vectors>& acc) {
+/// P · V of one tile, whose first row of scores is `scores`.
+template <class Arch, int Rows, int Vectors, bool may_be_stored>
+HEADLANE_INLINE void multiply_values(const AttentionBlock& block, const float* scores, Index column,
+                                     const VisibleRange& visible, Accumulators<Arch, Rows, Vectors>& acc) {
   const KeyBlock& keys = block.keys;
   const Index offset = offset_of_column(keys, column);
-  if (keys.type != DType::float32) {
+  if (may_be_stored && keys.type != DType::float32) {
     alignas(64) float sums[Rows * Vectors * lanes];
     stored_values<Arch, Rows, Vectors>(block, column, visible.begin, visible.end, sums);
 #pragma GCC unroll 16
@@ -90,31 +90,34 @@ HEADLANE_INLINE void multiply_values(const AttentionBlock& block, Index column, 
     Panels v{static_cast<const float*>(keys.v[page]) + at, keys.v_row_step, keys.v_panel_step};
     if (keys.prefetches) {
       v.next = static_cast<const float*>(keys.next[page]) + at;
-      multiply<Arch, Rows, Vectors, Visit::first>(end - first, PackedRows{block.scores + first}, v, acc);
+      multiply<Arch, Rows, Vectors, Visit::first>(end - first, PackedRows{scores + first}, v, acc);
     } else {
-      multiply<Arch, Rows, Vectors>(end - first, PackedRows{block.scores + first}, v, acc);
+      multiply<Arch, Rows, Vectors>(end - first, PackedRows{scores + first}, v, acc);
     }
     first = end;
   }
 }
 
-/// Merges P · V of one tile into the state. Masked keys have the weight 0.
-template <class Arch, int Rows, int Vectors>
-HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, Index column, const VisibleRange& visible,
-                                const MergeFactors& factors) {
+/// Merges P · V of the rows from `first` on, of those whose scores begin at `row`, into the state.
+/// Masked keys have the weight 0.
+template <class Arch, int Rows, int Vectors, bool may_be_stored>
+HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, int first, Index column,
+                                const VisibleRange& visible, const MergeFactors& factors) {
   const KeyBlock& keys = block.keys;
+  const float* scores = block.scores + first * packed_row_stride;
   Lanes<Arch> acc[Rows][Vectors];
-  multiply_values<Arch, Rows, Vectors>(block, column, visible, acc);
+  multiply_values<Arch, Rows, Vectors, may_be_stored>(block, scores, column, visible, acc);
   const bool masked = visible.begin < visible.all_begin || visible.all_end < visible.end || !is_unmasked(block);
   if (masked)
     recompute_unless_finite<Arch, Rows, Vectors>(acc, [&](int i, int j, float* to) {
       const Index at = offset_of_column(keys, column + j * lanes);
-      visible_values<Arch>(block, row + i, block.scores + i * packed_row_stride, at, visible, to);
+      visible_values<Arch>(block, row + first + i, scores + i * packed_row_stride, at, visible, to);
     });
-  if (block.output != nullptr) store_output<Arch, Rows, Vectors>(*block.output, row, column, factors.keep, acc);
-  else if (block.is_first) merge_tile<Arch, Rows, Vectors, Merge::first>(block, row, column, factors, acc);
-  else if (visible.all_end > 0) merge_tile<Arch, Rows, Vectors, Merge::all>(block, row, column, factors, acc);
-  else merge_tile<Arch, Rows, Vectors, Merge::some>(block, row, column, factors, acc);
+  if (block.output != nullptr)
+    store_output<Arch, Rows, Vectors>(*block.output, row + first, column, factors.keep + first, acc);
+  else if (block.is_first) merge_tile<Arch, Rows, Vectors, Merge::first>(block, row, first, column, factors, acc);
+  else if (visible.all_end > 0) merge_tile<Arch, Rows, Vectors, Merge::all>(block, row, first, column, factors, acc);
+  else merge_tile<Arch, Rows, Vectors, Merge::some>(block, row, first, column, factors, acc);
 }
 
 /// Prefetches the rows of the output that a tile will write: stores to lines that are far away fill
@@ -154,8 +157,13 @@ HEADLANE_INLINE void attention_tile(const AttentionBlock& block, Index row, Pref
   } else {
     merge_sums<Arch>(block.state, row, Rows, block_max, block_sum, factors);
   }
-  for_each_column_tile<Arch, Rows>(block.value_dim, [&](Index column, auto vectors) {
-    value_tile<Arch, Rows, vectors.value>(block, row, column, visible, factors);
+  if constexpr (is_two_panel_tiles<Arch, Rows>)
+    if (block.keys.type == DType::float32 && block.keys.v_row_step == panel_columns)
+      return for_each_tile_of_panels<Arch, Rows>(block.value_dim, [&](int first, auto rows, Index column, auto width) {
+        value_tile<Arch, rows.value, width.value, false>(block, row, first, column, visible, factors);
+      });
+  for_each_column_tile<Tile<Arch>, Rows>(block.value_dim, [&](Index column, auto width) {
+    value_tile<Arch, Rows, width.value, true>(block, row, 0, column, visible, factors);
   });
 }
 
@@ -164,8 +172,8 @@ HEADLANE_INLINE void attention_tile(const AttentionBlock& block, Index row, Pref
 template <class Arch>
 void attention_block(const AttentionBlock& block) noexcept {
   PrefetchQueue queue(block.prefetch, block.rows / group_size<Arch>);
-  for_each_row_tile<Arch>(block.rows,
-                          [&](Index row, auto rows) { attention_tile<Arch, rows.value>(block, row, queue); });
+  for_each_row_tile<Tile<Arch>>(block.rows,
+                                [&](Index row, auto rows) { attention_tile<Arch, rows.value>(block, row, queue); });
 }
 
 }  // namespace

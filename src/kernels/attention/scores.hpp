@@ -84,16 +84,16 @@ HEADLANE_INLINE void multiply_keys(const AttentionBlock& block, Index row, const
 }
 
 /// scores = q · kᵀ for one tile, Adjusted by mask and bias, which are loaded 16 at a time; their
-/// maximum goes into lane_max, 16 a row.
+/// maximum goes into lane_max, 16 a row. Its first row of scores is `scores`.
 template <class Arch, int Rows, int Vectors, bool Adjusted>
 HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, const PieceOfKeys& piece, Index column,
-                                float* lane_max) {
+                                float* scores, float* lane_max) {
   using V = Lanes<Arch>;
   if constexpr (Adjusted) prefetch_adjustments<Rows, Vectors>(block, row, column);
   V acc[Rows][Vectors];
   multiply_keys<Arch, Rows, Vectors>(block, row, piece, column, acc);
   if constexpr (Adjusted) adjust_tile<Arch, Rows, Vectors>(block, row, column, acc);
-  float* to = block.scores + column;
+  float* to = scores + column;
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 8
@@ -141,16 +141,19 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const V
   const bool adjust = adjusts(block);
   Index compared = visible.panel_begin, compared_end = visible.panel_begin;  // these keys
   const auto score_piece = [&](const PieceOfKeys& piece, Index begin) {
-    for_each_column_tile<Arch, Rows>(piece.end - begin, [&](Index at, auto vectors) {
+    for_each_tile_of_panels<Arch, Rows>(piece.end - begin, [&](int first, auto rows, Index at, auto vectors) {
       const Index column = begin + at, end = column + vectors.value * lanes;
-      constexpr int width = vectors.value;
+      constexpr int height = rows.value, width = vectors.value;
+      float* const scores = block.scores + first * packed_row_stride;
       const bool compares = column >= visible.all_begin && end <= comparable;
       if (compares) {
         if (compared_end == visible.panel_begin) compared = column;
         compared_end = end;
       }
-      if (compares && adjust) score_tile<Arch, Rows, width, true>(block, row, piece, column, lane_max);
-      else score_tile<Arch, Rows, width, false>(block, row, piece, column, compares ? lane_max : unused);
+      float* const largest_of_lanes = (compares ? lane_max : unused) + first * lanes;
+      if (compares && adjust)
+        score_tile<Arch, height, width, true>(block, row + first, piece, column, scores, largest_of_lanes);
+      else score_tile<Arch, height, width, false>(block, row + first, piece, column, scores, largest_of_lanes);
     });
   };
   if (block.keys.type == DType::float32) for_each_piece_of_keys<Arch, Rows>(block, visible, score_piece);

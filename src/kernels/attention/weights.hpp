@@ -41,7 +41,8 @@ HEADLANE_INLINE void weights_tile(const AttentionBlock& block, const AttentionWe
 
 template <class Arch>
 void attention_weights(const AttentionBlock& block, const AttentionWeights& to) noexcept {
-  for_each_row_tile<Arch>(block.rows, [&](Index row, auto rows) { weights_tile<Arch, rows.value>(block, to, row); });
+  for_each_row_tile<Tile<Arch>>(block.rows,
+                                [&](Index row, auto rows) { weights_tile<Arch, rows.value>(block, to, row); });
 }
 
 }  // namespace

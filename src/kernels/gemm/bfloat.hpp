@@ -128,7 +128,7 @@ HEADLANE_INLINE void multiply(Index k, const StridedRows<Arch, Rows>& a, const P
 /// Rows of a tile, all columns.
 template <class Arch, class T, int Rows>
 __attribute__((noinline)) void gemm_row_of_tiles(const GemmBlock& block, Index row) {
-  for_each_column_tile<Arch, Rows, false>(
+  for_each_column_tile<Tile<Arch>, Rows, false>(
       block.n, [&](Index column, auto width) { gemm_tile<Arch, T, Rows, width.value>(block, row, column); });
 }
 

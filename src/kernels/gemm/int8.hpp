@@ -86,7 +86,7 @@ HEADLANE_INLINE void multiply_quads(const GemmBlock& block, Index row, Index col
 /// Some rows, at most those of a tile, times all columns from `first` on.
 template <class Arch, class Unit, int Rows>
 __attribute__((noinline)) void int8_rows(const GemmBlock& block, Index row, Index first, Index columns) {
-  for_each_column_tile<Arch, Rows, false>(columns, [&](Index at, auto width) {
+  for_each_column_tile<Tile<Arch>, Rows, false>(columns, [&](Index at, auto width) {
     const Index column = first + at;
     Lanes<Arch> acc[Rows][width.value];
     prefetch_operands<Arch, Rows, width.value>(block, row, column);

@@ -109,6 +109,8 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<Group>& b, 
                               float* keep, Index) {
   using R = Register<Arch>;
   constexpr int pass = registers_per_pass<Arch>, per_panel = panel_columns / lanes, depth = Group::rows_of_word;
+  // One row of groups of 4 bits takes 1.4 times as long one by one (Zen 3).
+  constexpr bool one_by_one = is_one_by_one<Arch, Rows, Vectors * pass> && !is_by_fma<Group>;
 #pragma GCC unroll 2
   for (int first = 0; first < Lanes<Arch>::parts; first += pass) {
     Left left = a;
@@ -128,7 +130,7 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const PanelsOf<Group>& b, 
         for_panels_to_prefetch<visit, Vectors>(
             [&](int i) HEADLANE_INLINE_LAMBDA { prefetch_words<2>(group[i * b.panel_step].numbers[w]); });
         for_rows_of_word<Arch, Rows, depth>(rest - w * depth, [&](auto row_of_word) HEADLANE_INLINE_LAMBDA {
-          multiply_row<Arch, Rows, Vectors, visit>(
+          multiply_row<Arch, Rows, Vectors, visit, pass, one_by_one>(
               left, 0, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {
                 const auto* words = group[j / per_panel * b.panel_step].numbers[w] + column(j, part);
                 return scale[j][part].times(words, row_of_word);

@@ -32,30 +32,54 @@ enum class Visit {
   keep,   // does so, and stores its own rows at `keep`, panel_columns apart
 };
 
+/// True if a tile of so many rows loads registers of b one by one beside all rows of a: the latter
+/// are fewer.
+template <class Arch, int Rows, int registers_of_b>
+inline constexpr bool is_one_by_one = Register<Arch>::width == 8 && Rows < registers_of_b;
+
 /// acc[i][j] = fma(left.at(i, p), row[j], acc[i][j]) for one row of b, of which load(j, part)
 /// returns register `part` of a pass.
-template <class Arch, int Rows, int Vectors, Visit visit, int pass = registers_per_pass<Arch>, class Left, class Load>
+template <class Arch, int Rows, int Vectors, Visit visit, int pass = registers_per_pass<Arch>,
+          bool one_by_one = is_one_by_one<Arch, Rows, Vectors * pass>, class Left, class Load>
 HEADLANE_INLINE void multiply_row(const Left& left, int p, int first, Accumulators<Arch, Rows, Vectors>& acc,
                                   float*& kept, const Load& load) {
   using R = Register<Arch>;
-  typename R::Float row[Vectors][pass];
+  using Float = typename R::Float;
+  const auto load_and_keep = [&](int j, int part) HEADLANE_INLINE_LAMBDA {
+    const Float row = load(j, part);
+    if constexpr (visit == Visit::keep) R::store(kept + j * lanes + part * R::width, row);
+    return row;
+  };
+  if constexpr (one_by_one) {
+    Float factor[Rows];
 #pragma GCC unroll 8
-  for (int j = 0; j < Vectors; ++j)
-#pragma GCC unroll 8
-    for (int part = 0; part < pass; ++part) {
-      row[j][part] = load(j, part);
-      if constexpr (visit == Visit::keep) R::store(kept + j * lanes + part * R::width, row[j][part]);
-    }
-  if constexpr (visit == Visit::keep) kept += panel_columns;
-#pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i) {
-    const typename R::Float factor(left.at(i, p));
+    for (int i = 0; i < Rows; ++i) factor[i] = Float(left.at(i, p));
 #pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j)
 #pragma GCC unroll 8
-      for (int part = 0; part < pass; ++part)
-        acc[i][j].part[first + part] = R::fma(factor, row[j][part], acc[i][j].part[first + part]);
+      for (int part = 0; part < pass; ++part) {
+        const Float row = load_and_keep(j, part);
+#pragma GCC unroll 8
+        for (int i = 0; i < Rows; ++i)
+          acc[i][j].part[first + part] = R::fma(factor[i], row, acc[i][j].part[first + part]);
+      }
+  } else {
+    Float row[Vectors][pass];
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j)
+#pragma GCC unroll 8
+      for (int part = 0; part < pass; ++part) row[j][part] = load_and_keep(j, part);
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) {
+      const Float factor(left.at(i, p));
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j)
+#pragma GCC unroll 8
+        for (int part = 0; part < pass; ++part)
+          acc[i][j].part[first + part] = R::fma(factor, row[j][part], acc[i][j].part[first + part]);
+    }
   }
+  if constexpr (visit == Visit::keep) kept += panel_columns;
 }
 
 /// Two strips that read the same panel in tiles of so many vectors prefetch another one, each tile
@@ -105,11 +129,14 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const Panels& b, Accumulat
       };
       multiply_row<Arch, Rows, Vectors, visit, pass>(left, p, first, acc, kept, load);
     };
-    constexpr int at_once = Partial ? 1 : Left::at_once;
+    constexpr int at_once = Partial ? 1 : Left::template at_once<Arch, Rows>;
     Index rest = k;
     for (; rest >= at_once; rest -= at_once, right += at_once * b.row_step) {
 #pragma GCC unroll 2
-      for (int p = 0; p < at_once; ++p) multiply_by(p);
+      for (int p = 0; p < at_once; ++p) {
+        multiply_by(p);
+        if (p + 1 < at_once) left.follow(acc[Rows - 1][Vectors - 1].part[first + pass - 1]);
+      }
       left.next(at_once);
     }
     if (rest > 0) multiply_by(0);

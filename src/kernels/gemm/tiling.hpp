@@ -34,18 +34,28 @@ HEADLANE_INLINE void for_each_part(Index n, Index max, const F& f) {
   }
 }
 
-/// Calls f(first_row, Constant<rows>) for the tiles that cover `rows`.
-template <class Arch, class F>
-HEADLANE_INLINE void for_each_row_tile(Index rows, const F& f) {
-  for_each_part(rows, Tile<Arch>::rows, [&](Index first, Index count) {
-    with_rows<Tile<Arch>::rows>(count, [&](auto constant) { f(first, constant); });
+/// Calls f(first_row, rows) for strips that cover n rows, whole tiles of 3 rows but for the last.
+template <class Tile, class F>
+HEADLANE_INLINE void for_each_strip(Index n, const F& f) {
+  constexpr Index unit = Tile::rows == 3 ? 3 : 1;
+  for_each_part((n + unit - 1) / unit, strip_rows / unit, [&](Index first, Index count) {
+    const Index row = first * unit, rest = n - row;
+    f(row, rest < count * unit ? rest : count * unit);
   });
 }
 
-/// The same for at least Tile<Arch>::rows rows. Their tiles have half as many or more: less code.
-template <class Arch, class F>
+/// Calls f(first_row, Constant<rows>) for the tiles that cover `rows`.
+template <class Tile, class F>
+HEADLANE_INLINE void for_each_row_tile(Index rows, const F& f) {
+  for_each_part(rows, Tile::rows, [&](Index first, Index count) {
+    with_rows<Tile::rows>(count, [&](auto constant) { f(first, constant); });
+  });
+}
+
+/// The same for at least Tile::rows rows. Their tiles have half as many or more: less code.
+template <class Tile, class F>
 HEADLANE_INLINE void for_each_tall_tile(Index rows, const F& f) {
-  constexpr int most = Tile<Arch>::rows;
+  constexpr int most = Tile::rows;
   for_each_part(rows, most, [&](Index first, Index count) {
     with_rows<most, (most + 1) / 2>(count, [&](auto constant) { f(first, constant); });
   });
@@ -53,10 +63,10 @@ HEADLANE_INLINE void for_each_tall_tile(Index rows, const F& f) {
 
 /// Width in vectors of a tile of so many rows: more when rows are few, for enough accumulators; 1
 /// or whole panels, at most 4.
-template <class Arch>
+template <class Tile>
 constexpr int vectors_of_tile(int rows) {
   constexpr int per_panel = panel_columns / lanes;
-  const int fit = Tile<Arch>::rows / rows * Tile<Arch>::vectors;
+  const int fit = Tile::rows / rows * Tile::vectors;
   return fit < per_panel ? 1 : fit / per_panel > 4 ? 4 * per_panel : fit / per_panel * per_panel;
 }
 
@@ -64,17 +74,36 @@ constexpr int vectors_of_tile(int rows) {
 /// as the rest allows: at most what a tile of Rows rows may be, then half of it in whole panels,
 /// and so on. Narrow: the last one may be half a panel. Stored types have whole panels, and save
 /// the code.
-template <class Arch, int Rows, bool Narrow = true, class F, int Wide = vectors_of_tile<Arch>(Rows)>
+template <class Tile, int Rows, bool Narrow = true, class F, int Wide = vectors_of_tile<Tile>(Rows)>
 HEADLANE_INLINE void for_each_column_tile(Index columns, const F& f, Index first = 0) {
-  constexpr int usual = Tile<Arch>::vectors, per_panel = panel_columns / lanes;
+  constexpr int usual = Tile::vectors, per_panel = panel_columns / lanes;
   if constexpr (Wide > usual) {
     for (; columns - first >= Wide * lanes; first += Wide * lanes) f(first, Constant<Wide>{});
-    return for_each_column_tile<Arch, Rows, Narrow, F, Wide / 2 / per_panel * per_panel>(columns, f, first);
+    return for_each_column_tile<Tile, Rows, Narrow, F, Wide / 2 / per_panel * per_panel>(columns, f, first);
   }
   constexpr Index at_least = Narrow ? (usual - 1) * lanes : 0;
   for (; columns - first > at_least; first += usual * lanes) f(first, Constant<usual>{});
   if constexpr (Narrow && usual > 1)
     for (; first < columns; first += lanes) f(first, Constant<1>{});
+}
+
+/// True if Rows rows of Tile are two of PanelTile.
+template <class Arch, int Rows>
+inline constexpr bool is_two_panel_tiles =
+    Rows == 2 * PanelTile<Arch>::rows && PanelTile<Arch>::rows < Tile<Arch>::rows;
+
+/// Calls f(first row, Constant<rows>, first column, Constant<vectors>) for the tiles that cover
+/// Rows rows, at most those of Tile, and `columns` of panels.
+template <class Arch, int Rows, class F>
+HEADLANE_INLINE void for_each_tile_of_panels(Index columns, const F& f) {
+  Index column = 0;
+  if constexpr (is_two_panel_tiles<Arch, Rows>)
+    for (using Half = PanelTile<Arch>; columns - column > lanes; column += panel_columns) {
+      f(0, Constant<Half::rows>{}, column, Constant<Half::vectors>{});
+      f(Half::rows, Constant<Half::rows>{}, column, Constant<Half::vectors>{});
+    }
+  for_each_column_tile<Tile<Arch>, Rows>(
+      columns, [&](Index at, auto vectors) { f(0, Constant<Rows>{}, at, vectors); }, column);
 }
 
 }  // namespace
