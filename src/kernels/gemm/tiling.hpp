@@ -96,9 +96,10 @@ inline constexpr bool is_two_panel_tiles =
 /// Rows rows, at most those of Tile, and `columns` of panels.
 template <class Arch, int Rows, class F>
 HEADLANE_INLINE void for_each_tile_of_panels(Index columns, const F& f) {
+  using Half = PanelTile<Arch>;
   Index column = 0;
   if constexpr (is_two_panel_tiles<Arch, Rows>)
-    for (using Half = PanelTile<Arch>; columns - column > lanes; column += panel_columns) {
+    for (; columns - column > lanes; column += panel_columns) {
       f(0, Constant<Half::rows>{}, column, Constant<Half::vectors>{});
       f(Half::rows, Constant<Half::rows>{}, column, Constant<Half::vectors>{});
     }
