@@ -151,7 +151,6 @@ HEADLANE_INLINE void gemm_strips(const GemmBlock& block, Index first) {
   for_each_strip<Wide>(block.m - first, [&](Index at, Index rows) {
     const Index strip = first + at, whole = block.n / width * width;
     if (rows <= Wide::rows) return gemm_few_rows<Arch, float>(block, strip, rows);
-    if constexpr (width == lanes) return gemm_strip<Arch, Wide>(block, strip, rows, 0, block.n);
     if constexpr (Wide::rows < strip_rows) {
       gemm_strip<Arch, Wide>(block, strip, rows, 0, whole);
       if (whole < block.n) gemm_strip<Arch, Tile<Arch>>(block, strip, rows, whole, block.n);
