@@ -48,7 +48,8 @@ bool reads_rows(const Product& p) {
 
 /// True if few rows of a prefetch the next columns of packed floats while they use the present
 /// ones. What the L2 has already costs 2 to 8 %, so not where all of b is likely to stay in it.
-/// Less than 4 rows read several panels side by side, streams that the hardware prefetches.
+/// Less than 4 rows read several panels side by side, streams that the hardware prefetches; rows
+/// that pack b prefetch it themselves.
 bool prefetches_columns(const Product& p, const RightBlock& right, Index rows) {
   constexpr Index min_rows = 4, min_floats = Index{256} << 10 >> 2;  // 256 KiB
   const bool packed = right.type == DType::float32 && right.row_step == panel_columns && !right.is_kept;

@@ -103,9 +103,9 @@ struct StridedRows {
     __builtin_prefetch(ahead + ahead_step, 0, 2);
     make_opaque(ahead += count);
   }
-  /// What is read from now on is read after `sum` is known. Clang loads for the next row of b while
-  /// the registers have not been used, and spills: 1.6 times the time. GCC does not (with this, it
-  /// takes 1.02 of the time).
+  /// Keeps the loads after it behind the computation of `sum`. Clang hoists the loads for the next
+  /// row of b above the fmas of this one and then spills, which takes 1.6 times the time. GCC does
+  /// not, and with this dependency would take 1.02 of the time.
   template <class Float>
   HEADLANE_INLINE void follow([[maybe_unused]] const Float& sum) {
 #if defined(__clang__) && defined(__AVX2__) && !defined(__AVX512F__)
