@@ -184,6 +184,35 @@ def _(x, packed, key, bias, activations):
     return x.new_empty((*x.shape[:-1], _shape_of(key)[1]))
 
 
+@torch.library.custom_op("headlane::experts", mutates_args=())
+def experts(
+    x: torch.Tensor,
+    index: torch.Tensor,
+    factors: torch.Tensor,
+    packed: list[torch.Tensor],
+    key: str,
+    down_key: str,
+    activation: str,
+    activations: str,
+) -> torch.Tensor:
+    """Gated experts: for each token, a row of x, the sum of activation(x @ gate) * (x @ up) @ down over the
+    experts in its row of index, each times its element of factors. Packed matrices: all gates, all ups, all
+    downs; of the last `down_key` is the key.
+    """
+    count = len(packed) // 3
+    matrices = [_matrix_of(x, key if i < 2 * count else down_key) for i, x in enumerate(packed)]
+    known = None if activation == "identity" else activation
+    made = headlane._core.Experts(
+        matrices[:count], matrices[count : 2 * count], matrices[2 * count :], known, activations
+    )
+    return made.forward(x, index, factors, threads())
+
+
+@experts.register_fake
+def _(x, *others):
+    return x.new_empty(x.shape)
+
+
 @torch.library.custom_op("headlane::embedding", mutates_args=())
 def embedding(ids: torch.Tensor, packed: torch.Tensor, key: str, dtype: torch.dtype) -> torch.Tensor:
     """Columns of a matrix, as rows of the result: the vectors of an embedding whose table is also the

@@ -48,7 +48,7 @@ NB_MODULE(_core, module) {
       "frequencies", "out", "num_threads");
   def("alibi_slopes", &python::alibi_slopes_of, "heads");
   for (auto* add : {&python::add_kv_cache, &python::add_packed_matrix, &python::add_row_program, &python::add_layers,
-                    &python::add_attention_layers, &python::add_mpi})
+                    &python::add_attention_layers, &python::add_experts, &python::add_mpi})
     add(module);
 #ifdef HEADLANE_HAS_MODELS
   python::add_models(module);

@@ -8,6 +8,7 @@ from typing import Any, Callable
 import torch
 from torch import nn
 
+from ._experts import EXPERTS
 from ._modules import NormState
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -93,6 +94,36 @@ def norm_of(module: nn.Module) -> NormState | None:
                 if all(_is_norm(state, probe, value, y) for value, y in zip(inputs, outputs)):
                     return state
     return None
+
+
+def experts_of(module: nn.Module) -> str | None:
+    """The activation of the gates, if a module computes gated experts (_experts.py) of a few random numbers."""
+    gate_up, down = (module._parameters[name].detach() for name in EXPERTS)
+    count, width, hidden = down.shape
+    children = [activation_of_module(child) for child in module.children()]
+    if gate_up.shape != (count, 2 * hidden, width) or len(children) != 1 or children[0] is None:
+        return None
+    activation = ACTIVATIONS[children[0]]
+    index = torch.tensor([[0, count - 1], [count // 2, 0], [count - 1, count // 2]])[:, : min(2, count)]
+    x, factors = _seeded(3, width).to(down.dtype), _seeded(*index.shape).to(down.dtype)
+    for scale in (1, 10, 10 if down.dtype is torch.float16 else 100):  # large: some code clamps
+        value, exact = x * scale, torch.zeros(x.shape)
+        for expert in index.unique().tolist():
+            tokens, places = torch.where(index == expert)
+            gate, up = (value[tokens].float() @ gate_up[expert].float().T).chunk(2, -1)
+            y = (activation(gate) * up) @ down[expert].float().T
+            exact.index_add_(0, tokens, y * factors[tokens, places, None].float())
+        try:
+            with torch.no_grad():
+                made = module(value, index, factors)
+        except Exception:
+            return None
+        if type(made) is not torch.Tensor or made.dtype is not down.dtype or made.shape != exact.shape:
+            return None
+        limit = max(1e-4, 4 * torch.finfo(down.dtype).eps) * exact.abs().max()
+        if not bool(((made.float() - exact).abs() <= limit).all()):
+            return None
+    return children[0]
 
 
 def _is_norm(state: NormState, probe: Any, x: torch.Tensor, y: Any) -> bool:

@@ -143,6 +143,8 @@ class _ReadOnly(torch.Tensor):
             part = args[0].parts[0]
             if len(args[0].parts) == 1 and part.transposed and part.original is None:
                 return torch.ops.headlane.embedding(args[1], part.packed, part.key, part.dtype)
+        if func is torch.ops.aten.select.int and getattr(args[0], "experts", 0) and args[1] == 0:
+            return args[0].expert(args[2])
         args, kwargs = tree_map_only(_ReadOnly, lambda x: x.dense(), (args, kwargs))
         result = func(*args, **kwargs)
         if any(x.alias_info is not None for x in func._schema.returns):
@@ -187,53 +189,65 @@ class _View(_ReadOnly):
 
 class PackedWeight(_ReadOnly):
     """A weight [out, in] or [in, out] whose elements are in packed matrices, one or several that lie
-    below each other. It has shape, type and device of the weight.
+    below each other; or [experts, out, in], with equally many matrices for each expert. It has shape, type
+    and device of the weight.
     """
 
     parts: tuple[Packed, ...]
     origin: weakref.ref[torch.nn.Parameter] | None = None  # what it took the place of
 
     @staticmethod
-    def __new__(cls, parts: tuple[Any, ...]) -> PackedWeight:
-        shape = (sum(part.shape[0] for part in parts), parts[0].shape[1])
+    def __new__(cls, parts: tuple[Any, ...], experts: int = 0) -> PackedWeight:
+        shape: tuple[int, ...] = (sum(part.shape[0] for part in parts), parts[0].shape[1])
+        if experts:
+            shape = (experts, shape[0] // experts, shape[1])
         return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=parts[0].dtype, device="cpu")
 
-    def __init__(self, parts: tuple[Any, ...]) -> None:
+    def __init__(self, parts: tuple[Any, ...], experts: int = 0) -> None:
         self.parts = parts
+        self.experts = experts
         for i, part in enumerate(parts):
             setattr(self, f"part{i}", part.packed if part.original is None else part.original)
 
     def dense(self) -> torch.Tensor:
         """The tensor, which nobody may change: it may be the kept original."""
         dense = [dense_part(part) for part in self.parts]
-        return dense[0] if len(dense) == 1 else torch.cat(dense)
+        whole = dense[0] if len(dense) == 1 else torch.cat(dense)
+        return whole.reshape(self.shape) if self.experts else whole
+
+    def expert(self, index: int) -> torch.Tensor:
+        """A view of the weight of one expert."""
+        count = len(self.parts) // self.experts
+        index = range(self.experts)[index]
+        return _View(torch.cat([dense_part(x) for x in self.parts[index * count : (index + 1) * count]]))
 
     def same(self) -> PackedWeight:
-        return PackedWeight(self.parts)
+        return PackedWeight(self.parts, self.experts)
 
     def __tensor_flatten__(self) -> tuple[list[str], Any]:
         rest = tuple(
             (x.key, x.dtype, x.transposed, tuple(x.shape), x.original is not None) for x in self.parts
         )
-        return [f"part{i}" for i in range(len(self.parts))], rest
+        return [f"part{i}" for i in range(len(self.parts))], (self.experts, *rest)
 
     @staticmethod
     def __tensor_unflatten__(
         tensors: dict[str, torch.Tensor], rest: Any, size: Any, stride: Any
     ) -> PackedWeight:
-        return PackedWeight(tuple(_TracedPart(tensors[f"part{i}"], x) for i, x in enumerate(rest)))
+        experts, *parts = rest
+        return PackedWeight(tuple(_TracedPart(tensors[f"part{i}"], x) for i, x in enumerate(parts)), experts)
 
     def __deepcopy__(self, memo: Any) -> torch.Tensor:
         if id(self) not in memo:
-            memo[id(self)] = parameter_of(self.parts)
+            memo[id(self)] = parameter_of(self.parts, self.experts)
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return parameter_of, (self.parts,)
+        return parameter_of, (self.parts, self.experts)
 
 
-def parameter_of(parts: tuple[Packed, ...]) -> torch.nn.Parameter:
-    return torch.nn.Parameter(PackedWeight(parts), requires_grad=False)
+def parameter_of(parts: tuple[Packed, ...], experts: int = 0) -> torch.nn.Parameter:
+    return torch.nn.Parameter(PackedWeight(parts, experts), requires_grad=False)
 
 
 def memory_of(model: torch.nn.Module) -> int:

@@ -77,6 +77,7 @@ nb::object gemm_gated_of(nb::handle a, nb::handle gate, nb::handle up, nb::handl
 nb::tuple attention_options();
 
 void add_attention_layers(nb::module_& module);
+void add_experts(nb::module_& module);
 void add_kv_cache(nb::module_& module);
 void add_layers(nb::module_& module);
 void add_mpi(nb::module_& module);

@@ -1,0 +1,242 @@
+"""What optimize() replaces, module by module."""
+
+from __future__ import annotations
+
+import fnmatch
+import sys
+import weakref
+from typing import Any, Callable
+
+from torch import nn
+
+from ._experts import EXPERTS, Experts, ExpertsState
+from ._fused import Fused
+from ._modules import (
+    Activation,
+    Embedding,
+    Linear,
+    LinearOfInput,
+    Norm,
+    NormOfInput,
+    NormState,
+    Replaced,
+    WeightState,
+    WithWeights,
+)
+from ._multihead_attention import AttentionState, MultiheadAttention
+from ._recognise import activation_of_module, experts_of, norm_of
+from ._report import Record, Row
+from ._sdpa import CallsAttention, calls_attention
+from ._transformer_layers import Encoder, FeedForwardBlock
+from ._transformers import set_attention
+from ._weight import NAMES, Packed, PackedWeight, memory_of, parameter_of
+
+
+def _conv1d() -> type | None:
+    module = sys.modules.get("transformers.pytorch_utils")
+    return getattr(module, "Conv1D", None)
+
+
+class Replacement:
+    """Of the modules of a model."""
+
+    def __init__(
+        self, model: nn.Module, weights: str | None, activations: str, release: bool, skip: list[str]
+    ) -> None:
+        self.model = model
+        self.weights = weights
+        self.activations = activations
+        self.release = release
+        self.skip = skip
+        self.record = Record()
+        # Where each parameter is: a weight may belong to several modules.
+        self.places: dict[int, list[tuple[nn.Module, str]]] = {}
+        for module in model.modules():
+            for name, parameter in module._parameters.items():
+                if parameter is not None:
+                    self.places.setdefault(id(parameter), []).append((module, name))
+
+    def run(self) -> None:
+        self.record.before = memory_of(self.model)
+        self.record.frozen = [name for name, x in self.model.named_parameters() if x.requires_grad]
+        self.model.requires_grad_(False)
+        named = [(name, module) for name, module in self.model.named_modules() if not self._is_skipped(name)]
+        self._each(named, self._weights_of, self._experts, self._tied, self._rowwise, self._activations)
+        self._attention()  # before the code of layers that call it is looked at
+        self._each(named, self._block)
+        for module in self.model.modules():
+            if not isinstance(module, Replaced) and any(
+                isinstance(x, PackedWeight) for x in module._parameters.values()
+            ):
+                WithWeights.adopt(module)
+                self._note("", module, "its weight is packed for a linear layer", False)
+        self.record.after = memory_of(self.model)
+        self.record.put(self.model)
+
+    def _each(self, named: list[tuple[str, nn.Module]], *replace: Callable[[str, nn.Module], None]) -> None:
+        for one in replace:
+            for name, module in named:
+                if not isinstance(module, Replaced):
+                    one(name, module)
+
+    def _attention(self) -> None:
+        self.record.configurations = set_attention(self.model)
+        for config, before in self.record.configurations:
+            what = f"attention of {type(config).__name__.removesuffix('Config')}"
+            self.record.rows.append(Row("", what, f"{before} → headlane"))
+
+    def _is_skipped(self, name: str) -> bool:
+        parts = name.split(".")
+        prefixes = [".".join(parts[: i + 1]) for i in range(len(parts))]
+        return any(fnmatch.fnmatchcase(prefix, pattern) for prefix in prefixes for pattern in self.skip)
+
+    def _note(self, name: str, module: nn.Module, what: str, done: bool = True) -> None:
+        self.record.rows.append(Row(name, type(module).__name__, what, done))
+
+    # Each of these replaces a module, or leaves it and may say why.
+
+    def _weights_of(self, name: str, module: nn.Module) -> None:
+        if type(module).forward is nn.Linear.forward:
+            self._pack_linear(name, module, LinearOfInput, True)
+        elif type(module) is _conv1d():
+            self._pack_linear(name, module, Linear, False)
+        elif type(module) is nn.MultiheadAttention:
+            self._pack_attention(name, module)
+        elif isinstance(module, nn.Linear):
+            self._note(name, module, "has a forward function of its own", False)
+
+    def _reason(self, parameter: Any) -> str | None:
+        """Why a weight cannot be packed."""
+        if type(parameter) is not nn.Parameter:
+            return f"its weight is a {type(parameter).__name__}"
+        if parameter.device.type != "cpu":
+            return f"its weight is on {parameter.device}"
+        if parameter.dtype not in NAMES:
+            return f"its weight is of {parameter.dtype}"
+        if parameter.numel() == 0:
+            return "its weight is empty"
+        return None
+
+    def _pack(self, module: nn.Module, names: list[str], transposed: bool, parts: int = 1) -> Any:
+        """Packs parameters of a module. What they are now, or why not."""
+        for name in names:
+            parameter = module._parameters[name]
+            reason = None if isinstance(parameter, PackedWeight) else self._reason(parameter)
+            if reason is not None:
+                return reason
+        packed = {}
+        try:
+            for name in names:
+                packed[name] = self._packed(module._parameters[name], transposed, parts)
+        except ValueError as error:
+            return f"not packed: {error}"
+        return packed
+
+    def _packed(self, parameter: Any, transposed: bool, parts: int) -> PackedWeight:
+        if isinstance(parameter, PackedWeight):  # of another module, too
+            return parameter
+        stored = self.weights or NAMES[parameter.dtype]
+        matrix = parameter.detach().flatten(0, -2)  # of experts: those below each other
+        packed = tuple(Packed.of(part, stored, transposed, self.release) for part in matrix.chunk(parts))
+        made = parameter_of(packed, len(parameter) if parameter.dim() == 3 else 0)
+        made.origin = weakref.ref(parameter)
+        for module, name in self.places[id(parameter)]:
+            module._parameters[name] = made
+        return made
+
+    def _pack_linear(self, name: str, module: nn.Module, kind: type[Linear], transposed: bool) -> None:
+        if module._parameters.get("weight") is None:
+            return self._note(name, module, "its weight is no parameter", False)
+        packed = self._pack(module, ["weight"], transposed)
+        if isinstance(packed, str):
+            return self._note(name, module, packed, False)
+        if packed["weight"].parts[0].transposed != transposed or len(packed["weight"].parts) != 1:
+            return self._note(name, module, "its weight is packed for another module", False)
+        kind.adopt(module, WeightState(packed["weight"], self.activations))
+        matrix = packed["weight"].parts[0].matrix
+        self._note(name, module, f"linear, {matrix.dtype}")
+
+    def _pack_attention(self, name: str, module: Any) -> None:
+        if module.bias_k is not None or module.bias_v is not None or module.add_zero_attn:
+            return self._note(name, module, "has keys of its own (bias_k, add_zero_attn)", False)
+        if module.embed_dim == 0 or module.num_heads * module.head_dim != module.embed_dim:
+            return self._note(name, module, "its heads do not divide its width", False)
+        names, parts = ["in_proj_weight"], 3
+        if module.in_proj_weight is None:
+            names, parts = ["q_proj_weight", "k_proj_weight", "v_proj_weight"], 1
+        packed = self._pack(module, names, True, parts)
+        if isinstance(packed, str):
+            return self._note(name, module, packed, False)
+        MultiheadAttention.adopt(module, AttentionState(packed, self.activations))
+        self._note(name, module, f"attention, {next(iter(packed.values())).parts[0].matrix.dtype}")
+
+    def _experts(self, name: str, module: nn.Module) -> None:
+        weights = [module._parameters.get(x) for x in EXPERTS]
+        if any(x is None or x.dim() != 3 for x in weights):
+            return
+        reason = next(filter(None, map(self._reason, weights)), None)
+        if reason is not None:
+            return self._note(name, module, reason, False)
+        activation = experts_of(module)
+        if activation is None:
+            return self._note(name, module, "its experts are not activation(gate) * up, down", False)
+        packed = {}
+        for each, parts in zip(EXPERTS, (2, 1)):
+            made = self._pack(module, [each], True, parts * len(weights[0]))
+            if isinstance(made, str):
+                return self._note(name, module, made, False)
+            packed.update(made)
+        state = ExpertsState(*packed.values(), activation, self.activations)
+        Experts.adopt(module, state)
+        self._note(name, module, f"{len(state.down.parts)} experts, {state.down.parts[0].matrix.dtype}")
+
+    def _tied(self, name: str, module: nn.Module) -> None:
+        weight = module._parameters.get("weight")
+        if type(module) is not nn.Embedding or not isinstance(weight, PackedWeight):
+            return
+        if module.max_norm is not None:
+            return self._note(name, module, "max_norm changes its weight", False)
+        Embedding.adopt(module, WeightState(weight, "float32"))
+        self._note(name, module, "shares the weight of a linear layer")
+
+    def _rowwise(self, name: str, module: nn.Module) -> None:
+        if type(module) is nn.LayerNorm:
+            reason = "it is over several axes" if len(module.normalized_shape) != 1 else None
+            weight = module._parameters["weight"]
+            reason = reason or ("it has no weight" if weight is None else self._reason(weight))
+            if reason is not None:
+                return self._note(name, module, reason, False)
+            NormOfInput.adopt(module, NormState(True, ("weight", "bias"), "eps", 0.0))
+            return self._note(name, module, "layer norm")
+        state = norm_of(module)
+        if state is not None and self._reason(module._parameters[state.names[0]]) is None:
+            Norm.adopt(module, state)
+            return self._note(name, module, "layer norm" if state.centred else "RMS norm")
+        return None
+
+    def _activations(self, name: str, module: nn.Module) -> None:
+        """Those beside a Linear. Others, such as those of convolutions, stay PyTorch's."""
+        if not any(isinstance(child, Linear) for child in module.children()):
+            return
+        for child_name, child in module.named_children():
+            full_name = f"{name}.{child_name}" if name else child_name
+            if isinstance(child, Replaced) or self._is_skipped(full_name):
+                continue
+            activation = activation_of_module(child)
+            if activation not in (None, "identity"):
+                Activation.adopt(child, activation)
+                self._note(full_name, child, f"activation, {activation}")
+
+    def _block(self, name: str, module: nn.Module) -> None:
+        if type(module) in (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer):
+            FeedForwardBlock.adopt(module)
+            self._note(name, module, "fused")
+        elif type(module) is nn.TransformerEncoder:
+            Encoder.adopt(module)
+            self._note(name, module, "without nested tensors")
+        elif Fused.can_adopt(module):
+            Fused.adopt(module)
+            self._note(name, module, "fused")
+        elif calls_attention(type(module)):
+            CallsAttention.adopt(module)
+            self._note(name, module, "scaled_dot_product_attention")

@@ -1,0 +1,287 @@
+"""headlane.torch: the experts of mixtures, in the models of transformers and by themselves."""
+
+import copy
+import io
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+import headlane.torch  # noqa: E402
+from headlane import _core  # noqa: E402
+from headlane.torch._experts import Experts  # noqa: E402
+from torch_cases import DTYPES, close, normal, seeded  # noqa: E402
+
+transformers.logging.set_verbosity_error()
+SIZES = {
+    "vocab_size": 50,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "pad_token_id": 0,
+}
+LLAMA = {**SIZES, "num_key_value_heads": 2, "intermediate_size": 40}
+QWEN = {**LLAMA, "moe_intermediate_size": 24, "num_experts": 8, "num_experts_per_tok": 3}
+LATENT = {
+    **LLAMA,
+    **{
+        "moe_intermediate_size": 24,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 3,
+        "first_k_dense_replace": 1,
+    },
+    **{"kv_lora_rank": 8, "q_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 8},
+    **{"n_group": 1, "topk_group": 1},
+}
+# Their settings, and how many of the layers have experts.
+MODELS = {
+    "Mixtral": ({**LLAMA, "num_local_experts": 4}, 2),
+    "Qwen2Moe": ({**QWEN, "shared_expert_intermediate_size": 20}, 2),
+    "Qwen3Moe": ({**QWEN, "head_dim": 8}, 2),
+    "Olmoe": (QWEN, 2),
+    "GraniteMoe": ({**LLAMA, "num_local_experts": 4}, 2),
+    "Phimoe": ({**LLAMA, "num_local_experts": 4}, 2),
+    "DeepseekV2": ({**LATENT, "num_key_value_heads": 4}, 1),
+    "DeepseekV3": ({**LATENT, "num_key_value_heads": 4}, 1),
+    "Glm4Moe": ({**LATENT, "head_dim": 8}, 1),
+}
+IDS = torch.arange(3, 21).view(2, 9)
+
+
+def made(name, dtype=torch.float32):
+    config = getattr(transformers, f"{name}Config")(**MODELS[name][0])
+    return seeded(transformers.AutoModelForCausalLM.from_config, config).to(dtype)
+
+
+def experts_of(model):
+    return [x for x in model.modules() if isinstance(x, Experts)]
+
+
+def module(dtype=torch.float32, name="Mixtral", **options):
+    """Experts by themselves: theirs, ours, and a call."""
+    theirs = next(x for x in made(name, dtype).modules() if type(x).__name__.endswith("Experts"))
+    index = torch.tensor([[3, 0], [1, 3], [0, 1], [3, 1], [1, 0]])  # nobody takes 2
+    call = normal(5, 32, dtype=dtype), index, normal(5, 2, seed=1).softmax(-1).to(dtype)
+    return theirs, headlane.torch.optimize(theirs, **options), call
+
+
+@pytest.mark.parametrize("name", MODELS)
+@torch.no_grad()
+def test_models(name):
+    model = made(name)
+    optimized = headlane.torch.optimize(model)
+    assert len(experts_of(optimized)) == MODELS[name][1]
+    close(optimized(IDS).logits, model(IDS).logits)
+    given = {"max_new_tokens": 5, "do_sample": False, "eos_token_id": None}
+    assert optimized.generate(IDS, **given).equal(model.generate(IDS, **given))
+    before = model.state_dict()
+    assert all(x.equal(before[key]) for key, x in optimized.state_dict().items())
+    headlane.torch.restore(optimized)
+    assert not experts_of(optimized)
+    assert all(x.equal(before[key]) for key, x in optimized.state_dict().items())
+    assert optimized(IDS).logits.equal(model(IDS).logits)
+
+
+@pytest.mark.parametrize("implementation", ["eager", "batched_mm", "grouped_mm"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@torch.no_grad()
+def test_types(dtype, implementation):
+    theirs, _, (x, index, factors) = module(dtype)
+    theirs.config._experts_implementation = implementation
+    ours = headlane.torch.optimize(theirs)
+    assert type(ours).__name__ == "MixtralExperts"
+    result = ours(x, index, factors)
+    assert isinstance(ours, Experts)
+    assert result.dtype is dtype
+    # Of the exact result no more than one rounding away.
+    wide = copy.deepcopy(theirs).double()
+    wide.config._experts_implementation = "eager"
+    exact = wide(x.double(), index, factors.double())
+    torch.testing.assert_close(result.double(), exact, rtol=torch.finfo(dtype).eps, atol=2e-6)
+    close(result, theirs(x, index, factors), dtype)
+
+
+@torch.no_grad()
+def test_a_token_alone_and_among_others():
+    _, ours, (x, index, factors) = module()
+    expected = ours(x, index, factors)
+    for i in range(len(x)):
+        assert ours(x[i : i + 1], index[i : i + 1], factors[i : i + 1])[0].equal(expected[i])
+    many = [
+        torch.cat([each] * 300) for each in (x, index, factors)
+    ]  # more than a chunk of tokens for each expert
+    assert ours(*many).equal(torch.cat([expected] * 300))
+    columns = x.T.contiguous().T
+    assert ours(columns, index, factors).equal(expected)
+    swapped = ours(x, index.flip(1), factors.flip(1))  # experts are added by their numbers
+    assert swapped.equal(expected)
+    before = headlane.isa()
+    for isa in headlane.available_isas():
+        headlane.set_isa(isa)
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            assert ours(x, index, factors).equal(expected)
+    headlane.set_isa(before)
+    torch.set_num_threads(2)
+
+
+@torch.no_grad()
+def test_special_indices():
+    theirs, ours, (x, index, factors) = module()
+    theirs.config._experts_implementation = "eager"
+    twice = torch.tensor([[3, 3], [1, 3], [2, 2], [3, 1], [1, 1]])
+    close(ours(x, twice, factors), theirs(x, twice, factors))
+    close(ours(x[:1], twice[:1], factors[:1]), theirs(x[:1], twice[:1], factors[:1]))
+    none = torch.tensor([[4, 0], [4, 4], [0, 1], [3, 4], [1, 0]])  # 4: no expert
+    close(ours(x, none, factors), theirs(x, none, factors))
+    assert ours(x[:0], index[:0], factors[:0]).shape == (0, 32)
+    assert ours(x, index[:, :0], factors[:, :0]).count_nonzero() == 0
+    for wrong in (-1, 5):
+        with pytest.raises(
+            ValueError, match=r"Experts.forward: index\[1, 0\] is " + f"{wrong}, there are 4 experts"
+        ):
+            ours(x, torch.tensor([[0, 1], [wrong, 1], [0, 1], [0, 1], [0, 1]]), factors)
+    with pytest.raises(ValueError, match=r"factors has shape \[5, 1\], wanted: \[5, 2\]"):
+        ours(x, index, factors[:, :1])
+    with pytest.raises(ValueError, match=r"x has shape \[5, 31\], wanted: \[5, 32\]"):
+        ours(x[:, 1:], index, factors)
+
+
+@pytest.mark.parametrize(
+    ("weights", "activations", "error"),
+    [
+        ("bfloat16", None, 0.02),
+        ("bfloat16", "bfloat16", 0.03),
+        ("int8", None, 0.03),
+        ("int8", "int8", 0.05),
+        ("int8_group32", "int8", 0.05),
+        ("int4_group32", None, 0.3),
+    ],
+)
+@pytest.mark.parametrize("release", [False, True])
+@torch.no_grad()
+def test_fewer_bits(weights, activations, error, release):
+    theirs, ours, call = module(weights=weights, activations=activations, release=release)
+    expected, result = theirs(*call), ours(*call)
+    assert 0 < (result - expected).norm() < error * expected.norm()
+    if release:
+        rounded = {key: x.clone() for key, x in ours.state_dict().items()}
+        assert not all(x.equal(rounded[key]) for key, x in theirs.state_dict().items())
+        theirs.load_state_dict(rounded)
+        if activations is None:
+            close(result, theirs(*call))
+    else:
+        assert all(x.equal(ours.state_dict()[key]) for key, x in theirs.state_dict().items())
+        headlane.torch.restore(ours)
+        assert ours(*call).equal(expected)
+
+
+def test_calls_that_are_not_for_inference():
+    theirs, ours, (x, index, factors) = module()
+    for implementation in ("eager", "grouped_mm"):
+        theirs.config._experts_implementation = implementation
+        expected = theirs(x, index, factors).detach()
+        wanted = x.clone().requires_grad_()
+        result = ours(wanted, index, factors)
+        result.sum().backward()
+        close(result.detach(), expected)
+        assert wanted.grad.count_nonzero() > 0
+        close(ours.train()(x, index, factors).detach(), expected)
+        ours.eval()
+        close(ours(hidden_states=x, top_k_index=index, top_k_weights=factors).detach(), expected)
+    with torch.no_grad():
+        before = ours(x, index, factors)
+        assert copy.deepcopy(ours)(x, index, factors).equal(before)
+        ours.down_proj = torch.nn.Parameter(2 * theirs.down_proj.detach())
+        close(ours(x, index, factors), 2 * expected)
+
+
+@torch.no_grad()
+def test_a_weight_can_be_read():
+    theirs, ours, _ = module()
+    for ours_of, theirs_of in ((ours.gate_up_proj, theirs.gate_up_proj), (ours.down_proj, theirs.down_proj)):
+        assert ours_of.shape == theirs_of.shape
+        assert (ours_of + 0).equal(theirs_of)
+        assert (ours_of[2] + 0).equal(theirs_of[2])
+        assert (ours_of[-1] + 0).equal(theirs_of[-1])
+        assert (ours_of[:, 2] + 0).equal(theirs_of[:, 2])
+        assert (ours_of[torch.tensor([3, 1])] + 0).equal(theirs_of[[3, 1]])
+        with pytest.raises(RuntimeError, match="is packed and cannot be changed"):
+            ours_of[1].zero_()
+
+
+@torch.no_grad()
+def test_a_copy_from_a_file():
+    model = made("Qwen3Moe")
+    optimized = headlane.torch.optimize(model)
+    expected = optimized(IDS).logits
+    file = io.BytesIO()
+    torch.save(optimized, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    assert len(experts_of(loaded)) == 2
+    assert loaded(IDS).logits.equal(expected)
+
+
+@torch.no_grad()
+def test_compiled():
+    _, ours, call = module()
+    expected = ours(*call)
+    torch._dynamo.reset()
+    compiled = torch.compile(ours, backend="eager", fullgraph=True)
+    assert compiled(*call).equal(expected)
+    exported = torch.export.export(ours, call)
+    assert exported.module()(*call).equal(expected)
+
+
+class Clamped(torch.nn.Module):
+    """Experts whose gates do not grow without end, as those of some models."""
+
+    def __init__(self, limit):
+        super().__init__()
+        self.gate_up_proj = torch.nn.Parameter(normal(3, 12, 8))
+        self.down_proj = torch.nn.Parameter(normal(3, 8, 6, seed=1))
+        self.act_fn = torch.nn.SiLU()
+        self.limit = limit
+
+    def forward(self, x, index, factors):
+        out = torch.zeros_like(x)
+        for i in range(index.shape[1]):
+            both = torch.einsum("thw,tw->th", self.gate_up_proj[index[:, i]], x)
+            gate, up = both.chunk(2, -1)
+            inner = self.act_fn(gate.clamp(max=self.limit)) * up
+            out += factors[:, i, None] * torch.einsum("twh,th->tw", self.down_proj[index[:, i]], inner)
+        return out
+
+
+@torch.no_grad()
+def test_experts_that_compute_something_else(capsys):
+    assert isinstance(headlane.torch.optimize(Clamped(1e9).eval()), Experts)
+    clamped = headlane.torch.optimize(Clamped(20).eval())
+    assert not isinstance(clamped, Experts)
+    headlane.torch.report(clamped)
+    assert "its experts are not activation(gate) * up, down" in capsys.readouterr().out
+    config = transformers.GptOssConfig(**{**LLAMA, "num_local_experts": 4, "head_dim": 8})
+    model = seeded(transformers.AutoModelForCausalLM.from_config, config)
+    optimized = headlane.torch.optimize(model)
+    assert not experts_of(optimized)
+    close(optimized(IDS).logits, model(IDS).logits)
+    skipped = headlane.torch.optimize(made("Mixtral"), skip="*.experts")
+    assert not experts_of(skipped)
+
+
+def test_matrices_that_do_not_fit():
+    wide, narrow = headlane.PackedMatrix(normal(8, 6)), headlane.PackedMatrix(normal(6, 8))
+    _core.Experts([wide], [wide], [narrow], "silu", "float32")
+    for arguments, message in (
+        (([], [], []), "Experts: there are no experts"),
+        (([wide], [wide, wide], [narrow]), "Experts: gate has 1 matrices, up 2, down 1"),
+        (([wide], [narrow], [narrow]), r"Experts: up\[0\] has shape \[6, 8\], wanted: \[8, 6\]"),
+        (([wide], [wide], [wide]), r"Experts: down\[0\] has shape \[8, 6\], wanted: \[6, 8\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            _core.Experts(*arguments, "silu", "float32")
+    with pytest.raises(TypeError, match="Experts: gate has type"):
+        _core.Experts([normal(8, 6)], [wide], [narrow], "silu", "float32")
+    with pytest.raises(ValueError, match="gate is a PackedMatrix of float32"):
+        _core.Experts([wide], [wide], [narrow], "silu", "int8")
