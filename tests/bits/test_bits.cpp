@@ -54,6 +54,7 @@ TEST_CASE("gemm: the same bits everywhere") {
                          {.m = 13, .n = 35, .k = 65},
                          {.m = 33, .n = 50, .k = 513},
                          {.m = 64, .n = 129, .k = 40},
+                         {.m = 17, .n = 70, .k = 650},
                          {.m = 20, .n = 31, .k = 1100}}) {
     const GemmInputs baseline(s.m, s.n, s.k);
     {

@@ -60,6 +60,7 @@ TEST_CASE("gemm: more than one block along k, many tiles along m and n") {
   check_gemm({.m = 3, .n = 5000, .k = 5});
   check_gemm({.m = 2100, .n = 70, .k = 3});
   check_gemm({.m = 129, .n = 500, .k = 513});
+  for (Index m = 11; m <= 25; ++m) check_gemm({.m = m, .n = 270, .k = 130});  // few rows, b beyond 128 KiB
   if (!slow_isa()) check_gemm({.m = 500, .n = 1023, .k = 1023});
 }
 
