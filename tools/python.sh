@@ -29,7 +29,9 @@ install_package() {
     --config-settings=cmake.define.CMAKE_PROJECT_headlane_INCLUDE="$PWD/cmake/precompiled.cmake" .
 }
 
+# All of them: as many files at once as there are processors.
 do_test-python() {
+  (($#)) || set -- -n "$(nproc)" --dist loadfile
   install_package
   build headlane_same_bits
   HEADLANE_SAME_BITS=$folder/python/headlane_same_bits "$venv/bin/pytest" "$@"
