@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ._experts import EXPERTS
+from ._experts_by_code import dense, run
 from ._modules import NormState
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -104,26 +105,47 @@ def experts_of(module: nn.Module) -> str | None:
     if gate_up.shape != (count, 2 * hidden, width) or len(children) != 1 or children[0] is None:
         return None
     activation = ACTIVATIONS[children[0]]
-    index = torch.tensor([[0, count - 1], [count // 2, 0], [count - 1, count // 2]])[:, : min(2, count)]
-    x, factors = _seeded(3, width).to(down.dtype), _seeded(*index.shape).to(down.dtype)
-    for scale in (1, 10, 10 if down.dtype is torch.float16 else 100):  # large: some code clamps
-        value, exact = x * scale, torch.zeros(x.shape)
+
+    def exact(x: torch.Tensor, index: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
+        made = torch.zeros(x.shape)
         for expert in index.unique().tolist():
             tokens, places = torch.where(index == expert)
-            gate, up = (value[tokens].float() @ gate_up[expert].float().T).chunk(2, -1)
+            gate, up = (x[tokens].float() @ gate_up[expert].float().T).chunk(2, -1)
             y = (activation(gate) * up) @ down[expert].float().T
-            exact.index_add_(0, tokens, y * factors[tokens, places, None].float())
+            made.index_add_(0, tokens, y * factors[tokens, places, None].float())
+        return made
+
+    return children[0] if _computes_experts(module, count, width, down.dtype, exact) else None
+
+
+def are_experts_by_code(module: Any, names: tuple[str, str]) -> bool:
+    """Whether a module computes what _experts_by_code.py does with these weights."""
+    first = module._parameters[names[0]]
+    width = first.shape[1 if module.is_transposed else 2]
+
+    def exact(*given: torch.Tensor) -> torch.Tensor:
+        return run(module, names, *given, dense(module))
+
+    return _computes_experts(module, len(first), width, first.dtype, exact)
+
+
+def _computes_experts(
+    module: nn.Module, count: int, width: int, dtype: torch.dtype, exact: Callable[..., Any]
+) -> bool:
+    index = torch.tensor([[0, count - 1], [count // 2, 0], [count - 1, count // 2]])[:, : min(2, count)]
+    x, factors = _seeded(3, width).to(dtype), _seeded(*index.shape).to(dtype)
+    for scale in (1, 10, 10 if dtype is torch.float16 else 100):  # large: some code clamps
         try:
             with torch.no_grad():
-                made = module(value, index, factors)
+                made, wanted = module(x * scale, index, factors), exact(x * scale, index, factors)
         except Exception:
-            return None
-        if type(made) is not torch.Tensor or made.dtype is not down.dtype or made.shape != exact.shape:
-            return None
-        limit = max(1e-4, 4 * torch.finfo(down.dtype).eps) * exact.abs().max()
-        if not bool(((made.float() - exact).abs() <= limit).all()):
-            return None
-    return children[0]
+            return False
+        if type(made) is not torch.Tensor or made.dtype is not dtype or made.shape != wanted.shape:
+            return False
+        limit = max(1e-4, 4 * torch.finfo(dtype).eps) * wanted.abs().max()
+        if not bool(((made.float() - wanted.float()).abs() <= limit).all()):
+            return False
+    return True
 
 
 def _is_norm(state: NormState, probe: Any, x: torch.Tensor, y: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Callable
 from torch import nn
 
 from ._experts import EXPERTS, Experts, ExpertsState
+from ._experts_by_code import ByCodeState, ExpertsByCode, weights_of
 from ._fused import Fused
 from ._modules import (
     Activation,
@@ -24,7 +25,7 @@ from ._modules import (
     WithWeights,
 )
 from ._multihead_attention import AttentionState, MultiheadAttention
-from ._recognise import activation_of_module, experts_of, norm_of
+from ._recognise import activation_of_module, are_experts_by_code, experts_of, norm_of
 from ._report import Record, Row
 from ._sdpa import CallsAttention, calls_attention
 from ._transformer_layers import Encoder, FeedForwardBlock
@@ -171,24 +172,32 @@ class Replacement:
         self._note(name, module, f"attention, {next(iter(packed.values())).parts[0].matrix.dtype}")
 
     def _experts(self, name: str, module: nn.Module) -> None:
-        weights = [module._parameters.get(x) for x in EXPERTS]
-        if any(x is None or x.dim() != 3 for x in weights):
+        """Those of a known gate in one call, others by their own code."""
+        known = [module._parameters.get(x) for x in EXPERTS]
+        names = EXPERTS if all(x is not None and x.dim() == 3 for x in known) else weights_of(module)
+        if names is None:
             return
-        reason = next(filter(None, map(self._reason, weights)), None)
+        reason = next(filter(None, (self._reason(module._parameters[x]) for x in names)), None)
         if reason is not None:
             return self._note(name, module, reason, False)
-        activation = experts_of(module)
-        if activation is None:
-            return self._note(name, module, "its experts are not activation(gate) * up, down", False)
+        count = len(module._parameters[names[1]])
+        activation = experts_of(module) if names == EXPERTS else None
+        is_code = activation is None and names == weights_of(module) and are_experts_by_code(module, names)
+        if activation is None and not is_code:
+            return self._note(name, module, "its experts are none of those known", False)
         packed = {}
-        for each, parts in zip(EXPERTS, (2, 1)):
-            made = self._pack(module, [each], True, parts * len(weights[0]))
+        for each, parts in zip(names, (1 if is_code else 2, 1)):
+            transposed = not (is_code and module.is_transposed)
+            made = self._pack(module, [each], transposed, parts * count)
             if isinstance(made, str):
                 return self._note(name, module, made, False)
             packed.update(made)
-        state = ExpertsState(*packed.values(), activation, self.activations)
-        Experts.adopt(module, state)
-        self._note(name, module, f"{len(state.down.parts)} experts, {state.down.parts[0].matrix.dtype}")
+        if is_code:
+            ExpertsByCode.adopt(module, ByCodeState(packed, self.activations))
+        else:
+            Experts.adopt(module, ExpertsState(*packed.values(), activation, self.activations))
+        stored = packed[names[1]].parts[0].matrix.dtype
+        self._note(name, module, f"{count} experts{' with a gate of their own' * is_code}, {stored}")
 
     def _tied(self, name: str, module: nn.Module) -> None:
         weight = module._parameters.get("weight")

@@ -1,0 +1,117 @@
+"""Experts of mixtures whose gate is code of their own: all but their products is PyTorch's."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any, Callable
+
+import torch
+from torch import nn
+from torch.compiler import is_compiling
+
+from ._modules import WithWeights, _linear
+from ._state import is_plain, threads
+from ._weight import PackedWeight
+
+Multiply = Callable[[str, torch.Tensor, "list[tuple[int, int]]"], torch.Tensor]
+
+
+def weights_of(module: nn.Module) -> tuple[str, str] | None:
+    """The names of the two weights of a module that says what its experts are, as those of transformers do."""
+    if any(name not in module.__dict__ for name in ("has_gate", "has_bias", "is_transposed")):
+        return None
+    names = ("gate_up_proj" if module.has_gate else "up_proj"), "down_proj"
+    weights = [module._parameters.get(name) for name in names]
+    return None if any(x is None or x.dim() != 3 for x in weights) else names
+
+
+def run(
+    module: Any,
+    names: tuple[str, str],
+    x: torch.Tensor,
+    index: torch.Tensor,
+    factors: torch.Tensor,
+    multiply: Multiply,
+) -> torch.Tensor:
+    """The results for tokens x [tokens, width] of the experts in their rows of index, times their factors, added
+    in the order of the experts' numbers. The number of experts stands for none. names: Of the weights.
+    multiply(name, rows, groups): rows by a weight, groups of them by that of an expert.
+    """
+    count = len(module._parameters[names[1]])
+    numbers = index.reshape(-1).tolist()  # lists: PyTorch's sort and unique take longer for a few
+    wrong = next((number for number in numbers if not 0 <= number <= count), None)
+    if wrong is not None:
+        raise ValueError(f"experts: an index is {wrong}, there are {count} experts")
+    places = [i for i in sorted(range(len(numbers)), key=numbers.__getitem__) if numbers[i] != count]
+    groups = [(number, len(list(same))) for number, same in groupby(numbers[i] for i in places)]
+    order = torch.tensor(places, dtype=torch.int64)
+    tokens = order // max(1, index.shape[1])
+    inner = multiply(names[0], x[tokens], groups)
+    inner = module._apply_gate(inner) if module.has_gate else module.act_fn(inner)
+    result = multiply(names[1], inner.to(x.dtype), groups)
+    if getattr(module, "has_post_expert_norm", False):
+        result = module.post_expert_norm(result)
+    result = result.float() * factors.reshape(-1)[order].float().unsqueeze(1)
+    return torch.zeros(x.shape).index_add_(0, tokens, result).to(x.dtype)
+
+
+def dense(module: Any) -> Multiply:
+    """By the weights of a module as they are."""
+
+    def multiply(name: str, rows: torch.Tensor, groups: list[tuple[int, int]]) -> torch.Tensor:
+        weight, bias, made = module._parameters[name], bias_of(module, name), []
+        for (expert, _), x in zip(groups, rows.split([size for _, size in groups])):
+            product = x @ (weight[expert] if module.is_transposed else weight[expert].T)
+            made.append(product if bias is None else product + bias[expert])
+        return torch.cat(made)
+
+    return multiply
+
+
+def bias_of(module: nn.Module, name: str) -> torch.Tensor | None:
+    return module._parameters[f"{name}_bias"] if module.has_bias else None
+
+
+class ByCodeState:
+    """The packed weights of experts, by their names: the first one, and that of the results."""
+
+    __slots__ = ("activations", "dtype", "matrices", "names", "weights")
+
+    def __init__(self, weights: dict[str, PackedWeight], activations: str) -> None:
+        self.weights = weights
+        self.activations = activations
+        self.names = tuple(weights)
+        self.matrices = {name: [part.matrix for part in x.parts] for name, x in weights.items()}
+        self.dtype = next(iter(weights.values())).parts[0].dtype
+
+    def __reduce__(self) -> Any:
+        return ByCodeState, (self.weights, self.activations)
+
+
+class ExpertsByCode(WithWeights):
+    """A module of transformers that was found to compute run()."""
+
+    def forward(self, *arguments: Any, **options: Any) -> torch.Tensor:
+        state, parameters = self._headlane, self._parameters  # type: ignore[attr-defined]
+        if (
+            len(arguments) == 3
+            and not options
+            and not self.training  # type: ignore[attr-defined]
+            and not is_compiling()
+            and all(parameters.get(name) is x for name, x in state.weights.items())
+            and is_plain(arguments[0], state.dtype)
+            and is_plain(arguments[2], arguments[2].dtype)
+            and arguments[0].dim() == 2
+        ):
+            return run(self, state.names, *arguments, self._multiply)
+        return super().forward(*arguments, **options)  # type: ignore[misc]
+
+    def _multiply(self, name: str, rows: torch.Tensor, groups: list[tuple[int, int]]) -> torch.Tensor:
+        state, bias, count = self._headlane, bias_of(self, name), threads()  # type: ignore[arg-type]
+        matrices = state.matrices[name]
+        out = rows.new_empty(len(rows), matrices[0].columns)
+        sizes = [size for _, size in groups]
+        for (expert, _), x, y in zip(groups, rows.split(sizes), out.split(sizes)):
+            own = None if bias is None else bias[expert]
+            _linear(x, matrices[expert], own, None, None, y, state.activations, count)
+        return out
