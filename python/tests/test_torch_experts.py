@@ -9,64 +9,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import headlane.torch  # noqa: E402
-from headlane import _core  # noqa: E402
-from headlane.torch._experts import Experts  # noqa: E402
-from headlane.torch._experts_by_code import ExpertsByCode  # noqa: E402
-from torch_cases import DTYPES, close, normal, seeded  # noqa: E402
-
-transformers.logging.set_verbosity_error()
-SIZES = {
-    "vocab_size": 50,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "pad_token_id": 0,
-}
-LLAMA = {**SIZES, "num_key_value_heads": 2, "intermediate_size": 40}
-QWEN = {**LLAMA, "moe_intermediate_size": 24, "num_experts": 8, "num_experts_per_tok": 3}
-LATENT = {
-    **LLAMA,
-    **{
-        "moe_intermediate_size": 24,
-        "n_routed_experts": 8,
-        "num_experts_per_tok": 3,
-        "first_k_dense_replace": 1,
-    },
-    **{"kv_lora_rank": 8, "q_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 8},
-    **{"n_group": 1, "topk_group": 1},
-}
-# Their settings, and how many of the layers have experts.
-MODELS = {
-    "Mixtral": ({**LLAMA, "num_local_experts": 4}, 2),
-    "Qwen2Moe": ({**QWEN, "shared_expert_intermediate_size": 20}, 2),
-    "Qwen3Moe": ({**QWEN, "head_dim": 8}, 2),
-    "Olmoe": (QWEN, 2),
-    "GraniteMoe": ({**LLAMA, "num_local_experts": 4}, 2),
-    "Phimoe": ({**LLAMA, "num_local_experts": 4}, 2),
-    "DeepseekV2": ({**LATENT, "num_key_value_heads": 4}, 1),
-    "DeepseekV3": ({**LATENT, "num_key_value_heads": 4}, 1),
-    "Glm4Moe": ({**LATENT, "head_dim": 8}, 1),
-    "GptOss": ({**LLAMA, "num_local_experts": 4, "head_dim": 8}, 2),  # biases, clamps, [experts, in, out]
-}
-KINDS = {"Mixtral": Experts, "GptOss": ExpertsByCode}  # a known gate, and a gate of its own
-IDS = torch.arange(3, 21).view(2, 9)
-
-
-def made(name, dtype=torch.float32):
-    config = getattr(transformers, f"{name}Config")(**MODELS[name][0])
-    return seeded(transformers.AutoModelForCausalLM.from_config, config).to(dtype)
-
-
-def experts_of(model):
-    return [x for x in model.modules() if isinstance(x, (Experts, ExpertsByCode))]
-
-
-def module(name="Mixtral", dtype=torch.float32, **options):
-    """Experts by themselves: theirs, ours, and a call."""
-    theirs = next(x for x in made(name, dtype).modules() if type(x).__name__.endswith("Experts"))
-    index = torch.tensor([[3, 0], [1, 3], [0, 1], [3, 1], [1, 0]])  # nobody takes 2
-    call = normal(5, 32, dtype=dtype), index, normal(5, 2, seed=1).softmax(-1).to(dtype)
-    return theirs, headlane.torch.optimize(theirs, **options), call
+from expert_cases import IDS, KINDS, MODELS, experts_of, made, module  # noqa: E402
+from torch_cases import DTYPES, close  # noqa: E402
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -255,55 +199,3 @@ def test_compiled():
     assert exported.module()(*call).equal(expected)
     theirs, ours, call = module("GptOss")
     close(torch.compile(ours, backend="eager")(*call), theirs(*call))
-
-
-class Clamped(torch.nn.Module):
-    """Experts whose gates do not grow without end, as those of some models."""
-
-    def __init__(self, limit):
-        super().__init__()
-        self.gate_up_proj = torch.nn.Parameter(normal(3, 12, 8))
-        self.down_proj = torch.nn.Parameter(normal(3, 8, 6, seed=1))
-        self.act_fn = torch.nn.SiLU()
-        self.limit = limit
-
-    def forward(self, x, index, factors):
-        out = torch.zeros_like(x)
-        for i in range(index.shape[1]):
-            both = torch.einsum("thw,tw->th", self.gate_up_proj[index[:, i]], x)
-            gate, up = both.chunk(2, -1)
-            inner = self.act_fn(gate.clamp(max=self.limit)) * up
-            out += factors[:, i, None] * torch.einsum("twh,th->tw", self.down_proj[index[:, i]], inner)
-        return out
-
-
-@torch.no_grad()
-def test_experts_that_compute_something_else(capsys):
-    assert isinstance(headlane.torch.optimize(Clamped(1e9).eval()), Experts)
-    clamped = headlane.torch.optimize(Clamped(20).eval())
-    assert not isinstance(clamped, Experts)
-    headlane.torch.report(clamped)
-    assert "its experts are none of those known" in capsys.readouterr().out
-    theirs, _, call = module("GptOss")
-    theirs.config._experts_implementation = "eager"
-    theirs.has_bias = False  # it says so, and is wrong
-    assert not experts_of(headlane.torch.optimize(theirs))
-    skipped = headlane.torch.optimize(made("Mixtral"), skip="*.experts")
-    assert not experts_of(skipped)
-
-
-def test_matrices_that_do_not_fit():
-    wide, narrow = headlane.PackedMatrix(normal(8, 6)), headlane.PackedMatrix(normal(6, 8))
-    _core.Experts([wide], [wide], [narrow], "silu", "float32")
-    for arguments, message in (
-        (([], [], []), "Experts: there are no experts"),
-        (([wide], [wide, wide], [narrow]), "Experts: gate has 1 matrices, up 2, down 1"),
-        (([wide], [narrow], [narrow]), r"Experts: up\[0\] has shape \[6, 8\], wanted: \[8, 6\]"),
-        (([wide], [wide], [wide]), r"Experts: down\[0\] has shape \[8, 6\], wanted: \[6, 8\]"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            _core.Experts(*arguments, "silu", "float32")
-    with pytest.raises(TypeError, match="Experts: gate has type"):
-        _core.Experts([normal(8, 6)], [wide], [narrow], "silu", "float32")
-    with pytest.raises(ValueError, match="gate is a PackedMatrix of float32"):
-        _core.Experts([wide], [wide], [narrow], "silu", "int8")

@@ -1,0 +1,63 @@
+"""headlane.torch: modules like experts that compute something else, and matrices that do not fit."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("transformers", reason="transformers is not installed")
+import headlane.torch  # noqa: E402
+from expert_cases import experts_of, made, module  # noqa: E402
+from headlane import _core  # noqa: E402
+from headlane.torch._experts import Experts  # noqa: E402
+from torch_cases import normal  # noqa: E402
+
+
+class Clamped(torch.nn.Module):
+    """Experts whose gates do not grow without end, as those of some models."""
+
+    def __init__(self, limit):
+        super().__init__()
+        self.gate_up_proj = torch.nn.Parameter(normal(3, 12, 8))
+        self.down_proj = torch.nn.Parameter(normal(3, 8, 6, seed=1))
+        self.act_fn = torch.nn.SiLU()
+        self.limit = limit
+
+    def forward(self, x, index, factors):
+        out = torch.zeros_like(x)
+        for i in range(index.shape[1]):
+            both = torch.einsum("thw,tw->th", self.gate_up_proj[index[:, i]], x)
+            gate, up = both.chunk(2, -1)
+            inner = self.act_fn(gate.clamp(max=self.limit)) * up
+            out += factors[:, i, None] * torch.einsum("twh,th->tw", self.down_proj[index[:, i]], inner)
+        return out
+
+
+@torch.no_grad()
+def test_experts_that_compute_something_else(capsys):
+    assert isinstance(headlane.torch.optimize(Clamped(1e9).eval()), Experts)
+    clamped = headlane.torch.optimize(Clamped(20).eval())
+    assert not isinstance(clamped, Experts)
+    headlane.torch.report(clamped)
+    assert "its experts are none of those known" in capsys.readouterr().out
+    theirs, _, call = module("GptOss")
+    theirs.config._experts_implementation = "eager"
+    theirs.has_bias = False  # it says so, and is wrong
+    assert not experts_of(headlane.torch.optimize(theirs))
+    skipped = headlane.torch.optimize(made("Mixtral"), skip="*.experts")
+    assert not experts_of(skipped)
+
+
+def test_matrices_that_do_not_fit():
+    wide, narrow = headlane.PackedMatrix(normal(8, 6)), headlane.PackedMatrix(normal(6, 8))
+    _core.Experts([wide], [wide], [narrow], "silu", "float32")
+    for arguments, message in (
+        (([], [], []), "Experts: there are no experts"),
+        (([wide], [wide, wide], [narrow]), "Experts: gate has 1 matrices, up 2, down 1"),
+        (([wide], [narrow], [narrow]), r"Experts: up\[0\] has shape \[6, 8\], wanted: \[8, 6\]"),
+        (([wide], [wide], [wide]), r"Experts: down\[0\] has shape \[8, 6\], wanted: \[6, 8\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            _core.Experts(*arguments, "silu", "float32")
+    with pytest.raises(TypeError, match="Experts: gate has type"):
+        _core.Experts([normal(8, 6)], [wide], [narrow], "silu", "float32")
+    with pytest.raises(ValueError, match="gate is a PackedMatrix of float32"):
+        _core.Experts([wide], [wide], [narrow], "silu", "int8")
