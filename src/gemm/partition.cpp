@@ -26,10 +26,17 @@ double weight_of(const Batch& batch) {
   return static_cast<double>(batch.count) * (work.operations + work.elements);
 }
 
-/// Columns that a task packs take as long as some rows of the product, fewer where c is a large
-/// part of a row's work. 2 threads then divide columns rather than rows: 2048 × 2048 × 2048 and
-/// 512 × 512 × 2048 take 0.96 of the time, b transposed 512 × 512 × 512 0.92 (Emerald Rapids).
-double rows_of_packing(Index k) { return 80 * static_cast<double>(k) / static_cast<double>(k + 64); }
+/// Columns that a task reads or packs take as long as so many rows of the product, fewer where c is
+/// a large part of a row's work. 2 threads then divide columns rather than rows: 2048 × 2048 × 2048
+/// and 512 × 512 × 2048 take 0.96 of the time, b transposed 512 × 512 × 512 0.92 (Emerald Rapids).
+/// Rows that pack b on the way write little where k is small: by columns 512 × 512 × 64 and 128 ×
+/// 512 × 64 took as long, or 1.25 of it, by where their operands were; × 128 1.1 (Zen 3).
+double rows_of_columns(const Product& p, const KernelTable& kernel) {
+  if (!is_packed_by_tasks(p, kernel)) return Partition::extra_rows;
+  const auto k = static_cast<double>(p.a.shape[1]);
+  if (is_packed_first(p, kernel)) return 80 * k / (k + 64);
+  return std::max(Partition::extra_rows, 80 * k * k / (k * k + 256 * 256));
+}
 
 /// A batch and its tasks: partition.count() for each product.
 struct Tasks {
@@ -41,7 +48,7 @@ struct Tasks {
 Tasks tasks_of(const Batch& batch, double share, int threads, Index before, const KernelTable& kernel) {
   const Product& p = batch.first;
   const Partition partition(p.c.shape[0], p.c.shape[1], p.a.shape[1], batch.count, share, threads,
-                            is_packed_by_tasks(p, kernel));
+                            rows_of_columns(p, kernel));
   return {&batch, partition, before + batch.count * partition.count()};
 }
 
@@ -72,13 +79,13 @@ Product Batch::operator[](Index i) const {
 // Minimises a simple estimate of the time, in units of a row times a panel: the tasks of the
 // busiest thread, each with some extra rows and panels, for the operands that it reads and packs
 // although other tasks do so as well, and a fixed overhead.
-Partition::Partition(Index m, Index n, Index k, Index alike, double share, int threads, bool packs) : m_(m), n_(n) {
+Partition::Partition(Index m, Index n, Index k, Index alike, double share, int threads, double more_rows)
+    : m_(m), n_(n) {
   const Index panels = ceil_div(n, panel_columns);
   column_parts_ = ceil_div(n, max_columns);
   if (threads == 1) return;
   constexpr Index max_rounds = 4;
   const double overhead = 1024.0 / static_cast<double>(k + 1);
-  const double more_rows = packs ? rows_of_packing(k) : extra_rows;
   // How far a core of a shared machine may fall behind, in tasks: fewer and longer tasks wait
   // longer for the last one.
   constexpr double delay = 0.15;

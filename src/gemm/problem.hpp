@@ -113,8 +113,8 @@ class Partition {
   static constexpr double extra_rows = 6, extra_panels = 0.5;
 
   /// For each of `alike` products m × n × k that are together `share` of all the work of `threads`.
-  /// packs: each task packs its columns of b.
-  Partition(Index m, Index n, Index k, Index alike, double share, int threads, bool packs = false);
+  /// more_rows: what a task reads and packs of b takes as long as these.
+  Partition(Index m, Index n, Index k, Index alike, double share, int threads, double more_rows = extra_rows);
   [[nodiscard]] Index count() const { return row_parts_ * column_parts_; }
   [[nodiscard]] Region region(Index i) const;
 
