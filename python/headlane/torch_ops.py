@@ -201,9 +201,8 @@ def experts(
     """
     count = len(packed) // 3
     matrices = [_matrix_of(x, key if i < 2 * count else down_key) for i, x in enumerate(packed)]
-    known = None if activation == "identity" else activation
     made = headlane._core.Experts(
-        matrices[:count], matrices[count : 2 * count], matrices[2 * count :], known, activations
+        matrices[:count], matrices[count : 2 * count], matrices[2 * count :], activation, activations
     )
     return made.forward(x, index, factors, threads())
 

@@ -54,7 +54,7 @@ def test_types(name, dtype, implementation):
 
 @pytest.mark.parametrize("name", KINDS)
 @torch.no_grad()
-def test_a_token_alone_and_among_others(name):
+def test_a_token_alone_and_among_others(name, restore):
     _, ours, (x, index, factors) = module(name)
     expected = ours(x, index, factors)
     for i in range(len(x)):
@@ -67,14 +67,15 @@ def test_a_token_alone_and_among_others(name):
     assert ours(columns, index, factors).equal(expected)
     swapped = ours(x, index.flip(1), factors.flip(1))  # experts are added by their numbers
     assert swapped.equal(expected)
-    before = headlane.isa()
-    for isa in headlane.available_isas():
-        headlane.set_isa(isa)
-        for threads in (1, 3):
-            torch.set_num_threads(threads)
-            assert ours(x, index, factors).equal(expected)
-    headlane.set_isa(before)
-    torch.set_num_threads(2)
+    before = torch.get_num_threads()
+    try:
+        for isa in headlane.available_isas():
+            headlane.set_isa(isa)
+            for threads in (1, 3):
+                torch.set_num_threads(threads)
+                assert ours(x, index, factors).equal(expected)
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -93,6 +94,16 @@ def test_special_indices(name):
     for wrong in (-1, 5):
         with pytest.raises(ValueError, match=f"is {wrong}, there are 4 experts"):
             ours(x, torch.tensor([[0, 1], [wrong, 1], [0, 1], [0, 1], [0, 1]]), factors)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@torch.no_grad()
+def test_other_types(name):
+    theirs, ours, (x, index, factors) = module(name)
+    theirs.config._experts_implementation = ours.config._experts_implementation = "batched_mm"
+    expected = theirs(x, index, factors)
+    close(ours(x, index.int(), factors), expected)  # by their own code
+    close(ours(x, index, factors.double()), expected)
 
 
 @torch.no_grad()

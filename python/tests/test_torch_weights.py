@@ -36,6 +36,17 @@ def test_a_parameter_that_somebody_keeps():
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("shape", [(4,), (2, 4, 4)])
+def test_weights_that_are_no_matrices(shape, capsys):
+    linear = nn.Linear(4, 4).eval()
+    linear.weight = nn.Parameter(normal(*shape))
+    optimized = headlane.torch.optimize(linear)
+    assert type(optimized) is nn.Linear
+    assert optimized.weight.equal(linear.weight)
+    headlane.torch.report(optimized)
+    assert "not packed: " in capsys.readouterr().out
+
+
 def test_changes_of_a_weight():
     model = seeded(nn.Linear, 8, 8)
     reference = model.weight.clone()

@@ -11,63 +11,76 @@ from headlane import _core
 
 from ._modules import WithWeights
 from ._state import is_plain, is_plain_traced, threads
-from ._weight import PackedWeight
+from ._weight import NAMES, PackedWeight
 
 # The weights [experts, 2 * hidden, width], of which the first half is the gates', and [experts,
 # width, hidden].
 EXPERTS = ("gate_up_proj", "down_proj")
 
 
-class ExpertsState:
-    """The packed weights of experts, as their forward function needs them."""
-
-    __slots__ = ("activation", "activations", "down", "dtype", "experts", "gate_up")
-
-    def __init__(self, gate_up: PackedWeight, down: PackedWeight, activation: str, activations: str) -> None:
-        self.gate_up = gate_up
-        self.down = down
-        self.activation = activation
-        self.activations = activations
-        self.dtype = down.parts[0].dtype
-        gate, up, of_down = ([x.matrix for x in parts] for parts in self.parts())
-        known = None if activation == "identity" else activation
-        self.experts = _core.Experts(gate, up, of_down, known, activations)
-
-    def parts(self) -> tuple[Any, Any, Any]:
-        """Of the gates, of what they multiply, and of what follows, for each expert."""
-        return self.gate_up.parts[::2], self.gate_up.parts[1::2], self.down.parts
-
-    def __reduce__(self) -> Any:
-        return ExpertsState, (self.gate_up, self.down, self.activation, self.activations)
-
-
-class Experts(WithWeights):
-    """A module of transformers that was found to compute gated experts of the tokens x [tokens, width], for
-    the numbers of those that each token takes, and the factors of their results, [tokens, taken].
+class AnyExperts(WithWeights):
+    """A module of transformers with the weights of all experts, which is called with tokens x [tokens, width],
+    the numbers of the experts that each takes, and the factors of their results, [tokens, taken]. Its state has
+    the packed `weights` by name, and their `dtype`.
     """
+
+    def computed(self, x: torch.Tensor, index: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError
+
+    def traced(self, x: torch.Tensor, index: torch.Tensor, factors: torch.Tensor) -> Any:
+        """The same by operators, for torch.compile; NotImplemented if there are none."""
+        return NotImplemented
 
     def forward(self, *arguments: Any, **options: Any) -> torch.Tensor:
         state, parameters = self._headlane, self._parameters  # type: ignore[attr-defined]
         if len(arguments) == 3 and not options and not self.training:  # type: ignore[attr-defined]
             x, index, factors = arguments
-            if is_compiling():
-                if (
-                    x.dim() == 2
-                    and is_plain_traced(x, state.dtype)
-                    and is_plain_traced(factors, factors.dtype)
-                ):
-                    return self._traced(x, index, factors)
-            elif (
-                parameters.get("gate_up_proj") is state.gate_up
-                and parameters.get("down_proj") is state.down
-                and is_plain(x, state.dtype)
-                and is_plain(factors, factors.dtype)
+            plain = is_plain_traced if is_compiling() else is_plain
+            if (
+                plain(x, state.dtype)
+                and plain(index, torch.int64)
+                and factors.dtype in NAMES
+                and plain(factors, factors.dtype)
                 and x.dim() == 2
             ):
-                return state.experts.forward(x, index, factors, threads())
+                if is_compiling():
+                    made = self.traced(x, index, factors)
+                    if made is not NotImplemented:
+                        return made
+                elif all(parameters.get(name) is weight for name, weight in state.weights.items()):
+                    return self.computed(x, index, factors)
         return super().forward(*arguments, **options)  # type: ignore[misc]
 
-    def _traced(self, x: torch.Tensor, index: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
+
+class ExpertsState:
+    """The packed weights of experts, as their forward function needs them."""
+
+    __slots__ = ("activation", "activations", "dtype", "experts", "weights")
+
+    def __init__(self, weights: dict[str, PackedWeight], activation: str, activations: str) -> None:
+        self.weights = weights
+        self.activation = activation
+        self.activations = activations
+        gate, up, down = ([x.matrix for x in parts] for parts in self.parts())
+        self.dtype = weights[EXPERTS[0]].dtype
+        self.experts = _core.Experts(gate, up, down, activation, activations)
+
+    def parts(self) -> tuple[Any, Any, Any]:
+        """Of the gates, of what they multiply, and of what follows, for each expert."""
+        gate_up, down = (self.weights[name].parts for name in EXPERTS)
+        return gate_up[::2], gate_up[1::2], down
+
+    def __reduce__(self) -> Any:
+        return ExpertsState, (self.weights, self.activation, self.activations)
+
+
+class Experts(AnyExperts):
+    """Those that were found to compute activation(gate) * up, in one call."""
+
+    def computed(self, x: torch.Tensor, index: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
+        return self._headlane.experts.forward(x, index, factors, threads())
+
+    def traced(self, x: torch.Tensor, index: torch.Tensor, factors: torch.Tensor) -> Any:
         state = self._headlane
         gate, up, down = state.parts()
         packed = [part.packed for part in (*gate, *up, *down)]

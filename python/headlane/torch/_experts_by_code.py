@@ -7,10 +7,10 @@ from typing import Any, Callable
 
 import torch
 from torch import nn
-from torch.compiler import is_compiling
 
-from ._modules import WithWeights, _linear
-from ._state import is_plain, threads
+from ._experts import AnyExperts
+from ._modules import _linear
+from ._state import threads
 from ._weight import PackedWeight
 
 Multiply = Callable[[str, torch.Tensor, "list[tuple[int, int]]"], torch.Tensor]
@@ -82,29 +82,17 @@ class ByCodeState:
         self.activations = activations
         self.names = tuple(weights)
         self.matrices = {name: [part.matrix for part in x.parts] for name, x in weights.items()}
-        self.dtype = next(iter(weights.values())).parts[0].dtype
+        self.dtype = weights[self.names[0]].dtype
 
     def __reduce__(self) -> Any:
         return ByCodeState, (self.weights, self.activations)
 
 
-class ExpertsByCode(WithWeights):
-    """A module of transformers that was found to compute run()."""
+class ExpertsByCode(AnyExperts):
+    """Those that were found to compute run()."""
 
-    def forward(self, *arguments: Any, **options: Any) -> torch.Tensor:
-        state, parameters = self._headlane, self._parameters  # type: ignore[attr-defined]
-        if (
-            len(arguments) == 3
-            and not options
-            and not self.training  # type: ignore[attr-defined]
-            and not is_compiling()
-            and all(parameters.get(name) is x for name, x in state.weights.items())
-            and is_plain(arguments[0], state.dtype)
-            and is_plain(arguments[2], arguments[2].dtype)
-            and arguments[0].dim() == 2
-        ):
-            return run(self, state.names, *arguments, self._multiply)
-        return super().forward(*arguments, **options)  # type: ignore[misc]
+    def computed(self, x: torch.Tensor, index: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
+        return run(self, self._headlane.names, x, index, factors, self._multiply)
 
     def _multiply(self, name: str, rows: torch.Tensor, groups: list[tuple[int, int]]) -> torch.Tensor:
         state, bias, count = self._headlane, bias_of(self, name), threads()  # type: ignore[arg-type]

@@ -102,7 +102,7 @@ def experts_of(module: nn.Module) -> str | None:
     gate_up, down = (module._parameters[name].detach() for name in EXPERTS)
     count, width, hidden = down.shape
     children = [activation_of_module(child) for child in module.children()]
-    if gate_up.shape != (count, 2 * hidden, width) or len(children) != 1 or children[0] is None:
+    if gate_up.shape != (count, 2 * hidden, width) or len(children) != 1 or children[0] in (None, "identity"):
         return None
     activation = ACTIVATIONS[children[0]]
 

@@ -118,8 +118,10 @@ class Replacement:
             return "its weight is empty"
         return None
 
-    def _pack(self, module: nn.Module, names: list[str], transposed: bool, parts: int = 1) -> Any:
-        """Packs parameters of a module. What they are now, or why not."""
+    def _pack(
+        self, module: nn.Module, names: list[str], transposed: bool, parts: int = 1, experts: int = 0
+    ) -> Any:
+        """Packs parameters of a module, in so many parts for each expert. What they are now, or why not."""
         for name in names:
             parameter = module._parameters[name]
             reason = None if isinstance(parameter, PackedWeight) else self._reason(parameter)
@@ -128,18 +130,20 @@ class Replacement:
         packed = {}
         try:
             for name in names:
-                packed[name] = self._packed(module._parameters[name], transposed, parts)
+                packed[name] = self._packed(module._parameters[name], transposed, parts, experts)
         except ValueError as error:
             return f"not packed: {error}"
         return packed
 
-    def _packed(self, parameter: Any, transposed: bool, parts: int) -> PackedWeight:
+    def _packed(self, parameter: Any, transposed: bool, parts: int, experts: int) -> PackedWeight:
         if isinstance(parameter, PackedWeight):  # of another module, too
             return parameter
         stored = self.weights or NAMES[parameter.dtype]
-        matrix = parameter.detach().flatten(0, -2)  # of experts: those below each other
+        matrix = parameter.detach()
+        if experts:  # below each other
+            matrix, parts = matrix.flatten(0, 1), experts * parts
         packed = tuple(Packed.of(part, stored, transposed, self.release) for part in matrix.chunk(parts))
-        made = parameter_of(packed, len(parameter) if parameter.dim() == 3 else 0)
+        made = parameter_of(packed, experts)
         made.origin = weakref.ref(parameter)
         for module, name in self.places[id(parameter)]:
             module._parameters[name] = made
@@ -188,14 +192,14 @@ class Replacement:
         packed = {}
         for each, parts in zip(names, (1 if is_code else 2, 1)):
             transposed = not (is_code and module.is_transposed)
-            made = self._pack(module, [each], transposed, parts * count)
+            made = self._pack(module, [each], transposed, parts, count)
             if isinstance(made, str):
                 return self._note(name, module, made, False)
             packed.update(made)
         if is_code:
             ExpertsByCode.adopt(module, ByCodeState(packed, self.activations))
         else:
-            Experts.adopt(module, ExpertsState(*packed.values(), activation, self.activations))
+            Experts.adopt(module, ExpertsState(packed, activation, self.activations))
         stored = packed[names[1]].parts[0].matrix.dtype
         self._note(name, module, f"{count} experts{' with a gate of their own' * is_code}, {stored}")
 
