@@ -49,7 +49,9 @@ endfunction()
 
 # Waiting threads sleep: tests use more threads than there are cores, and several tests run at once.
 # Half the address space cannot be allocated, with a sanitizer as without: the allocation fails.
-set(test_environment OMP_WAIT_POLICY=passive ASAN_OPTIONS=allocator_may_return_null=1
+# Memory has a vector's width of poison around it: AddressSanitizer checks the first and the last
+# byte of an access.
+set(test_environment OMP_WAIT_POLICY=passive ASAN_OPTIONS=allocator_may_return_null=1:redzone=64
                      LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_SOURCE_DIR}/leaks.supp)
 
 # headlane_test(NAME FOLDER [PER_ISA | PER_FAST_ISA]): builds FOLDER/test_NAME.cpp and adds the test
