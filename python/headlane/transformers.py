@@ -124,6 +124,19 @@ def _only_blocks(
     return module.indexer.build_block_mask(blocks, mask, key.shape[2], key.dtype, key.device, None)
 
 
+def sparse_mask(
+    module: torch.nn.Module,
+    mask: torch.Tensor | None,
+    key: torch.Tensor,
+    indices: torch.Tensor | None = None,
+    block_indices: torch.Tensor | None = None,
+) -> torch.Tensor | None:
+    """The mask of a model that chooses keys; the one that is given if it does not."""
+    if indices is not None:
+        mask = _only_selected(mask, indices, key.shape[2])
+    return mask if block_indices is None else _only_blocks(module, mask, block_indices, key)
+
+
 def with_bias(mask: torch.Tensor | None, bias: torch.Tensor) -> torch.Tensor:
     """A model's position bias and its mask as one float mask."""
     if mask is None:
@@ -225,10 +238,7 @@ def attention_forward(
     mask, kv_length, is_causal = attention_mask, key.shape[2], bool(is_causal) and attention_mask is None
     if mask is not None:
         require_mask(mask)
-    if indices is not None:
-        mask = _only_selected(mask, indices, kv_length)
-    if block_indices is not None:
-        mask = _only_blocks(module, mask, block_indices, key)
+    mask = sparse_mask(module, mask, key, indices, block_indices)
     if mask is not None and sinks is not None:
         mask = mask.view_as(mask)  # read, as there will be another key
     options = options_of_call(

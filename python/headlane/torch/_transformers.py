@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any
+from typing import Any, Callable
 
+import torch
 from torch import nn
 from torch.compiler import is_compiling
 
 from ._state import is_plain, is_plain_traced
 from ._values import Value
 
-IMPLEMENTATION = "headlane_torch"
+# By the attention that a model had: calls that are not plain run that one.
+_IMPLEMENTATIONS = {"sdpa": "headlane_torch", "eager": "headlane_torch_eager"}
 
 
 def _register() -> None:
-    """Adds to transformers an attention like "headlane", but with sdpa's code for calls that are not plain."""
+    """Adds to transformers attentions like "headlane", but with other code for calls that are not plain."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+    import headlane.transformers as ours
+
+    for before, name in _IMPLEMENTATIONS.items():
+        own = sdpa_attention_forward if before == "sdpa" else _eager_attention_forward
+        AttentionInterface.register(name, _attention_or(own))
+        AttentionMaskInterface.register(name, ours.headlane_mask)
+
+
+def _attention_or(own: Callable[..., Any]) -> Callable[..., Any]:
     import headlane.transformers as ours
 
     def attention_forward(
@@ -35,12 +46,32 @@ def _register() -> None:
             given = key, value, attention_mask, arguments, options
             return query.attend(ours, module, *given), None
         plain = is_plain_traced if is_compiling() else is_plain
-        is_ours = not getattr(module, "training", False) and plain(query, query.dtype)
-        forward = ours.attention_forward if is_ours else sdpa_attention_forward
-        return forward(module, query, key, value, attention_mask, *arguments, **options)
+        is_ours = not getattr(module, "training", False)
+        if is_ours and all(plain(x, query.dtype) for x in (query, key, value)):
+            return ours.attention_forward(module, query, key, value, attention_mask, *arguments, **options)
+        # The code of some models leaves the choice of keys to attentions that it does not know.
+        sparse = {name: options.pop(name) for name in ("indices", "block_indices") if name in options}
+        mask = ours.sparse_mask(module, attention_mask, key, **sparse)
+        return own(module, query, key, value, mask, *arguments, **options)
 
-    AttentionInterface.register(IMPLEMENTATION, attention_forward)
-    AttentionMaskInterface.register(IMPLEMENTATION, ours.headlane_mask)
+    return attention_forward
+
+
+def _eager_attention_forward(
+    module: nn.Module, query: Any, key: Any, value: Any, mask: Any, *arguments: Any, **options: Any
+) -> Any:
+    """The function of this name in the file of the model."""
+    files = (sys.modules.get(x.__module__) for x in type(module).__mro__)
+    found = (getattr(x, "eager_attention_forward", None) for x in files)
+    forward = next(filter(None, found), None)
+    if forward is None:
+        raise NotImplementedError(
+            f"headlane.torch: {type(module).__name__} has no eager attention for training, gradients and autocast; "
+            "headlane.torch.restore(model) first"
+        )
+    if mask is not None and mask.dtype is torch.bool:
+        mask = torch.where(mask, 0.0, torch.finfo(query.dtype).min).to(query.dtype)
+    return forward(module, query, key, value, mask, *arguments, **options)
 
 
 def set_attention(model: nn.Module) -> list[tuple[Any, str]]:
@@ -63,10 +94,12 @@ def set_attention(model: nn.Module) -> list[tuple[Any, str]]:
         for config in _configurations(part.config):
             before.setdefault(id(config), (config, config._attn_implementation_internal))
     for part in models:
-        if part.config._attn_implementation in ("sdpa", "eager") and not ours._has_own_attention(type(part)):
-            part.set_attn_implementation(IMPLEMENTATION)
+        _, own = before[id(part.config)]
+        wanted = _IMPLEMENTATIONS.get(own, own)
+        if wanted in _IMPLEMENTATIONS.values() and not ours._has_own_attention(type(part)):
+            part.set_attn_implementation(wanted)  # of its parts too, which follow
         has_cache = "past_key_values" in inspect.signature(part.forward).parameters
-        is_ours = part.config._attn_implementation == IMPLEMENTATION
+        is_ours = part.config._attn_implementation in _IMPLEMENTATIONS.values()
         if has_cache and is_ours and grow not in part._forward_pre_hooks.values():
             part.register_forward_pre_hook(grow, with_kwargs=True)
     return [
