@@ -8,8 +8,8 @@ from torch.compiler import is_compiling
 import headlane
 from headlane import _core
 
+from ._calls import attend
 from ._modules import WithWeights
-from ._sdpa import attend
 from ._state import is_plain, is_plain_traced, threads
 from ._weight import Packed, PackedWeight
 

@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 from torch import nn
 
+from ._calls import CallsAttention, CallsLinear, calls_attention, multiplied_by
 from ._experts import EXPERTS, Experts, ExpertsState
 from ._experts_by_code import ByCodeState, ExpertsByCode, weights_of
 from ._fused import Fused
@@ -26,11 +27,10 @@ from ._modules import (
 )
 from ._multihead_attention import AttentionState, MultiheadAttention
 from ._recognise import activation_of_module, are_experts_by_code, experts_of, norm_of
-from ._report import Record, Row
-from ._sdpa import CallsAttention, calls_attention
+from ._report import Record, Row, memory_of
 from ._transformer_layers import Encoder, FeedForwardBlock
 from ._transformers import set_attention
-from ._weight import NAMES, Packed, PackedWeight, memory_of, parameter_of
+from ._weight import NAMES, Packed, PackedWeight, parameter_of
 
 
 def _conv1d() -> type | None:
@@ -105,6 +105,8 @@ class Replacement:
             self._pack_attention(name, module)
         elif isinstance(module, nn.Linear):
             self._note(name, module, "has a forward function of its own", False)
+        elif (weight := multiplied_by(module)) is not None:
+            self._pack_own(name, module, weight)
 
     def _reason(self, parameter: Any) -> str | None:
         """Why a weight cannot be packed."""
@@ -119,7 +121,13 @@ class Replacement:
         return None
 
     def _pack(
-        self, module: nn.Module, names: list[str], transposed: bool, parts: int = 1, experts: int = 0
+        self,
+        module: nn.Module,
+        names: list[str],
+        transposed: bool,
+        parts: int = 1,
+        experts: int = 0,
+        in_code: bool = False,
     ) -> Any:
         """Packs parameters of a module, in so many parts for each expert. What they are now, or why not."""
         for name in names:
@@ -130,19 +138,24 @@ class Replacement:
         packed = {}
         try:
             for name in names:
-                packed[name] = self._packed(module._parameters[name], transposed, parts, experts)
+                packed[name] = self._packed(module._parameters[name], transposed, parts, experts, in_code)
         except ValueError as error:
             return f"not packed: {error}"
         return packed
 
-    def _packed(self, parameter: Any, transposed: bool, parts: int, experts: int) -> PackedWeight:
+    def _packed(
+        self, parameter: Any, transposed: bool, parts: int, experts: int, in_code: bool
+    ) -> PackedWeight:
         if isinstance(parameter, PackedWeight):  # of another module, too
             return parameter
-        stored = self.weights or NAMES[parameter.dtype]
+        own = NAMES[parameter.dtype]
+        stored = own if in_code else self.weights or own
         matrix = parameter.detach()
         if experts:  # below each other
             matrix, parts = matrix.flatten(0, 1), experts * parts
-        packed = tuple(Packed.of(part, stored, transposed, self.release) for part in matrix.chunk(parts))
+        packed = tuple(
+            Packed.of(part, stored, transposed, self.release, in_code) for part in matrix.chunk(parts)
+        )
         made = parameter_of(packed, experts)
         made.origin = weakref.ref(parameter)
         for module, name in self.places[id(parameter)]:
@@ -160,6 +173,14 @@ class Replacement:
         kind.adopt(module, WeightState(packed["weight"], self.activations))
         matrix = packed["weight"].parts[0].matrix
         self._note(name, module, f"linear, {matrix.dtype}")
+
+    def _pack_own(self, name: str, module: nn.Module, weight: str) -> None:
+        """What decides which experts a token takes, is not rounded."""
+        packed = self._pack(module, [weight], True, in_code=True)
+        if isinstance(packed, str):
+            return self._note(name, module, packed, False)
+        CallsLinear.adopt(module)
+        self._note(name, module, f"linear in its code, {packed[weight].parts[0].matrix.dtype}")
 
     def _pack_attention(self, name: str, module: Any) -> None:
         if module.bias_k is not None or module.bias_v is not None or module.add_zero_attn:
@@ -250,6 +271,6 @@ class Replacement:
         elif Fused.can_adopt(module):
             Fused.adopt(module)
             self._note(name, module, "fused")
-        elif calls_attention(type(module)):
+        elif calls_attention(module):
             CallsAttention.adopt(module)
             self._note(name, module, "scaled_dot_product_attention")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import torch
 from torch import nn
+
+from ._weight import PackedWeight
 
 _KEY = "_headlane_record"
 
@@ -92,3 +95,21 @@ def _table(rows: list[tuple[str, ...]]) -> list[str]:
 
 def _size(count: int) -> str:
     return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 2**10:.1f} KiB"
+
+
+def memory_of(model: torch.nn.Module) -> int:
+    """The bytes of parameters and buffers, each once, as they are stored."""
+    total, seen = 0, set()
+    tensors = [
+        x for m in model.modules() for x in (*m._parameters.values(), *m._buffers.values()) if x is not None
+    ]
+    for tensor in tensors:
+        if id(tensor) in seen:
+            continue
+        seen.add(id(tensor))
+        if isinstance(tensor, PackedWeight):
+            for part in tensor.parts:
+                total += part.matrix.nbytes + (0 if part.original is None else part.original.nbytes)
+        elif tensor.device.type != "meta":
+            total += tensor.nbytes
+    return total

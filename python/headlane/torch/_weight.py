@@ -6,12 +6,14 @@ import weakref
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch.compiler import is_compiling
 from torch.utils._pytree import tree_map_only
 
 import headlane
 
 from ..torch_ops import SharedMatrix
-from ._state import threads
+from ._state import is_plain, threads
 
 # PyTorch's element types that a PackedMatrix stores as they are.
 NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
@@ -24,9 +26,20 @@ class Packed:
 
     original: The tensor, kept where packing rounds; None if the matrix has all of it, or it was released.
     transposed: The tensor is [out, in], the packed matrix [in, out].
+    in_code: Code multiplies by it, with torch.nn.functional.linear.
     """
 
-    __slots__ = ("dtype", "matrix", "original", "rounds", "shape", "shared", "transposed")
+    __slots__ = (
+        "dtype",
+        "in_code",
+        "matrix",
+        "original",
+        "rounds",
+        "shape",
+        "shared",
+        "transposed",
+        "widened",
+    )
 
     def __init__(
         self,
@@ -34,22 +47,27 @@ class Packed:
         dtype: torch.dtype,
         transposed: bool,
         original: torch.Tensor | None = None,
+        in_code: bool = False,
     ) -> None:
         self.matrix = matrix
+        self.in_code = in_code
         self.dtype = dtype
         self.transposed = transposed
         self.original = original
         self.rounds = dtype not in _EXACT.get(matrix.dtype, ())
         self.shared = SharedMatrix(matrix)
         self.shape = (matrix.columns, matrix.rows) if transposed else matrix.shape
+        self.widened: PackedWeight | None = None
 
     @classmethod
-    def of(cls, tensor: torch.Tensor, stored: str, transposed: bool, release: bool) -> Packed:
+    def of(
+        cls, tensor: torch.Tensor, stored: str, transposed: bool, release: bool, in_code: bool = False
+    ) -> Packed:
         tensor = tensor.detach()
         matrix = headlane.PackedMatrix(
             tensor.T if transposed else tensor, dtype=stored, num_threads=threads()
         )
-        packed = cls(matrix, tensor.dtype, transposed)
+        packed = cls(matrix, tensor.dtype, transposed, None, in_code)
         if packed.rounds and not release:
             packed.original = tensor
         return packed
@@ -67,7 +85,7 @@ class Packed:
         return self  # nobody changes it
 
     def __reduce__(self) -> Any:
-        return Packed, (self.matrix, self.dtype, self.transposed, self.original)
+        return Packed, (self.matrix, self.dtype, self.transposed, self.original, self.in_code)
 
 
 def dense_part(part: Any) -> torch.Tensor:
@@ -126,6 +144,10 @@ class _ReadOnly(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is F.linear:
+            made = _product(*args, **(kwargs or {}))
+            if made is not None:
+                return made
         if func in _CHANGES and isinstance(args[0], _ReadOnly) and not (len(args) == 2 and args[1] is False):
             _refuse()
         with torch._C.DisableTorchFunctionSubclass():
@@ -224,6 +246,16 @@ class PackedWeight(_ReadOnly):
     def same(self) -> PackedWeight:
         return PackedWeight(self.parts, self.experts)
 
+    def widened(self) -> PackedWeight | None:
+        """In float32, which has all elements, over the same matrix; None if that is not what it was packed from."""
+        (part, *others) = self.parts
+        if others or not part.in_code:
+            return None
+        if part.widened is None:
+            wide = Packed(part.matrix, torch.float32, part.transposed, in_code=True)
+            part.widened = PackedWeight((wide,))
+        return part.widened
+
     def __tensor_flatten__(self) -> tuple[list[str], Any]:
         rest = tuple(
             (x.key, x.dtype, x.transposed, tuple(x.shape), x.original is not None) for x in self.parts
@@ -246,23 +278,17 @@ class PackedWeight(_ReadOnly):
         return parameter_of, (self.parts, self.experts)
 
 
+def _product(input: Any, weight: Any, bias: Any = None) -> torch.Tensor | None:  # noqa: A002
+    """By a packed weight of code; None for all others, and for what is not plain."""
+    if is_compiling() or not isinstance(weight, PackedWeight) or not weight.parts[0].in_code:
+        return None
+    (part,) = weight.parts
+    if not is_plain(input, part.dtype) or input.dim() == 0 or input.shape[-1] != part.shape[1]:
+        return None
+    if bias is not None and not is_plain(bias, part.dtype):
+        return None
+    return headlane.linear(input, part.matrix, bias, num_threads=threads())
+
+
 def parameter_of(parts: tuple[Packed, ...], experts: int = 0) -> torch.nn.Parameter:
     return torch.nn.Parameter(PackedWeight(parts, experts), requires_grad=False)
-
-
-def memory_of(model: torch.nn.Module) -> int:
-    """The bytes of parameters and buffers, each once, as they are stored."""
-    total, seen = 0, set()
-    tensors = [
-        x for m in model.modules() for x in (*m._parameters.values(), *m._buffers.values()) if x is not None
-    ]
-    for tensor in tensors:
-        if id(tensor) in seen:
-            continue
-        seen.add(id(tensor))
-        if isinstance(tensor, PackedWeight):
-            for part in tensor.parts:
-                total += part.matrix.nbytes + (0 if part.original is None else part.original.nbytes)
-        elif tensor.device.type != "meta":
-            total += tensor.nbytes
-    return total

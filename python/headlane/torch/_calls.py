@@ -1,0 +1,181 @@
+"""Calls of PyTorch's functions in code of a model that are computed by headlane."""
+
+from __future__ import annotations
+
+import types
+from functools import partial
+from typing import Any, Callable
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.compiler import is_compiling
+from torch.overrides import TorchFunctionMode
+
+import headlane
+
+from ._modules import Replaced, WithWeights
+from ._state import is_plain, is_plain_traced, threads
+from ._weight import NAMES, PackedWeight
+
+
+def attend(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    if is_compiling():
+        return torch.ops.headlane.scaled_dot_product_attention(
+            query, key, value, mask, is_causal, scale, enable_gqa
+        )
+    return headlane.scaled_dot_product_attention(
+        query, key, value, mask, 0.0, is_causal, scale, enable_gqa, num_threads=threads()
+    )
+
+
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    plain = is_plain_traced if is_compiling() else is_plain
+    dtype = query.dtype
+    if (
+        dropout_p == 0
+        and dtype in NAMES
+        and query.dim() >= 3
+        and all(plain(x, dtype) for x in (query, key, value))
+        and (attn_mask is None or (not is_causal and plain(attn_mask, attn_mask.dtype)))
+    ):
+        return attend(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+
+
+def _sigmoid(x: torch.Tensor, **options: Any) -> torch.Tensor:
+    if options or x.dtype not in NAMES or not is_plain(x, x.dtype):
+        return torch.sigmoid(x, **options)
+    return headlane.sigmoid(x, num_threads=threads())
+
+
+def _converted(function: Any, x: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
+    """float(), type() and to(), by which code multiplies by a weight of 16 bits in float32."""
+    dtype = torch.float32 if function is torch.Tensor.float else next(iter(arguments), None)
+    if isinstance(x, PackedWeight) and dtype is torch.float32 and (wide := x.widened()) is not None:
+        return wide
+    return function(x, *arguments, **options)
+
+
+_ATTENTION = {F.scaled_dot_product_attention: _attention}
+_CODE: dict[Any, Callable[..., Any]] = {torch.sigmoid: _sigmoid, torch.Tensor.sigmoid: _sigmoid}
+_CODE |= {x: partial(_converted, x) for x in (torch.Tensor.float, torch.Tensor.type, torch.Tensor.to)}
+
+
+class _Intercept(TorchFunctionMode):
+    """Calls of some functions go to others."""
+
+    def __init__(self, ours: dict[Any, Callable[..., Any]]) -> None:
+        super().__init__()
+        self.ours = ours
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in self.ours:
+            return self.ours[func](*args, **kwargs)
+        if func is torch.Tensor.unflatten:  # whose super() torch.compile cannot trace
+            func = torch.unflatten
+        return func(*args, **kwargs)
+
+
+def _names(kind: type, function: str) -> bool:
+    """Whether code of the class, but PyTorch's own, names a function."""
+    for base in kind.__mro__:
+        if base.__module__.startswith("torch.nn.") or base is object:
+            continue
+        codes = [x.__code__ for x in vars(base).values() if isinstance(x, types.FunctionType)]
+        while codes:
+            code = codes.pop()
+            if function in code.co_names:
+                return True
+            codes += [x for x in code.co_consts if isinstance(x, types.CodeType)]
+    return False
+
+
+def calls_attention(module: nn.Module) -> bool:
+    return _names(type(module), "scaled_dot_product_attention")
+
+
+class _Products(TorchFunctionMode):
+    """Sees the weights of torch.nn.functional.linear."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights: list[torch.Tensor] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is F.linear and len(args) > 1:
+            self.weights.append(args[1])
+        return func(*args, **(kwargs or {}))
+
+
+def multiplied_by(module: nn.Module) -> str | None:
+    """The name of the weight by which the code of a module multiplies its rows, such as a router of experts; found
+    by a call with two of them.
+    """
+    weights = {name: x for name, x in module._parameters.items() if x is not None and x.dim() == 2}
+    if len(weights) != 1 or module._modules or not _names(type(module), "linear"):
+        return None
+    ((name, weight),) = weights.items()
+    if type(weight) is not nn.Parameter or weight.dtype not in NAMES or weight.device.type != "cpu":
+        return None
+    rows = torch.ones(1, 2, weight.shape[1], dtype=weight.dtype)
+    for given in (rows, rows[0]):
+        try:
+            with torch.no_grad(), _Products() as products:
+                module(given)
+        except Exception:
+            continue
+        if any(x.dtype in NAMES and x.float().equal(weight.float()) for x in products.weights):
+            return name
+    return None
+
+
+class CallsAttention(Replaced):
+    """A module whose code calls scaled_dot_product_attention."""
+
+    def forward(self, *arguments: Any, **options: Any) -> Any:
+        if self.training:
+            return super().forward(*arguments, **options)
+        with _Intercept(_ATTENTION):
+            return super().forward(*arguments, **options)
+
+
+class CallsLinear(WithWeights):
+    """A module whose code calls torch.nn.functional.linear with a weight of its own, which is packed. If it calls
+    sigmoid, that is headlane's, too: PyTorch's has other bits for the last elements of a tensor. Its state is
+    whether calls have to be intercepted.
+    """
+
+    @classmethod
+    def adopt(cls, module: nn.Module, state: Any = None) -> None:
+        is_wide = all(x is None or x.dtype is torch.float32 for x in module._parameters.values())
+        super().adopt(module, not is_wide or _names(type(module), "sigmoid"))
+
+    def forward(self, *arguments: Any, **options: Any) -> Any:
+        if self.training:
+            with torch._C.DisableTorchFunctionSubclass():
+                return super().forward(*arguments, **options)
+        if not self._headlane or is_compiling():
+            return super().forward(*arguments, **options)
+        with _Intercept(_CODE):
+            return super().forward(*arguments, **options)
