@@ -144,3 +144,24 @@ def test_training_gradients_and_autocast_have_the_attention_of_the_model(name, i
     expected = no_gradients(model)
     torch.manual_seed(3)
     torch.testing.assert_close(no_gradients(optimized), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_of_a_model_whose_eager_attention_has_a_name_of_its_own():
+    config = transformers.Phi4MultimodalVisionConfig(
+        hidden_size=32,
+        intermediate_size=40,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        image_size=28,
+        crop_size=28,
+        feature_layer=-2,
+    )
+    model = seeded(transformers.Phi4MultimodalVisionModel._from_config, config, attn_implementation="eager")
+    optimized = headlane.torch.optimize(model)
+    gradients = []
+    for each in (model, optimized):
+        pixels = normal(1, 3, 28, 28).requires_grad_()
+        mask = torch.ones(1, 2, 2, dtype=torch.bool)
+        each(pixels, patch_attention_mask=mask).last_hidden_state.square().mean().backward()
+        gradients.append(pixels.grad)
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from typing import Any, Callable
@@ -57,21 +58,27 @@ def _attention_or(own: Callable[..., Any]) -> Callable[..., Any]:
     return attention_forward
 
 
+@functools.cache
+def _eager_of(kind: type) -> Callable[..., Any]:
+    """The eager attention that code of a class names."""
+    for base in kind.__mro__:
+        for function in filter(inspect.isfunction, vars(base).values()):
+            code = inspect.unwrap(function)
+            for name in code.__code__.co_names:
+                if name.endswith("eager_attention_forward") and name in code.__globals__:
+                    return code.__globals__[name]
+    raise NotImplementedError(
+        f"headlane.torch: {kind.__name__} has no eager attention for training, gradients and autocast; "
+        "headlane.torch.restore(model) first"
+    )
+
+
 def _eager_attention_forward(
     module: nn.Module, query: Any, key: Any, value: Any, mask: Any, *arguments: Any, **options: Any
 ) -> Any:
-    """The function of this name in the file of the model."""
-    files = (sys.modules.get(x.__module__) for x in type(module).__mro__)
-    found = (getattr(x, "eager_attention_forward", None) for x in files)
-    forward = next(filter(None, found), None)
-    if forward is None:
-        raise NotImplementedError(
-            f"headlane.torch: {type(module).__name__} has no eager attention for training, gradients and autocast; "
-            "headlane.torch.restore(model) first"
-        )
     if mask is not None and mask.dtype is torch.bool:
         mask = torch.where(mask, 0.0, torch.finfo(query.dtype).min).to(query.dtype)
-    return forward(module, query, key, value, mask, *arguments, **options)
+    return _eager_of(type(module))(module, query, key, value, mask, *arguments, **options)
 
 
 def set_attention(model: nn.Module) -> list[tuple[Any, str]]:
