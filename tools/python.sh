@@ -50,7 +50,7 @@ do_test-timm() {
 # The wheel is built from the source distribution, so that a file missing there is noticed and
 # build/deps cannot help. auditwheel puts libgomp into the wheel and names the oldest glibc that it
 # runs with, about this system's; for older ones build in a container (cibuildwheel; its settings
-# are in pyproject.toml). Options are build's.
+# are in pyproject.toml). Arguments go to `build`.
 do_wheel() {
   need "$CXX=$CXX"
   need_venv wheel python/requirements-wheel.txt

@@ -3,9 +3,7 @@
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import headlane.torch  # noqa: E402
-from expert_cases import LATENT, LLAMA, SIZES  # noqa: E402
 from torch import nn  # noqa: E402
 from torch_cases import Attention, X, close, normal, seeded  # noqa: E402
 
@@ -92,76 +90,3 @@ def test_attention_that_a_model_calls():
         close(optimized(X, **options), model(X, **options))
     alone = optimized(X[:1])
     torch.testing.assert_close(optimized(X)[:1], alone, rtol=0, atol=0)
-
-
-# Attention with what PyTorch's does not have, and keys that the code of a model chooses.
-CODES = {
-    "Llama": LLAMA,
-    "GptOss": {**LLAMA, "num_local_experts": 4, "head_dim": 8},  # sinks
-    "Gemma2": {**LLAMA, "head_dim": 8, "sliding_window": 4, "attn_logit_softcapping": 0.5},
-    "DeepseekV32": {
-        **{**LATENT, "num_key_value_heads": 4, "index_n_heads": 2, "index_head_dim": 8, "index_topk": 3},
-    },
-    "T5": {**SIZES, "d_model": 32, "d_kv": 8, "d_ff": 40, "num_layers": 2, "num_heads": 4},  # position biases
-}
-
-
-@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-@pytest.mark.parametrize("name", CODES)
-def test_training_gradients_and_autocast_have_the_attention_of_the_model(name, implementation):
-    config = getattr(transformers, f"{name}Config", None)
-    if config is None:
-        pytest.skip(f"this transformers has no {name}")
-    kind = transformers.AutoModelForSeq2SeqLM if name == "T5" else transformers.AutoModelForCausalLM
-    model = seeded(kind.from_config, config(**CODES[name]))
-    try:
-        model.set_attn_implementation(implementation)
-    except ValueError:
-        pytest.skip(f"{name} has no {implementation}")
-    optimized = headlane.torch.optimize(model)
-    ids = torch.arange(3, 21).view(2, 9)
-    mask = torch.ones_like(ids)
-    mask[0, :4] = 0
-    given = {"attention_mask": mask, **({"decoder_input_ids": ids} if name == "T5" else {})}
-
-    def results(each, **options):
-        embedded = each.get_input_embeddings()(ids).detach().requires_grad_()
-        made = each(inputs_embeds=embedded, **given, **options).logits
-        made.square().mean().backward()
-        return made.detach()[1], embedded.grad[1]
-
-    def no_gradients(each):
-        with torch.no_grad():
-            return each(input_ids=ids, **given).logits[1:]
-
-    for ours, theirs in zip(results(optimized), results(model)):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        torch.testing.assert_close(no_gradients(optimized), no_gradients(model), rtol=0.02, atol=0.02)
-    for each in (model, optimized):
-        each.train()
-    torch.manual_seed(3)
-    expected = no_gradients(model)
-    torch.manual_seed(3)
-    torch.testing.assert_close(no_gradients(optimized), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_gradients_of_a_model_whose_eager_attention_has_a_name_of_its_own():
-    config = transformers.Phi4MultimodalVisionConfig(
-        hidden_size=32,
-        intermediate_size=40,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        image_size=28,
-        crop_size=28,
-        feature_layer=-2,
-    )
-    model = seeded(transformers.Phi4MultimodalVisionModel._from_config, config, attn_implementation="eager")
-    optimized = headlane.torch.optimize(model)
-    gradients = []
-    for each in (model, optimized):
-        pixels = normal(1, 3, 28, 28).requires_grad_()
-        mask = torch.ones(1, 2, 2, dtype=torch.bool)
-        each(pixels, patch_attention_mask=mask).last_hidden_state.square().mean().backward()
-        gradients.append(pixels.grad)
-    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-5)

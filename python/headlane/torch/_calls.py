@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import types
 from functools import partial
 from typing import Any, Callable
@@ -62,18 +63,18 @@ def _attention(
     )
 
 
-def _sigmoid(x: torch.Tensor, **options: Any) -> torch.Tensor:
-    if options or x.dtype not in NAMES or not is_plain(x, x.dtype):
-        return torch.sigmoid(x, **options)
-    return headlane.sigmoid(x, num_threads=threads())
+def _sigmoid(input: torch.Tensor, **options: Any) -> torch.Tensor:  # noqa: A002
+    if options or input.dtype not in NAMES or not is_plain(input, input.dtype):
+        return torch.sigmoid(input, **options)
+    return headlane.sigmoid(input, num_threads=threads())
 
 
 def _converted(function: Any, x: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
     """float(), type() and to(), by which code multiplies by a weight of 16 bits in float32."""
-    dtype = torch.float32 if function is torch.Tensor.float else next(iter(arguments), None)
-    if isinstance(x, PackedWeight) and dtype is torch.float32 and (wide := x.widened()) is not None:
-        return wide
-    return function(x, *arguments, **options)
+    given = [*arguments, *options.values()]
+    is_wide = len(given) == 1 and given[0] is torch.float32 or not given and function is torch.Tensor.float
+    wide = x.widened() if is_wide and isinstance(x, PackedWeight) else None
+    return function(x, *arguments, **options) if wide is None else wide
 
 
 _ATTENTION = {F.scaled_dot_product_attention: _attention}
@@ -130,7 +131,7 @@ class _Products(TorchFunctionMode):
 
 def multiplied_by(module: nn.Module) -> str | None:
     """The name of the weight by which the code of a module multiplies its rows, such as a router of experts; found
-    by a call with two of them.
+    by a call of a copy with two of them.
     """
     weights = {name: x for name, x in module._parameters.items() if x is not None and x.dim() == 2}
     if len(weights) != 1 or module._modules or not _names(type(module), "linear"):
@@ -141,8 +142,9 @@ def multiplied_by(module: nn.Module) -> str | None:
     rows = torch.ones(1, 2, weight.shape[1], dtype=weight.dtype)
     for given in (rows, rows[0]):
         try:
+            probe = copy.deepcopy(module)
             with torch.no_grad(), _Products() as products:
-                module(given)
+                probe(given)
         except Exception:
             continue
         if any(x.dtype in NAMES and x.float().equal(weight.float()) for x in products.weights):
