@@ -25,6 +25,7 @@ MODELS = {
     "Mistral": (LLAMA, 3),
     "Qwen2": (LLAMA, 3),
     "Qwen3": ({**LLAMA, "head_dim": 8}, 3),
+    "Olmo": (LLAMA, 3),  # norms without weights
     "Olmo2": (LLAMA, 3),
     "Phi": ({**LLAMA, "head_dim": 8}, 3),  # turns half of each head
     "StableLm": ({**LLAMA, "use_qkv_bias": True}, 3),  # a quarter

@@ -63,8 +63,6 @@ def test_changes_of_a_weight():
         lambda: weight.view(-1).add_(1),
         lambda: nn.init.normal_(weight),
         lambda: torch.add(weight, 1, out=weight),
-        lambda: weight.requires_grad_(),
-        lambda: optimized.requires_grad_(True),
         lambda: setattr(weight, "data", reference),
         lambda: torch._foreach_add_([weight], 1.0),
     ]

@@ -99,6 +99,97 @@ class Attention(nn.Module):
         return self.proj(y.transpose(1, 2).flatten(2))
 
 
+class NormWithoutWeight(nn.Module):
+    """As OLMo's."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.normalized_shape = (width,)
+
+    def forward(self, x):
+        return nn.functional.layer_norm(x.float(), self.normalized_shape, None, None, 1e-5).to(x.dtype)
+
+
+class RmsNormWithoutWeight(nn.Module):
+    """Of any width, as NanoChat's."""
+
+    def __init__(self, eps=1e-6):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        wide = x.float()
+        return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)).to(x.dtype)
+
+
+class GeluProjection(nn.Module):
+    """As diffusers' GELU."""
+
+    def __init__(self, width, hidden):
+        super().__init__()
+        self.proj = nn.Linear(width, hidden)
+
+    def gelu(self, gate):
+        if gate.device.type == "mps":
+            return nn.functional.gelu(gate.float()).to(gate.dtype)
+        return nn.functional.gelu(gate)
+
+    def forward(self, x):
+        return self.gelu(self.proj(x))
+
+
+class FeedForward(nn.Module):
+    """As diffusers'."""
+
+    def __init__(self, width=24, hidden=40):
+        super().__init__()
+        parts = GeluProjection(width, hidden), nn.Dropout(0.1), nn.Linear(hidden, width)
+        self.net = nn.ModuleList(parts)
+
+    def forward(self, x, *args, **kwargs):
+        for module in self.net:
+            x = module(x)
+        return x
+
+
+class Processor:
+    """What an attention of diffusers calls."""
+
+    def __call__(self, module, x):
+        q, k, v = (y.unflatten(-1, (module.heads, -1)).transpose(1, 2) for y in module.qkv(x).chunk(3, -1))
+        y = nn.functional.scaled_dot_product_attention(query=q, key=k, value=v)
+        return module.proj(y.transpose(1, 2).flatten(2))
+
+
+class ProcessedAttention(nn.Module):
+    def __init__(self, width=24, heads=3):
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.proj = nn.Linear(width, width)
+        self.processor = Processor()
+
+    def forward(self, x):
+        return self.processor(self, x)
+
+
+class DiffusionBlock(nn.Module):
+    """As those of diffusers' transformers: norms without weights, scaled and shifted by what a vector says."""
+
+    def __init__(self, width=24):
+        super().__init__()
+        self.modulation = nn.Linear(width, 4 * width)
+        self.norm1 = nn.LayerNorm(width, elementwise_affine=False)
+        self.norm2 = nn.LayerNorm(width, elementwise_affine=False)
+        self.attn = ProcessedAttention(width)
+        self.ff = FeedForward(width)
+
+    def forward(self, x, vector):
+        scale1, shift1, scale2, shift2 = self.modulation(vector).unsqueeze(1).chunk(4, -1)
+        x = x + self.attn(self.norm1(x) * (1 + scale1) + shift1)
+        return x + self.ff(self.norm2(x) * (1 + scale2) + shift2)
+
+
 class Tied(nn.Module):
     """An embedding whose weight is that of the output layer."""
 
@@ -120,9 +211,13 @@ MODELS = {
     "linear of a vector": (lambda: nn.Linear(24, 33), (X[0, 0],)),
     "layer norm": (lambda: nn.LayerNorm(24), (X,)),
     "layer norm without bias": (lambda: nn.LayerNorm(24, bias=False), (X,)),
+    "layer norm without weight": (lambda: nn.LayerNorm(24, elementwise_affine=False), (X,)),
+    "layer norm of OLMo": (lambda: NormWithoutWeight(24), (X,)),
     "layer norm of Cohere": (lambda: WideLayerNorm(24), (X,)),
     "layer norm of Nemotron": (lambda: LayerNormOfWeightPlusOne(24), (X,)),
     "rms norm": (lambda: nn.RMSNorm(24), (X,)),
+    "rms norm without weight": (lambda: nn.RMSNorm(24, elementwise_affine=False), (X,)),
+    "rms norm of NanoChat": (RmsNormWithoutWeight, (X,)),
     "rms norm of Llama": (lambda: RmsNorm(24), (X,)),
     "rms norm of Gemma": (lambda: RmsNorm(24, offset=1.0), (X,)),
     "activation": (
@@ -136,6 +231,7 @@ MODELS = {
     "gated": (GatedMlp, (X,)),
     "output": (Output, (X, normal(2, 5, 24, seed=1))),
     "attention": (Attention, (X,)),
+    "diffusion block": (DiffusionBlock, (X, normal(2, 24, seed=3))),
     "tied": (Tied, (torch.arange(14).view(2, 7),)),
     "multihead attention": (lambda: nn.MultiheadAttention(24, 3, batch_first=True), (X, X, X)),
     "encoder layer": (lambda: nn.TransformerEncoderLayer(24, 3, 40, batch_first=True), (X,)),
@@ -151,7 +247,9 @@ MODELS = {
     ),
 }
 # The modules of each of them that are not replaced: they do nothing but call others.
-LEFT = (nn.Sequential, nn.ModuleList, nn.Dropout, Tied)
+LEFT = (nn.Sequential, nn.ModuleList, nn.Dropout, Tied, DiffusionBlock)
+# Those whose code calls activations, which torch.compile leaves to PyTorch.
+CALLS_ACTIVATIONS = DiffusionBlock
 
 
 def run(model, inputs):

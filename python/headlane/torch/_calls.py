@@ -73,7 +73,7 @@ def _converted(function: Any, x: torch.Tensor, *arguments: Any, **options: Any) 
     """float(), type() and to(), by which code multiplies by a weight of 16 bits in float32."""
     given = [*arguments, *options.values()]
     is_wide = len(given) == 1 and given[0] is torch.float32 or not given and function is torch.Tensor.float
-    wide = x.widened() if is_wide and isinstance(x, PackedWeight) else None
+    wide = x.widened() if is_wide and isinstance(x, PackedWeight) and not x.wants_gradient() else None
     return function(x, *arguments, **options) if wide is None else wide
 
 
@@ -113,7 +113,17 @@ def _names(kind: type, function: str) -> bool:
 
 
 def calls_attention(module: nn.Module) -> bool:
-    return _names(type(module), "scaled_dot_product_attention")
+    """Whether its code names the function, or diffusers' for it; or the code of what stands in an attribute to be
+    called, such as diffusers' processors.
+    """
+    helpers = [x for x in vars(module).values() if callable(x) and not isinstance(x, type)]
+    helpers += [x for x in module.children() if type(x).__call__ is not nn.Module.__call__]
+    kinds = {type(module), *map(type, helpers)}
+    return any(
+        _names(kind, name)
+        for kind in kinds
+        for name in ("scaled_dot_product_attention", "dispatch_attention_fn")
+    )
 
 
 class _Products(TorchFunctionMode):

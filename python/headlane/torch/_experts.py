@@ -9,7 +9,7 @@ from torch.compiler import is_compiling
 
 from headlane import _core
 
-from ._modules import WithWeights
+from ._modules import WithWeights, refuse_gradient, wants_gradient
 from ._state import is_plain, is_plain_traced, threads
 from ._weight import NAMES, PackedWeight
 
@@ -44,10 +44,13 @@ class AnyExperts(WithWeights):
                 and x.dim() == 2
             ):
                 if is_compiling():
+                    refuse_gradient(self)
                     made = self.traced(x, index, factors)
                     if made is not NotImplemented:
                         return made
-                elif all(parameters.get(name) is weight for name, weight in state.weights.items()):
+                elif all(
+                    parameters.get(name) is x for name, x in state.weights.items()
+                ) and not wants_gradient(self):
                     return self.computed(x, index, factors)
         return super().forward(*arguments, **options)  # type: ignore[misc]
 

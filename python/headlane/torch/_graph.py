@@ -19,8 +19,9 @@ from torch import nn
 
 from ._arguments import recorded
 from ._cached import Entries
-from ._modules import Activation, Linear, Norm, Replaced, WithWeights
+from ._modules import Activation, Linear, Replaced, WithWeights
 from ._nodes import Node, NotPlain
+from ._norms import Norm
 from ._recognise import PLAIN, activation_of_module
 from ._values import Value
 
@@ -107,7 +108,7 @@ class Graph:
             self._require(module._headlane.dtype)
             made.node.width = module._headlane.matrix.columns
         elif isinstance(module, Norm):
-            self._require(next(x.dtype for x in module._parameters.values() if x is not None))
+            self._require(next((x.dtype for x in module._parameters.values() if x is not None), self.dtype))
             if isinstance(module._headlane.eps, str):
                 self.read(module.__dict__, module._headlane.eps)
         return made
@@ -202,8 +203,8 @@ def _width_of(module: nn.Module) -> int | None:
     """The width of what a module is applied to, if it is one alone."""
     if isinstance(module, Linear):
         return int(module._headlane.matrix.rows)
-    is_norm = isinstance(module, Norm)
-    return next((len(x) for x in module._parameters.values() if x is not None), None) if is_norm else None
+    weight = module._headlane.weight(module) if isinstance(module, Norm) else None
+    return None if weight is None else len(weight)
 
 
 def dtype_of(module: nn.Module) -> torch.dtype | None:

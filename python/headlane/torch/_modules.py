@@ -22,7 +22,7 @@ from headlane import _core
 from ._state import is_plain, is_plain_traced, threads
 from ._weight import NAMES, Packed, PackedWeight, dense_part
 
-_linear, _norm, _activate = _core.linear, _core.norm, _core.activate
+_linear, _activate = _core.linear, _core.activate
 _operators = torch.ops.headlane
 
 
@@ -124,6 +124,28 @@ class WeightState:
         self.activations = activations
 
 
+def wants_gradient(module: Any) -> bool:
+    """Whether a gradient of one of its own parameters is wanted, which only its own code computes."""
+    return torch.is_grad_enabled() and any(
+        x.is_trained if isinstance(x, PackedWeight) else x.requires_grad
+        for x in module._parameters.values()
+        if x is not None
+    )
+
+
+def refuse_gradient(module: Any) -> None:
+    """In torch.compile, whose graph would not compute one.
+
+    Raises:
+        RuntimeError: a parameter requires a gradient.
+    """
+    if torch.is_grad_enabled() and any(x.requires_grad for x in module._parameters.values() if x is not None):
+        raise RuntimeError(
+            f"headlane.torch: a parameter of {type(module).__name__} requires a gradient, which a compiled model "
+            "does not compute: call it within torch.no_grad(), or headlane.torch.restore(model) first"
+        )
+
+
 class Linear(WithWeights):
     """torch.nn.Linear and transformers' Conv1D."""
 
@@ -131,7 +153,12 @@ class Linear(WithWeights):
         state, parameters = self._headlane, self._parameters
         if is_compiling():
             return self._traced(x)
-        if parameters.get("weight") is state.parameter and not self.training and is_plain(x, state.dtype):
+        if (
+            parameters.get("weight") is state.parameter
+            and not self.training
+            and is_plain(x, state.dtype)
+            and not wants_gradient(self)
+        ):
             return _linear(
                 x, state.matrix, parameters["bias"], None, None, None, state.activations, threads()
             )
@@ -139,6 +166,7 @@ class Linear(WithWeights):
 
     def _traced(self, x: torch.Tensor) -> torch.Tensor:
         state, packed = self._headlane, self._headlane.packed
+        refuse_gradient(self)
         if not self.training and is_plain_traced(x, state.dtype):
             return _operators.linear(x, packed.packed, packed.key, self.bias, state.activations)
         weight = dense_part(packed)
@@ -166,8 +194,8 @@ def untouched(module: Any) -> list[tuple[dict[str, Any], str, Any]]:
 
 
 def is_untouched(module: Any) -> bool:
-    """Whether that is so, and nobody looks at the module."""
-    if module._forward_hooks or module._forward_pre_hooks:
+    """Whether that is so, nobody looks at the module, and no gradient of its parameters is wanted."""
+    if module._forward_hooks or module._forward_pre_hooks or wants_gradient(module):
         return False
     return all(there.get(name, there) is value for there, name, value in untouched(module))
 
@@ -187,7 +215,9 @@ class Embedding(WithWeights):
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002
         state = self._headlane
         packed = state.packed
-        if not is_compiling() and self._parameters.get("weight") is not state.parameter:
+        if is_compiling():
+            refuse_gradient(self)
+        elif self._parameters.get("weight") is not state.parameter or wants_gradient(self):
             return super().forward(input)
         if packed.original is not None:
             return F.embedding(input, packed.original, self.padding_idx)
@@ -195,65 +225,6 @@ class Embedding(WithWeights):
             return _operators.embedding(input, packed.packed, packed.key, state.dtype)
         out = torch.empty((*input.shape, state.matrix.rows), dtype=state.dtype)
         return state.matrix.unpack_columns(input, out, num_threads=threads())
-
-
-class NormState:
-    """The arithmetic of a norm: x / sqrt(mean(x**2) + eps) * (weight + offset) + bias; centred: of x - mean(x).
-
-    names: Of the weight, and of the bias if there is one.
-    eps: A number, or the name of an attribute.
-    """
-
-    __slots__ = ("centred", "eps", "names", "offset")
-
-    def __init__(self, centred: bool, names: tuple[str, ...], eps: str | float, offset: float) -> None:
-        self.centred = centred
-        self.names = names
-        self.eps = eps
-        self.offset = offset
-
-    def weight(self, module: Any) -> torch.Tensor:
-        weight: torch.Tensor = module._parameters[self.names[0]]
-        return weight.float() + self.offset if self.offset else weight
-
-    def bias(self, module: Any) -> torch.Tensor | None:
-        return module._parameters[self.names[1]] if len(self.names) > 1 else None
-
-    def eps_of(self, module: Any) -> float:
-        eps: float = module.__dict__[self.eps] if isinstance(self.eps, str) else self.eps
-        return eps
-
-
-class Norm(Replaced):
-    """torch.nn.LayerNorm over one axis, or a module that was found to compute a layer norm or an RMS norm."""
-
-    def forward(self, *arguments: Any, **options: Any) -> torch.Tensor:
-        if len(arguments) == 1 and not options and not self.training:
-            x, state = arguments[0], self._headlane
-            dtype = self._parameters[state.names[0]].dtype
-            if is_compiling():
-                if is_plain_traced(x, dtype):
-                    weight, bias, eps = state.weight(self), state.bias(self), state.eps_of(self)
-                    if state.centred:
-                        return _operators.layer_norm(x, weight, bias, eps)
-                    return _operators.rms_norm(x, weight, eps)
-            elif is_plain(x, dtype):
-                return norm(self, x)
-        return super().forward(*arguments, **options)
-
-
-class NormOfInput(Norm):
-    """torch.nn.LayerNorm, whose argument is called input."""
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002
-        return super().forward(input)
-
-
-def norm(module: Any, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
-    """The norm of x, or of x + residual, by a Norm, of plain tensors."""
-    state = module._headlane
-    weight, bias, eps = state.weight(module), state.bias(module), state.eps_of(module)
-    return _norm(state.centred, x, weight, bias, eps, residual, False, None, threads())
 
 
 class Activation(Replaced):

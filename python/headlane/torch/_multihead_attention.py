@@ -9,7 +9,7 @@ import headlane
 from headlane import _core
 
 from ._calls import attend
-from ._modules import WithWeights
+from ._modules import WithWeights, refuse_gradient, wants_gradient
 from ._state import is_plain, is_plain_traced, threads
 from ._weight import Packed, PackedWeight
 
@@ -73,6 +73,8 @@ class MultiheadAttention(WithWeights):
 
     def _is_plain(self, inputs: tuple[torch.Tensor, ...], masks: list[torch.Tensor]) -> bool:
         state = self._headlane
+        if is_compiling():
+            refuse_gradient(self)
         plain = is_plain_traced if is_compiling() else is_plain
         return (
             not self.training
@@ -80,7 +82,11 @@ class MultiheadAttention(WithWeights):
             and inputs[0].dim() in (2, 3)
             and all(plain(x, x.dtype) and x.dtype in (torch.bool, state.dtype) for x in masks)
             and (
-                is_compiling() or all(self._parameters.get(name) is x for name, x in state.parameters.items())
+                is_compiling()
+                or (
+                    all(self._parameters.get(name) is x for name, x in state.parameters.items())
+                    and not wants_gradient(self)
+                )
             )
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Callable, NamedTuple
 
 import torch
@@ -127,8 +128,8 @@ class Norm(NamedTuple):
     def add_to(self, rows: Rows) -> int:
         module, (x, *residual) = self.module, (rows.at[x] for x in self.inputs)
         state = module._headlane
-        weight = rows.vector(lambda: state.weight(module))
-        bias = -1 if state.bias(module) is None else rows.vector(lambda: state.bias(module))
+        vectors = (state.weight, state.bias)
+        weight, bias = (-1 if of(module) is None else rows.vector(partial(of, module)) for of in vectors)
         eps = state.eps_of(module)
         return rows.program.norm(state.centred, x, weight, bias, eps, *residual or [-1], self.head_dim)
 

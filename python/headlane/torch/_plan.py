@@ -11,7 +11,7 @@ from torch.nn.modules import module as _hooks
 from ._attended import layer_of
 from ._fusion import Fusion
 from ._graph import Code
-from ._modules import untouched
+from ._modules import untouched, wants_gradient
 from ._nodes import Node
 from ._operations import Step
 
@@ -46,6 +46,7 @@ class Plan:
         # What must be in dicts under a name; the dict itself if nothing is to be there.
         self.expected = [(parent._modules, name, child) for parent, name, child in structure]
         self.expected += [x for child in children for x in untouched(child)] + list(code.graph.reads.values())
+        self.children = children
         self.hooks = [x for child in children for x in (child._forward_hooks, child._forward_pre_hooks)]
         self.size = len(code.nodes)
 
@@ -63,12 +64,16 @@ class Plan:
         return None if len(steps) == sum(x.kind != "input" for x in code.nodes) else cls(code, steps, modules)
 
     def applies(self) -> bool:
-        """Whether the module is what it was, and nobody looks at what happens between its layers."""
+        """Whether the module is what it was, nobody looks at what happens between its layers, and no gradients of
+        their parameters are wanted.
+        """
         if _hooks._global_forward_hooks or _hooks._global_forward_pre_hooks:
             return False
         for there, name, value in self.expected:
             if there.get(name, there) is not value:
                 return False
+        if torch.is_grad_enabled() and any(map(wants_gradient, self.children)):
+            return False
         return not any(self.hooks)
 
     def run(self, inputs: list[Any]) -> Any:

@@ -10,7 +10,7 @@ from torch import nn
 
 from ._experts import EXPERTS
 from ._experts_by_code import dense, run
-from ._modules import NormState
+from ._norms import NormState
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "relu": torch.relu,
@@ -67,16 +67,19 @@ def _seeded(*shape: int) -> torch.Tensor:
 def norm_of(module: nn.Module) -> NormState | None:
     """How a module is an RMS norm or a layer norm; None if it is neither, or differs from it for some input."""
     parameters = {name: x for name, x in module._parameters.items() if x is not None}
-    if next(module.children(), None) is not None or module._buffers or len(parameters) not in (1, 2):
+    if next(module.children(), None) is not None or module._buffers or len(parameters) > 2:
         return None
-    shapes = {x.shape for x in parameters.values()}
-    if len(shapes) != 1 or any(x.dim() != 1 or type(x) is not nn.Parameter for x in parameters.values()):
+    own = _shape_without_weight(module) if not parameters else None
+    shapes = {x.shape for x in parameters.values()} or {own or (32,)}
+    if len(shapes) != 1 or any(len(x) != 1 for x in shapes) or not (parameters or _may_be_norm(module)):
+        return None
+    if any(type(x) is not nn.Parameter for x in parameters.values()):
         return None
     try:
         probe = copy.deepcopy(module).eval().float()
     except Exception:
         return None
-    (width,) = shapes.pop()
+    ((width,),) = shapes
     x, *random = _seeded(4 + len(parameters), width).split((4, *[1] * len(parameters)))
     for name, value in zip(parameters, random):
         probe._parameters[name] = nn.Parameter(value[0], requires_grad=False)
@@ -84,17 +87,31 @@ def norm_of(module: nn.Module) -> NormState | None:
     inputs = [x, x * 1e-3, x + 10, x * 1e4]
     try:
         outputs = [probe(value.view(2, 2, width).clone()) for value in inputs]
+        keeps_type = bool(parameters) or probe(x.bfloat16()).dtype is torch.bfloat16
     except Exception:
+        return None
+    if not keeps_type:
         return None
     known = [key for key, x in module.__dict__.items() if isinstance(x, float) and 0 <= x < 1e-2]
     names = tuple(parameters)
-    for eps in (*known, torch.finfo(torch.float32).eps, 0.0):
-        for offset in (0.0, 1.0):
-            for centred in (False, True) if len(names) == 1 else (True,):
-                state = NormState(centred, names, eps, offset)
+    for eps in (*known, torch.finfo(torch.float32).eps, 1e-5, 0.0):
+        for offset in (0.0, 1.0) if names else (0.0,):
+            for centred in (False, True) if len(names) < 2 else (True,):
+                state = NormState(centred, names, eps, offset, own and own[0])
                 if all(_is_norm(state, probe, value, y) for value, y in zip(inputs, outputs)):
                     return state
     return None
+
+
+def _shape_without_weight(module: Any) -> torch.Size | None:
+    """What a norm without a weight is over, if it says so."""
+    shape = module.__dict__.get("normalized_shape")
+    return None if shape is None else torch.Size((shape,) if isinstance(shape, int) else shape)
+
+
+def _may_be_norm(module: nn.Module) -> bool:
+    """Whether it is worth a trial: many modules have no parameters."""
+    return any("eps" in name or name == "normalized_shape" for name in module.__dict__)
 
 
 def experts_of(module: nn.Module) -> str | None:
@@ -150,7 +167,7 @@ def _computes_experts(
 
 def _is_norm(state: NormState, probe: Any, x: torch.Tensor, y: Any) -> bool:
     wide = x.double().view(2, 2, -1)
-    weight, *bias = (probe._parameters[name].double() for name in state.names)
+    weight, *bias = (probe._parameters[name].double() for name in state.names) if state.names else (1.0,)
     eps = probe.__dict__[state.eps] if isinstance(state.eps, str) else state.eps
     mean = wide.mean(-1, keepdim=True) if state.centred else torch.zeros(1)
     factor = torch.rsqrt((wide - mean).square().mean(-1, keepdim=True) + eps) * (weight + state.offset)

@@ -18,14 +18,12 @@ from ._modules import (
     Embedding,
     Linear,
     LinearOfInput,
-    Norm,
-    NormOfInput,
-    NormState,
     Replaced,
     WeightState,
     WithWeights,
 )
 from ._multihead_attention import AttentionState, MultiheadAttention
+from ._norms import Norm, NormOfInput, NormState
 from ._recognise import activation_of_module, are_experts_by_code, experts_of, norm_of
 from ._report import Record, Row, memory_of
 from ._transformer_layers import Encoder, FeedForwardBlock
@@ -237,15 +235,19 @@ class Replacement:
         if type(module) is nn.LayerNorm:
             reason = "it is over several axes" if len(module.normalized_shape) != 1 else None
             weight = module._parameters["weight"]
-            reason = reason or ("it has no weight" if weight is None else self._reason(weight))
+            reason = reason or (None if weight is None else self._reason(weight))
             if reason is not None:
                 return self._note(name, module, reason, False)
-            NormOfInput.adopt(module, NormState(True, ("weight", "bias"), "eps", 0.0))
+            if weight is None:
+                state = NormState(True, (), "eps", width=module.normalized_shape[0])
+            else:
+                state = NormState(True, ("weight", "bias"), "eps")
+            NormOfInput.adopt(module, state)
             return self._note(name, module, "layer norm")
-        state = norm_of(module)
-        if state is not None and self._reason(module._parameters[state.names[0]]) is None:
-            Norm.adopt(module, state)
-            return self._note(name, module, "layer norm" if state.centred else "RMS norm")
+        found = norm_of(module)
+        if found is not None and all(self._reason(module._parameters[x]) is None for x in found.names[:1]):
+            Norm.adopt(module, found)
+            return self._note(name, module, "layer norm" if found.centred else "RMS norm")
         return None
 
     def _activations(self, name: str, module: nn.Module) -> None:

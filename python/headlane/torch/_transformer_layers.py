@@ -9,7 +9,7 @@ from torch.compiler import is_compiling
 
 from ._modules import Activation, Linear, Replaced, is_untouched, product
 from ._recognise import activation_of
-from ._state import is_plain
+from ._state import is_plain, is_plain_traced
 
 
 class _WithAttribute(Replaced):
@@ -96,9 +96,9 @@ class FeedForwardBlock(_WithAttribute):
             or not isinstance(linear, Linear)
         ):
             return super()._ff_block(x)
-        if is_compiling():
+        if is_compiling() and is_plain_traced(x, linear._headlane.dtype):
             hidden = torch.ops.headlane.activation(linear(x), state.name)
-        elif is_untouched(linear) and is_plain(x, linear._headlane.dtype):
+        elif not is_compiling() and is_untouched(linear) and is_plain(x, linear._headlane.dtype):
             hidden = product(linear, x, state.name)
         else:
             return super()._ff_block(x)

@@ -82,6 +82,10 @@ class Value:
         return self._graph.dtype
 
     @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")  # others are refused
+
+    @property
     def shape(self) -> tuple[Any, ...]:
         sizes, width = self._node.sizes, self._width
         if sizes is None or len(sizes) != 2 or self.is_flat:

@@ -115,13 +115,9 @@ def _is_changed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> boo
     return False
 
 
-# Of torch.Tensor: what is refused before it comes to an operator. requires_grad = False is not.
-_CHANGES = (
-    torch.Tensor.__setitem__,
-    torch.Tensor.requires_grad_,
-    torch.Tensor.requires_grad.__set__,
-    torch.Tensor.data.__set__,
-)
+# Of torch.Tensor: what is refused before it comes to an operator, and what is noted.
+_CHANGES = (torch.Tensor.__setitem__, torch.Tensor.data.__set__)
+_REQUIRES_GRAD = (torch.Tensor.requires_grad_, torch.Tensor.requires_grad.__set__)
 
 
 class _TracedPart:
@@ -148,10 +144,13 @@ class _ReadOnly(torch.Tensor):
             made = _product(*args, **(kwargs or {}))
             if made is not None:
                 return made
-        if func in _CHANGES and isinstance(args[0], _ReadOnly) and not (len(args) == 2 and args[1] is False):
+        if func in _CHANGES and isinstance(args[0], _ReadOnly):
             _refuse()
         with torch._C.DisableTorchFunctionSubclass():
-            return func(*args, **(kwargs or {}))
+            result = func(*args, **(kwargs or {}))
+            if func in _REQUIRES_GRAD and isinstance(args[0], PackedWeight):
+                args[0].is_trained = args[0].requires_grad
+            return result
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -216,6 +215,7 @@ class PackedWeight(_ReadOnly):
     """
 
     parts: tuple[Packed, ...]
+    is_trained = False  # requires_grad, which takes longer to ask for
     origin: weakref.ref[torch.nn.Parameter] | None = None  # what it took the place of
 
     @staticmethod
@@ -246,6 +246,9 @@ class PackedWeight(_ReadOnly):
     def same(self) -> PackedWeight:
         return PackedWeight(self.parts, self.experts)
 
+    def wants_gradient(self) -> bool:
+        return self.is_trained and torch.is_grad_enabled()
+
     def widened(self) -> PackedWeight | None:
         """In float32, which has all elements, over the same matrix; None if that is not what it was packed from."""
         (part, *others) = self.parts
@@ -271,11 +274,11 @@ class PackedWeight(_ReadOnly):
 
     def __deepcopy__(self, memo: Any) -> torch.Tensor:
         if id(self) not in memo:
-            memo[id(self)] = parameter_of(self.parts, self.experts)
+            memo[id(self)] = parameter_of(self.parts, self.experts, self.requires_grad)
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return parameter_of, (self.parts, self.experts)
+        return parameter_of, (self.parts, self.experts, self.requires_grad)
 
 
 def _product(input: Any, weight: Any, bias: Any = None) -> torch.Tensor | None:  # noqa: A002
@@ -285,10 +288,13 @@ def _product(input: Any, weight: Any, bias: Any = None) -> torch.Tensor | None: 
     (part,) = weight.parts
     if not is_plain(input, part.dtype) or input.dim() == 0 or input.shape[-1] != part.shape[1]:
         return None
-    if bias is not None and not is_plain(bias, part.dtype):
+    if weight.wants_gradient() or not (bias is None or is_plain(bias, part.dtype)):
         return None
     return headlane.linear(input, part.matrix, bias, num_threads=threads())
 
 
-def parameter_of(parts: tuple[Packed, ...], experts: int = 0) -> torch.nn.Parameter:
-    return torch.nn.Parameter(PackedWeight(parts, experts), requires_grad=False)
+def parameter_of(
+    parts: tuple[Packed, ...], experts: int = 0, requires_grad: bool = False
+) -> torch.nn.Parameter:
+    parameter = torch.nn.Parameter(PackedWeight(parts, experts), requires_grad=False)
+    return parameter.requires_grad_() if requires_grad else parameter

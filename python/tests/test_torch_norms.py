@@ -1,0 +1,144 @@
+"""headlane.torch: which modules are found to be norms, and that they compute what their code says."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import headlane.torch  # noqa: E402
+from headlane.torch import _modules, _norms  # noqa: E402
+from headlane.torch._recognise import norm_of  # noqa: E402
+from torch import nn  # noqa: E402
+from torch_cases import NormWithoutWeight, RmsNorm, RmsNormWithoutWeight, X, close, normal, seeded  # noqa: E402
+
+
+class NormOf(nn.Module):
+    """A norm by any function of x, weight and bias."""
+
+    def __init__(self, function, bias=True):
+        super().__init__()
+        self.function = function
+        self.weight = nn.Parameter(torch.ones(24))
+        self.bias = nn.Parameter(torch.zeros(24)) if bias else None
+
+    def forward(self, x):
+        return self.function(x, self.weight, self.bias)
+
+
+def layer_norm(x, weight, bias=None, eps=1e-5):
+    return nn.functional.layer_norm(x, (24,), weight, bias, eps)
+
+
+@pytest.mark.parametrize(
+    ("norm", "found"),
+    [
+        (NormOf(lambda x, w, b: layer_norm(x, w, b, 0.0)), True),
+        (NormOf(lambda x, w, b: layer_norm(x, w, b, 3e-5)), False),  # which no attribute says
+        (NormOf(lambda x, w, b: layer_norm(x, w, -b, 0.0)), False),
+        (NormOf(lambda x, w, b: layer_norm(x, b, w, 0.0)), False),
+        (NormOf(lambda x, w, b: nn.functional.rms_norm(x, (24,), w, 0.0) + b), False),
+        (NormOf(lambda x, w, b: (x - x.mean(-1, True)) / x.std(-1, keepdim=True) * w, bias=False), False),
+        (NormOf(lambda x, w, b: layer_norm(x - 0.01, w, None, 0.0) + 1e-3, bias=False), False),
+        (NormOf(lambda x, w, b: layer_norm(x, w, None, 0.0), bias=False), True),
+    ],
+)
+def test_norms_are_recognised_by_what_they_compute(norm, found):
+    state = norm_of(norm)
+    assert (state is not None) == found
+    assert state is None or (state.centred, state.eps, state.offset) == (True, 0.0, 0.0)
+
+
+class NormWithoutParameters(nn.Module):
+    def __init__(self, function, **attributes):
+        super().__init__()
+        self.function = function
+        self.__dict__.update(attributes)
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def rms_norm(x, eps=1e-6):
+    return nn.functional.rms_norm(x, x.shape[-1:], None, eps)
+
+
+@pytest.mark.parametrize(
+    ("norm", "found"),
+    [
+        (NormWithoutParameters(rms_norm, eps=1e-6), (False, "eps")),
+        (NormWithoutParameters(lambda x: layer_norm(x, None), normalized_shape=(24,)), (True, 1e-5)),
+        (NormWithoutParameters(lambda x: layer_norm(x, None), normalized_shape=24), (True, 1e-5)),
+        (NormWithoutParameters(lambda x: layer_norm(x, None), normalized_shape=(12, 24)), None),
+        (NormWithoutParameters(lambda x: rms_norm(x.float()), eps=1e-6), None),  # in another type
+        (NormWithoutParameters(lambda x: rms_norm(x) + 1e-3, eps=1e-6), None),
+        (NormWithoutParameters(lambda x: rms_norm(x, 3e-5), eps=1e-6), None),
+        (NormWithoutParameters(lambda x: x + 1e-6, eps=1e-6), None),
+        (NormWithoutParameters(rms_norm, epoch=1), None),  # not even tried
+    ],
+)
+def test_norms_without_parameters(norm, found):
+    state = norm_of(norm)
+    assert (state and (state.centred, state.eps)) == found
+
+
+@torch.no_grad()
+def test_norm_without_weight_of_another_width():
+    for module in (
+        nn.LayerNorm(24, elementwise_affine=False),
+        NormWithoutWeight(24),
+        nn.RMSNorm(24, elementwise_affine=False),
+    ):
+        optimized = headlane.torch.optimize(module.eval())
+        for other in (normal(2, 12), normal(2, 48)):
+            with pytest.raises((ValueError, RuntimeError)):
+                optimized(other)
+        for kind in (torch.float64, torch.bfloat16):
+            close(optimized(X.to(kind)).float(), module(X.to(kind)).float(), torch.bfloat16)
+        assert optimized(X.to("meta")).shape == X.shape  # of another device: PyTorch's
+    free = headlane.torch.optimize(RmsNormWithoutWeight().eval())
+    assert isinstance(free, _norms.Norm)
+    for x in (X, X[..., :7]):
+        close(free(x), RmsNormWithoutWeight()(x))
+
+
+class Squared(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(24))
+        self.eps = 1e-6
+        self.kind = kind
+
+    def forward(self, x):
+        if self.kind == "of the norm":
+            return x / x.norm(dim=-1, keepdim=True) * self.weight
+        if self.kind == "eps outside":
+            return x / (x.square().mean(-1, keepdim=True).sqrt() + 1e-3) * self.weight
+        if self.kind == "squared weight":
+            return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight.square()
+        if self.kind == "centred twice":
+            x = x - 2 * x.mean(-1, keepdim=True)
+            return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight
+        if self.kind == "of batches":
+            return x * torch.rsqrt(x.square().mean(0, keepdim=True) + self.eps) * self.weight
+        if self.kind == "saturating":
+            return (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight).clamp(-3, 3)
+        return x * self.weight
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["of the norm", "eps outside", "squared weight", "centred twice", "of batches", "saturating", "scale"],
+)
+@torch.no_grad()
+def test_norms_that_are_none(kind):
+    model = Squared(kind).eval()
+    optimized = headlane.torch.optimize(model)
+    assert not isinstance(optimized, _modules.Replaced)
+    torch.testing.assert_close(optimized(X), model(X), rtol=0, atol=0)
+
+
+@torch.no_grad()
+def test_eps_of_a_norm_is_read_in_each_call():
+    model = seeded(RmsNorm, 24)
+    optimized = headlane.torch.optimize(model)
+    small = X * 1e-3
+    model.variance_epsilon = optimized.variance_epsilon = 1e-4
+    close(optimized(small), model(small))
