@@ -16,6 +16,7 @@ need_test_venv() {
 }
 
 need_timm_venv() { need_venv timm python/tests/requirements-timm.txt; }
+need_diffusers_venv() { need_venv diffusers python/tests/requirements-diffusers.txt; }
 
 # install_package [NEED_VENV]: installs the package in the environment that the function NEED_VENV
 # sets up, by default that of its tests.
@@ -45,6 +46,11 @@ do_models-table() {
 do_test-timm() {
   install_package need_timm_venv
   "$venv/bin/python" python/tests/timm_sweep.py "$@"
+}
+
+do_test-diffusers() {
+  install_package need_diffusers_venv
+  "$venv/bin/python" python/tests/diffusers_sweep.py "$@"
 }
 
 # The wheel is built from the source distribution, so that a file missing there is noticed and
