@@ -1,5 +1,6 @@
 """headlane.torch: arguments, errors, what stays as it is, threads."""
 
+import functools
 import io
 import threading
 
@@ -31,8 +32,10 @@ def test_what_stays_as_it_is():
             "leaky_": nn.LeakyReLU(),
             "convolution_": nn.Conv1d(2, 2, 3),
             "lookup_": nn.Embedding(10, 24),
+            "wrapped_": nn.Linear(24, 24),
         }
     ).eval()
+    model["wrapped_"].forward = functools.partial(nn.Linear.forward, model["wrapped_"])
     optimized = headlane.torch.optimize(model, skip="skipped_*")
     for name in model:
         if name != "scaled_":  # its output layer is a Linear
@@ -47,6 +50,7 @@ def test_what_stays_as_it_is():
         "empty_ its weight is empty",
         "axes_ it is over several axes",
         "scaled_ has keys of its own",
+        "wrapped_ its forward function was replaced",
     ):
         assert reason in " ".join(text.split()), text
     x = X.double()

@@ -59,7 +59,9 @@ class Replacement:
         self.record.before = memory_of(self.model)
         self.record.frozen = [name for name, x in self.model.named_parameters() if x.requires_grad]
         self.model.requires_grad_(False)
-        named = [(name, module) for name, module in self.model.named_modules() if not self._is_skipped(name)]
+        named = [
+            (name, module) for name, module in self.model.named_modules() if self._is_considered(name, module)
+        ]
         self._each(named, self._weights_of, self._experts, self._tied, self._rowwise, self._activations)
         self._attention()  # before the code of layers that call it is looked at
         self._each(named, self._block)
@@ -83,6 +85,12 @@ class Replacement:
         for config, before in self.record.configurations:
             what = f"attention of {type(config).__name__.removesuffix('Config')}"
             self.record.rows.append(Row("", what, f"{before} → headlane"))
+
+    def _is_considered(self, name: str, module: nn.Module) -> bool:
+        if "forward" in vars(module):  # such as accelerate's, which calls the one of the class
+            self._note(name, module, "its forward function was replaced", False)
+            return False
+        return not self._is_skipped(name)
 
     def _is_skipped(self, name: str) -> bool:
         parts = name.split(".")
