@@ -69,17 +69,17 @@ def norm_of(module: nn.Module) -> NormState | None:
     parameters = {name: x for name, x in module._parameters.items() if x is not None}
     if next(module.children(), None) is not None or module._buffers or len(parameters) > 2:
         return None
-    own = _shape_without_weight(module) if not parameters else None
-    shapes = {x.shape for x in parameters.values()} or {own or (32,)}
-    if len(shapes) != 1 or any(len(x) != 1 for x in shapes) or not (parameters or _may_be_norm(module)):
-        return None
     if any(type(x) is not nn.Parameter for x in parameters.values()):
         return None
+    shapes = {tuple(x.shape) for x in parameters.values()} or {_shape_without_weight(module)}
+    shape = shapes.pop()
+    if shapes or shape is None or len(shape) != 1:
+        return None
+    (width,) = shape
     try:
         probe = copy.deepcopy(module).eval().float()
     except Exception:
         return None
-    ((width,),) = shapes
     x, *random = _seeded(4 + len(parameters), width).split((4, *[1] * len(parameters)))
     for name, value in zip(parameters, random):
         probe._parameters[name] = nn.Parameter(value[0], requires_grad=False)
@@ -94,24 +94,24 @@ def norm_of(module: nn.Module) -> NormState | None:
         return None
     known = [key for key, x in module.__dict__.items() if isinstance(x, float) and 0 <= x < 1e-2]
     names = tuple(parameters)
+    own_width = width if not names and "normalized_shape" in module.__dict__ else None
     for eps in (*known, torch.finfo(torch.float32).eps, 1e-5, 0.0):
         for offset in (0.0, 1.0) if names else (0.0,):
             for centred in (False, True) if len(names) < 2 else (True,):
-                state = NormState(centred, names, eps, offset, own and own[0])
+                state = NormState(centred, names, eps, offset, own_width)
                 if all(_is_norm(state, probe, value, y) for value, y in zip(inputs, outputs)):
                     return state
     return None
 
 
-def _shape_without_weight(module: Any) -> torch.Size | None:
-    """What a norm without a weight is over, if it says so."""
+def _shape_without_weight(module: Any) -> tuple[int, ...] | None:
+    """What a module without parameters may be a norm over; None if it is not worth a trial, as most are not."""
     shape = module.__dict__.get("normalized_shape")
-    return None if shape is None else torch.Size((shape,) if isinstance(shape, int) else shape)
-
-
-def _may_be_norm(module: nn.Module) -> bool:
-    """Whether it is worth a trial: many modules have no parameters."""
-    return any("eps" in name or name == "normalized_shape" for name in module.__dict__)
+    if shape is None:
+        return (32,) if any("eps" in name for name in module.__dict__) else None
+    if isinstance(shape, int):
+        return (shape,)
+    return tuple(shape) if isinstance(shape, (tuple, list)) else None
 
 
 def experts_of(module: nn.Module) -> str | None:
