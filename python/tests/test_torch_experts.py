@@ -170,6 +170,23 @@ def test_calls_that_are_not_for_inference(name):
         close(ours(x, index, factors), theirs(x, index, factors))
 
 
+@pytest.mark.parametrize("name", ["Mixtral", "Qwen2Moe", "DeepseekV3", "GptOss"])
+def test_weights_that_require_gradients(name):
+    """Of experts and routers, too: by the code of the modules."""
+    model = made(name)
+    optimized = headlane.torch.optimize(model)
+    before = optimized(IDS).logits
+    optimized.requires_grad_()
+    for each in (model, optimized):
+        each(IDS).logits.square().sum().backward()
+    for (key, theirs), ours in zip(model.named_parameters(), optimized.parameters()):
+        assert (theirs.grad is None) == (ours.grad is None), key
+        if theirs.grad is not None:
+            torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-4, msg=key)
+    with torch.no_grad():
+        assert optimized(IDS).logits.equal(before)
+
+
 @pytest.mark.parametrize("name", KINDS)
 @torch.no_grad()
 def test_a_weight_can_be_read(name):
