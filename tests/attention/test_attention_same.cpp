@@ -185,6 +185,29 @@ TEST_CASE("attention: a row by itself, whose keys are prefetched, has the bits o
   bits.finish("rows by themselves", 24);
 }
 
+TEST_CASE("attention: query heads of a group, whose keys are prefetched, have the bits of each alone") {
+  const std::array<Index, 4> keys{1, 2, 2100, 128};  // 4 MiB
+  Random random(seed);
+  const Tensor<4> k = random_tensor<4>(keys, random), v = random_tensor<4>(keys, random);
+  BitComparison bits;
+  for (const Index group : {2, 3, 4, 5, 6, 7, 8, 9, 12, 16}) {
+    const std::array<Index, 4> heads{1, 2 * group, 1, 128};
+    const Tensor<4> q = random_tensor<4>(heads, random), together = random_tensor<4>(heads, random);
+    const Tensor<4> alone = random_tensor<4>({1, 1, 1, 128}, random);
+    for (const AttentionOptions& options : {AttentionOptions{}, AttentionOptions{.softcap = 2, .num_threads = 2}}) {
+      attention(q.view, k.view, v.view, together.view, options);
+      for (const Index head : {Index{0}, group - 1, group}) {
+        const Index of = head / group;
+        attention(q.view.slice(1, head, head + 1), k.view.slice(1, of, of + 1), v.view.slice(1, of, of + 1), alone.view,
+                  options);
+        bits.add(together.view.slice(1, head, head + 1), alone.view,
+                 "head " + std::to_string(head) + " of groups of " + std::to_string(group));
+      }
+    }
+  }
+  bits.finish("heads of a group", 60);
+}
+
 TEST_CASE("enough was compared") {
   MESSAGE(comparisons_by_bits(), " comparisons by bits");
   CHECK(comparisons_by_bits() > (slow_isa() ? 700 : 3000));

@@ -160,14 +160,14 @@ TEST_CASE("attention over a cache of 16-bit types: numbers that are not finite")
   bits.finish("cache, not finite", slow_isa() ? 40 : 200);
 }
 
-// Up to max_widening_rows the kernel widens what the cache has, in tiles of every height; 17 rows
-// read panels.
+// Up to max_widening_rows the kernel widens what a cache of another type has, in tiles of every
+// height; 17 rows read panels.
 TEST_CASE("attention over a cache: each number of query rows, heads of a group or queries") {
   BitComparison bits;
   int cases = 0;
   for (Index rows = 1; rows <= 17; ++rows)
-    for (const DType type : stored_types) {
-      const bool group = rows % 2 == 0 || type == DType::bfloat16;
+    for (const DType type : cache_types) {
+      const bool group = rows % 2 == 0 || type == DType::bfloat16 || type == DType::float32;
       for (const auto& [head_dim, value_dim] : {std::pair<Index, Index>{33, 80}, {64, 70}}) {
         const AttentionSizes s{.q_heads = group ? 2 * rows : 2,
                                .kv_heads = 2,

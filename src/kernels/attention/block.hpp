@@ -69,12 +69,12 @@ HEADLANE_INLINE Index offset_of_column(const KeyBlock& keys, Index column) {
 }
 
 /// P · V of one tile, whose first row of scores is `scores`.
-template <class Arch, int Rows, int Vectors, bool may_be_stored>
+template <class Arch, int Rows, int Vectors>
 HEADLANE_INLINE void multiply_values(const AttentionBlock& block, const float* scores, Index column,
                                      const VisibleRange& visible, Accumulators<Arch, Rows, Vectors>& acc) {
   const KeyBlock& keys = block.keys;
   const Index offset = offset_of_column(keys, column);
-  if (may_be_stored && keys.type != DType::float32) {
+  if (keys.type != DType::float32) {
     alignas(64) float sums[Rows * Vectors * lanes];
     stored_values<Arch, Rows, Vectors>(block, column, visible.begin, visible.end, sums);
 #pragma GCC unroll 16
@@ -100,13 +100,13 @@ HEADLANE_INLINE void multiply_values(const AttentionBlock& block, const float* s
 
 /// Merges P · V of the rows from `first` on, of those whose scores begin at `row`, into the state.
 /// Masked keys have the weight 0.
-template <class Arch, int Rows, int Vectors, bool may_be_stored>
+template <class Arch, int Rows, int Vectors>
 HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, int first, Index column,
                                 const VisibleRange& visible, const MergeFactors& factors) {
   const KeyBlock& keys = block.keys;
   const float* scores = block.scores + first * packed_row_stride;
   Lanes<Arch> acc[Rows][Vectors];
-  multiply_values<Arch, Rows, Vectors, may_be_stored>(block, scores, column, visible, acc);
+  multiply_values<Arch, Rows, Vectors>(block, scores, column, visible, acc);
   const bool masked = visible.begin < visible.all_begin || visible.all_end < visible.end || !is_unmasked(block);
   if (masked)
     recompute_unless_finite<Arch, Rows, Vectors>(acc, [&](int i, int j, float* to) {
@@ -120,6 +120,13 @@ HEADLANE_INLINE void value_tile(const AttentionBlock& block, Index row, int firs
   else merge_tile<Arch, Rows, Vectors, Merge::some>(block, row, first, column, factors, acc);
 }
 
+/// The same, one function for all tiles that have such a part.
+template <class Arch, int Rows, int Vectors>
+__attribute__((noinline)) void value_part(const AttentionBlock& block, Index row, int first, Index column,
+                                          const VisibleRange& visible, const MergeFactors& factors) {
+  value_tile<Arch, Rows, Vectors>(block, row, first, column, visible, factors);
+}
+
 /// Prefetches the rows of the output that a tile will write: stores to lines that are far away fill
 /// the store buffer (Zen 5, 64 sequences of 64: 111 to 116 GFLOP/s).
 template <int Rows>
@@ -129,6 +136,12 @@ HEADLANE_INLINE void prefetch_output(const AttentionOutput& output, Index row, I
     for (Index j = 0; j < value_dim; j += lanes) __builtin_prefetch(out + j, 1);
     if (value_dim > 0) __builtin_prefetch(out + value_dim - 1, 1);  // where rows do not begin with a line
   }
+}
+
+/// True if values are panels of floats, which is_in_parts() tells how to read. In rows 6 × 16 reads
+/// them less often.
+HEADLANE_INLINE bool are_panels_of_floats(const KeyBlock& keys) {
+  return keys.type == DType::float32 && keys.v_row_step == panel_columns;
 }
 
 template <class Arch, int Rows>
@@ -157,23 +170,35 @@ HEADLANE_INLINE void attention_tile(const AttentionBlock& block, Index row, Pref
   } else {
     merge_sums<Arch>(block.state, row, Rows, block_max, block_sum, factors);
   }
-  if constexpr (is_two_panel_tiles<Arch, Rows>)
-    if (block.keys.type == DType::float32 && block.keys.v_row_step == panel_columns)
-      return for_each_tile_of_panels<Arch, Rows>(block.value_dim, [&](int first, auto rows, Index column, auto width) {
-        value_tile<Arch, rows.value, width.value, false>(block, row, first, column, visible, factors);
+  const auto merge_values = [&](auto first, auto rows, Index column, auto width) HEADLANE_INLINE_LAMBDA {
+    if constexpr (have_parts<Arch>)
+      value_part<Arch, rows.value, width.value>(block, row, first.value, column, visible, factors);
+    else value_tile<Arch, rows.value, width.value>(block, row, first.value, column, visible, factors);
+  };
+  if constexpr (Rows <= Tile<Arch>::rows)
+    if (!is_in_parts<Arch, Rows> || !are_panels_of_floats(block.keys))
+      return for_each_column_tile<Tile<Arch>, Rows>(block.value_dim, [&](Index column, auto width) {
+        merge_values(Constant<0>{}, Constant<Rows>{}, column, width);
       });
-  for_each_column_tile<Tile<Arch>, Rows>(block.value_dim, [&](Index column, auto width) {
-    value_tile<Arch, Rows, width.value, true>(block, row, 0, column, visible, factors);
-  });
+  for_each_tile_of_panels<Arch, Rows>(block.value_dim, merge_values);
 }
+
+/// The most rows of a tile whose parts read keys and values together: they come from memory once,
+/// not for each tile. With AVX2 more than Tile has: 8 query heads to a kv head in 0.6 to 0.7 of the
+/// time, from a tensor 0.8; of long sequences, 12 rows at a time gain 0.02, 8 lose 0.1 (Zen 3).
+template <class Arch>
+inline constexpr int rows_together = have_parts<Arch> ? 8 : Tile<Arch>::rows;
 
 /// Computes one tile of rows after the other: its scores (12 × 512 floats, 24 KiB) stay in the L1
 /// between the passes.
 template <class Arch>
 void attention_block(const AttentionBlock& block) noexcept {
   PrefetchQueue queue(block.prefetch, block.rows / group_size<Arch>);
-  for_each_row_tile<Tile<Arch>>(block.rows,
-                                [&](Index row, auto rows) { attention_tile<Arch, rows.value>(block, row, queue); });
+  const bool is_together = block.rows <= max_tile_rows && (block.keys.prefetches || are_panels_of_floats(block.keys));
+  for_each_part(block.rows, is_together ? rows_together<Arch> : Tile<Arch>::rows, [&](Index row, Index rows) {
+    with_rows<rows_together<Arch>>(rows,
+                                   [&](auto constant) { attention_tile<Arch, constant.value>(block, row, queue); });
+  });
 }
 
 }  // namespace

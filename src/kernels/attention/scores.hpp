@@ -105,6 +105,13 @@ HEADLANE_INLINE void score_tile(const AttentionBlock& block, Index row, const Pi
   }
 }
 
+/// The same, one function for all tiles that have such a part.
+template <class Arch, int Rows, int Vectors, bool Adjusted>
+__attribute__((noinline)) void score_part(const AttentionBlock& block, Index row, const PieceOfKeys& piece,
+                                          Index column, float* scores, float* lane_max) {
+  score_tile<Arch, Rows, Vectors, Adjusted>(block, row, piece, column, scores, lane_max);
+}
+
 /// Calls f(piece, begin) for pieces of the visible keys, of which those from `begin` on count.
 template <class Arch, int Rows, class F>
 HEADLANE_INLINE void for_each_piece_of_keys(const AttentionBlock& block, const VisibleRange& visible, const F& f) {
@@ -129,7 +136,8 @@ HEADLANE_INLINE void for_each_piece_of_keys(const AttentionBlock& block, const V
 /// Computes the scores of all keys that are visible to some row of the tile, and the largest
 /// visible score of each row, -inf without visible keys.
 template <class Arch, int Rows>
-HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const VisibleRange& visible, float* largest) {
+__attribute__((noinline)) void tile_scores(const AttentionBlock& block, Index row, const VisibleRange& visible,
+                                           float* largest) {
   using V = Lanes<Arch>;
   const V minus_inf = V::broadcast(-__builtin_inff());
   alignas(64) float lane_max[Rows * lanes], unused[Rows * lanes];
@@ -141,9 +149,9 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const V
   const bool adjust = adjusts(block);
   Index compared = visible.panel_begin, compared_end = visible.panel_begin;  // these keys
   const auto score_piece = [&](const PieceOfKeys& piece, Index begin) {
-    for_each_tile_of_panels<Arch, Rows>(piece.end - begin, [&](int first, auto rows, Index at, auto vectors) {
-      const Index column = begin + at, end = column + vectors.value * lanes;
-      constexpr int height = rows.value, width = vectors.value;
+    for_each_tile_of_panels<Arch, Rows>(piece.end - begin, [&](auto part, auto rows, Index at, auto vectors) {
+      constexpr int first = part.value, height = rows.value, width = vectors.value;
+      const Index column = begin + at, end = column + width * lanes;
       float* const scores = block.scores + first * packed_row_stride;
       const bool compares = column >= visible.all_begin && end <= comparable;
       if (compares) {
@@ -151,13 +159,21 @@ HEADLANE_INLINE void tile_scores(const AttentionBlock& block, Index row, const V
         compared_end = end;
       }
       float* const largest_of_lanes = (compares ? lane_max : unused) + first * lanes;
-      if (compares && adjust)
-        score_tile<Arch, height, width, true>(block, row + first, piece, column, scores, largest_of_lanes);
-      else score_tile<Arch, height, width, false>(block, row + first, piece, column, scores, largest_of_lanes);
+      const auto score = [&](auto adjusted) HEADLANE_INLINE_LAMBDA {
+        constexpr bool is_adjusted = adjusted.value != 0;
+        if constexpr (have_parts<Arch>)
+          score_part<Arch, height, width, is_adjusted>(block, row + first, piece, column, scores, largest_of_lanes);
+        else score_tile<Arch, height, width, is_adjusted>(block, row + first, piece, column, scores, largest_of_lanes);
+      };
+      if (compares && adjust) score(Constant<1>{});
+      else score(Constant<0>{});
     });
   };
-  if (block.keys.type == DType::float32) for_each_piece_of_keys<Arch, Rows>(block, visible, score_piece);
-  else stored_scores<Arch, Rows>(block, row, visible.panel_begin, visible.end);
+  if (block.keys.type == DType::float32) {
+    for_each_piece_of_keys<Arch, Rows>(block, visible, score_piece);
+  } else if constexpr (Rows <= Tile<Arch>::rows) {
+    stored_scores<Arch, Rows>(block, row, visible.panel_begin, visible.end);
+  }
   for (int i = 0; i < Rows; ++i) {
     V m = V::load(lane_max + i * lanes);
     float* scores = block.scores + i * packed_row_stride;

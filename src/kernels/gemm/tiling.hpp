@@ -89,24 +89,39 @@ HEADLANE_INLINE void for_each_column_tile(Index columns, const F& f, Index first
     for (; first < columns; first += lanes) f(first, Constant<1>{});
 }
 
-/// True if Rows rows of Tile are two of PanelTile.
-template <class Arch, int Rows>
-inline constexpr bool is_two_panel_tiles =
-    Rows == 2 * PanelTile<Arch>::rows && PanelTile<Arch>::rows < Tile<Arch>::rows;
+/// Calls f(Constant<first row>, Constant<rows>) for parts that cover Rows rows, none taller than
+/// Limit, as even as possible: 8 with Limit 3 is 3 + 3 + 2.
+template <int Rows, int Limit, int First = 0, class F>
+HEADLANE_INLINE void for_each_constant_part(const F& f) {
+  if constexpr (Rows > 0) {
+    constexpr int parts = (Rows + Limit - 1) / Limit, count = (Rows + parts - 1) / parts;
+    f(Constant<First>{}, Constant<count>{});
+    for_each_constant_part<Rows - count, Limit, First + count>(f);
+  }
+}
 
-/// Calls f(first row, Constant<rows>, first column, Constant<vectors>) for the tiles that cover
-/// Rows rows, at most those of Tile, and `columns` of panels.
+/// True if tiles go through panels in parts of PanelTile's height. 4 rows from memory then take
+/// 0.75 to 0.85 of the time of 4 × 16, which reads one of two neighbouring lines, and 1.06 from the
+/// L3 (Zen 3).
+template <class Arch>
+inline constexpr bool have_parts = PanelTile<Arch>::rows < Tile<Arch>::rows;
+template <class Arch, int Rows>
+inline constexpr bool is_in_parts = have_parts<Arch> && Rows > PanelTile<Arch>::rows;
+
+/// Calls f(Constant<first row>, Constant<rows>, first column, Constant<vectors>) for the tiles that
+/// cover Rows rows and `columns` of panels: all rows by one panel, then by the next.
 template <class Arch, int Rows, class F>
 HEADLANE_INLINE void for_each_tile_of_panels(Index columns, const F& f) {
-  using Half = PanelTile<Arch>;
   Index column = 0;
-  if constexpr (is_two_panel_tiles<Arch, Rows>)
-    for (; columns - column > lanes; column += panel_columns) {
-      f(0, Constant<Half::rows>{}, column, Constant<Half::vectors>{});
-      f(Half::rows, Constant<Half::rows>{}, column, Constant<Half::vectors>{});
-    }
-  for_each_column_tile<Tile<Arch>, Rows>(
-      columns, [&](Index at, auto vectors) { f(0, Constant<Rows>{}, at, vectors); }, column);
+  if constexpr (is_in_parts<Arch, Rows>)
+    for (; columns - column > lanes; column += panel_columns)
+      for_each_constant_part<Rows, PanelTile<Arch>::rows>([&](auto first, auto rows) HEADLANE_INLINE_LAMBDA {
+        f(first, rows, column, Constant<PanelTile<Arch>::vectors>{});
+      });
+  for_each_constant_part<Rows, Tile<Arch>::rows>([&](auto first, auto rows) HEADLANE_INLINE_LAMBDA {
+    for_each_column_tile<Tile<Arch>, rows.value>(
+        columns, [&](Index at, auto vectors) { f(first, rows, at, vectors); }, column);
+  });
 }
 
 }  // namespace
