@@ -1,8 +1,64 @@
-"""What tests of decoders in headlane.torch have in common: comparisons, and whether caches had room."""
+"""What tests of decoders in headlane.torch have in common: models, comparisons, and whether caches had room."""
 
 import torch
+import transformers
 from headlane.torch import _fused
 from headlane.torch._cache import GROWING
+from torch_cases import seeded
+
+transformers.logging.set_verbosity_error()
+SPECIAL = {"vocab_size": 50, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+LLAMA = {**SIZES, **SPECIAL, "num_key_value_heads": 2}
+GPT2 = {**SPECIAL, "n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 64}
+OPT = {**SPECIAL, "hidden_size": 24, "ffn_dim": 40, "num_hidden_layers": 2, "num_attention_heads": 3}
+LAYER_TYPES = ["sliding_attention", "full_attention"]
+PARTIAL = {"partial_rotary_factor": 0.75}
+EXPERTS = {  # each token takes all: which ones it took would depend on a rounding
+    "moe_intermediate_size": 24,
+    "num_experts": 4,
+    "num_experts_per_tok": 4,
+}
+# Calls in the plan of a layer: those before the attention, it with its cache, those after it; and
+# a mixture, and those after it.
+MODELS = {
+    "Llama": (LLAMA, 3),
+    "Mistral": (LLAMA, 3),
+    "Qwen2": (LLAMA, 3),
+    "Qwen3": ({**LLAMA, "head_dim": 8}, 3),
+    "Olmo": (LLAMA, 3),  # norms without weights
+    "Olmo2": (LLAMA, 3),
+    "Phi": ({**LLAMA, "head_dim": 8}, 3),  # turns half of each head
+    "StableLm": ({**LLAMA, "use_qkv_bias": True}, 3),  # a quarter
+    "Phi3": (LLAMA, 3),  # whose queries, keys and values are columns of one product
+    "Phi3 partial": ({**LLAMA, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, **PARTIAL}}, 3),
+    "Glm": ({**LLAMA, "head_dim": 8}, 3),  # interleaved pairs, of half of each head
+    "Glm4": ({**LLAMA, "head_dim": 8}, 3),
+    "Ernie4_5": (LLAMA, 3),
+    "Helium": ({**LLAMA, "head_dim": 8}, 3),
+    "Mistral window": ({**LLAMA, "sliding_window": 6}, 3),
+    "Phi3 window": ({**LLAMA, "sliding_window": 10}, 3),
+    "Gemma2": ({**LLAMA, "head_dim": 8, "sliding_window": 5}, 3),  # every second layer has a window
+    "Gemma3Text": ({**LLAMA, "head_dim": 8, "sliding_window": 5, "layer_types": LAYER_TYPES}, 3),
+    "GPT2": (GPT2, 3),
+    "OPT": ({**OPT, "max_position_embeddings": 64, "word_embed_proj_dim": 24}, 3),
+    "GPTNeoX": ({**SIZES, **SPECIAL, "rotary_pct": 0.5}, 3),  # all three are columns of each head
+    "GPTNeoX after": ({**SIZES, **SPECIAL, "use_parallel_residual": False}, 3),
+    "Cohere": (LLAMA, 3),  # layer norms of its own
+    "Cohere2": ({**LLAMA, "sliding_window": 5, "layer_types": LAYER_TYPES}, 3),
+    "Nemotron": (LLAMA, 3),
+    "Mixtral": ({**LLAMA, "num_local_experts": 2}, 5),
+    "Qwen2Moe": ({**LLAMA, **EXPERTS, "shared_expert_intermediate_size": 20}, 5),
+    "Qwen3Moe": ({**LLAMA, **EXPERTS, "head_dim": 8}, 5),
+    "Olmoe": ({**LLAMA, **EXPERTS}, 5),
+    "GraniteMoe": ({**LLAMA, "num_local_experts": 2, "residual_multiplier": 0.5}, 5),
+}
+AVERAGES = ("Gemma2",)  # where nothing is visible, as for padding in a window; headlane.torch has zeros
+
+
+def made(name):
+    config = getattr(transformers, f"{name.split()[0]}Config")(**MODELS[name][0])
+    return seeded(transformers.AutoModelForCausalLM.from_config, config)
 
 
 def same(one, other):

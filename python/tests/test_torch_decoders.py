@@ -7,55 +7,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import headlane.torch  # noqa: E402
-from decoder_cases import check_modules, claims_in, close, real, same  # noqa: E402
+from decoder_cases import AVERAGES, MODELS, check_modules, claims_in, close, made, real, same  # noqa: E402
 from headlane.torch import _fused, _operations  # noqa: E402
 from torch_cases import normal, seeded  # noqa: E402
 
 transformers.logging.set_verbosity_error()
-SPECIAL = {"vocab_size": 50, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
-LLAMA = {**SIZES, **SPECIAL, "num_key_value_heads": 2}
-GPT2 = {**SPECIAL, "n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 64}
-OPT = {**SPECIAL, "hidden_size": 24, "ffn_dim": 40, "num_hidden_layers": 2, "num_attention_heads": 3}
-LAYER_TYPES = ["sliding_attention", "full_attention"]
-PARTIAL = {"partial_rotary_factor": 0.75}
-# Calls in the plan of a layer: those before the attention, it with its cache, those after it.
-MODELS = {
-    "Llama": (LLAMA, 3),
-    "Mistral": (LLAMA, 3),
-    "Qwen2": (LLAMA, 3),
-    "Qwen3": ({**LLAMA, "head_dim": 8}, 3),
-    "Olmo": (LLAMA, 3),  # norms without weights
-    "Olmo2": (LLAMA, 3),
-    "Phi": ({**LLAMA, "head_dim": 8}, 3),  # turns half of each head
-    "StableLm": ({**LLAMA, "use_qkv_bias": True}, 3),  # a quarter
-    "Phi3": (LLAMA, 3),  # whose queries, keys and values are columns of one product
-    "Phi3 partial": ({**LLAMA, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, **PARTIAL}}, 3),
-    "Glm": ({**LLAMA, "head_dim": 8}, 3),  # interleaved pairs, of half of each head
-    "Glm4": ({**LLAMA, "head_dim": 8}, 3),
-    "Ernie4_5": (LLAMA, 3),
-    "Helium": ({**LLAMA, "head_dim": 8}, 3),
-    "Mistral window": ({**LLAMA, "sliding_window": 6}, 3),
-    "Phi3 window": ({**LLAMA, "sliding_window": 10}, 3),
-    "Gemma2": ({**LLAMA, "head_dim": 8, "sliding_window": 5}, 3),  # every second layer has a window
-    "Gemma3Text": ({**LLAMA, "head_dim": 8, "sliding_window": 5, "layer_types": LAYER_TYPES}, 3),
-    "GPT2": (GPT2, 3),
-    "OPT": ({**OPT, "max_position_embeddings": 64, "word_embed_proj_dim": 24}, 3),
-    "GPTNeoX": ({**SIZES, **SPECIAL, "rotary_pct": 0.5}, 3),  # all three are columns of each head
-    "GPTNeoX after": ({**SIZES, **SPECIAL, "use_parallel_residual": False}, 3),
-    "Cohere": (LLAMA, 3),  # layer norms of its own
-    "Cohere2": ({**LLAMA, "sliding_window": 5, "layer_types": LAYER_TYPES}, 3),
-    "Nemotron": (LLAMA, 3),
-}
-AVERAGES = ("Gemma2",)  # where nothing is visible, as for padding in a window; headlane.torch has zeros
 IDS = torch.arange(3, 21).view(2, 9)
 PADDED = torch.tensor([[0] * 4 + [1] * 5, [1] * 9])
 INPUTS = [{"input_ids": IDS}, {"input_ids": IDS, "attention_mask": PADDED}]
-
-
-def made(name):
-    config = getattr(transformers, f"{name.split()[0]}Config")(**MODELS[name][0])
-    return seeded(transformers.AutoModelForCausalLM.from_config, config)
 
 
 def steps(model, given, cache=None, count=3):
@@ -101,7 +60,7 @@ def test_layers(name, given, runs, monkeypatch):
         claims = claims_in(context)
         result, cache = steps(optimized, given)
     assert [len(plan.steps) for plan in runs] == [MODELS[name][1]] * 2 * 4
-    assert [len(plan.with_room) for plan in runs] == [1] * 2 * 4
+    assert [len(plan.with_room) for plan in runs] == [MODELS[name][1] - 2] * 2 * 4
     assert all(plan.is_deep for plan in runs)
     assert sum(claims) == 2 * 2  # the first token after the prompt finds no room
     expected, expected_cache = steps(model, given)
@@ -126,7 +85,7 @@ def test_16_bits(name, dtype, runs, monkeypatch):
         steps(optimized, given)
         runs.clear()
         result, cache = steps(optimized, given)
-        assert [len(plan.with_room) for plan in runs] == [1] * 8
+        assert [len(plan.with_room) for plan in runs] == [MODELS[name][1] - 2] * 8
         check_modules(monkeypatch, (result, cache), entries, steps, optimized, given)
         expected = real(steps(model, given)[0], given)
         error = max((x - y).abs().max() for x, y in zip(real(result, given), expected))
@@ -284,6 +243,30 @@ def test_a_plan_that_is_wrong(fault, monkeypatch):
         ours, theirs = steps(optimized, INPUTS[1]), steps(model, INPUTS[1])
         close(ours[0], theirs[0])
         close(entries(ours[1]), entries(theirs[1]))
+
+
+@torch.no_grad()
+def test_mixtures(runs):
+    """Hooks of modules in them are called, and results of their routers are found."""
+    model = made("Mixtral")
+    optimized = headlane.torch.optimize(model)
+    first, _ = steps(optimized, INPUTS[0])
+    mixture = next(x for x in optimized.modules() if hasattr(x, "experts"))
+    seen = []
+    hooks = [x.register_forward_hook(lambda *call: seen.append(call)) for x in mixture.children()]
+    runs.clear()
+    assert same(steps(optimized, INPUTS[0])[0], first)
+    assert (len(runs), len(seen)) == (2 * 4, len(hooks) * 4)
+    hooks.append(mixture.register_forward_hook(lambda module, given, result: 2 * result))
+    runs.clear()
+    assert not same(steps(optimized, INPUTS[0])[0], first)
+    assert len({id(x) for x in runs}) == 2  # the layer's attention, and the other layer
+    for hook in hooks:
+        hook.remove()
+    assert same(steps(optimized, INPUTS[0])[0], first)
+    ours, theirs = (each(**INPUTS[0], output_router_logits=True) for each in (optimized, model))
+    assert len(ours.router_logits) == 2
+    close([ours.logits, *ours.router_logits], [theirs.logits, *theirs.router_logits])
 
 
 @torch.no_grad()

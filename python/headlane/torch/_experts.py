@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import nn
 from torch.compiler import is_compiling
 
 from headlane import _core
@@ -53,6 +54,11 @@ class AnyExperts(WithWeights):
                 ) and not wants_gradient(self):
                     return self.computed(x, index, factors)
         return super().forward(*arguments, **options)  # type: ignore[misc]
+
+
+def is_mixture(module: nn.Module) -> bool:
+    """Whether its own code calls experts."""
+    return any(isinstance(x, AnyExperts) for x in module._modules.values())
 
 
 class ExpertsState:

@@ -2,7 +2,7 @@
 
 The code is run once with values that record what is done to them (_values.py). A plain module only applies
 its Linear layers, norms, activations, dropout and transformers' attention, adds or multiplies results, and
-calls modules that are plain.
+calls modules that are plain, or mixtures of experts.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch import nn
 
 from ._arguments import recorded
 from ._cached import Entries
+from ._experts import is_mixture
 from ._modules import Activation, Linear, Replaced, WithWeights
 from ._nodes import Node, NotPlain
 from ._norms import Norm
@@ -85,7 +86,10 @@ class Graph:
     def call(self, module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """What a child returns."""
         kind = _kind_of(module)
-        if kind is None and module._modules:
+        is_called = is_mixture(module) or not (
+            isinstance(module, Replaced) or module._modules or module._parameters or module._buffers
+        )
+        if kind is None and module._modules and not is_called:
             return self.run(module, arguments, options)
         kind = kind or _CALL
         if len(arguments) != 1 or options or not isinstance(arguments[0], Value):
@@ -95,8 +99,7 @@ class Graph:
         if kind == _RELU_SQUARED:
             relu = self.apply("relu", *arguments)
             return relu * relu
-        is_known = not (isinstance(module, Replaced) or module._parameters or module._buffers)
-        if kind == _CALL and (not is_known or arguments[0].is_flat):
+        if kind == _CALL and (not is_called or arguments[0].is_flat):
             raise NotPlain
         (x,) = arguments
         if kind == "norm" and x.is_split:
@@ -208,8 +211,8 @@ def _width_of(module: nn.Module) -> int | None:
 
 
 def dtype_of(module: nn.Module) -> torch.dtype | None:
-    """The type of all Linear layers in a module that may be plain."""
-    parts = list(module.modules())
+    """The type of all Linear layers in a module that may be plain, but for those beside experts."""
+    parts = list(_parts(module))
     layers = [x for x in parts if isinstance(x, Linear)]
     dtypes = {x._headlane.dtype for x in layers}
     if len(dtypes) != 1:
@@ -217,6 +220,13 @@ def dtype_of(module: nn.Module) -> torch.dtype | None:
     if any(x._parameters and not isinstance(x, (Linear, Norm)) for x in parts):
         return None
     return dtypes.pop()
+
+
+def _parts(module: nn.Module) -> Iterator[nn.Module]:
+    if not is_mixture(module):
+        yield module
+        for child in module.children():
+            yield from _parts(child)
 
 
 class Code:

@@ -28,7 +28,7 @@ class Size:
 
 class Node:
     """An operation: "linear", "norm", "add", "multiply", "scale", "head_norm", "rotary", "columns", "attention",
-    "input", "call" of a module without parameters, or the name of an activation.
+    "input", "call" of a module without parameters or of a mixture of experts, or the name of an activation.
 
     what: The Linear, norm or module, the factor, the head_dim, how many of it are turned and how they are paired,
         and whether in float32, the norm of heads and their dim, which columns of how many at a time (0: of all),
