@@ -183,9 +183,9 @@ HEADLANE_INLINE void attention_tile(const AttentionBlock& block, Index row, Pref
   for_each_tile_of_panels<Arch, Rows>(block.value_dim, merge_values);
 }
 
-/// The most rows of a tile whose parts read keys and values together: they come from memory once,
-/// not for each tile. With AVX2 more than Tile has: 8 query heads to a kv head in 0.6 to 0.7 of the
-/// time, from a tensor 0.8; of long sequences, 12 rows at a time gain 0.02, 8 lose 0.1 (Zen 3).
+/// The most rows of a tile of few rows, whose parts go through a panel before the next one. With
+/// AVX2 more than Tile has: 8 query heads to a kv head in 0.6 to 0.7 of the time, from a tensor
+/// 0.8; of long sequences, 12 rows at a time gain 0.02, 8 lose 0.1 (Zen 3).
 template <class Arch>
 inline constexpr int rows_together = have_parts<Arch> ? 8 : Tile<Arch>::rows;
 

@@ -100,9 +100,8 @@ HEADLANE_INLINE void for_each_constant_part(const F& f) {
   }
 }
 
-/// True if tiles go through panels in parts of PanelTile's height. 4 rows from memory then take
-/// 0.75 to 0.85 of the time of 4 × 16, which reads one of two neighbouring lines, and 1.06 from the
-/// L3 (Zen 3).
+/// True if tiles go through panels in parts of PanelTile's height. 4 rows that decode from memory
+/// take 0.71 to 0.85 of the time of 4 × 16, and 1.03 to 1.13 from the L3 (Zen 3).
 template <class Arch>
 inline constexpr bool have_parts = PanelTile<Arch>::rows < Tile<Arch>::rows;
 template <class Arch, int Rows>
