@@ -131,6 +131,30 @@ def test_forms_of_calls(dtype):
     assert optimized.calls == 1
 
 
+FORWARD = [
+    lambda self, x: F.silu(F.linear(x, self.weight)),
+    lambda self, x: F.silu(input=F.linear(x, self.weight), inplace=False),
+    lambda self, x: F.silu(F.linear(x, self.weight), True),  # in place: PyTorch's
+    lambda self, x: F.gelu(F.linear(x, self.weight)),
+    lambda self, x: F.gelu(F.linear(x, self.weight), approximate="tanh"),
+    lambda self, x: torch.tanh(F.linear(x, self.weight)),
+    lambda self, x: F.linear(x, self.weight).tanh(),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("form", range(len(FORWARD)))
+@torch.no_grad()
+def test_activations_of_a_row_alone_and_among_others(form, dtype):
+    """PyTorch's have other bits for the last elements of a tensor."""
+    model = seeded(type("Activated", (Router,), {"forward": FORWARD[form]})).to(dtype)
+    optimized, x = headlane.torch.optimize(model), normal(29, 33, dtype=dtype)
+    assert isinstance(optimized, CallsLinear)
+    expected = optimized(x)
+    close(expected, model(x))
+    assert form == 2 or all(optimized(x[i : i + 1])[0].equal(expected[i]) for i in range(29))
+
+
 @torch.no_grad()
 def test_code_that_multiplies_by_something_else():
     model = seeded(Scaled)

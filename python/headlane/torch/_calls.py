@@ -63,10 +63,11 @@ def _attention(
     )
 
 
-def _sigmoid(input: torch.Tensor, **options: Any) -> torch.Tensor:  # noqa: A002
-    if options or input.dtype not in NAMES or not is_plain(input, input.dtype):
-        return torch.sigmoid(input, **options)
-    return headlane.sigmoid(input, num_threads=threads())
+def _activated(function: Any, ours: Any, input: Any, *given: Any, **options: Any) -> Any:  # noqa: A002
+    form = {name: x for name, x in options.items() if (name, x) != ("inplace", False)}
+    if given or form.keys() - {"approximate"} or input.dtype not in NAMES or not is_plain(input, input.dtype):
+        return function(input, *given, **options)
+    return ours(input, **form, num_threads=threads())
 
 
 def _converted(function: Any, x: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
@@ -78,11 +79,22 @@ def _converted(function: Any, x: torch.Tensor, *arguments: Any, **options: Any) 
 
 
 _ATTENTION = {F.scaled_dot_product_attention: _attention}
-_CODE: dict[Any, Callable[..., Any]] = {torch.sigmoid: _sigmoid, torch.Tensor.sigmoid: _sigmoid}
-_CODE |= {x: partial(_converted, x) for x in (torch.Tensor.float, torch.Tensor.type, torch.Tensor.to)}
+# Of these PyTorch's have other bits for the last elements of a tensor.
+_KINDS: dict[Any, Any] = {
+    torch.sigmoid: headlane.sigmoid,
+    torch.Tensor.sigmoid: headlane.sigmoid,
+    F.silu: headlane.silu,
+    F.gelu: headlane.gelu,
+    torch.tanh: headlane.tanh,
+    torch.Tensor.tanh: headlane.tanh,
+}
+ACTIVATIONS = {function: partial(_activated, function, ours) for function, ours in _KINDS.items()}
+_CODE = ACTIVATIONS | {
+    x: partial(_converted, x) for x in (torch.Tensor.float, torch.Tensor.type, torch.Tensor.to)
+}
 
 
-class _Intercept(TorchFunctionMode):
+class Intercept(TorchFunctionMode):
     """Calls of some functions go to others."""
 
     def __init__(self, ours: dict[Any, Callable[..., Any]]) -> None:
@@ -168,20 +180,20 @@ class CallsAttention(Replaced):
     def forward(self, *arguments: Any, **options: Any) -> Any:
         if self.training:
             return super().forward(*arguments, **options)
-        with _Intercept(_ATTENTION):
+        with Intercept(_ATTENTION):
             return super().forward(*arguments, **options)
 
 
 class CallsLinear(WithWeights):
-    """A module whose code calls torch.nn.functional.linear with a weight of its own, which is packed. If it calls
-    sigmoid, that is headlane's, too: PyTorch's has other bits for the last elements of a tensor. Its state is
-    whether calls have to be intercepted.
+    """A module whose code calls torch.nn.functional.linear with a weight of its own, which is packed. Activations
+    that it calls are headlane's, too. Its state is whether calls have to be intercepted.
     """
 
     @classmethod
     def adopt(cls, module: nn.Module, state: Any = None) -> None:
         is_wide = all(x is None or x.dtype is torch.float32 for x in module._parameters.values())
-        super().adopt(module, not is_wide or _names(type(module), "sigmoid"))
+        names = {x.__name__ for x in ACTIVATIONS}
+        super().adopt(module, not is_wide or any(_names(type(module), x) for x in names))
 
     def forward(self, *arguments: Any, **options: Any) -> Any:
         if self.training:
@@ -189,5 +201,5 @@ class CallsLinear(WithWeights):
                 return super().forward(*arguments, **options)
         if not self._headlane or is_compiling():
             return super().forward(*arguments, **options)
-        with _Intercept(_CODE):
+        with Intercept(_CODE):
             return super().forward(*arguments, **options)

@@ -1,4 +1,4 @@
-"""Experts of mixtures whose gate is code of their own: all but their products is PyTorch's."""
+"""Experts of mixtures whose gate is code of their own: their products and activations are headlane's."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any, Callable
 import torch
 from torch import nn
 
+from ._calls import ACTIVATIONS, Intercept
 from ._experts import AnyExperts
 from ._modules import _linear
 from ._state import threads
 from ._weight import PackedWeight
 
+Activate = Callable[[torch.Tensor], torch.Tensor]
 Multiply = Callable[[str, torch.Tensor, "list[tuple[int, int]]"], torch.Tensor]
 
 
@@ -32,10 +34,12 @@ def run(
     index: torch.Tensor,
     factors: torch.Tensor,
     multiply: Multiply,
+    activate: Activate,
 ) -> torch.Tensor:
     """The results for tokens x [tokens, width] of the experts in their rows of index, times their factors, added
     in the order of the experts' numbers. The number of experts stands for none. names: Of the weights.
-    multiply(name, rows, groups): rows by a weight, groups of them by that of an expert.
+    multiply(name, rows, groups): rows by a weight, groups of them by that of an expert. activate(rows): between
+    the two products.
     """
     count = len(module._parameters[names[1]])
     numbers = index.reshape(-1).tolist()  # lists: PyTorch's sort and unique take longer for a few
@@ -46,13 +50,16 @@ def run(
     groups = [(number, len(list(same))) for number, same in groupby(numbers[i] for i in places)]
     order = torch.tensor(places, dtype=torch.int64)
     tokens = order // max(1, index.shape[1])
-    inner = multiply(names[0], x[tokens], groups)
-    inner = module._apply_gate(inner) if module.has_gate else module.act_fn(inner)
+    inner = activate(multiply(names[0], x[tokens], groups))
     result = multiply(names[1], inner.to(x.dtype), groups)
     if getattr(module, "has_post_expert_norm", False):
         result = module.post_expert_norm(result)
     result = result.float() * factors.reshape(-1)[order].float().unsqueeze(1)
     return torch.zeros(x.shape).index_add_(0, tokens, result).to(x.dtype)
+
+
+def gate_of(module: Any) -> Activate:
+    return module._apply_gate if module.has_gate else module.act_fn
 
 
 def dense(module: Any) -> Multiply:
@@ -92,7 +99,11 @@ class ExpertsByCode(AnyExperts):
     """Those that were found to compute run()."""
 
     def computed(self, x: torch.Tensor, index: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
-        return run(self, self._headlane.names, x, index, factors, self._multiply)
+        return run(self, self._headlane.names, x, index, factors, self._multiply, self._activate)
+
+    def _activate(self, rows: torch.Tensor) -> torch.Tensor:
+        with Intercept(ACTIVATIONS):
+            return gate_of(self)(rows)
 
     def _multiply(self, name: str, rows: torch.Tensor, groups: list[tuple[int, int]]) -> torch.Tensor:
         state, bias, count = self._headlane, bias_of(self, name), threads()  # type: ignore[arg-type]

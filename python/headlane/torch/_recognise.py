@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ._experts import EXPERTS
-from ._experts_by_code import dense, run
+from ._experts_by_code import dense, gate_of, run
 from ._norms import NormState
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -141,7 +141,7 @@ def are_experts_by_code(module: Any, names: tuple[str, str]) -> bool:
     width = first.shape[1 if module.is_transposed else 2]
 
     def exact(*given: torch.Tensor) -> torch.Tensor:
-        return run(module, names, *given, dense(module))
+        return run(module, names, *given, dense(module), gate_of(module))
 
     return _computes_experts(module, len(first), width, first.dtype, exact)
 
