@@ -78,8 +78,9 @@ void softmax_masked(const MaskedRow& row) noexcept {
   const bool is_nan = scores.invalid.reduce_add() != 0.0f || largest == inf, is_empty = !is_nan && largest == -inf;
   const auto nothing = Lanes<Arch>::broadcast(row.log ? -inf : 0.0f);
   if (is_nan) nan_row<Arch>(row, nothing);
-  else if (!is_empty && row.log) softmax_below<Arch, true>(largest, scores.factor, row.end, row.y, row.y, 0, 0);
-  else if (!is_empty) softmax_below<Arch, false>(largest, scores.factor, row.end, row.y, row.y, 0, 0);
+  else if (!is_empty && row.log)
+    softmax_below<Arch, true, true>(largest, scores.factor, row.end, row.y, row.y, 0, 0, [] {});
+  else if (!is_empty) softmax_below<Arch, false, true>(largest, scores.factor, row.end, row.y, row.y, 0, 0, [] {});
   for (i = is_empty ? 0 : row.end; i < row.n; i += lanes) nothing.store(row.y + i, row.n - i);
 }
 
