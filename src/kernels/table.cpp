@@ -39,7 +39,8 @@ void log_each(const float* x, float* y, Index n) noexcept {
   each(x, y, n, [](const Lanes<Arch>& v) { return log(v); });
 }
 
-/// Integers, Bfloat: with the extension for products of them.
+/// Integers, Bfloat: with the extension for products of them. The CPUs of AMD take the latter, and
+/// have adders beside their FMA units.
 template <bool Integers, bool Bfloat>
 constexpr KernelTable table{
     .name = HEADLANE_TEXT(HEADLANE_ISA),
@@ -51,7 +52,7 @@ constexpr KernelTable table{
     .rows_by_columns = max_rows_by_columns<Arch>,
     .pack_rows = pack_rows<Arch>,
     .pack_panels = pack_panels<Arch>,
-    .gemm_block = gemm_block<Arch>,
+    .gemm_block = gemm_block<Arch, Bfloat>,
     .quantise_rows = quantise_rows<Arch, Integers>,
     .gemm_int8 = gemm_integers<Arch, Integers>,
     .pairs = IntegerUnit<Arch, Integers>::in_pairs,

@@ -17,7 +17,8 @@ namespace headlane::internal::kernels {
 
 /// Three for each instruction set: without an extension that not every CPU has, with that for
 /// products of 8-bit integers (simd/integer_unit.hpp), and with that for products of bfloat16 too
-/// (gemm/bfloat.hpp). They differ in quantise_rows, gemm_int8, round_rows and gemm_bfloat16.
+/// (gemm/bfloat.hpp). They differ in quantise_rows, gemm_int8, round_rows and gemm_bfloat16; in
+/// gemm_block how few rows take integers of groups, with the same bits.
 struct KernelTable {
   const char* name;
   const char* extension;  ///< "" without

@@ -46,10 +46,13 @@ TEST_CASE("gemm: few rows by groups, with and without tiny elements") {
         for (Index j = 0; j < 10; ++j)
           a.view(random.integer(0, m - 1), random.integer(0, k - 1)) = random.pick(special);
       b.unpack(unpacked.view);
-      gemm(a.view, b, c.view);
       gemm(a.view, PackedMatrix(unpacked.view), expected.view);
-      CHECK_MESSAGE(different_bits(c.view, expected.view) == 0, "type ", static_cast<int>(type), ", ",
-                    text_of(std::array<Index, 3>{m, n, k}), ", case ", i, ", isa ", isa());
+      for (const bool extended : {false, true}) {  // which decides how few rows take their numbers
+        const ExtensionScope extension(extended);
+        gemm(a.view, b, c.view);
+        CHECK_MESSAGE(different_bits(c.view, expected.view) == 0, "type ", static_cast<int>(type), ", ",
+                      text_of(std::array<Index, 3>{m, n, k}), ", case ", i, ", isa ", isa(), ", extended ", extended);
+      }
     }
 }
 
@@ -67,13 +70,16 @@ TEST_CASE("gemm: a sum of groups that is -0 stays -0") {
         const PackedMatrix b = grouped(
             k, n, type, [](Index i, Index) { return i == 0 ? 1 : 0; },
             [](Index g, Index) { return g == 0 ? 0x1p-24f : -0x1p-24f; });
-        for_each_position(c.view.shape, [&](const auto& p) { c.view(p[0], p[1]) = -0.0f; });
-        gemm(a.view, b, c.view, {.beta = 1});
-        for_each_position(c.view.shape, [&](const auto& p) {
-          const float x = c.view(p[0], p[1]);
-          CHECK(x == 0.0f);
-          CHECK(std::signbit(x));
-        });
+        for (const bool extended : {false, true}) {
+          const ExtensionScope extension(extended);
+          for_each_position(c.view.shape, [&](const auto& p) { c.view(p[0], p[1]) = -0.0f; });
+          gemm(a.view, b, c.view, {.beta = 1});
+          for_each_position(c.view.shape, [&](const auto& p) {
+            const float x = c.view(p[0], p[1]);
+            CHECK(x == 0.0f);
+            CHECK(std::signbit(x));
+          });
+        }
       }
 }
 

@@ -113,17 +113,17 @@ template <class Arch, class T>
 inline constexpr int least_prefetching = rows_of<T> > 2 ? 1 : Tile<Arch>::rows / (std::is_same_v<T, float> ? 2 : 3);
 
 /// Vectors of the widest tile. Of rows that take integers by their mantissas, one that leaves
-/// registers for scales and constants: one row of int8 with AVX2 takes 0.82 of the time.
+/// registers for scales and constants: one row of int8 with AVX2 takes 0.82 of the time, 2, 3 and 4
+/// rows with AVX-512 0.95, 0.87 and 0.97 (Zen 4).
 template <class Arch, class T, int Rows>
-inline constexpr int widest =
-    is_by_fma<T> || (std::is_same_v<T, Int8Quad> && Rows <= rows_by_mantissa<Arch> && Lanes<Arch>::parts > 1)
-        ? 4 / Lanes<Arch>::parts
-        : vectors_of_tile<Tile<Arch>>(Rows);
+inline constexpr int widest = is_for_few<T> || (std::is_same_v<T, Int8Quad> && Rows <= rows_by_mantissa<Arch>)
+                                  ? 4 / Lanes<Arch>::parts
+                                  : vectors_of_tile<Tile<Arch>>(Rows);
 
-/// A row of tiles: `rows` rows, at most those of a tile.
-template <class Arch, class T, Visit visit_of_many = Visit::again>
+/// A row of tiles: `rows` rows, from `least` to those of a tile.
+template <class Arch, class T, Visit visit_of_many = Visit::again, int least = 1>
 HEADLANE_INLINE void gemm_few_rows(const GemmBlock& block, Index row, Index rows) {
-  with_rows<is_by_fma<T> ? rows_by_mantissa<Arch> : Tile<Arch>::rows>(rows, [&](auto height) {
+  with_rows<is_for_few<T> ? rows_by_mantissa<Arch> : Tile<Arch>::rows, least>(rows, [&](auto height) {
     const auto tile = [&](Index column, auto width) {
       constexpr bool is_small = height.value < least_prefetching<Arch, T> || width.value < Tile<Arch>::vectors;
       constexpr Visit visit = is_small ? Visit::again : visit_of_many;
@@ -180,13 +180,17 @@ HEADLANE_INLINE void gemm_keep(const GemmBlock& block) {
 /// T is not float: the rows of one tile widen b as they read it, and prefetch it. Without that, 8
 /// and 12 rows by 4 MiB of bfloat16 from memory took 2.1 times this, by int8 1.5 and 1.2 times (Zen
 /// 5, 1 thread; with AVX2 4 and 6 rows 1.9 to 2.5 times). Of more rows, the first ones store it as
-/// panels of float.
-template <class Arch, class T>
+/// panels of float. Few rows by groups have numbers of their own. adds_beside: as in gemm_block.
+template <class Arch, class T, bool adds_beside = false>
 __attribute__((noinline)) void gemm_stored(const GemmBlock& block) {
-  if constexpr (rows_of<T> == 32 && rows_by_mantissa<Arch> > 0)
-    if (block.m <= rows_by_mantissa<Arch> && !has_tiny<Arch>(block))
+  constexpr int few = rows_of<T> == 32 ? rows_by_mantissa<Arch> : 0, least = few > 1 ? few + 1 : 1;
+  if constexpr (few > 0) {
+    if (block.m <= few && !adds_beside && !has_tiny<Arch>(block))
       return gemm_few_rows<Arch, ByFma<T>, Visit::first>(block, 0, block.m);
-  if (block.m <= Tile<Arch>::rows) return gemm_few_rows<Arch, T, Visit::first>(block, 0, block.m);
+    if constexpr (least > 1)
+      if (block.m <= few) return gemm_few_rows<Arch, BySubtraction<T>, Visit::first>(block, 0, block.m);
+  }
+  if (block.m <= Tile<Arch>::rows) return gemm_few_rows<Arch, T, Visit::first, least>(block, 0, block.m);
   gemm_keep<Arch, T>(block);
 }
 
@@ -229,13 +233,14 @@ __attribute__((noinline)) void gemm_by_columns(const GemmBlock& block) {
   });
 }
 
-template <class Arch>
+/// adds_beside: if the CPU has adders beside its FMA units, the faster way to the same bits.
+template <class Arch, bool adds_beside>
 void gemm_block(const GemmBlock& block) noexcept {
   if (block.b_type == DType::bfloat16) return gemm_stored<Arch, BfloatPair>(block);
   if (block.b_type == DType::float16) return gemm_stored<Arch, float16>(block);
   if (block.b_type == DType::int8) return gemm_stored<Arch, Int8Quad>(block);
-  if (block.b_type == DType::int8_group32) return gemm_stored<Arch, Int8Group>(block);
-  if (block.b_type == DType::int4_group32) return gemm_stored<Arch, Int4Group>(block);
+  if (block.b_type == DType::int8_group32) return gemm_stored<Arch, Int8Group, adds_beside>(block);
+  if (block.b_type == DType::int4_group32) return gemm_stored<Arch, Int4Group, adds_beside>(block);
   if constexpr (max_rows_by_columns<Arch> > 0)
     if (block.b_column_step != 0) return gemm_by_columns<Arch>(block);
   if constexpr (Tile<Arch>::rows > 1)

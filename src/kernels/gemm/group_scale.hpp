@@ -57,6 +57,20 @@ struct GroupScale<R, ByFma<Group>> {
   }
 };
 
+/// q · scale as (q + z - z) · scale, an instruction more. On CPUs with adders beside their FMA
+/// units, those of AMD, 1 to 4 rows in groups of 4 bits take 0.84 to 0.91 of the time, of 8 bits
+/// 0.84 to 0.89 (Zen 4, AVX-512).
+template <class R, class Group>
+struct GroupScale<R, BySubtraction<Group>> : GroupScale<R, Group> {
+  using GroupScale<R, Group>::times;
+  template <class Word, int row>
+  [[nodiscard]] HEADLANE_INLINE typename R::Float times(const Word* words, Constant<row>) const {
+    constexpr int bits = 32 / Group::rows_of_word, at = row % 2 * bits;
+    const auto zero = R::as_float(typename R::Int(R::template zero_in_mantissa<bits, at>));
+    return (R::template in_mantissa<bits, row / 2 * -2 * bits, at>(words) - zero) * this->scale;
+  }
+};
+
 /// Whether a row has an element x with 0 < |x| < 2^-102. Without one, all products with weights of
 /// groups, which are multiples of 2^-24, are multiples of 2^-149: no sum of them is rounded to -0,
 /// and to a sum that is not -0 it makes no difference whether a weight is +0 or -0.

@@ -25,15 +25,21 @@ constexpr int number_of(Constant<row>) {
   return row;
 }
 
-/// A group that few rows multiply by, without tiny elements (group_scale.hpp).
+/// A group that few rows multiply by: without tiny elements, and any rows (group_scale.hpp).
 template <class Group>
 struct ByFma : Group {};
 template <class Group>
-inline constexpr Index rows_of<ByFma<Group>> = 32;
-template <class T>
-inline constexpr bool is_by_fma = false;
+struct BySubtraction : Group {};
 template <class Group>
-inline constexpr bool is_by_fma<ByFma<Group>> = true;
+inline constexpr Index rows_of<ByFma<Group>> = 32;
+template <class Group>
+inline constexpr Index rows_of<BySubtraction<Group>> = 32;
+template <class T>
+inline constexpr bool is_for_few = false;
+template <class Group>
+inline constexpr bool is_for_few<ByFma<Group>> = true;
+template <class Group>
+inline constexpr bool is_for_few<BySubtraction<Group>> = true;
 
 /// Columns of the left operand in a word of 32 bits.
 template <class T>

@@ -78,6 +78,18 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
   }
 
+  /// As that of all instruction sets, in registers that leave GCC fewer copies: one row in groups
+  /// takes 0.96 of the time (Zen 4).
+  template <int bits, int shift, int at, class T>
+  static HEADLANE_INLINE Float in_mantissa(const T* p) {
+    __m512i x = _mm512_loadu_si512(p);
+    if constexpr (shift < 0) x = _mm512_srli_epi32(x, -shift);
+    else if constexpr (shift > 0) x = _mm512_slli_epi32(x, shift);
+    const __m512i mask = _mm512_set1_epi32(((1 << bits) - 1) << at);
+    const __m512i zero = _mm512_set1_epi32(zero_in_mantissa<bits, at>);
+    return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(x, mask, zero, 0x6a));  // (x & mask) ^ zero
+  }
+
   /// The lowest byte of each element.
   static HEADLANE_INLINE void store_bytes(std::int8_t* p, Int x) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(x));
