@@ -14,8 +14,8 @@ from headlane.torch._calls import CallsLinear  # noqa: E402
 from torch import nn  # noqa: E402
 from torch_cases import DTYPES, close, normal, seeded  # noqa: E402
 
-# Those whose router is code, but Qwen2Moe's blocks, which call PyTorch's sigmoid themselves.
-ROUTED = ["Mixtral", "Qwen3Moe", "Olmoe", "DeepseekV3", "Glm4Moe", "GptOss"]
+# Those whose router is code.
+ROUTED = ["Mixtral", "Qwen2Moe", "Qwen3Moe", "Olmoe", "DeepseekV3", "Glm4Moe", "GptOss"]
 IDS = torch.arange(3, 45).view(3, 14)
 
 

@@ -89,6 +89,7 @@ _KINDS: dict[Any, Any] = {
     torch.Tensor.tanh: headlane.tanh,
 }
 ACTIVATIONS = {function: partial(_activated, function, ours) for function, ours in _KINDS.items()}
+_FUNCTIONS = _ATTENTION | ACTIVATIONS
 _CODE = ACTIVATIONS | {
     x: partial(_converted, x) for x in (torch.Tensor.float, torch.Tensor.type, torch.Tensor.to)
 }
@@ -138,6 +139,10 @@ def calls_attention(module: nn.Module) -> bool:
     )
 
 
+def calls_activation(module: nn.Module) -> bool:
+    return any(_names(type(module), function.__name__) for function in ACTIVATIONS)
+
+
 class _Products(TorchFunctionMode):
     """Sees the weights of torch.nn.functional.linear."""
 
@@ -174,13 +179,13 @@ def multiplied_by(module: nn.Module) -> str | None:
     return None
 
 
-class CallsAttention(Replaced):
-    """A module whose code calls scaled_dot_product_attention."""
+class CallsFunctions(Replaced):
+    """A module whose code calls scaled_dot_product_attention or activations."""
 
     def forward(self, *arguments: Any, **options: Any) -> Any:
         if self.training:
             return super().forward(*arguments, **options)
-        with Intercept(_ATTENTION):
+        with Intercept(_ATTENTION if is_compiling() else _FUNCTIONS):
             return super().forward(*arguments, **options)
 
 
@@ -192,8 +197,7 @@ class CallsLinear(WithWeights):
     @classmethod
     def adopt(cls, module: nn.Module, state: Any = None) -> None:
         is_wide = all(x is None or x.dtype is torch.float32 for x in module._parameters.values())
-        names = {x.__name__ for x in ACTIVATIONS}
-        super().adopt(module, not is_wide or any(_names(type(module), x) for x in names))
+        super().adopt(module, not is_wide or calls_activation(module))
 
     def forward(self, *arguments: Any, **options: Any) -> Any:
         if self.training:

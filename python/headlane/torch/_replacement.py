@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 from torch import nn
 
-from ._calls import CallsAttention, CallsLinear, calls_attention, multiplied_by
+from ._calls import CallsFunctions, CallsLinear, calls_activation, calls_attention, multiplied_by
 from ._experts import EXPERTS, Experts, ExpertsState
 from ._experts_by_code import ByCodeState, ExpertsByCode, weights_of
 from ._fused import Fused
@@ -282,5 +282,8 @@ class Replacement:
             Fused.adopt(module)
             self._note(name, module, "fused")
         elif calls_attention(module):
-            CallsAttention.adopt(module)
+            CallsFunctions.adopt(module)
             self._note(name, module, "scaled_dot_product_attention")
+        elif any(isinstance(child, Linear) for child in module.children()) and calls_activation(module):
+            CallsFunctions.adopt(module)
+            self._note(name, module, "activations in its code")
