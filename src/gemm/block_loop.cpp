@@ -33,19 +33,6 @@ void for_each_depth_block(Index k, float beta, const F& f) {
     f(DepthBlock{first, std::min(block_size, k - first), first == 0 ? beta : 1.0f, first + block_size >= k});
 }
 
-/// True if the kernel reads rows of a in place: they are not rounded, their elements are
-/// contiguous, and they are not a multiple of 4 KiB apart, where they fall into one set of an L1
-/// that cannot hold those of a strip. With 12 ways such rows cost 3 % of 512 × 512 × 2048, packing
-/// them 5 % (Zen 5); with 8 ways 4 % of it, and up to 15 % of 2048 × 2048 × 2048 (Zen 4).
-bool reads_rows(const Product& p) {
-  constexpr Index page = 1024;  // floats
-  const View<const float, 2>& a = p.a;
-  if (p.activations == DType::bfloat16) return false;
-  if (a.shape[1] == 1) return true;
-  return a.strides[1] == 1 &&
-         (a.strides[0] % page != 0 || std::min(a.shape[0], kernels::strip_rows) <= cache_sizes().l1_ways);
-}
-
 /// True if few rows of a prefetch the next columns of packed floats while they use the present
 /// ones. What the L2 has already costs 2 to 8 %, so not where all of b is likely to stay in it.
 /// Less than 4 rows read several panels side by side, streams that the hardware prefetches; rows
@@ -258,6 +245,19 @@ Product exchanged(const Product& p) {
 }
 
 }  // namespace
+
+/// They are read in place if they are not rounded, their elements are contiguous, and they are
+/// not a multiple of 4 KiB apart, where they fall into one set of an L1 that cannot hold those of
+/// a strip. With 12 ways such rows cost 3 % of 512 × 512 × 2048, packing them 5 % (Zen 5); with 8
+/// ways 4 % of it, and up to 15 % of 2048 × 2048 × 2048 (Zen 4).
+bool reads_rows(const Product& p) {
+  constexpr Index page = 1024;  // floats
+  const View<const float, 2>& a = p.a;
+  if (p.activations == DType::bfloat16) return false;
+  if (a.shape[1] == 1) return true;
+  return a.strides[1] == 1 &&
+         (a.strides[0] % page != 0 || std::min(a.shape[0], kernels::strip_rows) <= cache_sizes().l1_ways);
+}
 
 Product restricted(const Product& p, const Region& region) {
   Product result = p;

@@ -26,16 +26,21 @@ double weight_of(const Batch& batch) {
   return static_cast<double>(batch.count) * (work.operations + work.elements);
 }
 
-/// Columns that a task reads or packs take as long as so many rows of the product, fewer where c is
-/// a large part of a row's work. 2 threads then divide columns rather than rows: 2048 × 2048 × 2048
-/// and 512 × 512 × 2048 take 0.96 of the time, b transposed 512 × 512 × 512 0.92 (Emerald Rapids).
-/// Rows that pack b on the way write little where k is small: by columns 512 × 512 × 64 and 128 ×
-/// 512 × 64 took as long, or 1.25 of it, by where their operands were; × 128 1.1 (Zen 3).
-double rows_of_columns(const Product& p, const KernelTable& kernel) {
-  if (!is_packed_by_tasks(p, kernel)) return Partition::extra_rows;
+/// Columns that a task packs take as long as up to 80 rows of the product, fewer where c is a
+/// large part of a row's work. 2 threads then divide columns rather than rows: 2048 × 2048 × 2048
+/// and 512 × 512 × 2048 take 0.96 of the time, b transposed 512 × 512 × 512 0.92 (Emerald
+/// Rapids). Rows that pack b on the way write little where k is small: by columns 512 × 512 × 64
+/// and 128 × 512 × 64 took as long, or 1.25 of it, by where their operands were; × 128 1.1 (Zen
+/// 3). Where rows are packed, too, that takes as long as 3 panels: by rows 2048 × 2048 × 2048 and
+/// 2048 × 512 × 2048 take 0.95 and 0.92 of the time (Zen 4, whose L1 has 8 ways).
+Overhead overhead_of(const Product& p, const KernelTable& kernel) {
+  Overhead result;
+  if (p.activations == DType::float32 && !reads_rows(p)) result.panels = 3;
+  if (!is_packed_by_tasks(p, kernel)) return result;
   const auto k = static_cast<double>(p.a.shape[1]);
-  if (is_packed_first(p, kernel)) return 80 * k / (k + 64);
-  return std::max(Partition::extra_rows, 80 * k * k / (k * k + 256 * 256));
+  if (is_packed_first(p, kernel)) result.rows = 80 * k / (k + 64);
+  else result.rows = std::max(result.rows, 80 * k * k / (k * k + 256 * 256));
+  return result;
 }
 
 /// A batch and its tasks: partition.count() for each product.
@@ -48,7 +53,7 @@ struct Tasks {
 Tasks tasks_of(const Batch& batch, double share, int threads, Index before, const KernelTable& kernel) {
   const Product& p = batch.first;
   const Partition partition(p.c.shape[0], p.c.shape[1], p.a.shape[1], batch.count, share, threads,
-                            rows_of_columns(p, kernel));
+                            overhead_of(p, kernel));
   return {&batch, partition, before + batch.count * partition.count()};
 }
 
@@ -79,13 +84,13 @@ Product Batch::operator[](Index i) const {
 // Minimises a simple estimate of the time, in units of a row times a panel: the tasks of the
 // busiest thread, each with some extra rows and panels, for the operands that it reads and packs
 // although other tasks do so as well, and a fixed overhead.
-Partition::Partition(Index m, Index n, Index k, Index alike, double share, int threads, double more_rows)
+Partition::Partition(Index m, Index n, Index k, Index alike, double share, int threads, const Overhead& more)
     : m_(m), n_(n) {
   const Index panels = ceil_div(n, panel_columns);
   column_parts_ = ceil_div(n, max_columns);
   if (threads == 1) return;
   constexpr Index max_rounds = 4;
-  const double overhead = 1024.0 / static_cast<double>(k + 1);
+  const double of_task = 1024.0 / static_cast<double>(k + 1);
   // How far a core of a shared machine may fall behind, in tasks: fewer and longer tasks wait
   // longer for the last one.
   constexpr double delay = 0.15;
@@ -97,9 +102,9 @@ Partition::Partition(Index m, Index n, Index k, Index alike, double share, int t
       const double wanted = static_cast<double>(round * threads) * share / static_cast<double>(alike * column_parts);
       const Index row_parts = std::clamp<Index>(static_cast<Index>(wanted + 1e-6), 1, ceil_div(m, kernels::strip_rows));
       const double rounds = std::max(1.0, static_cast<double>(row_parts * column_parts * alike) / share / threads);
-      const double task = (static_cast<double>(ceil_div(m, row_parts)) + more_rows) *
-                              (static_cast<double>(ceil_div(panels, column_parts)) + extra_panels) +
-                          overhead;
+      const double task = (static_cast<double>(ceil_div(m, row_parts)) + more.rows) *
+                              (static_cast<double>(ceil_div(panels, column_parts)) + more.panels) +
+                          of_task;
       const double time = task * ((alike > 1 ? rounds : std::ceil(rounds)) + delay);
       if (time < best) {
         best = time;

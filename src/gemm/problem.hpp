@@ -106,15 +106,17 @@ struct Region {
   Index row, rows, column, columns;
 };
 
+/// Estimated overhead of a task, for operands that it reads and packs although others do so too: b
+/// takes as long as so many rows of the product, a as so many panels.
+struct Overhead {
+  double rows = 6, panels = 0.5;
+};
+
 /// A partition of m × n elements of c into the regions of tasks.
 class Partition {
  public:
-  /// Estimated overhead of a task, for operands that it reads although others do so too.
-  static constexpr double extra_rows = 6, extra_panels = 0.5;
-
   /// For each of `alike` products m × n × k that are together `share` of all the work of `threads`.
-  /// more_rows: what a task reads and packs of b takes as long as these.
-  Partition(Index m, Index n, Index k, Index alike, double share, int threads, double more_rows = extra_rows);
+  Partition(Index m, Index n, Index k, Index alike, double share, int threads, const Overhead& overhead = {});
   [[nodiscard]] Index count() const { return row_parts_ * column_parts_; }
   [[nodiscard]] Region region(Index i) const;
 
@@ -125,6 +127,9 @@ class Partition {
 
 /// The product that computes one region of c.
 Product restricted(const Product& product, const Region& region);
+
+/// True if tasks read rows of a in place, and need not pack them.
+bool reads_rows(const Product& product);
 
 /// Computes a product on this thread.
 void compute(const Product& product, const kernels::KernelTable& kernel);
