@@ -84,7 +84,7 @@ Product Batch::operator[](Index i) const {
 // Minimises a simple estimate of the time, in units of a row times a panel: the tasks of the
 // busiest thread, each with some extra rows and panels, for the operands that it reads and packs
 // although other tasks do so as well, and a fixed overhead.
-Partition::Partition(Index m, Index n, Index k, Index alike, double share, int threads, const Overhead& more)
+Partition::Partition(Index m, Index n, Index k, Index alike, double share, int threads, const Overhead& overhead)
     : m_(m), n_(n) {
   const Index panels = ceil_div(n, panel_columns);
   column_parts_ = ceil_div(n, max_columns);
@@ -102,8 +102,8 @@ Partition::Partition(Index m, Index n, Index k, Index alike, double share, int t
       const double wanted = static_cast<double>(round * threads) * share / static_cast<double>(alike * column_parts);
       const Index row_parts = std::clamp<Index>(static_cast<Index>(wanted + 1e-6), 1, ceil_div(m, kernels::strip_rows));
       const double rounds = std::max(1.0, static_cast<double>(row_parts * column_parts * alike) / share / threads);
-      const double task = (static_cast<double>(ceil_div(m, row_parts)) + more.rows) *
-                              (static_cast<double>(ceil_div(panels, column_parts)) + more.panels) +
+      const double task = (static_cast<double>(ceil_div(m, row_parts)) + overhead.rows) *
+                              (static_cast<double>(ceil_div(panels, column_parts)) + overhead.panels) +
                           of_task;
       const double time = task * ((alike > 1 ? rounds : std::ceil(rounds)) + delay);
       if (time < best) {
