@@ -69,6 +69,40 @@ def test_gradients_training_and_autocast():
         assert optimized(x).equal(model(x))
 
 
+OTHERS = {
+    "layout": lambda: torch.eye(3).to_sparse(),
+    "device": lambda: torch.ones(3, device="meta"),
+    "axes": lambda: torch.ones((1,) * 9),
+    "negative": lambda: torch.ones(3, dtype=torch.complex64).conj().imag,
+    "type": lambda: torch.arange(3),
+    "none": lambda: torch.tensor(0.5),
+    "empty": lambda: torch.ones(0, 3),
+    "turned": lambda: normal(3, 4, 5).transpose(1, 2),
+    "every_second": lambda: normal(3, 8)[:, ::2],
+    "expanded": lambda: normal(3, 1).expand(3, 4),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@torch.no_grad()
+def test_any_tensor_of_code(name):
+    """With the result and the strides that PyTorch has, whatever tensor an activation is called with."""
+
+    class Code(Gated):
+        def forward(self, x):
+            return torch.tanh(x)
+
+    model, x = seeded(Code), OTHERS[name]()
+    optimized = headlane.torch.optimize(model)
+    assert isinstance(optimized, CallsFunctions)
+    result, expected = optimized(x), model(x)
+    assert (result.shape, result.dtype, result.layout) == (expected.shape, expected.dtype, expected.layout)
+    if x.layout is torch.strided:
+        assert result.stride() == expected.stride()
+    if not x.is_meta:
+        torch.testing.assert_close(result, expected)
+
+
 @torch.no_grad()
 def test_compiled():
     optimized, x = headlane.torch.optimize(seeded(Gated)), normal(29, 24)

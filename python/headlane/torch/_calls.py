@@ -63,11 +63,23 @@ def _attention(
     )
 
 
+def _takes(x: torch.Tensor) -> bool:
+    """Whether the kernels take a tensor in the middle of code, of which all else is PyTorch's, as before."""
+    return (
+        x.dtype in NAMES
+        and is_plain(x, x.dtype)
+        and x.device.type == "cpu"
+        and x.layout is torch.strided
+        and x.dim() <= 8
+        and not x.is_neg()
+    )
+
+
 def _activated(function: Any, ours: Any, input: Any, *given: Any, **options: Any) -> Any:  # noqa: A002
     form = {name: x for name, x in options.items() if (name, x) != ("inplace", False)}
-    if given or form.keys() - {"approximate"} or input.dtype not in NAMES or not is_plain(input, input.dtype):
+    if given or form.keys() - {"approximate"} or not _takes(input):
         return function(input, *given, **options)
-    return ours(input, **form, num_threads=threads())
+    return ours(input, **form, out=torch.empty_like(input), num_threads=threads())  # with PyTorch's strides
 
 
 def _converted(function: Any, x: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
@@ -140,6 +152,7 @@ def calls_attention(module: nn.Module) -> bool:
 
 
 def calls_activation(module: nn.Module) -> bool:
+    """Whether its code names one."""
     return any(_names(type(module), function.__name__) for function in ACTIVATIONS)
 
 

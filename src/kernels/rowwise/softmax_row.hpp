@@ -119,10 +119,10 @@ HEADLANE_INLINE void softmax_short_row(const SoftmaxRows& rows, const float* x, 
 /// the L3 takes 2.3 instead of 3.0 times a copy on Zen 5.
 inline constexpr Index prefetch_distance = 1536;
 
-/// Of rows of so many elements, the maximum of the next one is found between the second and the
-/// third pass, which need not wait for the folds of 16 lanes then: 64, 128 and 512 elements take
-/// 0.8, 0.88 and 0.87 of the time, of which the unrolled third pass brings about half (Zen 4). The
-/// L1 has all that two rows need. With AVX2 it is 1.0 to 1.2 times as slow.
+/// The longest row before whose third pass the maximum of the next row is found. Together with the
+/// unrolled third pass, rows of 64, 128 and 512 elements take 0.8, 0.88 and 0.87 of the time (Zen
+/// 4). x and y of a row and x of the next one fit into an L1 of 32 KiB. Slower with AVX2: 1.0 to
+/// 1.2 times the time.
 template <class Arch>
 inline constexpr Index longest_early = group_size<Arch> == 4 ? 2048 : 0;
 
