@@ -139,31 +139,35 @@ void gemm_bfloat16(const GemmBlock& block) noexcept {
       block.m, [&](Index row, auto height) { gemm_row_of_tiles<Arch, T, height.value>(block, row); });
 }
 
-/// Bits of x rounded to bfloat16, to nearest, ties to even; the lower half is 0. NaN stays NaN.
+/// Bits whose upper half is x rounded to bfloat16, to nearest, ties to even. NaN stays NaN.
 template <class Arch>
-HEADLANE_INLINE typename Register<Arch>::Int bfloat_bits(typename Register<Arch>::Float x) {
+HEADLANE_INLINE typename Register<Arch>::Int rounded_bits(typename Register<Arch>::Float x) {
   using R = Register<Arch>;
   using Int = typename R::Int;
   const Int bits = R::as_int(x), odd = R::shift_right(bits, 16) & Int(1);
   const auto rounded = R::as_float(bits + Int(0x7fff) + odd), quiet = R::as_float(bits | Int(0x400000));
-  return R::as_int(R::select(x == x, rounded, quiet)) & Int(static_cast<std::int32_t>(0xffff0000));
+  return R::as_int(R::select(x == x, rounded, quiet));
 }
 
-/// Rounds 16 elements.
+/// Rounds 16 elements to floats.
 template <class Arch>
 HEADLANE_INLINE void store_rounded(const Lanes<Arch>& x, float* to) {
   using R = Register<Arch>;
+  const typename R::Int upper(static_cast<std::int32_t>(0xffff0000));
 #pragma GCC unroll 16
-  for (int i = 0; i < Lanes<Arch>::parts; ++i) R::store(to + i * R::width, R::as_float(bfloat_bits<Arch>(x.part[i])));
+  for (int i = 0; i < Lanes<Arch>::parts; ++i)
+    R::store(to + i * R::width, R::as_float(rounded_bits<Arch>(x.part[i]) & upper));
 }
 
 #if defined(__AVX512F__)
-/// The same, to the eight words of their pairs.
+/// Rounds 32 elements to the 16 words of their pairs.
 template <class Arch>
-HEADLANE_INLINE void store_words(const Lanes<Arch>& x, float* to) {
-  const __m512i bits = bfloat_bits<Arch>(x.part[0]);
-  const __m512i even = _mm512_srli_epi64(_mm512_slli_epi64(bits, 32), 48), odd = _mm512_srli_epi64(bits, 32);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi64_epi32(_mm512_or_si512(even, odd)));
+HEADLANE_INLINE void store_words(const Lanes<Arch>& x, const Lanes<Arch>& y, float* to) {
+  alignas(64) static constexpr std::int16_t upper_halves[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
+                                                                23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43,
+                                                                45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+  _mm512_storeu_si512(to, _mm512_permutex2var_epi16(rounded_bits<Arch>(x.part[0]), _mm512_load_si512(upper_halves),
+                                                    rounded_bits<Arch>(y.part[0])));
 }
 #endif
 
@@ -171,10 +175,12 @@ HEADLANE_INLINE void store_words(const Lanes<Arch>& x, float* to) {
 /// 512 × 2048 × 512 from 1.76 to 1.86 times the speed of float32 (Zen 5).
 template <class Arch, bool Extended>
 void round_rows(const Source& source, float* packed) noexcept {
-  constexpr Index at_once = lanes;
+  constexpr Index height_of_strip = lanes;
+  constexpr bool is_words = Extended && has_bfloat_dot<Arch>;
+  constexpr Index at_once = is_words ? 2 * lanes : lanes;
   const auto [data, rows, columns, row_step, column_step] = source;
-  for (Index first = 0; first < rows; first += at_once) {
-    const Index height = rows - first < at_once ? rows - first : at_once;
+  for (Index first = 0; first < rows; first += height_of_strip) {
+    const Index height = rows - first < height_of_strip ? rows - first : height_of_strip;
     float* const strip = packed + first * packed_row_stride;
     const bool contiguous = column_step == 1;
     if (!contiguous) pack_rows<Arch>({data + first * row_step, height, columns, row_step, column_step}, 1.0f, strip);
@@ -182,11 +188,15 @@ void round_rows(const Source& source, float* packed) noexcept {
       float* const row = strip + r * packed_row_stride;
       const float* const from = contiguous ? data + (first + r) * row_step : row;
       const float* const ahead = contiguous ? data + (first + r + (first + r + 4 < rows ? 4 : 0)) * row_step : row;
-      for (Index c = 0; c < columns; c += lanes) {
+      for (Index c = 0; c < columns; c += at_once) {
         __builtin_prefetch(ahead + c);
         const Lanes<Arch> x = load_some<Arch>(from + c, columns - c);
-        if constexpr (Extended && has_bfloat_dot<Arch>) store_words<Arch>(x, row + c / 2);
-        else store_rounded<Arch>(x, row + c);
+        if constexpr (is_words) {
+          __builtin_prefetch(ahead + c + lanes);
+          store_words<Arch>(x, load_some<Arch>(from + c + lanes, columns - c - lanes), row + c / 2);
+        } else {
+          store_rounded<Arch>(x, row + c);
+        }
       }
     }
   }
