@@ -21,6 +21,16 @@ namespace headlane::internal {
 /// max_threads(); one inside the caller's own parallel region.
 int useful_threads(double operations, double elements, int asked) noexcept;
 
+/// Operations of a row, beside those of its elements.
+struct RowCost {
+  double row, element;
+};
+/// The same for `elements` elements in rows of `length`, none of which is 0.
+inline int useful_threads(const RowCost& cost, Index elements, Index length, int asked) noexcept {
+  const auto rows = static_cast<double>(elements / length);
+  return useful_threads(cost.row * rows + cost.element * static_cast<double>(elements), 0, asked);
+}
+
 /// Calls work(context, thread) for thread = 0 … threads - 1, or for fewer where the system refuses
 /// more threads; thread 0, the calling one, always works. Allocates nothing and starts no thread
 /// once the calling thread has used as many before.

@@ -20,8 +20,8 @@ namespace {
 
 using kernels::KernelTable;
 
-/// Weighs the work against the cost of starting threads.
-constexpr double operations_per_element = 16.0;
+/// 1024 rows of 64 take 29 µs, 128 rows of 512 take 11 (layer norm, AVX-512, Zen 4).
+constexpr RowCost row_cost{.row = 2200, .element = 16};
 
 /// Rows that are copied at a time: as many as elements fill a cache line.
 constexpr Index block_rows = kernels::lanes;
@@ -133,10 +133,6 @@ void make_dense(View<const float, 1>& vector, float* to) {
   vector.data = to;
 }
 
-int threads_for(Index elements, const Norm& norm) {
-  return useful_threads(operations_per_element * static_cast<double>(elements), 0, norm.num_threads);
-}
-
 void run(Norm norm) {
   const CallScope scope;
   check_norm(norm, norm.caller.operand("x", norm.x), norm.caller.operand("y", norm.y));
@@ -153,15 +149,16 @@ void run(Norm norm) {
 
   bool dense = true;
   for_views(norm, [&](const auto& view) { dense = dense && is_dense(view); });
-  parallel_parts(rows, dense ? 1 : block_rows, threads_for(n * rows, norm), [&](Index first, Index end) {
-    for (Index row = first; row < end;) {
-      const Index left = std::min(end - row, together - row % together),
-                  count = dense ? left : std::min(left, block_rows);
-      if (dense) kernel.norm_rows(rows_from(norm, row, count));
-      else norm_block(kernel, norm, row, count);
-      row += count;
-    }
-  });
+  parallel_parts(rows, dense ? 1 : block_rows, useful_threads(row_cost, n * rows, n, norm.num_threads),
+                 [&](Index first, Index end) {
+                   for (Index row = first; row < end;) {
+                     const Index left = std::min(end - row, together - row % together),
+                                 count = dense ? left : std::min(left, block_rows);
+                     if (dense) kernel.norm_rows(rows_from(norm, row, count));
+                     else norm_block(kernel, norm, row, count);
+                     row += count;
+                   }
+                 });
 }
 
 /// The same for x and y of 16 bits; `norm` has its options.
@@ -170,7 +167,10 @@ void run(const Norm& norm, const HalfInput& x, const HalfOutput& y) {
   check_norm(norm, norm.caller.operand("x", x), norm.caller.operand("y", y));
   const KernelTable& kernel = active();
   if (is_empty(x)) return;
-  for_half_blocks(kernel, &x, y, order_with_last(x.rank, x.rank - 1), threads_for(number_of_elements(x), norm),
+  const int last = x.rank - 1;
+  const int threads =
+      useful_threads(row_cost, number_of_elements(x), x.shape[static_cast<std::size_t>(last)], norm.num_threads);
+  for_half_blocks(kernel, &x, y, order_with_last(x.rank, last), threads,
                   [&](const Block& block, const AnyView<float>& rows) {
                     Norm part = norm;
                     part.x = as_input(rows);
