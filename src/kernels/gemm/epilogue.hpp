@@ -102,15 +102,21 @@ HEADLANE_INLINE void prefetch_tile(const float* at, Index row_step) {
   }
 }
 
-/// 2048 × 2048 × 512 added to c waited for each of its lines, 90 to 94 % of the FMA peak (Zen 4).
-/// Where c is only written, stores wait instead, behind those of the sums: with this prefetch
-/// 512 × 512 × 512 takes 0.96 of the time with AVX-512 on Zen 4, 2048 × 512 × 512 0.96 to 0.98; a
-/// loop of the shape of 528 × 2016 × 512 went from 82 to 85 % of the peak with AVX2 on Zen 3. A
-/// shorter chain loses: 64 × 64 × 64 1.01, 17 × 33 × 65 1.02 of the time. 2048 × 1536 × 384 waited
-/// for its residual: 1.05 of this time, by int8 1.1.
+/// True if tiles prefetch their lines of c. 2048 × 2048 × 512 added to c waited for each of them:
+/// 90 to 94 % of the FMA peak (Zen 4). Where c is only written, stores wait instead, behind those
+/// of the sums: with it 512 × 512 × 512 takes 0.96 of the time with AVX-512 on Zen 4, and
+/// 2048 × 512 × 512 0.96 to 0.98; a loop of the shape of 528 × 2016 × 512 went from 82 to 85 % of
+/// the peak with AVX2 on Zen 3. Tiles of shorter chains store more often: 2048 × 2048 × 64 takes
+/// 0.95 to 1.0 of the time, but what the L1 has suffers, 64 × 64 × 64 1.01, 17 × 33 × 65 1.02.
+HEADLANE_INLINE bool prefetches_c(const GemmBlock& block) {
+  constexpr Index large = Index{1} << 16;  // elements
+  return block.beta != 0.0f || block.k >= chain_length || block.m * block.n >= large;
+}
+
+/// 2048 × 1536 × 384 waited for its residual: 1.05 of this time, by int8 1.1.
 template <class Arch, int Rows, int Vectors>
 HEADLANE_INLINE void prefetch_operands(const GemmBlock& block, Index row, Index column) {
-  if (block.k >= chain_length || block.beta != 0.0f)
+  if (prefetches_c(block))
     prefetch_tile<Rows, Vectors, true>(block.c + row * block.c_row_step + column, block.c_row_step);
   if (block.epilogue == nullptr) return;
   const GemmEpilogue& epilogue = *block.epilogue;
