@@ -27,8 +27,8 @@ struct RowCost {
 };
 /// The same for `elements` elements in rows of `length`, none of which is 0.
 inline int useful_threads(const RowCost& cost, Index elements, Index length, int asked) noexcept {
-  const auto rows = static_cast<double>(elements / length);
-  return useful_threads(cost.row * rows + cost.element * static_cast<double>(elements), 0, asked);
+  const Index rows = elements / length;
+  return useful_threads(cost.row * static_cast<double>(rows) + cost.element * static_cast<double>(elements), 0, asked);
 }
 
 /// Calls work(context, thread) for thread = 0 … threads - 1, or for fewer where the system refuses

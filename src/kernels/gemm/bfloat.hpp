@@ -153,10 +153,12 @@ HEADLANE_INLINE typename Register<Arch>::Int rounded_bits(typename Register<Arch
 template <class Arch>
 HEADLANE_INLINE void store_rounded(const Lanes<Arch>& x, float* to) {
   using R = Register<Arch>;
-  const typename R::Int upper(static_cast<std::int32_t>(0xffff0000));
+  using Int = typename R::Int;
 #pragma GCC unroll 16
-  for (int i = 0; i < Lanes<Arch>::parts; ++i)
-    R::store(to + i * R::width, R::as_float(rounded_bits<Arch>(x.part[i]) & upper));
+  for (int i = 0; i < Lanes<Arch>::parts; ++i) {
+    const Int bits = rounded_bits<Arch>(x.part[i]) & Int(static_cast<std::int32_t>(0xffff0000));
+    R::store(to + i * R::width, R::as_float(bits));
+  }
 }
 
 #if defined(__AVX512F__)

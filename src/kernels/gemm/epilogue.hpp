@@ -104,7 +104,7 @@ HEADLANE_INLINE void prefetch_tile(const float* at, Index row_step) {
 
 /// True if tiles prefetch their lines of c. 2048 × 2048 × 512 added to c waited for each of them:
 /// 90 to 94 % of the FMA peak (Zen 4). Where c is only written, stores wait instead, behind those
-/// of the sums: with it 512 × 512 × 512 takes 0.96 of the time with AVX-512 on Zen 4, and
+/// of the sums: prefetched, 512 × 512 × 512 takes 0.96 of the time with AVX-512 on Zen 4, and
 /// 2048 × 512 × 512 0.96 to 0.98; a loop of the shape of 528 × 2016 × 512 went from 82 to 85 % of
 /// the peak with AVX2 on Zen 3. Tiles of shorter chains store more often: 2048 × 2048 × 64 takes
 /// 0.95 to 1.0 of the time, but what the L1 has suffers, 64 × 64 × 64 1.01, 17 × 33 × 65 1.02.
