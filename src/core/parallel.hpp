@@ -21,7 +21,7 @@ namespace headlane::internal {
 /// max_threads(); one inside the caller's own parallel region.
 int useful_threads(double operations, double elements, int asked) noexcept;
 
-/// Operations of a row, beside those of its elements.
+/// Operations of each row by itself, and of each of its elements.
 struct RowCost {
   double row, element;
 };

@@ -133,6 +133,10 @@ void make_dense(View<const float, 1>& vector, float* to) {
   vector.data = to;
 }
 
+int threads_for(Index elements, Index n, const Norm& norm) {
+  return useful_threads(row_cost, elements, n, norm.num_threads);
+}
+
 void run(Norm norm) {
   const CallScope scope;
   check_norm(norm, norm.caller.operand("x", norm.x), norm.caller.operand("y", norm.y));
@@ -149,16 +153,15 @@ void run(Norm norm) {
 
   bool dense = true;
   for_views(norm, [&](const auto& view) { dense = dense && is_dense(view); });
-  parallel_parts(rows, dense ? 1 : block_rows, useful_threads(row_cost, n * rows, n, norm.num_threads),
-                 [&](Index first, Index end) {
-                   for (Index row = first; row < end;) {
-                     const Index left = std::min(end - row, together - row % together),
-                                 count = dense ? left : std::min(left, block_rows);
-                     if (dense) kernel.norm_rows(rows_from(norm, row, count));
-                     else norm_block(kernel, norm, row, count);
-                     row += count;
-                   }
-                 });
+  parallel_parts(rows, dense ? 1 : block_rows, threads_for(n * rows, n, norm), [&](Index first, Index end) {
+    for (Index row = first; row < end;) {
+      const Index left = std::min(end - row, together - row % together),
+                  count = dense ? left : std::min(left, block_rows);
+      if (dense) kernel.norm_rows(rows_from(norm, row, count));
+      else norm_block(kernel, norm, row, count);
+      row += count;
+    }
+  });
 }
 
 /// The same for x and y of 16 bits; `norm` has its options.
@@ -168,8 +171,7 @@ void run(const Norm& norm, const HalfInput& x, const HalfOutput& y) {
   const KernelTable& kernel = active();
   if (is_empty(x)) return;
   const int last = x.rank - 1;
-  const int threads =
-      useful_threads(row_cost, number_of_elements(x), x.shape[static_cast<std::size_t>(last)], norm.num_threads);
+  const int threads = threads_for(number_of_elements(x), x.shape[static_cast<std::size_t>(last)], norm);
   for_half_blocks(kernel, &x, y, order_with_last(x.rank, last), threads,
                   [&](const Block& block, const AnyView<float>& rows) {
                     Norm part = norm;
