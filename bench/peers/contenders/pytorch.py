@@ -8,6 +8,7 @@ from ..cases.pytorch import OPS
 from .contender import INDUCTOR, PYTHON, Contender
 
 FORWARD = OPS[:2]
+TYPES = ("", "weights bfloat16", "weights int8", "bfloat16", "model bfloat16", "int8", "weights int4")
 LAST = ("optimise", "call")  # what is measured behind the cases
 # Nothing that an earlier process compiled.
 ANEW = (*INDUCTOR, ("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1"))
@@ -22,7 +23,7 @@ def one(name: str, key: str, ops: tuple[str, ...] = OPS, **more) -> Contender:
 def every() -> list[Contender]:
     ours = [
         one(f"headlane {words}".strip(), f"headlane {words}".strip().replace(" ", "-"), (*OPS, *LAST))
-        for words in ("", "weights bfloat16", "weights int8", "int8", "weights int4")
+        for words in TYPES
     ]
     return [
         one("PyTorch", "eager", (*OPS, "call")),

@@ -248,3 +248,9 @@ class Headlane(Eager):
 
     def bytes_of(self, layer):
         return self.BYTES[self.types.get("weights", "float32")]
+
+
+class HeadlaneBfloat16(Headlane):
+    """Of a model in bfloat16."""
+
+    kind = "bfloat16"

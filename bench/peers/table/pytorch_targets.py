@@ -11,7 +11,8 @@ from .operations import _percent, _times, console
 from .pytorch import Line, lines, new_table
 
 BFLOAT16, INT8_WEIGHTS, INT8 = (f"{OURS} {words}" for words in ("weights bfloat16", "weights int8", "int8"))
-EAGER, EAGER_INT8 = "PyTorch", "PyTorch int8"
+BFLOAT16_MODEL = f"{OURS} model bfloat16"
+EAGER, EAGER_BFLOAT16, EAGER_INT8 = "PyTorch", "PyTorch bfloat16", "PyTorch int8"
 OPTIMISE_SECONDS, CALL_SECONDS = 1.0, 5e-6
 PEAK = 1.02  # one layer is there twice
 
@@ -51,6 +52,7 @@ TARGETS = [
     Target("of the read bandwidth", 0.9, lambda line: line.share(OURS), one_sequence, _percent),
     Target("weights bfloat16 / eager", 1.8, ratio(BFLOAT16, EAGER), of("generate")),
     Target("weights int8 / eager", 3, ratio(INT8_WEIGHTS, EAGER), of("generate")),
+    Target("model bfloat16 / PyTorch bfloat16", 1, ratio(BFLOAT16_MODEL, EAGER_BFLOAT16), lambda *what: True),
     Target("int8 / eager", 1.8, ratio(INT8, EAGER), of("encode")),
     Target("int8 / PyTorch int8", 1.2, ratio(INT8, EAGER_INT8), of("encode")),
 ]

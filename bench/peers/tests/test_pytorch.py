@@ -208,6 +208,7 @@ def document() -> dict:
         row("encode", encode, "headlane", 0.1),
         row("encode", encode, "headlane int8", 0.05),
         row("encode", encode, "PyTorch bfloat16", 0.08),
+        row("encode", encode, "headlane model bfloat16", 0.1),
         row("generate", generate, "PyTorch", 0.128),
         row("generate", generate, "headlane", 0.064, other=0.5),
         row("generate", generate, "headlane weights int8", 0.064, other=0.5),
@@ -251,6 +252,7 @@ def test_targets_name_what_misses_them():
     assert found["float32 / best of PyTorch"].count == 1  # a step of one sequence has another target
     assert found["of the read bandwidth"].missed == ["generate GPT-2 batch 1, threads: 1: 78 %"]
     assert found["weights int8 / eager"].missed == ["generate GPT-2 batch 1, threads: 1: 2.00x"]
+    assert found["model bfloat16 / PyTorch bfloat16"].missed == ["encode BERT-base 1x16, threads: 1: 0.80x"]
     assert found["int8 / eager"].missed == []
     assert "int8 / PyTorch int8" not in found  # that was not measured
     assert found["time to optimise BERT-base"].missed == [

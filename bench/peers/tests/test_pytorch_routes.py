@@ -142,6 +142,13 @@ def test_headlane_optimises_in_place(folder, headlane_torch):
     assert about["seconds"] > 0
 
 
+def test_headlane_optimises_a_model_in_bfloat16(folder, headlane_torch):
+    route = pytorch.HeadlaneBfloat16(1, weights="bfloat16", activations="bfloat16")
+    wanted, _, _ = result(pytorch.EagerBfloat16(1), folder, "bert", "encode")
+    made, _, _ = result(route, folder, "bert", "encode")
+    assert np.array_equal(made, wanted)
+
+
 def test_without_headlane_torch_it_says_so(headlane_torch, monkeypatch):
     monkeypatch.setitem(sys.modules, "headlane.torch", None)
     with pytest.raises(ImportError):

@@ -29,6 +29,8 @@ ROUTES = {
     "headlane-weights-bfloat16": partial(pytorch.Headlane, weights="bfloat16"),
     "headlane-weights-int8": partial(pytorch.Headlane, weights="int8"),
     "headlane-int8": partial(pytorch.Headlane, weights="int8", activations="int8"),
+    "headlane-bfloat16": partial(pytorch.Headlane, weights="bfloat16", activations="bfloat16"),
+    "headlane-model-bfloat16": partial(pytorch.HeadlaneBfloat16, weights="bfloat16", activations="bfloat16"),
     "headlane-weights-int4": partial(pytorch.Headlane, weights="int4_group32"),
 }
 CALLS = 20000
