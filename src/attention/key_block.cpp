@@ -1,5 +1,6 @@
 #include "attention/key_block.hpp"
 
+#include "attention/half.hpp"
 #include "attention/kv_pages.hpp"
 #include "core/round.hpp"
 
@@ -160,6 +161,44 @@ bool widens_blocks(const AttentionProblem& p, Index rows) {
   return p.keys.cache != nullptr && p.keys.cache->type != DType::float32 && rows > kernels::max_widening_rows;
 }
 
+/// Floats of a float copy of a block of tensors of 16 bits.
+Index floats_of_copy(const AttentionProblem& p) {
+  return std::min(block_size, p.keys.k.shape[2]) * (p.keys.k.shape[3] + p.keys.v.shape[3]);
+}
+
+/// Finds a block of tensors, in rows of these strides.
+void find_rows(const float* k, Index k_row_step, const float* v, Index v_row_step, float* transposed,
+               BlockOfKeys& found) {
+  found.k[0] = found.next[0] = k;
+  found.v[0] = v;
+  found.block = {.page = block_size,
+                 .k = found.k,
+                 .k_row_step = k_row_step,
+                 .transposed = transposed,
+                 .v = found.v,
+                 .v_row_step = v_row_step,
+                 .v_panel_step = panel_columns,
+                 .next = found.next};
+}
+
+/// Finds a block of tensors of 16 bits in a float copy, which is made.
+void find_in_halves(const AttentionProblem& p, const QueryRows& rows, Index first, float* unpacked,
+                    BlockOfKeys& found) {
+  const HalfTensors& x = *p.keys.halves;
+  const Index keys = std::min(block_size, rows.element.keys - first), dim = x.k.shape[3], value_dim = x.v.shape[3];
+  const auto widen_to = [&](float* to, const View<const std::uint16_t, 4>& from) {
+    const std::uint16_t* row = row_at(from, rows.element, rows.kv_head, first);
+    const Index width = from.shape[3], step = from.strides[2];
+    if (step == width) p.kernel.widen(row, x.type, to, keys * width);
+    else
+      for (Index key = 0; key < keys; ++key) p.kernel.widen(row + key * step, x.type, to + key * width, width);
+  };
+  float *const k = unpacked + kernels::transposed_keys * dim, *const v = k + keys * dim;
+  widen_to(k, x.k);
+  widen_to(v, x.v);
+  find_rows(k, dim, v, value_dim, unpacked, found);
+}
+
 }  // namespace
 
 void find_in_place(const AttentionProblem& p, const QueryRows& rows, Index block, float* unpacked, BlockOfKeys& found) {
@@ -169,28 +208,22 @@ void find_in_place(const AttentionProblem& p, const QueryRows& rows, Index block
     if (widens_blocks(p, rows.count)) widen(p, std::min(block_size, rows.element.keys - first), unpacked, found);
     return;
   }
+  if (p.keys.halves != nullptr) return find_in_halves(p, rows, first, unpacked, found);
   const View<const float, 4>&k = p.keys.k, &v = p.keys.v;
+  find_rows(row_at(k, rows.element, rows.kv_head, first), k.strides[2], row_at(v, rows.element, rows.kv_head, first),
+            v.strides[2], unpacked, found);
   // Panels prefetch what follows in memory, columns one row with each row.
   const bool follows = rows_are_adjacent(k) && rows_are_adjacent(v),
              by_rows = k.strides[2] == v.strides[2] && rows.count <= p.kernel.rows_by_columns;
-  found.k[0] = row_at(k, rows.element, rows.kv_head, first);
-  found.v[0] = row_at(v, rows.element, rows.kv_head, first);
-  found.block = {.page = block_size,
-                 .k = found.k,
-                 .k_row_step = k.strides[2],
-                 .transposed = unpacked,
-                 .v = found.v,
-                 .v_row_step = v.strides[2],
-                 .v_panel_step = panel_columns,
-                 .next = found.next,
-                 .prefetches = prefetches_keys(p, rows) && (follows || by_rows)};
-  const Index next = first + 2 * block_size <= rows.element.keys ? first + block_size : first;
-  found.next[0] = row_at(k, rows.element, rows.kv_head, next);
+  found.block.prefetches = prefetches_keys(p, rows) && (follows || by_rows);
+  if (first + 2 * block_size <= rows.element.keys)
+    found.next[0] = row_at(k, rows.element, rows.kv_head, first + block_size);
 }
 
 Index unpacked_floats(const AttentionProblem& p, Index rows) {
   const Index head_dim = p.keys.k.shape[3], value_width = round_up(p.keys.v.shape[3], panel_columns);
-  if (p.keys.cache == nullptr) return kernels::transposed_keys * head_dim;
+  if (p.keys.cache == nullptr)
+    return kernels::transposed_keys * head_dim + (p.keys.halves == nullptr ? 0 : floats_of_copy(p));
   return widens_blocks(p, rows) ? packed_blocks(p.keys.k.shape[2], head_dim, value_width).block_floats() : 0;
 }
 

@@ -7,7 +7,8 @@
 namespace headlane::internal {
 
 /// A key or value of a kv head of an element.
-inline const float* row_at(const View<const float, 4>& view, const Element& e, Index head, Index key) {
+template <class T>
+const T* row_at(const View<const T, 4>& view, const Element& e, Index head, Index key) {
   return view.data + e.batch * view.strides[0] + head * view.strides[1] + (e.first_key + key) * view.strides[2];
 }
 
@@ -42,8 +43,8 @@ struct BlockOfKeys {
 /// A block whose keys are packed; its values are, unless they are read in place.
 void find_packed(const AttentionProblem& p, const KeyBlocks& blocks, const QueryRows& rows, Index block,
                  const PackedBlock& packed, BlockOfKeys& found);
-/// A block that is read in place; `unpacked` is scratch memory for keys in rows, or for a block
-/// that is widened.
+/// A block that is read in place; `unpacked` is scratch memory for keys in rows, for a block that
+/// is widened, or for both.
 void find_in_place(const AttentionProblem& p, const QueryRows& rows, Index block, float* unpacked, BlockOfKeys& found);
 
 /// Floats of that memory for tasks of so many rows.

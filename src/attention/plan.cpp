@@ -61,16 +61,19 @@ bool can_read_values(const AttentionProblem& p) {
   return v.strides[3] == 1 && v.shape[3] % kernels::lanes == 0;
 }
 
-/// Whether nothing is packed: keys of a cache are packed already, and one tile of rows does not
-/// repay packing. Nor do two tiles of query heads whose keys come from far: 8 × 1024 keys with 64
-/// heads on 8 take 0.65 of the time in place (Zen 4, AVX2; from the L2 1.14).
-bool is_in_place(const AttentionProblem& p, const Sizes& sizes) {
-  if (p.keys.cache != nullptr) return true;
-  const View<const float, 4>& k = p.keys.k;
+/// One tile of rows does not repay packing, nor do two tiles of query heads whose keys come from
+/// far: 8 × 1024 keys with 64 heads on 8 take 0.65 of the time in place (Zen 4, AVX2; from the L2
+/// 1.14).
+bool has_few_rows(const AttentionProblem& p, const Sizes& sizes) {
   const Index most_heads = keys_are_far(p) ? kernels::max_tile_rows : p.kernel.tile_rows;
-  const bool few_rows =
-      sizes.rows_are_heads ? sizes.group <= most_heads : sizes.group == 1 && sizes.queries <= p.kernel.tile_rows;
-  return few_rows && can_read_values(p) && k.strides[3] == 1 && k.strides[2] != 0;
+  return sizes.rows_are_heads ? sizes.group <= most_heads : sizes.group == 1 && sizes.queries <= p.kernel.tile_rows;
+}
+
+/// Whether nothing is packed: keys of a cache are packed already.
+bool is_in_place(const AttentionProblem& p, const Sizes& sizes) {
+  if (p.keys.cache != nullptr || p.keys.halves != nullptr) return true;
+  const View<const float, 4>& k = p.keys.k;
+  return has_few_rows(p, sizes) && can_read_values(p) && k.strides[3] == 1 && k.strides[2] != 0;
 }
 
 bool packs_values(const AttentionProblem& p, const Sizes& sizes) {
@@ -129,6 +132,8 @@ KeyBlocks packed_blocks(Index keys, Index head_dim, Index value_width) {
           .key_floats = longest * head_dim,
           .value_floats = longest * value_width};
 }
+
+bool has_few_rows(const AttentionProblem& p) { return has_few_rows(p, sizes_of(p)); }
 
 TaskPlan plan_tasks(const AttentionProblem& p) {
   const Sizes sizes = sizes_of(p);

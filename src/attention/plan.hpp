@@ -45,6 +45,9 @@ struct TaskPlan {
   [[nodiscard]] Index state_floats() const { return rows_per_task * (value_width + 2); }
 };
 
+/// Whether the rows that read the keys of a kv head do not repay packing these.
+bool has_few_rows(const AttentionProblem& p);
+
 TaskPlan plan_tasks(const AttentionProblem& p);
 
 }  // namespace headlane::internal

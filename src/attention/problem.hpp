@@ -10,13 +10,15 @@
 
 namespace headlane::internal {
 
+struct HalfTensors;
 struct KvPages;
 
 namespace kernels {
 struct KernelTable;
 }
 
-/// Keys and values: tensors, or sequences of a cache, and then k and v are only shapes.
+/// Keys and values: tensors, or sequences of a cache, or tensors of 16 bits that tasks widen block
+/// by block. k and v of the latter two are only shapes.
 struct KeysAndValues {
   View<const float, 4> k, v;
   const KvPages* cache = nullptr;
@@ -25,6 +27,7 @@ struct KeysAndValues {
   /// gained by then.
   Index growth = 0;
   View<const Index, 1> growths = {};  // [sequences], if given, instead
+  const HalfTensors* halves = nullptr;
 
   /// Number of keys that a batch element has in the cache.
   [[nodiscard]] Index cached(Index element) const;

@@ -92,6 +92,55 @@ TEST_CASE_TEMPLATE("attention of 16-bit numbers: options, nothing, shared keys",
   CHECK(different_from_rounded(out.view, c.expected.view) == 0);
 }
 
+/// Few rows, whose tasks widen keys and values block by block.
+const std::vector<AttentionSizes>& sizes_of_few_rows() {
+  static const std::vector<AttentionSizes> all{
+      {.batch = 2, .q_heads = 8, .kv_heads = 2, .q_length = 1, .kv_length = 1100, .head_dim = 64, .value_dim = 64},
+      {.batch = 3, .q_heads = 2, .kv_heads = 2, .q_length = 1, .kv_length = 513, .head_dim = 24, .value_dim = 32},
+      {.batch = 1, .q_heads = 2, .kv_heads = 2, .q_length = 5, .kv_length = 640, .head_dim = 21, .value_dim = 16},
+      {.batch = 1, .q_heads = 40, .kv_heads = 1, .q_length = 1, .kv_length = 70, .head_dim = 16, .value_dim = 48}};
+  return all;
+}
+
+TEST_CASE_TEMPLATE("attention of 16-bit numbers: few rows", T, bfloat16, float16) {
+  Random random(8);
+  for (const AttentionSizes& s : sizes_of_few_rows()) {
+    const Tensor<1> sinks = random_tensor<1>({s.q_heads}, random);
+    const Tensor<4> bias = random_tensor<4>({1, s.q_heads, s.q_length, s.kv_length}, random);
+    const HalfTensor<T, 4> half_bias(bias.view);
+    std::vector<Index> lengths{s.kv_length - 3, 0, 40};
+    lengths.resize(static_cast<std::size_t>(s.batch));
+    for (const Layout& layout : layouts()) {
+      Case<T> c(s, layout);
+      c.check({}, {}, "plain");
+      c.check({.causal = true, .causal_offset = s.kv_length / 2}, layout, "causal");
+      c.check({.causal_offset = s.kv_length - s.q_length, .window_left = 90, .window_right = 0}, {}, "window");
+      c.check({.sinks = sinks.view, .key_lengths = {lengths.data(), {s.batch}}}, {}, "lengths and sinks");
+      c.check({.bias = bias.view.select(0, 0).broadcast(0, s.batch)}, {}, "bias");
+      c.check({.bias = half_bias.view.select(0, 0).broadcast(0, s.batch)}, {}, "bias of 16 bits");
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("attention of 16-bit numbers: keys that end at a guard page", T, bfloat16, float16) {
+  GuardedBuffer of_keys(Index{144} << 10), of_values(Index{144} << 10);
+  for (const AttentionSizes& s : sizes_of_few_rows())
+    for (const Place where : {Place::start, Place::end}) {
+      Case<T> c(s, {});
+      const HalfTensor<T, 4> out(c.expected.view.shape), right(c.expected.view.shape);
+      attention(c.q.view, c.k.view, c.v.view, right.view);
+      const auto placed = [&](GuardedBuffer& buffer, const View<T, 4>& x) {
+        const Index size = x.shape[0] * x.shape[1] * x.shape[2] * x.shape[3];
+        T* const data = reinterpret_cast<T*>(buffer.place(size / 2, 0, where));
+        std::copy_n(x.data, size, data);
+        return View<const T, 4>(data, x.shape);
+      };
+      attention(c.q.view, placed(of_keys, c.k.view), placed(of_values, c.v.view), out.view);
+      INFO(name_of_half<T>(), ", ", s.kv_length, " keys, isa ", isa());
+      CHECK(different_bits(out.widened().view, right.widened().view) == 0);
+    }
+}
+
 TEST_CASE_TEMPLATE("attention of 16-bit numbers: rows of no sequence are left alone", T, bfloat16, float16) {
   Case<T> c({.q_heads = 2, .kv_heads = 2, .q_length = 20, .kv_length = 30, .head_dim = 8, .value_dim = 8}, {});
   const std::vector<Index> queries{3, 9, 9, 15}, keys{0, 10, 12, 30};
