@@ -92,6 +92,8 @@ def test_arguments():
     for weights, activations in ((None, "int8"), ("bfloat16", "int8"), ("int8", "bfloat16")):
         with pytest.raises(ValueError, match=f"activations='{activations}' needs weights of .*; they are"):
             headlane.torch.optimize(model, weights, activations)
+    with pytest.raises(ValueError, match="activations='bfloat16' needs weights of 'bfloat16'; the model has"):
+        headlane.torch.optimize(model, activations="bfloat16")
     with pytest.raises(ValueError, match="the model is in training mode; call model.eval\\(\\) first"):
         headlane.torch.optimize(nn.Linear(3, 4))
     with pytest.raises(ValueError, match="has parameters without a shape; call it once"):

@@ -158,6 +158,17 @@ def test_rounded_activations(weights, activations):
 
 
 @torch.no_grad()
+def test_activations_beside_weights_that_keep_their_type():
+    """Where the weights are of bfloat16, and the report says so."""
+    model = nn.Sequential(seeded(nn.Linear, 24, 24).bfloat16(), seeded(nn.Linear, 24, 8)).eval()
+    optimized = headlane.torch.optimize(model, activations="bfloat16")
+    assert [x.what for x in Record.of(optimized).rows] == ["linear, bfloat16 by bfloat16", "linear, float32"]
+    x, whole = normal(3, 24), headlane.torch.optimize(model[0], "bfloat16", "bfloat16")
+    torch.testing.assert_close(optimized[0](x.bfloat16()), whole(x.bfloat16()), rtol=0, atol=0)
+    torch.testing.assert_close(optimized[1](x), headlane.torch.optimize(model[1])(x), rtol=0, atol=0)
+
+
+@torch.no_grad()
 def test_bfloat16_models_keep_their_type():
     model = seeded(nn.Linear, 24, 24).bfloat16()
     record = Record.of(headlane.torch.optimize(model, inplace=True))

@@ -10,7 +10,7 @@ from torch import nn
 from ._report import Record
 
 STORED = ("float32", "bfloat16", "float16", "int8", "int8_group32", "int4_group32")
-_STORED_FOR = {"float32": STORED, "int8": STORED[3:], "bfloat16": ("bfloat16",)}
+STORED_FOR = {"float32": set(STORED), "int8": set(STORED[3:]), "bfloat16": {"bfloat16"}}
 
 
 def check_model(model: Any) -> None:
@@ -28,17 +28,22 @@ def check_model(model: Any) -> None:
         raise ValueError("optimize: the model is optimized already; headlane.torch.restore(model) first")
 
 
-def check_types(weights: str | None, activations: str | None) -> None:
+def check_types(model: nn.Module, weights: str | None, activations: str | None) -> None:
     if weights is not None and weights not in STORED:
         raise ValueError(
             f"optimize: weights is {weights!r}; there are {', '.join(map(repr, STORED))} and None"
         )
-    if activations not in (None, *_STORED_FOR):
+    if activations not in (None, *STORED_FOR):
         raise ValueError(
             f"optimize: activations is {activations!r}; there are 'float32', 'int8', 'bfloat16' and None"
         )
-    if activations not in (None, "float32") and weights not in _STORED_FOR[activations]:
-        fitting = ", ".join(map(repr, _STORED_FOR[activations]))
-        raise ValueError(
-            f"optimize: activations={activations!r} needs weights of {fitting}; they are {weights!r}"
-        )
+    if activations in (None, "float32") or weights in STORED_FOR[activations]:
+        return
+    if weights is None and activations == "bfloat16":
+        if any(x.dtype is torch.bfloat16 for x in model.parameters()):
+            return
+        raise ValueError("optimize: activations='bfloat16' needs weights of 'bfloat16'; the model has none")
+    fitting = ", ".join(repr(x) for x in STORED if x in STORED_FOR[activations])
+    raise ValueError(
+        f"optimize: activations={activations!r} needs weights of {fitting}; they are {weights!r}"
+    )

@@ -46,7 +46,8 @@ def optimize(
         weights: How weights are stored: "float32", "bfloat16", "float16", "int8", "int8_group32",
             "int4_group32", as by PackedMatrix. None: each as it is.
         activations: "int8" for products of integers, with weights of "int8", "int8_group32" and
-            "int4_group32"; "bfloat16" with weights of "bfloat16". See linear().
+            "int4_group32"; "bfloat16" with weights of "bfloat16", those of the model too. See linear(). A
+            model in bfloat16 is faster so where the CPU multiplies pairs of bfloat16.
         inplace: Change the model itself. Otherwise it stays as it is, and a copy is returned, which shares
             the tensors that are not packed.
         release: Release tensors whose weights are rounded, too. restore() is refused then, and
@@ -61,7 +62,7 @@ def optimize(
             do not fit.
     """
     check_model(model)
-    check_types(weights, activations)
+    check_types(model, weights, activations)
     skip = [skip] if isinstance(skip, str) else list(skip)
     with mode_of(model):
         if not inplace:

@@ -10,6 +10,7 @@ from typing import Any, Callable
 from torch import nn
 
 from ._calls import CallsFunctions, CallsLinear, calls_activation, calls_attention, multiplied_by
+from ._check import STORED_FOR
 from ._experts import EXPERTS, Experts, ExpertsState
 from ._experts_by_code import ByCodeState, ExpertsByCode, weights_of
 from ._fused import Fused
@@ -168,6 +169,15 @@ class Replacement:
             module._parameters[name] = made
         return made
 
+    def _types_of(self, packed: dict[str, PackedWeight]) -> tuple[str, str]:
+        """The activations beside weights, in float32 where a weight keeps a type that does not fit, and both
+        types for the report.
+        """
+        stored = {x.parts[0].matrix.dtype for x in packed.values()}
+        activations = self.activations if stored <= STORED_FOR[self.activations] else "float32"
+        types = " and ".join(sorted(stored))
+        return activations, types if activations == "float32" else f"{types} by {activations}"
+
     def _pack_linear(self, name: str, module: nn.Module, kind: type[Linear], transposed: bool) -> None:
         if module._parameters.get("weight") is None:
             return self._note(name, module, "its weight is no parameter", False)
@@ -176,9 +186,9 @@ class Replacement:
             return self._note(name, module, packed, False)
         if packed["weight"].parts[0].transposed != transposed or len(packed["weight"].parts) != 1:
             return self._note(name, module, "its weight is packed for another module", False)
-        kind.adopt(module, WeightState(packed["weight"], self.activations))
-        matrix = packed["weight"].parts[0].matrix
-        self._note(name, module, f"linear, {matrix.dtype}")
+        activations, types = self._types_of(packed)
+        kind.adopt(module, WeightState(packed["weight"], activations))
+        self._note(name, module, f"linear, {types}")
 
     def _pack_own(self, name: str, module: nn.Module, weight: str) -> None:
         """What decides which experts a token takes, is not rounded."""
@@ -199,8 +209,9 @@ class Replacement:
         packed = self._pack(module, names, True, parts)
         if isinstance(packed, str):
             return self._note(name, module, packed, False)
-        MultiheadAttention.adopt(module, AttentionState(packed, self.activations))
-        self._note(name, module, f"attention, {next(iter(packed.values())).parts[0].matrix.dtype}")
+        activations, types = self._types_of(packed)
+        MultiheadAttention.adopt(module, AttentionState(packed, activations))
+        self._note(name, module, f"attention, {types}")
 
     def _experts(self, name: str, module: nn.Module) -> None:
         """Those of a known gate in one call, others by their own code."""
@@ -223,12 +234,12 @@ class Replacement:
             if isinstance(made, str):
                 return self._note(name, module, made, False)
             packed.update(made)
+        activations, types = self._types_of(packed)
         if is_code:
-            ExpertsByCode.adopt(module, ByCodeState(packed, self.activations))
+            ExpertsByCode.adopt(module, ByCodeState(packed, activations))
         else:
-            Experts.adopt(module, ExpertsState(packed, activation, self.activations))
-        stored = packed[names[1]].parts[0].matrix.dtype
-        self._note(name, module, f"{count} experts{' with a gate of their own' * is_code}, {stored}")
+            Experts.adopt(module, ExpertsState(packed, activation, activations))
+        self._note(name, module, f"{count} experts{' with a gate of their own' * is_code}, {types}")
 
     def _tied(self, name: str, module: nn.Module) -> None:
         weight = module._parameters.get("weight")
