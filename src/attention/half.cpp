@@ -27,8 +27,8 @@ AttentionProblem checked(Caller caller, const HalfTensors& x, const KeysAndValue
 }
 
 /// Whether tasks widen keys and values themselves, block by block, since few rows read them: copies
-/// of all went to memory and back. Decoding 8 × 1024 keys takes 0.69 of the time, with 2 threads
-/// 0.47 (Zen 4).
+/// of all went to memory and back. Decoding 8 × 1024 keys takes 0.61 of the time, with 2 threads
+/// 0.52 (Zen 4).
 bool are_widened_by_tasks(const AttentionProblem& p, const HalfTensors& x) {
   return p.keys.cache == nullptr && !is_half(p.options.bias) && has_few_rows(p) && x.k.strides[3] == 1 &&
          x.v.strides[3] == 1 && x.v.shape[3] % kernels::lanes == 0;
