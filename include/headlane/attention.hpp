@@ -71,8 +71,8 @@ HEADLANE_API void attention(View<const float, 4> q, View<const float, 4> k, View
 /// The same in bfloat16 and float16: q, k and v are widened exactly, out is the result for float32
 /// rounded once, to nearest, ties to even. Options are of float32 but for the bias, lse too; sum
 /// and workspace are errors.
-/// Memory: besides that of float32, scratch for float32 copies of q, out, and k and v, or where few
-///   rows read these of 512 keys in each thread; the calling thread keeps up to 64 MiB of it.
+/// Memory: besides that of float32, scratch for float32 copies of q and out, and of k and v (where
+///   few rows read them, of 512 keys in each thread); the calling thread keeps up to 64 MiB of it.
 HEADLANE_API void attention(View<const bfloat16, 4> q, View<const bfloat16, 4> k,
                             View<const bfloat16, 4> v, View<bfloat16, 4> out,
                             const AttentionOptions& options = {});

@@ -11,8 +11,6 @@ namespace headlane {
 namespace internal {
 namespace {
 
-bool has_rows(const AttentionProblem& p) { return p.batch != 0 && p.q.shape[1] != 0 && p.q.shape[2] != 0; }
-
 AttentionPlan public_plan(const AttentionProblem& p) {
   AttentionPlan result{
       .isa = p.kernel.name, .tile_rows = p.kernel.tile_rows, .key_block = kernels::block_size, .threads = 1};

@@ -27,11 +27,10 @@ AttentionProblem checked(Caller caller, const HalfTensors& x, const KeysAndValue
 }
 
 /// Whether tasks widen keys and values themselves, block by block, since few rows read them: copies
-/// of all went to memory and back. Decoding 8 × 1024 keys takes 0.61 of the time, with 2 threads
-/// 0.52 (Zen 4).
+/// of all went to memory and back. Decoding 8 × 1024 keys takes 0.59 to 0.67 of the time, with 2
+/// threads 0.44 to 0.54 (Zen 4).
 bool are_widened_by_tasks(const AttentionProblem& p, const HalfTensors& x) {
-  return p.keys.cache == nullptr && !is_half(p.options.bias) && has_few_rows(p) && x.k.strides[3] == 1 &&
-         x.v.strides[3] == 1 && x.v.shape[3] % kernels::lanes == 0;
+  return has_few_rows(p) && x.k.strides[3] == 1 && x.v.strides[3] == 1 && x.v.shape[3] % kernels::lanes == 0;
 }
 
 /// Rounds the rows that belong to a sequence; others are left alone.
@@ -50,7 +49,8 @@ void attention_halves(Caller caller, HalfTensors x, const KeysAndValues& cached,
   KeysAndValues keys = cached;
   if (!is_cached) keys = {.k = shape_only<const float>(x.k), .v = shape_only<const float>(x.v)};
   AttentionProblem problem = checked(caller, x, keys, options);
-  if (is_empty(x.out)) return;
+  if (!has_rows(problem)) return;
+  if (is_half(options.bias)) return attention_halves(caller, x, cached, with_wide(options, &AttentionOptions::bias));
   const bool copies_keys = !is_cached && !are_widened_by_tasks(problem, x);
   HalfCopies copies(active(), options.num_threads);
   for (auto* input : {&x.q, &x.k, &x.v}) {
@@ -60,19 +60,18 @@ void attention_halves(Caller caller, HalfTensors x, const KeysAndValues& cached,
   copies.reserve(AnyView<const std::uint16_t>(x.out));
   copies.allocate();
   const auto copy_of = [&](const View<const std::uint16_t, 4>& input) {
-    return as_view<4>(copies.add({input, x.type}));
+    return with_safe_strides(View<const float, 4>(as_view<4>(copies.add({input, x.type}))));
   };
-  const View<const float, 4> q = copy_of(x.q);
-  if (copies_keys) keys = {.k = copy_of(x.k), .v = copy_of(x.v)};
-  const View<float, 4> out = as_view<4>(copies.room(AnyView<const std::uint16_t>(x.out)));
-  if (is_cached || copies_keys) {
-    attention_named(caller, q, keys, out, options);
-  } else {
-    problem.q = q;
-    problem.out = out;
+  problem.q = copy_of(x.q);
+  if (copies_keys) {
+    problem.keys.k = copy_of(x.k);
+    problem.keys.v = copy_of(x.v);
+  } else if (!is_cached) {
     problem.keys.halves = &x;
-    run_attention(caller, problem);
   }
+  const View<float, 4> out = as_view<4>(copies.room(AnyView<const std::uint16_t>(x.out)));
+  problem.out = out;
+  run_attention(caller, problem);
   round_rows(copies, out, x, options.query_starts);
 }
 

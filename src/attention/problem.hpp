@@ -49,6 +49,8 @@ struct AttentionProblem {
   int threads;
 };
 
+inline bool has_rows(const AttentionProblem& p) { return p.batch != 0 && p.q.shape[1] != 0 && p.q.shape[2] != 0; }
+
 /// One batch element, or one of the sequences that share a batch element.
 struct Element {
   Index number, batch;      // among all of them, and the index along the axis of batch elements

@@ -154,8 +154,12 @@ TEST_CASE_TEMPLATE("attention of 16-bit numbers: rows of no sequence are left al
     for_each(rows, [&](const T& x) { untouched = untouched && x.bits == half_sentinel; });
   CHECK(untouched);
   const std::vector<Index> none{4};
-  attention(c.q.view, c.k.view, c.v.view, out.view,
-            {.query_starts = {none.data(), {1}}, .key_starts = {none.data(), {1}}});
+  const AttentionOptions of_none{.query_starts = {none.data(), {1}}, .key_starts = {none.data(), {1}}};
+  attention(c.q.view, c.k.view, c.v.view, out.view, of_none);
+  const Case<T> few({.q_length = 5, .kv_length = 30, .head_dim = 16, .value_dim = 16}, {});
+  const HalfTensor<T, 4> of_few(few.expected.view.shape);
+  attention(few.q.view, few.k.view, few.v.view, of_few.view, of_none);
+  for_each(of_few.view, [&](const T& x) { CHECK(x.bits == half_sentinel); });
 }
 
 TEST_CASE_TEMPLATE("attention of 16-bit numbers over a cache of any type", T, bfloat16, float16) {
