@@ -49,6 +49,7 @@ struct AttentionProblem {
   int threads;
 };
 
+/// Without rows there is nothing to compute, nor to write.
 inline bool has_rows(const AttentionProblem& p) { return p.batch != 0 && p.q.shape[1] != 0 && p.q.shape[2] != 0; }
 
 /// One batch element, or one of the sequences that share a batch element.
