@@ -90,6 +90,7 @@ float Call::float32(std::string_view name, nb::handle given) const {
   const double value = float64(name, given);
   if (std::isfinite(value) && std::abs(value) > static_cast<double>(std::numeric_limits<float>::max()))
     fail_as_value(name, given, ", which is beyond float32");
+  const headlane::internal::FloatingPointScope state;  // its rounding
   return static_cast<float>(value);
 }
 

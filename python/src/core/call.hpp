@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/float_copy.hpp"
+#include "core/floating_point_scope.hpp"
 #include "core/text.hpp"
 
 #include <nanobind/nanobind.h>
@@ -93,12 +94,14 @@ class Call {
   /// A copy in float32 of an array of 16 bits, which the library reads or writes in its place.
   const FloatCopy& keep(FloatCopy copy) const { return copies_.emplace_back(std::move(copy)); }
 
-  /// Runs `f` without the GIL: fills the copies before, and rounds them to their arrays after. A
-  /// message of the library that names another function is prefixed with the name of this one.
+  /// Runs `f` without the GIL and in the library's floating-point state: fills the copies before,
+  /// and rounds them to their arrays after. A message of the library that names another function is
+  /// prefixed with the name of this one.
   template <class F>
   void compute(F f) const {
     try {
       const nb::gil_scoped_release release;
+      const headlane::internal::FloatingPointScope state;
       for (const FloatCopy& copy : copies_) copy.widen(threads_);
       f();
       for (const FloatCopy& copy : copies_) copy.round(threads_);
