@@ -76,6 +76,8 @@ EXCEPTIONS = [
     ("models/src/bert/load.cpp", "src/core/floating_point_scope.hpp", "converts while it reads"),
     ("models/src/bert/bert.cpp", "src/core/floating_point_scope.hpp", "one state for a whole batch"),
     ("mpi/src/error.hpp", "src/core/message.hpp", "likewise"),
+    ("models/src/io/team.hpp", "src/core/agreement.hpp", "header-only"),
+    ("mpi/src/together.hpp", "src/core/agreement.hpp", "header-only"),
     ("mpi/src/grid.hpp", "src/core/round.hpp", "header-only"),
     ("python/src/core/call.hpp", "src/core/floating_point_scope.hpp", "computes as the library does"),
     ("python/src/layers/experts.cpp", "src/core/parallel.hpp", "gathers and adds rows"),

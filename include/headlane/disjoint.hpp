@@ -4,14 +4,36 @@
 #include <headlane/export.h>
 #include <headlane/floating_view.hpp>
 
+#include <array>
+#include <cstddef>
 #include <span>
 
 namespace headlane {
 
-/// An argument and its name, for messages.
+/// An argument of any element type, and its name for messages.
 struct NamedView {
   const char* name = "";
-  AnyFloatingView view = {};
+  const void* data = nullptr;
+  int rank = 0;
+  std::array<Index, static_cast<std::size_t>(max_rank)> shape{};
+  std::array<Index, static_cast<std::size_t>(max_rank)> strides{};
+  std::size_t element_size = 1;
+
+  template <class T>
+  HEADLANE_HIDDEN NamedView(const char* name_, const AnyView<T>& view)
+      : name(name_),
+        data(view.data),
+        rank(view.rank),
+        shape(view.shape),
+        strides(view.strides),
+        element_size(sizeof(T)) {}
+  template <class T, int Rank>
+  HEADLANE_HIDDEN NamedView(const char* name_, const View<T, Rank>& view)
+      : NamedView(name_, AnyView<T>(view)) {}
+  HEADLANE_HIDDEN NamedView(const char* name_, const AnyFloatingView& view)
+      : NamedView(name_, view.of<float>()) {
+    element_size = static_cast<std::size_t>(size_of(view.type));
+  }
 };
 
 /// Checks that an output neither overlaps itself nor an input.

@@ -7,7 +7,6 @@
 #include "together.hpp"
 
 #include <headlane/attention.hpp>
-#include <headlane/disjoint.hpp>
 
 #include <algorithm>
 #include <span>
@@ -84,7 +83,6 @@ bool is_empty(const AnyView<const float>& view) {
 
 /// Data are given, and outputs overlap nothing.
 void check_data(const SequenceCall& call) {
-  const AttentionOptions& o = call.options;
   const auto given = [](const char* name, const auto& view) {
     refuse_unless(view.data != nullptr || is_empty(AnyView<const float>(view)), name, " has no data");
   };
@@ -92,16 +90,7 @@ void check_data(const SequenceCall& call) {
   given("k", call.k);
   given("v", call.v);
   given("out", View<const float, 4>(call.out));
-  if (is_empty(View<const float, 4>(call.out))) return;
-  const NamedView out{"out", View<const float, 4>(call.out)};
-  std::vector<NamedView> inputs{{"q", call.q}, {"k", call.k}, {"v", call.v}};
-  if (o.sinks) inputs.push_back({"sinks", o.sinks});
-  if (o.alibi_slopes) inputs.push_back({"alibi_slopes", o.alibi_slopes});
-  if (o.bias) inputs.push_back({"bias", o.bias});
-  require_disjoint(attention_name, out, inputs);
-  if (!o.lse) return;
-  inputs.push_back(out);
-  require_disjoint(attention_name, {"lse", View<const float, 3>(o.lse)}, inputs);
+  check_outputs(call.out, {{"q", call.q}, {"k", call.k}, {"v", call.v}}, call.options);
 }
 
 void check(const SequenceCall& call, int ranks) {

@@ -10,7 +10,6 @@
 #include "together.hpp"
 
 #include <headlane/attention.hpp>
-#include <headlane/disjoint.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -115,13 +114,7 @@ void check(const CacheCall& call, std::span<const Index> sequences, const std::v
   }
   if (batch == 0 || call.q.shape[1] == 0 || call.q.shape[2] == 0) return;
   refuse_unless(call.q.data != nullptr, "q has no data");
-  std::vector<NamedView> inputs{{"q", call.q}};
-  if (o.bias) inputs.push_back({"bias", o.bias});
-  const NamedView out{"out", View<const float, 4>(call.out)};
-  require_disjoint(attention_name, out, inputs);
-  if (!o.lse) return;
-  inputs.push_back(out);
-  require_disjoint(attention_name, {"lse", View<const float, 3>(o.lse)}, inputs);
+  check_outputs(call.out, {{"q", call.q}}, o);
 }
 
 /// Partial results of own blocks of a piece, which are sequences of the rank's cache.

@@ -2,11 +2,11 @@
 // rank, so that none waits for messages of another.
 #pragma once
 
+#include "core/agreement.hpp"
 #include "messages.hpp"
 
 #include <headlane/mpi/transport.hpp>
 
-#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -18,23 +18,22 @@ template <class Describe, class Check>
 void check_together(Transport& transport, const char* caller, const Describe& describe, const Check& check) {
   transport.require_intact(caller);
   StepGuard guard(transport);
-  std::exception_ptr refused;
-  std::string description;
-  try {
-    description = describe();
-    check();
-  } catch (const std::exception& error) {
-    refused = std::current_exception();
-    description = std::string("an error, ") + error.what();
-  }
-  try {
-    transport.agree(caller, description);
-  } catch (const std::invalid_argument&) {  // on every rank
-    guard.stay();
-    throw;
-  }
-  guard.stay();
-  if (refused) std::rethrow_exception(refused);
+  std::string text;
+  headlane::internal::agree_on(
+      text,
+      [&](std::string& own) {
+        own = describe();
+        check();
+      },
+      [&](const std::string& own) {
+        try {
+          transport.agree(caller, own);
+        } catch (const std::invalid_argument&) {  // on every rank
+          guard.stay();
+          throw;
+        }
+        guard.stay();
+      });
 }
 
 }  // namespace headlane::mpi::internal

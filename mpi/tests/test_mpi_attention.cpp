@@ -4,7 +4,10 @@
 #include "thread_ranks.hpp"
 
 #include <doctest/doctest.h>
+#include <headlane/mpi/kv_cache.hpp>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 
 namespace headlane::test {
@@ -190,6 +193,35 @@ TEST_CASE("mpi::attention: what it does not take is refused by name") {
     });
     CHECK_MESSAGE(message.find(word) != std::string::npos, word, " in: ", message);
   }
+}
+
+TEST_CASE("mpi::attention: an output that overlaps an option is refused, with tensors and with a cache") {
+  const AttentionTensors t({.q_heads = 2, .q_length = 4, .kv_length = 600, .head_dim = 8, .value_dim = 8}, 5);
+  const View<float, 4>& out = t.out.view;
+  std::fill_n(out.data, 64, 0.0f);
+  const std::array<Index, 4> scores{1, 2, 4, 600}, same{};
+  const std::vector<std::pair<std::string, AttentionOptions>> calls{
+      {"mask", {.mask = {reinterpret_cast<const bool*>(out.data), scores, same}}},
+      {"bias", {.bias = View<const float, 4>(out.data, scores, same)}},
+      {"alibi_slopes", {.alibi_slopes = {out.data, {2}}}},
+      {"relative_bias.table", {.relative_bias = {.table = {out.data, {2, 8}}, .max_distance = 20}}},
+      {"sinks", {.sinks = {out.data, {2}}}},
+      {"key_lengths", {.key_lengths = {reinterpret_cast<const Index*>(out.data), {1}}}},
+  };
+  run_transports(1, [&](ThreadTransport& transport) {
+    mpi::KvCache cache(transport, 2, 8, 8);
+    const Index sequence = cache.add();
+    const Tensor<3> k({2, 600, 8});
+    cache.append(sequence, k.view, k.view);
+    const mpi::AttentionCut cut{.keys = mpi::SequenceCut::contiguous(600, 1)};
+    for (const auto& [name, options] : calls) {
+      const std::string message = "mpi::attention: out of shape [1, 2, 4, 8] overlaps " + name;
+      CHECK_THROWS_WITH_AS(mpi::attention(transport, t.q.view, t.k.view, t.v.view, out, cut, options),
+                           doctest::Contains(message.c_str()), std::invalid_argument);
+      CHECK_THROWS_WITH_AS(mpi::attention(transport, t.q.view, cache, {&sequence, 1}, out, options),
+                           doctest::Contains(message.c_str()), std::invalid_argument);
+    }
+  });
 }
 
 TEST_CASE("SequenceCut: covers every position once, on the grid") {

@@ -5,11 +5,14 @@
 namespace headlane {
 
 void require_disjoint(const char* function, const NamedView& output, std::span<const NamedView> inputs) {
-  const internal::Caller caller(function);
-  const internal::Operand written = caller.operand(output.name, output.view);
+  const auto operand = [&](const NamedView& view) {
+    return internal::Operand{function,          view.name,           view.data,        view.rank,
+                             view.shape.data(), view.strides.data(), view.element_size};
+  };
+  const internal::Operand written = operand(output);
   internal::check_output(written);
   for (const NamedView& input : inputs)
-    if (input.view) internal::check_no_overlap(written, caller.operand(input.name, input.view));
+    if (input.data != nullptr) internal::check_no_overlap(written, operand(input));
 }
 
 }  // namespace headlane

@@ -14,14 +14,6 @@ ComparedScope::~ComparedScope() { compared = outer_; }
 
 bool compares(const Team* team) { return team != nullptr && team->size() > 1 && !compared; }
 
-void set_refusal(std::string& text, const std::exception& error) noexcept {
-  try {
-    text.assign("an error, ").append(error.what());
-  } catch (const std::exception&) {
-    text.assign("an error");  // fits without memory
-  }
-}
-
 void add_version(Description& description) { description.add("headlane", version()); }
 
 }  // namespace headlane::internal

@@ -2,13 +2,13 @@
 // others waiting.
 #pragma once
 
+#include "core/agreement.hpp"
 #include "core/check.hpp"
 #include "core/scratch.hpp"
 #include "layers/description.hpp"
 
 #include <headlane/team.hpp>
 
-#include <exception>
 #include <string>
 
 namespace headlane::internal {
@@ -29,23 +29,11 @@ class ComparedScope {
 /// True if the ranks of the team compare a call that this thread begins.
 bool compares(const Team* team);
 
-/// The text of a rank that refuses something.
-void set_refusal(std::string& text, const std::exception& error) noexcept;
-
 /// Calls describe(text), which tells what must be the same on all ranks, or throws if this rank
 /// refuses it. If one rank throws, or if texts differ, all throw. Collective.
 template <class Describe>
 void compare(Team& team, const char* what, std::string& text, const Describe& describe) {
-  std::exception_ptr refused;
-  try {
-    text.clear();
-    describe(text);
-  } catch (const std::exception& error) {
-    refused = std::current_exception();
-    set_refusal(text, error);
-  }
-  team.agree(what, text);
-  if (refused) std::rethrow_exception(refused);
+  agree_on(text, describe, [&](const std::string& own) { team.agree(what, own); });
 }
 
 /// The text that a thread keeps, so that a call allocates nothing once warm.

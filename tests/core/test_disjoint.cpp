@@ -43,6 +43,15 @@ TEST_CASE("require_disjoint: an output may not overlap itself, and inputs may") 
                        doctest::Contains("f: out has shape [3] and no data"), std::invalid_argument);
 }
 
+TEST_CASE("require_disjoint: elements may have any type") {
+  const auto* const bytes = reinterpret_cast<const bool*>(memory().data());
+  const NamedView behind[] = {{"mask", View<const bool, 1>(bytes + 64, {64})}};
+  CHECK_NOTHROW(require_disjoint("f", {"out", at(0, {2, 8}, {8, 1})}, behind));
+  const NamedView last[] = {{"mask", View<const bool, 1>(bytes + 63, {64})}};
+  CHECK_THROWS_WITH_AS(require_disjoint("f", {"out", at(0, {2, 8}, {8, 1})}, last),
+                       "f: out of shape [2, 8] overlaps mask of shape [64]", std::invalid_argument);
+}
+
 TEST_CASE("require_disjoint: elements of 16 bits are half as long") {
   const View<const float, 2> out = at(0, {2, 8}, {8, 1});
   const auto* const halves = reinterpret_cast<const bfloat16*>(memory().data());

@@ -1,6 +1,7 @@
 // What the ranks of a team compare, so that all of them stop where one would go another way.
 #pragma once
 
+#include "core/agreement.hpp"
 #include "io/digest.hpp"
 
 #include <headlane/models/model_options.hpp>
@@ -10,7 +11,6 @@
 #include <array>
 #include <charconv>
 #include <concepts>
-#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -64,17 +64,9 @@ inline bool is_divided(const Team* team) { return team != nullptr && team->size(
 /// one rank throws, or if texts differ, all throw. A refusal begins with "an error, ".
 template <class Describe>
 void compare(Team& team, const char* what, const Describe& describe) {
-  std::string mine;
-  std::exception_ptr refused;
-  try {
-    mine = describe();
-  } catch (const std::exception& error) {
-    refused = std::current_exception();
-    mine = "an error";  // fits without memory
-    mine.append(", ").append(error.what());
-  }
-  team.agree(what, mine);
-  if (refused) std::rethrow_exception(refused);
+  std::string text;
+  headlane::internal::agree_on(
+      text, [&](std::string& own) { own = describe(); }, [&](const std::string& own) { team.agree(what, own); });
 }
 
 /// Begins a call: check() throws if this rank refuses its arguments; describe() returns what must
