@@ -117,3 +117,13 @@ def test_read_only_and_misaligned_memory():
     one = np.lib.stride_tricks.as_strided(np.zeros(1, bfloat16), (4,), (0,))
     with pytest.raises(ValueError, match=r"^relu: out of shape \[4\] overlaps itself"):
         headlane.relu(np.zeros(4, bfloat16), out=one)
+
+
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_out_of_attention_that_overlaps(kind, batch):
+    """Operands of one type are not copied, and the result is written while they are read."""
+    x, y = (KINDS[kind](calls.normal(*batch, 1, 4, 8)) for _ in range(2))
+    for q, k, v in ((x, y, y), (y, x, y), (y, y, x)):
+        with pytest.raises(ValueError, match="out of shape .* overlaps"):
+            headlane.scaled_dot_product_attention(q, k, v, out=x)

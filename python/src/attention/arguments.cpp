@@ -24,6 +24,8 @@ View<T, 4> view_at(const Array& x, const Batch& batch, const Batch::Position& at
 }
 
 template View<float, 4> view_at(const Array&, const Batch&, const Batch::Position&, Index, Index, Index);
+template View<bfloat16, 4> view_at(const Array&, const Batch&, const Batch::Position&, Index, Index, Index);
+template View<float16, 4> view_at(const Array&, const Batch&, const Batch::Position&, Index, Index, Index);
 
 View<float, 3> values_of_rows(const Array& values, const Batch& batch, const Batch::Position& at, bool has_heads) {
   const int last = batch.rank() - 1;
@@ -34,10 +36,10 @@ View<float, 3> values_of_rows(const Array& values, const Batch& batch, const Bat
           {last >= 0 ? values.stride(last) : 0, has_heads ? values.stride(-2) : 0, values.stride(-1)}};
 }
 
-ScoreOperands::ScoreOperands(const Call& call, nb::handle q, nb::handle k, nb::handle v, bool grouped)
-    : query(call, "query", q, Element::float32), batch(3) {
-  if (k.is_valid()) key.emplace(call, "key", k, Element::float32);
-  if (v.is_valid()) value.emplace(call, "value", v, Element::float32);
+ScoreOperands::ScoreOperands(const Call& call, nb::handle q, nb::handle k, nb::handle v, bool grouped, Floats floats)
+    : query(call, "query", q, floats), batch(3) {
+  if (k.is_valid()) key.emplace(call, "key", k, floats);
+  if (v.is_valid()) value.emplace(call, "value", v, floats);
   for (const Array* array : {&std::as_const(query), pointer_to(key), pointer_to(value)}) {
     if (array == nullptr) continue;
     array->require(array->rank() >= 2, " has shape ", *array, ", the minimum is [length, dim]");
@@ -45,6 +47,12 @@ ScoreOperands::ScoreOperands(const Call& call, nb::handle q, nb::handle k, nb::h
     has_heads = has_heads || array->rank() >= 3;
   }
   count_heads(grouped);
+}
+
+void ScoreOperands::to_float32() {
+  query.to_float32();
+  if (key) key->to_float32();
+  if (value) value->to_float32();
 }
 
 void ScoreOperands::count_heads(bool grouped) {
@@ -105,22 +113,6 @@ AttentionOptions ScoreOperands::options_at(const ScoreOptions& options, Index ke
   return result;
 }
 
-View<float, 4> ScoreOperands::query_at(const Batch::Position& at) const {
-  return view_at<float>(query, batch, at, heads, query.size(-2), query.size(-1));
-}
-
-View<float, 4> ScoreOperands::key_at(const Batch::Position& at) const {
-  return view_at<float>(*key, batch, at, kv_heads, key->size(-2), key->size(-1));
-}
-
-View<float, 4> ScoreOperands::value_at(const Batch::Position& at) const {
-  return view_at<float>(*value, batch, at, kv_heads, value->size(-2), value->size(-1));
-}
-
-View<float, 4> ScoreOperands::result_at(const Array& result, const Batch::Position& at) const {
-  return view_at<float>(result, batch, at, heads, result.size(-2), result.size(-1));
-}
-
 void ScoreOperands::require_result_apart(const Result& result, const ScoreOptions& options) const {
   if (batch.rank() <= 1) return;
   std::vector<const Array*> inputs = options.float_arrays();
@@ -129,13 +121,13 @@ void ScoreOperands::require_result_apart(const Result& result, const ScoreOption
 }
 
 RowResults::RowResults(const Call& call, const Like& like, nb::handle out, const std::vector<Index>& rows,
-                       Index columns, bool lse, bool sum) {
+                       Index columns, bool lse, bool sum, Floats floats) {
   const Like of_rows{like.object, Element::float32};
   if (lse || sum) lse_.emplace(call, of_rows, nb::none(), rows);
   if (sum) sum_.emplace(call, of_rows, nb::none(), rows);
   std::vector<Index> shape = rows;
   shape.push_back(columns);
-  out_.emplace(call, like, out, shape);
+  out_.emplace(call, like, out, shape, floats);
 }
 
 View<float, 3> RowResults::lse_at(const Batch& batch, const Batch::Position& at, bool has_heads) const {

@@ -6,10 +6,21 @@
 
 namespace headlane::python {
 
+/// An array [..., heads, rows, columns], which may be broadcast, at a position of the batch: the
+/// view's first axis is the last batch axis.
+template <class T>
+View<T, 4> view_at(const Array& x, const Batch& batch, const Batch::Position& at, Index heads, Index rows,
+                   Index columns);
+
 /// The operands of one call, and their common axes. An operand is absent if its handle has no
 /// object.
 struct ScoreOperands {
-  ScoreOperands(const Call& call, nb::handle q, nb::handle k, nb::handle v, bool grouped);
+  ScoreOperands(const Call& call, nb::handle q, nb::handle k, nb::handle v, bool grouped)
+      : ScoreOperands(call, q, k, v, grouped, Floats()) {
+    to_float32();
+  }
+  /// Without copies of 16 bits.
+  ScoreOperands(const Call& call, nb::handle q, nb::handle k, nb::handle v, bool grouped, Floats floats);
 
   Array query;
   std::optional<Array> key, value;
@@ -17,6 +28,7 @@ struct ScoreOperands {
   Index heads = 1, kv_heads = 1;
   bool has_heads = false;
 
+  void to_float32();
   /// [..., q_length].
   [[nodiscard]] std::vector<Index> shape() const;
   /// Throws unless the options fit the batch and the masks broadcast to the scores; `keys` as
@@ -30,11 +42,23 @@ struct ScoreOperands {
     batch.for_each(std::max(0, batch.rank() - 1), f);
   }
 
-  [[nodiscard]] View<float, 4> query_at(const Batch::Position& at) const;
-  [[nodiscard]] View<float, 4> key_at(const Batch::Position& at) const;
-  [[nodiscard]] View<float, 4> value_at(const Batch::Position& at) const;
+  template <class T = float>
+  [[nodiscard]] View<T, 4> query_at(const Batch::Position& at) const {
+    return view_at<T>(query, batch, at, heads, query.size(-2), query.size(-1));
+  }
+  template <class T = float>
+  [[nodiscard]] View<T, 4> key_at(const Batch::Position& at) const {
+    return view_at<T>(*key, batch, at, kv_heads, key->size(-2), key->size(-1));
+  }
+  template <class T = float>
+  [[nodiscard]] View<T, 4> value_at(const Batch::Position& at) const {
+    return view_at<T>(*value, batch, at, kv_heads, value->size(-2), value->size(-1));
+  }
   /// A result [..., q_length, columns].
-  [[nodiscard]] View<float, 4> result_at(const Array& result, const Batch::Position& at) const;
+  template <class T = float>
+  [[nodiscard]] View<T, 4> result_at(const Array& result, const Batch::Position& at) const {
+    return view_at<T>(result, batch, at, heads, result.size(-2), result.size(-1));
+  }
 
   /// Throws if a result that several calls write overlaps an input. Within one call the library
   /// checks.
@@ -45,12 +69,6 @@ struct ScoreOperands {
   void check_mask(const Array& mask, Index columns, const char* what) const;
 };
 
-/// An array [..., heads, rows, columns], which may be broadcast, at a position of the batch: the
-/// view's first axis is the last batch axis.
-template <class T>
-View<T, 4> view_at(const Array& x, const Batch& batch, const Batch::Position& at, Index heads, Index rows,
-                   Index columns);
-
 /// One value for each row, [..., q_length], not broadcast, at a position of the batch.
 View<float, 3> values_of_rows(const Array& values, const Batch& batch, const Batch::Position& at, bool has_heads);
 
@@ -59,8 +77,15 @@ View<float, 3> values_of_rows(const Array& values, const Batch& batch, const Bat
 class RowResults {
  public:
   RowResults(const Call& call, const Like& like, nb::handle out, const std::vector<Index>& rows, Index columns,
-             bool lse, bool sum);
+             bool lse, bool sum)
+      : RowResults(call, like, out, rows, columns, lse, sum, Floats()) {
+    out_->to_float32();
+  }
+  /// Without a copy of 16 bits.
+  RowResults(const Call& call, const Like& like, nb::handle out, const std::vector<Index>& rows, Index columns,
+             bool lse, bool sum, Floats floats);
   [[nodiscard]] const Result& result() const { return *out_; }
+  [[nodiscard]] Result& result() { return *out_; }
   [[nodiscard]] const Array& out() const { return out_->array(); }
   /// Views without data if not wanted.
   [[nodiscard]] View<float, 3> lse_at(const Batch& batch, const Batch::Position& at, bool has_heads) const;

@@ -54,23 +54,31 @@ nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::ha
   const Call call("scaled_dot_product_attention");
   const double dropout = call.float64("dropout_p", dropout_p);
   call.require(dropout == 0, "dropout_p is ", dropout, "; headlane has no dropout, pass 0");
-  const ScoreOperands of(call, query, key, value, call.flag("enable_gqa", enable_gqa));
+  ScoreOperands of(call, query, key, value, call.flag("enable_gqa", enable_gqa), Floats());
   ScoreOptions given(call, attn_mask, options, num_threads);
   given.values.causal = call.flag("is_causal", is_causal);
   if (!scale.is_none()) given.values.scale = call.float32("scale", scale);
   const Index keys = given.mask_keys(of.key->size(-2));
   of.check(given, keys);
-  const RowResults results(call, of.query.like(), out, of.shape(), of.value->size(-1),
-                           call.flag("return_lse", return_lse), call.flag("return_sum", return_sum));
+  const bool sums = call.flag("return_sum", return_sum);
+  RowResults results(call, of.query.like(), out, of.shape(), of.value->size(-1), call.flag("return_lse", return_lse),
+                     sums, Floats());
   of.require_result_apart(results.result(), given);
-  call.compute([&] {
+  const auto attend = [&]<class T>(T) {
     of.for_each([&](const Batch::Position& at) {
       AttentionOptions here = of.options_at(given, keys, at);
       here.lse = results.lse_at(of.batch, at, of.has_heads);
       here.sum = results.sum_at(of.batch, at, of.has_heads);
-      attention(of.query_at(at), of.key_at(at), of.value_at(at), of.result_at(results.out(), at), here);
+      attention(of.query_at<T>(at), of.key_at<T>(at), of.value_at<T>(at), of.result_at<T>(results.out(), at), here);
     });
-  });
+  };
+  if (sums) {  // which only attention of float32 has
+    of.to_float32();
+    results.result().to_float32();
+    call.compute([&] { attend(float()); });
+  } else {
+    compute_in_own_type(call, {&of.query, &*of.key, &*of.value}, results.result(), attend);
+  }
   return results.object();
 }
 

@@ -5,6 +5,8 @@
 
 #include <headlane/disjoint.hpp>
 
+#include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <vector>
 
@@ -64,14 +66,16 @@ class Result {
   std::optional<Array> array_;
 };
 
-/// Computes f(T()), where T is the type of both arrays; float if they differ, by way of copies.
+/// Computes f(T()), where T is the type of all arrays; float if they differ, by way of copies.
 template <class F>
-void compute_in_own_type(const Call& call, Array& from, Result& to, const F& f) {
-  if (from.element() == to.array().element()) {
-    if (from.element() == Element::bfloat16) return call.compute([&] { f(bfloat16()); });
-    if (from.element() == Element::float16) return call.compute([&] { f(float16()); });
-  }
-  from.to_float32();
+void compute_in_own_type(const Call& call, std::initializer_list<Array*> from, Result& to, const F& f) {
+  const auto all_are = [&](Element element) {
+    return to.array().element() == element &&
+           std::all_of(from.begin(), from.end(), [&](const Array* array) { return array->element() == element; });
+  };
+  if (all_are(Element::bfloat16)) return call.compute([&] { f(bfloat16()); });
+  if (all_are(Element::float16)) return call.compute([&] { f(float16()); });
+  for (Array* array : from) array->to_float32();
   to.to_float32();
   call.compute([&] { f(float()); });
 }

@@ -52,7 +52,7 @@ nb::object add_sinusoidal_encoding_of(nb::handle x, nb::handle scale, nb::handle
   const SinusoidalOptions options =
       sinusoidal_options(call, offset, base, doubled, interleaved, call.float32("scale", scale), num_threads);
   Result result(call, from.like(), out, from.shape(), Floats());
-  compute_in_own_type(call, from, result, [&]<class T>(T) {
+  compute_in_own_type(call, {&from}, result, [&]<class T>(T) {
     add_sinusoidal_encoding(any_view<const T>(from), any_view<T>(result.array()), options);
   });
   return result.object();
@@ -83,7 +83,7 @@ nb::object rotary_embedding_of(nb::handle x, nb::handle base, nb::handle rotary_
     options.frequencies = view_of<const float, 1>(*of_frequencies);
   }
   Result result(call, from.like(), out, from.shape(), Floats());
-  compute_in_own_type(call, from, result, [&]<class T>(T) {
+  compute_in_own_type(call, {&from}, result, [&]<class T>(T) {
     rotary_embedding(view_of<const T, 4>(from), view_of<T, 4>(result.array()), options);
   });
   return result.object();

@@ -41,7 +41,7 @@ nb::object activate_by(const char* function, nb::handle activation, nb::handle x
   Result result(call, from.like(), out, from.shape(), Floats());
   const Activation which = activation_named(call, activation);
   const ActivateOptions options{.num_threads = call.threads(num_threads)};
-  compute_in_own_type(call, from, result, [&]<class T>(T) {
+  compute_in_own_type(call, {&from}, result, [&]<class T>(T) {
     activate(any_view<const T>(from), any_view<T>(result.array()), which, options);
   });
   return result.object();

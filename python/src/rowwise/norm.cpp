@@ -41,7 +41,7 @@ nb::object norm_over(bool centred, nb::handle x, nb::handle weight, nb::handle b
     result.require_apart(*of_sum, "return_sum");
     options.sum = any_view<float>(of_sum->array());
   }
-  compute_in_own_type(call, from, result, [&]<class T>(T) {
+  compute_in_own_type(call, {&from}, result, [&]<class T>(T) {
     const AnyView<const T> given = any_view<const T>(from);
     const AnyView<T> to = any_view<T>(result.array());
     if (centred) layer_norm(given, to, options);

@@ -46,7 +46,7 @@ nb::object softmax_over(bool log, nb::handle x, nb::handle given_axis, nb::handl
   shape.erase(shape.begin() + (axis < 0 ? axis + rank : axis));
   options.lengths = broadcast<Index>(of_lengths, shape);
   Result result(call, from.like(), out, from.shape(), Floats());
-  compute_in_own_type(call, from, result,
+  compute_in_own_type(call, {&from}, result,
                       [&]<class T>(T) { softmax(any_view<const T>(from), any_view<T>(result.array()), options); });
   return result.object();
 }
