@@ -49,16 +49,17 @@ void find_packed(const AttentionProblem& p, const KeyBlocks& blocks, const Query
 
 namespace {
 
-/// The kv head that a thread takes after that of some rows (order_in_place() in schedule.cpp).
-Index next_kv_head(const AttentionProblem& p, const QueryRows& rows) {
-  return rows.element.number * p.keys.k.shape[1] + rows.kv_head + (keys_are_far(p) ? p.threads : 1);
+/// The kv head that a thread takes after that of some rows.
+Index next_kv_head(const AttentionProblem& p, const TaskPlan& plan, const QueryRows& rows) {
+  return rows.element.number * p.keys.k.shape[1] + rows.kv_head + plan.head_step;
 }
 
 /// Sets the keys that a thread reads when it has read page i of a block, whose first key is `key`:
 /// those 512 keys later, or the first ones of the next kv head; if there are none, the same ones.
-void set_next(const AttentionProblem& p, const QueryRows& rows, Index key, Index i, BlockOfKeys& found) {
+void set_next(const AttentionProblem& p, const TaskPlan& plan, const QueryRows& rows, Index key, Index i,
+              BlockOfKeys& found) {
   const KvPages& cache = *p.keys.cache;
-  const Index heads = cache.kv_heads, later = next_kv_head(p, rows);
+  const Index heads = cache.kv_heads, later = next_kv_head(p, plan, rows);
   Index number = rows.element.number, head = rows.kv_head;
   key += block_size;
   if (key >= rows.element.keys) {
@@ -85,7 +86,8 @@ bool prefetches_keys(const AttentionProblem& p, const QueryRows& rows) {
 bool rows_are_adjacent(const View<const float, 4>& x) { return x.strides[2] == x.shape[3]; }
 
 /// Finds a block in the pages of a cache.
-void find_in_cache(const AttentionProblem& p, const QueryRows& rows, Index block, BlockOfKeys& found) {
+void find_in_cache(const AttentionProblem& p, const TaskPlan& plan, const QueryRows& rows, Index block,
+                   BlockOfKeys& found) {
   const KvPages& cache = *p.keys.cache;
   const Index sequence = p.keys.sequences[static_cast<std::size_t>(rows.element.number)];
   const Index size = cache.page_size, page = std::min(size, block_size), first = block * block_size,
@@ -105,7 +107,7 @@ void find_in_cache(const AttentionProblem& p, const QueryRows& rows, Index block
     if (is_float && !prefetches) continue;
     found.next[i] = found.k[i];
     found.next_scales[i] = found.k_scales[i];
-    set_next(p, rows, key, i, found);
+    set_next(p, plan, rows, key, i, found);
   }
   found.block = {.page = page,
                  .k = found.k,
@@ -191,14 +193,15 @@ void find_rows(const float* k, Index k_row_step, const float* v, Index v_row_ste
 /// Sets the keys of a tensor that are prefetched beside values, as many as the present block has:
 /// the last ones of the next block, if it has half as many, otherwise the first ones of the next kv
 /// head. One row with 12 heads of 512 keys takes 0.7 to 0.9 of the time (Zen 4).
-void set_next_rows(const AttentionProblem& p, const QueryRows& rows, Index first, BlockOfKeys& found) {
+void set_next_rows(const AttentionProblem& p, const TaskPlan& plan, const QueryRows& rows, Index first,
+                   BlockOfKeys& found) {
   const View<const float, 4>& k = p.keys.k;
   const Index left = rows.element.keys - first, keys = std::min(block_size, left), later = left - keys;
   if (2 * later >= keys) {
     found.next[0] = row_at(k, rows.element, rows.kv_head, first + std::min(keys, later));
     return;
   }
-  const Index next = next_kv_head(p, rows), heads = k.shape[1];
+  const Index next = next_kv_head(p, plan, rows), heads = k.shape[1];
   if (next >= total_kv_heads(p)) return;
   const Element other = element(p, next / heads);
   if (other.keys >= keys) found.next[0] = row_at(k, other, next % heads, 0);
@@ -229,10 +232,11 @@ void find_in_halves(const AttentionProblem& p, const QueryRows& rows, Index firs
 
 }  // namespace
 
-void find_in_place(const AttentionProblem& p, const QueryRows& rows, Index block, float* unpacked, BlockOfKeys& found) {
+void find_in_place(const AttentionProblem& p, const TaskPlan& plan, const QueryRows& rows, Index block, float* unpacked,
+                   BlockOfKeys& found) {
   const Index first = block * block_size;
   if (p.keys.cache != nullptr) {
-    find_in_cache(p, rows, block, found);
+    find_in_cache(p, plan, rows, block, found);
     if (widens_blocks(p, rows.count)) widen(p, std::min(block_size, rows.element.keys - first), unpacked, found);
     return;
   }
@@ -244,7 +248,7 @@ void find_in_place(const AttentionProblem& p, const QueryRows& rows, Index block
   const bool follows = rows_are_adjacent(k) && rows_are_adjacent(v),
              by_rows = k.strides[2] == v.strides[2] && rows.count <= p.kernel.rows_by_columns;
   found.block.prefetches = prefetches_keys(p, rows) && (follows || by_rows);
-  if (found.block.prefetches) set_next_rows(p, rows, first, found);
+  if (found.block.prefetches) set_next_rows(p, plan, rows, first, found);
 }
 
 Index unpacked_floats(const AttentionProblem& p, Index rows) {

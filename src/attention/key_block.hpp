@@ -45,7 +45,8 @@ void find_packed(const AttentionProblem& p, const KeyBlocks& blocks, const Query
                  const PackedBlock& packed, BlockOfKeys& found);
 /// A block that is read in place; `unpacked` is scratch memory for keys in rows, for a block that
 /// is widened, or for both.
-void find_in_place(const AttentionProblem& p, const QueryRows& rows, Index block, float* unpacked, BlockOfKeys& found);
+void find_in_place(const AttentionProblem& p, const TaskPlan& plan, const QueryRows& rows, Index block, float* unpacked,
+                   BlockOfKeys& found);
 
 /// Floats of that memory for tasks of so many rows.
 Index unpacked_floats(const AttentionProblem& p, Index rows);

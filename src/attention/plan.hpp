@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/problem.hpp"
+#include "core/parallel.hpp"
 #include "kernels/table.hpp"
 
 namespace headlane::internal {
@@ -38,6 +39,8 @@ struct TaskPlan {
   Index key_parts;        // tasks that share the keys of a row
   Index heads_per_round;  // by_rows: kv heads that are packed at a time
   Index tasks;
+  Order order;      // in which threads take tasks that pack nothing
+  Index head_step;  // in_place: kv heads from that of a task to that of the thread's next task
   bool few_keys;    // by_head: heads may be computed without packing their keys
   bool prefetches;  // tasks prefetch the next kv head into the L2
 

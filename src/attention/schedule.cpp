@@ -99,11 +99,6 @@ void run_by_head(const TaskContext& context, const AttentionMemory& memory) {
   });
 }
 
-/// Causal attention makes the later rows of a head longer tasks, which come first.
-Order order_of_rows(const AttentionProblem& p, Index kv_heads) {
-  return p.options.causal && kv_heads < p.threads ? Order::one_by_one : Order::by_thread;
-}
-
 void run_by_rows(const TaskContext& context, const AttentionMemory& memory) {
   const AttentionProblem& p = context.p;
   const TaskPlan& plan = context.plan;
@@ -118,7 +113,7 @@ void run_by_rows(const TaskContext& context, const AttentionMemory& memory) {
       const Index kv_head = first + task / blocks.count, block = task % blocks.count;
       pack_block(p, blocks, element(p, kv_head / kv_heads), kv_head % kv_heads, block, packed(kv_head, block));
     });
-    parallel_for(count * parts, p.threads, order_of_rows(p, count), [&](Index task, int thread) {
+    parallel_for(count * parts, p.threads, plan.order, [&](Index task, int thread) {
       const Index kv_head = first + task / parts;
       run_part(context, memory.of_thread(thread), kv_head, parts - 1 - task % parts, {},
                [&](const QueryRows& rows, Index block, BlockOfKeys& found) {
@@ -145,7 +140,7 @@ void run_in_place_by_keys(const TaskContext& context, const AttentionMemory& mem
     if (rows.count == 0) return;
     kernels::AttentionBlock block = begin_rows(p, rows, buffers);
     block.is_first = true;
-    const auto find = [&](Index i, BlockOfKeys& found) { find_in_place(p, rows, i, buffers.unpacked, found); };
+    const auto find = [&](Index i, BlockOfKeys& found) { find_in_place(p, plan, rows, i, buffers.unpacked, found); };
     for (Index i = key_part * blocks / key_parts; i < (key_part + 1) * blocks / key_parts; ++i) {
       block.state = partial_result(row_task, i);
       if (!attend_block(context, rows, buffers, i, find, block)) clear(block.state, rows.count);
@@ -166,21 +161,16 @@ void run_in_place_by_keys(const TaskContext& context, const AttentionMemory& mem
   });
 }
 
-/// Keys from far: neighbours at one time, whose next keys they prefetch (key_block.cpp): by ranges
-/// 8 × 1024 keys of a cache took 1.04 of the time, from the L2 512 keys 0.9 (Emerald Rapids).
-Order order_in_place(const AttentionProblem& p) {
-  return keys_are_far(p) ? Order::one_by_one : order_of_rows(p, total_kv_heads(p));
-}
-
 void run_in_place(const TaskContext& context, const AttentionMemory& memory) {
   const AttentionProblem& p = context.p;
-  if (context.plan.key_parts > 1) return run_in_place_by_keys(context, memory);
-  const Index parts = context.plan.parts;
-  parallel_for(context.plan.tasks, p.threads, order_in_place(p), [&](Index task, int thread) {
+  const TaskPlan& plan = context.plan;
+  if (plan.key_parts > 1) return run_in_place_by_keys(context, memory);
+  const Index parts = plan.parts;
+  parallel_for(plan.tasks, p.threads, plan.order, [&](Index task, int thread) {
     const ThreadBuffers buffers = memory.of_thread(thread);
     run_part(context, buffers, task / parts, parts - 1 - task % parts, {},
              [&](const QueryRows& rows, Index block, BlockOfKeys& found) {
-               find_in_place(p, rows, block, buffers.unpacked, found);
+               find_in_place(p, plan, rows, block, buffers.unpacked, found);
              });
   });
 }
