@@ -61,8 +61,8 @@ namespace headlane {
 ///   threads share the keys keeps a result for each block of keys. plan_attention() returns the
 ///   size. A call allocates nothing once warm.
 /// Errors: std::invalid_argument, before anything is written, for shapes that do not match, heads
-///   that do not divide, dims out of range, null data, an overlapping output, sizes that overflow;
-///   std::bad_alloc.
+///   that do not divide, dims out of range, null data, an overlapping output or workspace, sizes
+///   that overflow; std::bad_alloc.
 /// Source: the block recurrence of Milakov and Gimelshein 2018; Rabe and Staats 2021; Dao et al.
 ///   2022.
 HEADLANE_API void attention(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,

@@ -54,11 +54,11 @@ void check_operands(const AttentionArguments& a) {
 
 /// ALiBi multiplies distances as floats.
 void check_distances(Caller caller, const AttentionProblem& p) {
-  if (!p.options.alibi_slopes) return;
+  if (!p.options.alibi_slopes || !has_rows(p)) return;
   for (Index i = 0; i < p.batch; ++i) {
     const Element e = element(p, i);
     if (e.queries == 0 || e.keys == 0) continue;
-    const Index distance = std::max(e.position + e.queries - 1, e.keys - 1 - e.position);
+    const Index distance = std::max(e.position + e.queries - 1, std::min(e.keys, unbounded) - 1 - e.position);
     caller.require(distance <= max_alibi_distance, "alibi_slopes is given and a key is ", distance,
                    " positions from a query, which is exact up to ", max_alibi_distance);
   }

@@ -37,6 +37,21 @@ void check_inputs(const AttentionArguments& a) {
   });
 }
 
+/// Tasks write there while they read inputs and write outputs.
+void check_workspace(const AttentionArguments& a) {
+  const std::span<std::byte> given = a.options.workspace;
+  if (a.level == CheckLevel::shapes || given.data() == nullptr) return;
+  const View<std::byte, 1> bytes(given.data(), {std::ssize(given)});
+  const Operand workspace = a.caller.operand("workspace", bytes);
+  const auto check = [&](const Operand& other) { check_no_overlap(workspace, other); };
+  check(a.result);
+  check(a.q);
+  if (!a.cached) check(a.k);
+  if (!a.cached && a.v.rank != 0) check(a.v);
+  for_each_input(a.caller, a.options, check);
+  for_each_output(a.caller, a.options, check);
+}
+
 /// Starts of sequences that share a batch element.
 void check_starts(const char* name, const View<const Index, 1>& starts, const Operand& x) {
   const Caller caller = x.caller;
@@ -120,6 +135,7 @@ void check_options(const AttentionArguments& a) {
                  " is given, but not ", has_starts ? "key_starts" : "query_starts");
   check_outputs(a);
   check_inputs(a);
+  check_workspace(a);
   check_variable_length(a);
   const Index keys = longest_of(options.key_starts, a.k.shape[2]);
   check_per_score(a, caller.operand("mask", options.mask), keys);

@@ -10,6 +10,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <new>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -31,9 +32,12 @@ struct Tokens {
 
 /// Number of pages that `tokens` more keys of a sequence need, including a copy of its last page if
 /// that one is shared. Called once for each sequence of an append: of several that share a last
-/// page, the one that comes last may keep it.
+/// page, the one that comes last may keep it. Throws std::bad_alloc for more than any memory has,
+/// in a view with a stride of 0 or a cache without heads.
 Index needed_pages(KvPages& pages, Index sequence, Index tokens) {
+  constexpr Index too_many = Index{1} << 58;
   const KvPages::Sequence& growing = pages.at(sequence);
+  if (tokens > too_many - growing.length) throw std::bad_alloc();
   Index count = pages.pages_of(growing.length + tokens) - pages.pages_of(growing.length);
   if (growing.length % pages.page_size == 0) return count;
   KvPages::Page& last = *growing.pages.back();

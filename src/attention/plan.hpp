@@ -5,6 +5,8 @@
 #include "core/parallel.hpp"
 #include "kernels/table.hpp"
 
+#include <algorithm>
+
 namespace headlane::internal {
 
 /// The blocks into which keys and values of a kv head are divided, and their sizes when packed.
@@ -14,7 +16,11 @@ struct KeyBlocks {
   Index key_floats, value_floats;  // of a packed block; 0: read in place
 
   [[nodiscard]] Index block_floats() const { return key_floats + value_floats; }
-  [[nodiscard]] Index floats() const { return count * block_floats(); }
+  /// More keys than memory has, in a view with a stride of 0, are too many for any allocation.
+  [[nodiscard]] Index floats() const {
+    constexpr Index too_many = Index{1} << 58;
+    return block_floats() == 0 ? 0 : std::min(count, too_many / block_floats()) * block_floats();
+  }
 };
 
 /// Blocks that are packed; with a value_width of 0, values are read in place.

@@ -11,8 +11,12 @@ void require_disjoint(const char* function, const NamedView& output, std::span<c
   };
   const internal::Operand written = operand(output);
   internal::check_output(written);
-  for (const NamedView& input : inputs)
-    if (input.data != nullptr) internal::check_no_overlap(written, operand(input));
+  for (const NamedView& input : inputs) {
+    if (input.data == nullptr) continue;
+    const internal::Operand read = operand(input);
+    internal::check_operand(read);
+    internal::check_no_overlap(written, read);
+  }
 }
 
 }  // namespace headlane

@@ -47,7 +47,8 @@ template <class T>
 void copy(const float* from, const View<T, 2>& to) {
   const auto [rows, columns] = to.shape;
   const auto [row_step, column_step] = to.strides;
-  if (std::abs(row_step) < std::abs(column_step)) {
+  const auto length = [](Index step, Index count) { return count <= 1 ? 0 : std::abs(step); };
+  if (length(row_step, rows) < length(column_step, columns)) {
     for (Index j = 0; j < columns; ++j) {
       T* const column = to.data + j * column_step;
       if (row_step == 1)

@@ -48,8 +48,11 @@ ProjectionColumns projection_columns(Index heads, Index kv_heads, Index head_dim
 /// Of the heads of this rank.
 ProjectionColumns projection_columns(const MultiHeadAttention& layer);
 
-/// Query heads that share a kv head.
-inline Index group_of(const MultiHeadAttention& layer) { return layer.heads() / layer.shares().count(); }
+/// Query heads that share a kv head; 0 in a layer without weights.
+inline Index group_of(const MultiHeadAttention& layer) {
+  const Index kv_heads = layer.shares().count();
+  return kv_heads == 0 ? 0 : layer.heads() / kv_heads;
+}
 
 /// The width of x.
 inline Index x_width(const MultiHeadAttention& layer) { return layer.in_proj().rows(); }

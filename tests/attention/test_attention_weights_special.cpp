@@ -90,6 +90,19 @@ TEST_CASE("attention_weights: no keys, no rows") {
   }
 }
 
+TEST_CASE("attention_weights, attention_key_sums: no rows, no elements of a batch, of 16 bits") {
+  std::vector<bfloat16> numbers(64);
+  const auto tensor = [&](const std::array<Index, 4>& shape) { return View<bfloat16, 4>(numbers.data(), shape); };
+  CHECK_NOTHROW(attention_weights(tensor({1, 1, 0, 8}), tensor({1, 1, 4, 8}), tensor({1, 1, 0, 4})));
+  CHECK_NOTHROW(attention_weights(tensor({0, 1, 2, 8}), tensor({0, 1, 4, 8}), tensor({0, 1, 2, 4})));
+  CHECK_NOTHROW(
+      attention_key_sums(tensor({0, 1, 2, 8}), tensor({0, 1, 4, 8}), View<bfloat16, 3>(numbers.data(), {0, 1, 4})));
+  std::fill(numbers.begin(), numbers.end(), bfloat16(7.0f));
+  bfloat16* const sums = numbers.data() + 32;
+  attention_key_sums(tensor({1, 1, 0, 8}), tensor({1, 1, 4, 8}), View<bfloat16, 3>(sums, {1, 1, 4}));
+  CHECK(std::all_of(sums, sums + 4, [](bfloat16 x) { return static_cast<float>(x) == 0; }));
+}
+
 TEST_CASE("attention_weights, attention_key_sums: illegal calls") {
   const AttentionSizes s{.batch = 2, .q_heads = 3, .q_length = 5, .kv_length = 7, .head_dim = 8, .value_dim = 6};
   const Weights w(s, 2);

@@ -247,5 +247,20 @@ TEST_CASE("plan_attention: nothing to do") {
   for_each(t.out.view, [](float x) { CHECK(x == 0.0f); });
 }
 
+TEST_CASE("attention: a workspace that overlaps anything else is refused") {
+  const AttentionTensors t({.q_heads = 2, .q_length = 3, .kv_length = 5, .head_dim = 8, .value_dim = 8}, 1);
+  const Tensor<1> sinks({2});
+  const std::pair<const char*, const float*> arguments[] = {{"out", t.out.view.data}, {"q", t.q.view.data},
+                                                            {"k", t.k.view.data},     {"v", t.v.view.data},
+                                                            {"lse", t.lse.view.data}, {"sinks", sinks.view.data}};
+  for (const auto& [name, data] : arguments) {
+    AttentionOptions options{.sinks = sinks.view, .lse = t.lse.view};
+    options.workspace = {reinterpret_cast<std::byte*>(const_cast<float*>(data)), 4};
+    const std::string message = std::string("attention: workspace of shape [4] overlaps ") + name + " of shape";
+    CHECK_THROWS_WITH_AS(attention(t.q.view, t.k.view, t.v.view, t.out.view, options),
+                         doctest::Contains(message.c_str()), std::invalid_argument);
+  }
+}
+
 }  // namespace
 }  // namespace headlane::test

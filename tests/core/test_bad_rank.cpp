@@ -103,5 +103,35 @@ TEST_CASE("sizes that do not fit into memory: broadcast operands whose copies wo
   CHECK(PackedMatrix({nullptr, {0, Index{1} << 62}}).bytes() == 0);
 }
 
+#if !defined(HEADLANE_TEST_SANITIZED)
+TEST_CASE("keys that do not fit into memory: broadcast ones, of which few are visible") {
+  const float one = 1;
+  const Index length = 5, offset = 0;
+  std::vector<float> queries(100);
+  for (const int keys : {40, 50, 58}) {
+    const View<const float, 4> q(queries.data(), {1, 1, 100, 1}), k(&one, {1, 1, (Index{1} << keys) - 1, 1}, {});
+    const View<float, 4> out(queries.data(), {1, 1, 100, 1});
+    std::vector<float> results(100);
+    CHECK_THROWS_AS(attention(q, k, k, {results.data(), out.shape},
+                              {.causal_offsets = {&offset, {1}}, .key_lengths = {&length, {1}}}),
+                    std::bad_alloc);
+  }
+  KvCache cache(0, 8, 8);
+  const Index sequence = cache.add();
+  const View<const float, 3> tokens(nullptr, {0, std::numeric_limits<Index>::max(), 8});
+  CHECK_THROWS_AS(cache.append(sequence, tokens, tokens), std::bad_alloc);
+  CHECK(cache.length(sequence) == 0);
+}
+#endif
+
+TEST_CASE("attention without heads may have any number of keys") {
+  constexpr Index keys = std::numeric_limits<Index>::max();
+  const std::uint8_t byte = 0;
+  const float slope = 1;
+  const View<const float, 4> q(nullptr, {1, 0, 2, 1}), k(nullptr, {1, 0, keys, 1});
+  const AttentionOptions options{.mask_bits = {&byte, {1, 0, 2, keys / 8 + 1}}, .alibi_slopes = {&slope, {0}}};
+  CHECK_NOTHROW(attention(q, k, k, View<float, 4>(nullptr, {1, 0, 2, 1}), options));
+}
+
 }  // namespace
 }  // namespace headlane::test

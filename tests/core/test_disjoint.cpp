@@ -64,5 +64,15 @@ TEST_CASE("require_disjoint: elements of 16 bits are half as long") {
       require_disjoint("f", {"out", View<const bfloat16, 1>(halves, {16})}, {{{"a", at(8, {1, 8}, {8, 1})}}}));
 }
 
+TEST_CASE("require_disjoint: inputs are checked as operands") {
+  AnyView<const float> deep = at(0, {2, 8}, {8, 1});
+  deep.rank = 77;
+  const NamedView ranks[] = {{"a", deep}}, sizes[] = {{"a", at(0, {2, -5}, {8, 1})}};
+  CHECK_THROWS_WITH_AS(require_disjoint("f", {"out", at(0, {2, 8}, {8, 1})}, ranks),
+                       doctest::Contains("f: a has rank 77"), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(require_disjoint("f", {"out", at(0, {2, 8}, {8, 1})}, sizes),
+                       doctest::Contains("f: a has shape [2, -5]"), std::invalid_argument);
+}
+
 }  // namespace
 }  // namespace headlane::test

@@ -213,6 +213,7 @@ TEST_CASE("MultiHeadAttention: moved from, default-constructed") {
   TwoSequences two;
   const auto use = [&](const MultiHeadAttention& a) {
     CHECK(a.heads() + a.kv_heads() + a.head_dim() + a.d_model() == 0);
+    (void)a.state_dict("");
     const char* forward = "MultiHeadAttention::forward";
     refuse(forward, [&] { a.forward(t.x.view, t.y.view); });
     refuse(forward, [&] { a.forward(none, to_none); });

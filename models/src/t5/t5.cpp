@@ -161,7 +161,7 @@ std::vector<float> T5::logits(std::span<const Index> input, std::span<const Inde
       team, function,
       [&] {
         check_ids(function, "the output", output, config);
-        check_ids("T5::encode", "the input", input, config);
+        check_ids(function, "the input", input, config);
       },
       [&] { return Description().add("input", input).add("output", output).text(); });
   const std::vector<float> memory = all.encode(input, num_threads);

@@ -26,8 +26,9 @@ void copy_rows(const Source& source, float* to, Index to_row_step, Index to_colu
   const bool columns_contiguous = row_step == 1 && to_column_step == 1,
              rows_contiguous = column_step == 1 && to_row_step == 1;
   if (rows < 4 || !(columns_contiguous || rows_contiguous)) {  // transposing a few rows takes as long as transposing 16
-    const auto length = [](Index step) { return step < 0 ? -step : step; };
-    if (length(row_step) + length(to_row_step) < length(column_step) + length(to_column_step)) {
+    const auto length = [](Index step, Index count) { return count <= 1 ? 0 : step < 0 ? -step : step; };
+    if (length(row_step, rows) + length(to_row_step, rows) <
+        length(column_step, columns) + length(to_column_step, columns)) {
       for (Index c = 0; c < columns; ++c)
         for (Index r = 0; r < rows; ++r)
           to[r * to_row_step + c * to_column_step] = data[r * row_step + c * column_step];
