@@ -4,6 +4,7 @@
 
 namespace headlane::internal {
 
+/// The kernel knows no option but causal and lse: another one that changes a result is named here.
 bool may_have_few_keys(const AttentionProblem& p, Index rows, Index keys) {
   const AttentionOptions& o = p.options;
   const bool is_windowed = p.left != unbounded || (p.right != unbounded && p.right != 0);

@@ -69,9 +69,10 @@ Index longest_of(const View<const Index, 1>& starts, Index otherwise);
 inline Index total_kv_heads(const AttentionProblem& p) { return p.batch * p.keys.k.shape[1]; }
 /// Number of query heads that share a kv head.
 inline Index group_size(const AttentionProblem& p) { return p.q.shape[1] / p.keys.k.shape[1]; }
-/// True if all keys and values take more than 2 MiB: they do not stay in a near cache.
+/// True if all keys and values have more than 2^19 elements, of float32 2 MiB: they do not stay in
+/// a near cache.
 inline bool keys_are_far(const AttentionProblem& p) {
-  constexpr double near = 512 << 10;  // floats
+  constexpr double near = 512 << 10;
   const auto tokens = static_cast<double>(total_kv_heads(p)) * static_cast<double>(p.keys.k.shape[2]);
   return tokens * static_cast<double>(p.keys.k.shape[3] + p.keys.v.shape[3]) > near;
 }

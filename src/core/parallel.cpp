@@ -1,4 +1,4 @@
-// The only file that knows OpenMP.
+// The only file that opens parallel regions.
 //
 // libgomp ends the surplus threads when a region has fewer than the one before on the same thread,
 // and starts new ones, with cold scratch memory, for the next larger one. So each calling thread

@@ -1,5 +1,5 @@
-// Parallel loops: tasks that a team of threads shares. The threads themselves, and all of OpenMP,
-// are in parallel.cpp.
+// Parallel loops: tasks that a team of threads shares. The threads themselves, OpenMP's, are in
+// parallel.cpp.
 #pragma once
 
 #include "core/round.hpp"
