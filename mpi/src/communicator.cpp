@@ -5,7 +5,6 @@
 #include <headlane/runtime.hpp>
 
 #include <algorithm>
-#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <vector>

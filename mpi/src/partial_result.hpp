@@ -8,7 +8,6 @@
 #include <headlane/view.hpp>
 
 #include <cstddef>
-#include <vector>
 
 namespace headlane::mpi::internal {
 

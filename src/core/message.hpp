@@ -4,7 +4,6 @@
 #include <headlane/index.hpp>
 
 #include <bit>
-#include <cstddef>
 #include <initializer_list>
 #include <span>
 #include <stdexcept>

@@ -2,7 +2,6 @@
 
 #include "core/huge_pages.hpp"
 
-#include <algorithm>
 #include <cassert>
 #include <cstdlib>
 #include <mutex>

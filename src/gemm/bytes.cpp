@@ -19,9 +19,9 @@ using kernels::panel_columns;
 
 constexpr Caller from_bytes_of("PackedMatrix::from_bytes");
 
-/// The integers of a unit.
+/// True if one of the integers is -128, which int8 does not have.
 template <class Word, Index words>
-bool has_least(const Word (&numbers)[words][panel_columns]) {
+bool has_minus_128(const Word (&numbers)[words][panel_columns]) {
   const auto* const all = reinterpret_cast<const std::int8_t*>(numbers);
   signed char least = 0;
   for (Index i = 0; i < static_cast<Index>(sizeof numbers); ++i) least = std::min<signed char>(least, all[i]);
@@ -38,10 +38,10 @@ bool are_finite(const float16 (&scales)[panel_columns]) {
 bool is_valid(const std::byte* unit, DType type) {
   switch (type) {
     case DType::int8:
-      return !has_least(*reinterpret_cast<const kernels::Int8Quad(*)[1][panel_columns]>(unit));
+      return !has_minus_128(*reinterpret_cast<const kernels::Int8Quad(*)[1][panel_columns]>(unit));
     case DType::int8_group32: {
       const auto& group = *reinterpret_cast<const kernels::Int8Group*>(unit);
-      return are_finite(group.scales) && !has_least(group.numbers);
+      return are_finite(group.scales) && !has_minus_128(group.numbers);
     }
     case DType::int4_group32:
       return are_finite(reinterpret_cast<const kernels::Int4Group*>(unit)->scales);
@@ -54,7 +54,7 @@ bool is_valid(const std::byte* unit, DType type) {
 void explain(const std::byte* unit, DType type, const Part& part) {
   for (Index j = 0; j < panel_columns; ++j) {
     const Index column = part.column + j;
-    if (is_grouped(type)) {
+    if (has_groups(type)) {
       const float scale = scale_of_group(unit, type, j);
       from_bytes_of.require(std::isfinite(scale), "the scale [", part.row / group_rows, ", ", column, "] is ",
                             text_of(scale), "; a scale must be finite");

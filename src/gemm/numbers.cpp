@@ -164,7 +164,7 @@ PackedMatrix PackedMatrix::from_numbers(View<const std::int8_t, 2> numbers, View
                 of_scales = from_numbers_of.operand("scales", scales);
   check_operand(of_scales);
   check_type(from_numbers_of, type);
-  from_numbers_of.require(is_grouped(type), "type is ", name_of(type), ", it may be int8_group32 or int4_group32");
+  from_numbers_of.require(has_groups(type), "type is ", name_of(type), ", it may be int8_group32 or int4_group32");
   check_same(of_numbers, 1, "columns", of_scales, 1, "columns");
   const Index groups = ceil_div(numbers.shape[0], group_rows);
   of_scales.require(scales.shape[0] == groups, " has ", scales.shape[0], " rows, numbers of shape ", of_numbers,
@@ -184,24 +184,24 @@ void PackedMatrix::unpack(View<std::int8_t, 2> numbers, View<float, 2> scales, i
   const Operand of_numbers = caller.operand("numbers", numbers), of_scales = caller.operand("scales", scales);
   check_output(of_numbers);
   check_output(of_scales);
-  caller.require(is_grouped(type_) || type_ == DType::int8, "the matrix is of ", name_of(type_),
+  caller.require(has_groups(type_) || type_ == DType::int8, "the matrix is of ", name_of(type_),
                  ", it has no numbers and scales");
   of_numbers.require(numbers.shape[0] == rows_ && numbers.shape[1] == columns_, " is ", of_numbers, ", the matrix is ",
                      rows_, " x ", columns_);
-  const Index rows = is_grouped(type_) ? ceil_div(rows_, group_rows) : 1;
+  const Index rows = has_groups(type_) ? ceil_div(rows_, group_rows) : 1;
   of_scales.require(scales.shape[0] == rows && scales.shape[1] == columns_, " is ", of_scales,
                     ", the scales of the matrix are ", rows, " x ", columns_);
   check_no_overlap(of_numbers, of_scales);
   check_threads(caller, num_threads);
   const CallScope scope;  // its rounding
   const PackedColumns from = data_ != nullptr ? packed_columns(*this) : PackedColumns();
-  for (Index j = 0; j < columns_ && !is_grouped(type_); ++j)
+  for (Index j = 0; j < columns_ && !has_groups(type_); ++j)
     scales(0, j) = from.scales != nullptr ? from.scales[j] : 0.0f;
   for_each_unit(from, columns_, threads_for(*this, num_threads), [&](const std::byte* unit, const Part& part) {
     for (Index j = 0; j < part.columns; ++j) {
       const Index column = part.column + j;
       for (Index i = 0; i < part.rows; ++i) numbers(part.row + i, column) = number(unit, type_, i, j);
-      if (is_grouped(type_)) scales(part.row / group_rows, column) = scale_of_group(unit, type_, j);
+      if (has_groups(type_)) scales(part.row / group_rows, column) = scale_of_group(unit, type_, j);
     }
   });
 }

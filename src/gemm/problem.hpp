@@ -57,7 +57,7 @@ void for_column(const PackedColumns& packed, Index column, const F& f) {
       const void* at = bytes_from(packed.data, packed.offset(first, column - within));
       const Index end = std::min(packed.rows, first + block_size);
       for (Index row = first; row < end; row += unit.rows, at = bytes_from(at, unit.bytes())) {
-        if constexpr (is_grouped(type)) scale = scale_of_group(at, type, within);
+        if constexpr (has_groups(type)) scale = scale_of_group(at, type, within);
         for (Index i = 0; i < std::min(unit.rows, end - row); ++i) f(row + i, widened<type>(at, i, within, scale));
       }
     }

@@ -13,9 +13,6 @@ namespace headlane::internal {
 
 inline const void* bytes_from(const void* data, Index bytes) { return static_cast<const std::byte*>(data) + bytes; }
 
-/// True if groups of rows have scales.
-constexpr bool is_grouped(DType type) { return type == DType::int8_group32 || type == DType::int4_group32; }
-
 /// True if each column has a scale, a float. They follow the elements, as many as there are columns
 /// in whole panels.
 constexpr bool has_scales(DType type) { return type == DType::int8; }

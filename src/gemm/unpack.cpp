@@ -4,7 +4,6 @@
 #include "gemm/units.hpp"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdlib>
 
 namespace headlane {
@@ -23,7 +22,7 @@ template <DType type>
 void widen_unit(const void* unit, const float* scales, Index rows, float* to) {
   float of_columns[panel_columns] = {};
   for (Index j = 0; j < panel_columns; ++j)
-    if constexpr (is_grouped(type)) of_columns[j] = scale_of_group(unit, type, j);
+    if constexpr (has_groups(type)) of_columns[j] = scale_of_group(unit, type, j);
     else if constexpr (has_scales(type)) of_columns[j] = scales[j];
   for (Index i = 0; i < rows; ++i)
     for (Index j = 0; j < panel_columns; ++j) to[i * panel_columns + j] = widened<type>(unit, i, j, of_columns[j]);

@@ -10,8 +10,6 @@
 #include <cmath>
 #include <memory>
 #include <mutex>
-#include <stdexcept>
-#include <string>
 #include <utility>
 
 namespace headlane::models {

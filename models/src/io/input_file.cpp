@@ -2,7 +2,6 @@
 
 #include "io/error.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>

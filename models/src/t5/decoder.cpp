@@ -1,6 +1,5 @@
 #include "t5/decoder.hpp"
 
-#include <algorithm>
 #include <cstddef>
 
 namespace headlane::models::internal {

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <span>
-#include <stdexcept>
 #include <string>
 
 namespace headlane::models::internal {

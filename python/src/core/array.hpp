@@ -9,7 +9,6 @@
 #include <headlane/floating_view.hpp>
 
 #include <array>
-#include <cstdint>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <optional>

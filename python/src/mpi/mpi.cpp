@@ -9,12 +9,10 @@
 #include <headlane/mpi/kv_cache.hpp>
 
 #include <algorithm>
-#include <array>
 #include <mutex>
 #include <nanobind/stl/string.h>
 #include <shared_mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace headlane::python {

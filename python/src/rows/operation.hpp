@@ -8,7 +8,6 @@
 #include <headlane/packed_matrix.hpp>
 
 #include <array>
-#include <cstddef>
 #include <memory>
 #include <optional>
 

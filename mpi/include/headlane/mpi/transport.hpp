@@ -7,7 +7,6 @@
 #include <headlane/team.hpp>
 
 #include <cstddef>
-#include <span>
 #include <string_view>
 
 namespace headlane::mpi {
