@@ -55,10 +55,14 @@ std::string text_of(float x) {
   return {text, std::to_chars(text, text + sizeof text, x).ptr};
 }
 
+void check_activation(Caller caller, Activation activation) {
+  caller.require(activation <= Activation::erf, "activation is ", static_cast<Index>(activation),
+                 ", which is none of none … erf");
+}
+
 void check_epilogue(const Operand& c, const Operand& bias, Activation activation, const Operand& residual) {
   const int row = c.rank - 2, column = c.rank - 1;
-  c.caller.require(activation <= Activation::erf, "activation is ", static_cast<Index>(activation),
-                   ", which is none of none … erf");
+  check_activation(c.caller, activation);
   if (bias) {
     check_operand(bias);
     check_same(bias, bias.rank - 1, "elements", c, column, "columns");

@@ -14,6 +14,9 @@ namespace headlane::internal {
 /// If b is packed, only its shape is checked.
 void check_product(const Operand& a, const Operand& b, bool packed, const Operand& c);
 
+/// Checks that there is such an activation.
+void check_activation(Caller caller, Activation activation);
+
 /// Checks the epilogue of c. Null data: not given.
 void check_epilogue(const Operand& c, const Operand& bias, Activation activation, const Operand& residual);
 

@@ -35,8 +35,7 @@ FeedForward::FeedForward(const StateDict& state, std::string_view prefix, const 
     : activation_(options.activation) {
   const auto make = [&] {
     const StateDictReader tensors("FeedForward", state, prefix);
-    require(options.activation <= Activation::erf, tensors.layer(), ": activation is ",
-            static_cast<Index>(options.activation), ", which is none of none … erf");
+    check_activation(tensors.layer(), options.activation);
     const WeightOptions stored{options.weights, options.activations, options.team};
     linear1_ = tensors.linear("linear1", any_size, any_size, stored);
     const Index d_ff = linear1_.out_features(), d_model = linear1_.in_features();

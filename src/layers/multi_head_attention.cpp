@@ -195,8 +195,8 @@ void MultiHeadAttention::read(const StateDict& state, std::string_view prefix,
   given.read();
   head_dim_ = given.q_width / heads_;
   kv_dim_ = given.k.matrix->rows();
-  require(head_dim_ >= 1 && head_dim_ <= kernels::block_size, tensors.layer(), ": head_dim is ", head_dim_,
-          ", it must be 1 to ", kernels::block_size);
+  require(head_dim_ >= 1 && head_dim_ <= max_head_dim, tensors.layer(), ": head_dim is ", head_dim_,
+          ", it must be 1 to ", max_head_dim);
   const bool apart = kv_dim_ != given.q.matrix->rows();
   in_proj_ = apart ? joined(tensors, {given.q}) : joined(tensors, {given.q, given.k, given.v});
   if (apart) memory_proj_ = joined(tensors, {given.k, given.v});

@@ -18,6 +18,8 @@ using namespace internal;
 Normalization::Normalization(const StateDict& state, std::string_view prefix, NormKind kind, float eps)
     : kind_(kind), eps_(eps) {
   const StateDictReader tensors("Normalization", state, prefix);
+  require(kind == NormKind::layer || kind == NormKind::rms, "Normalization: kind is ", static_cast<Index>(kind),
+          ", which is none of layer and rms");
   require(eps >= 0 && std::isfinite(eps), "Normalization: eps is ", std::to_string(eps),
           ", it must be finite and not negative");
   weight_ = tensors.vector("weight", any_size);

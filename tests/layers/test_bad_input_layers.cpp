@@ -239,6 +239,8 @@ TEST_CASE("illegal options of layers") {
   std::vector<Illegal> calls;
   calls.push_back({"Normalization eps", [&] { Normalization(o.state.dict, "norm1.", NormKind::rms, -1); }, {"eps"}});
   calls.push_back({"Normalization eps", [&] { Normalization(o.state.dict, "norm1.", NormKind::layer, nan); }, {"eps"}});
+  const auto other = static_cast<NormKind>(7);
+  calls.push_back({"Normalization", [&] { Normalization(o.state.dict, "norm1.", other, 1e-5f); }, {"kind is 7"}});
   calls.push_back({"activation",
                    [&] { FeedForward(o.state.dict, "", {static_cast<Activation>(8)}); },
                    {"FeedForward", "activation is 8"}});
