@@ -23,7 +23,7 @@ from ._experts import is_mixture
 from ._modules import Activation, Linear, Replaced, WithWeights
 from ._nodes import Node, NotPlain
 from ._norms import Norm
-from ._recognise import PLAIN, activation_of_module
+from ._recognise import PLAIN, activation_of_module, changes_input
 from ._values import Value
 
 _IDENTITY = "identity"
@@ -87,7 +87,11 @@ class Graph:
         """What a child returns."""
         kind = _kind_of(module)
         is_called = is_mixture(module) or not (
-            isinstance(module, Replaced) or module._modules or module._parameters or module._buffers
+            isinstance(module, Replaced)
+            or module._modules
+            or module._parameters
+            or module._buffers
+            or changes_input(module)
         )
         if kind is None and module._modules and not is_called:
             return self.run(module, arguments, options)
