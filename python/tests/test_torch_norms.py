@@ -63,7 +63,7 @@ def rms_norm(x, eps=1e-6):
 @pytest.mark.parametrize(
     ("norm", "found"),
     [
-        (NormWithoutParameters(rms_norm, eps=1e-6), (False, "eps")),
+        (NormWithoutParameters(rms_norm, eps=1e-6), (False, 1e-6)),  # which it does not read
         (NormWithoutParameters(lambda x: layer_norm(x, None), normalized_shape=(24,)), (True, 1e-5)),
         (NormWithoutParameters(lambda x: layer_norm(x, None), normalized_shape=24), (True, 1e-5)),
         (NormWithoutParameters(lambda x: layer_norm(x, None), normalized_shape=(12, 24)), None),
@@ -142,3 +142,55 @@ def test_eps_of_a_norm_is_read_in_each_call():
     small = X * 1e-3
     model.variance_epsilon = optimized.variance_epsilon = 1e-4
     close(optimized(small), model(small))
+
+
+class Of(nn.Module):
+    """A norm by a function of the module and x."""
+
+    def __init__(self, function, **attributes):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(24))
+        self.__dict__.update(attributes)
+        self.function = function
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def rms(m, x, eps):
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * m.weight
+
+
+TINY = {
+    "normalize": Of(lambda m, x: nn.functional.normalize(x, dim=-1) * m.scale * m.weight, scale=24**0.5),
+    "1e-12": Of(lambda m, x: rms(m, x, 1e-12)),
+    "attribute": Of(lambda m, x: rms(m, x, m.eps), dropout=0.0, eps=1e-12),
+    "none": Of(lambda m, x: rms(m, x, 0.0), dropout=0.0),
+    "two": Of(lambda m, x: rms(m, x, m.eps), other=1e-6, eps=1e-6),
+    "once": Of(lambda m, x: rms(m, x, 1e-7), eps=1e-7),  # given to the function before
+}
+
+
+@pytest.mark.parametrize("name", TINY)
+@torch.no_grad()
+def test_rows_of_zeros_and_small_numbers(name):
+    model = TINY[name].eval()
+    optimized = headlane.torch.optimize(model)
+    x = X.clone()
+    x[0, 1], x[0, 2], x[1] = 0, x[0, 2] * 1e-13, x[1] * 1e-8
+    torch.testing.assert_close(optimized(x), model(x), equal_nan=True)
+    for each in (model, optimized):
+        each.dropout, each.other = 0.5, 0.5
+    torch.testing.assert_close(optimized(x), model(x), equal_nan=True)
+
+
+def test_which_eps_is_found():
+    found = {name: norm_of(norm) for name, norm in TINY.items()}
+    assert {name: state and state.eps for name, state in found.items()} == {
+        "normalize": None,
+        "1e-12": None,
+        "attribute": "eps",
+        "none": 0.0,
+        "two": "eps",
+        "once": 1e-7,
+    }

@@ -33,7 +33,8 @@ def _is_close(y: Any, exact: torch.Tensor, scale: torch.Tensor | float = 1e-3) -
     """Whether y is equal but for roundings, those of numbers as large as `scale` too."""
     if type(y) is not torch.Tensor or y.dtype != torch.float32 or y.shape != exact.shape:
         return False
-    return bool(((y.double() - exact).abs() <= 1e-5 * exact.abs() + 1e-6 * scale).all())
+    is_close = (y.double() - exact).abs() <= 1e-5 * exact.abs() + 1e-6 * scale
+    return bool((is_close | (y.isnan() & exact.isnan())).all())
 
 
 def _numbers() -> torch.Tensor:
@@ -97,32 +98,51 @@ def norm_of(module: nn.Module) -> NormState | None:
     if shapes or shape is None or len(shape) != 1:
         return None
     (width,) = shape
+    own_width = width if not parameters and "normalized_shape" in module.__dict__ else None
+    x, *random = _seeded(1 + len(parameters), width)
     try:
         probe = copy.deepcopy(module).eval().float()
-    except Exception:
-        return None
-    x, *random = _seeded(4 + len(parameters), width).split((4, *[1] * len(parameters)))
-    for name, value in zip(parameters, random):
-        probe._parameters[name] = nn.Parameter(value[0], requires_grad=False)
-    # Of size 1; small, where eps matters; of a large mean, where a layer norm differs; large.
-    inputs = [x, x * 1e-3, x + 10, x * 1e4]
-    try:
-        outputs = [probe(value.view(2, 2, width).clone()) for value in inputs]
+        for name, value in zip(parameters, random):
+            probe._parameters[name] = nn.Parameter(value, requires_grad=False)
+        applied = _applied(probe, width)
         keeps_type = bool(parameters) or probe(x.bfloat16()).dtype is torch.bfloat16
     except Exception:
         return None
     if not keeps_type:
         return None
-    known = [key for key, x in module.__dict__.items() if isinstance(x, float) and 0 <= x < 1e-2]
     names = tuple(parameters)
-    own_width = width if not names and "normalized_shape" in module.__dict__ else None
-    for eps in (*known, torch.finfo(torch.float32).eps, 1e-5, 0.0):
+    known = [key for key, x in module.__dict__.items() if isinstance(x, float) and 0 <= x < 1e-2]
+    values = [module.__dict__[key] for key in known]
+    for eps in (*known, *values, torch.finfo(torch.float32).eps, 1e-5, 0.0):
         for offset in (0.0, 1.0) if names else (0.0,):
             for centred in (False, True) if len(names) < 2 else (True,):
                 state = NormState(centred, names, eps, offset, own_width)
-                if all(_is_norm(state, probe, value, y) for value, y in zip(inputs, outputs)):
+                if all(_is_norm(state, probe, x, y) for x, y in applied) and _reads_eps(state, probe, width):
                     return state
     return None
+
+
+def _applied(norm: Any, width: int) -> list[tuple[torch.Tensor, Any]]:
+    """What a norm is given, and its results."""
+    x = _seeded(4, width)
+    tiny = torch.stack((x[0] * 1e-8, x[1] * 1e-17, x[2] * 0, x[3] * 1e-4))
+    # Of size 1; small, where eps matters; of a large mean, where a layer norm differs; large.
+    inputs = [each.view(2, 2, width) for each in (x, x * 1e-3, tiny, x + 10, x * 1e4, x * 1e15)]
+    return [(each, norm(each.clone())) for each in inputs]
+
+
+def _reads_eps(state: NormState, probe: Any, width: int) -> bool:
+    """Whether the norm is as its state says with another value of the attribute, if eps is one."""
+    if not isinstance(state.eps, str):
+        return True
+    before = probe.__dict__[state.eps]
+    probe.__dict__[state.eps] = before + 0.01
+    try:
+        return all(_is_norm(state, probe, x, y) for x, y in _applied(probe, width))
+    except Exception:
+        return False
+    finally:
+        probe.__dict__[state.eps] = before
 
 
 def _shape_without_weight(module: Any) -> tuple[int, ...] | None:
