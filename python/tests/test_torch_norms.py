@@ -194,3 +194,48 @@ def test_which_eps_is_found():
         "two": "eps",
         "once": 1e-7,
     }
+
+
+class ChannelsFirst(nn.LayerNorm):
+    """Of images, whose channels are the second axis."""
+
+    def forward(self, x):
+        if x.dim() == 4:
+            return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return super().forward(x)
+
+
+def over_length(m, x):
+    axes = [-1] if x.dim() == 3 else list(range(1, x.dim()))
+    return x * torch.rsqrt(x.square().mean(axes, keepdim=True) + 1e-5) * m.weight
+
+
+BY_INPUT = {
+    "channels first": lambda: ChannelsFirst(24),
+    "axes": lambda: Of(over_length),
+    "in place": lambda: Of(lambda m, x: x.copy_(rms(m, x, 1e-5))),
+    "not a number": lambda: Of(lambda m, x: rms(m, x.nan_to_num(0), 1e-5)),
+    "other rows": lambda: Of(lambda m, x: rms(m, x, 1e-5).transpose(0, 1).reshape(x.shape)),
+}
+
+
+@pytest.mark.parametrize("name", BY_INPUT)
+@torch.no_grad()
+def test_norms_of_some_inputs_only(name):
+    model = BY_INPUT[name]().eval()
+    optimized = headlane.torch.optimize(model)
+    assert not isinstance(optimized, _norms.Norm)
+    for x in (X, normal(2, 24, 24, 24), normal(3, 24)):
+        assert optimized(x.clone()).equal(model(x.clone()))
+
+
+@torch.no_grad()
+def test_norms_of_another_type():
+    """Whose code returns float32 for 16 bits: a norm where that is the model's type."""
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        model = Of(lambda m, x: rms(m, x.float(), 1e-5)).to(dtype).eval()
+        optimized = headlane.torch.optimize(model)
+        assert isinstance(optimized, _norms.Norm) == (dtype is torch.float32)
+        result = optimized(X.to(dtype))
+        assert result.dtype is torch.float32
+        close(result, model(X.to(dtype)))

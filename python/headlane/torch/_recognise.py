@@ -99,13 +99,14 @@ def norm_of(module: nn.Module) -> NormState | None:
         return None
     (width,) = shape
     own_width = width if not parameters and "normalized_shape" in module.__dict__ else None
-    x, *random = _seeded(1 + len(parameters), width)
+    dtype = next((x.dtype for x in parameters.values()), torch.bfloat16)
     try:
-        probe = copy.deepcopy(module).eval().float()
-        for name, value in zip(parameters, random):
+        probe = copy.deepcopy(module).eval()
+        keeps_type = probe(_seeded(2, 3, width).to(dtype)).dtype is dtype
+        probe.float()
+        for name, value in zip(parameters, _seeded(2, width)):
             probe._parameters[name] = nn.Parameter(value, requires_grad=False)
         applied = _applied(probe, width)
-        keeps_type = bool(parameters) or probe(x.bfloat16()).dtype is torch.bfloat16
     except Exception:
         return None
     if not keeps_type:
@@ -124,11 +125,13 @@ def norm_of(module: nn.Module) -> NormState | None:
 
 def _applied(norm: Any, width: int) -> list[tuple[torch.Tensor, Any]]:
     """What a norm is given, and its results."""
-    x = _seeded(4, width)
-    tiny = torch.stack((x[0] * 1e-8, x[1] * 1e-17, x[2] * 0, x[3] * 1e-4))
+    x = _seeded(6, width)
+    tiny = x * torch.tensor([1e-4, 1e-8, 1e-12, 1e-17, 0.0, torch.nan])[:, None]
     # Of size 1; small, where eps matters; of a large mean, where a layer norm differs; large.
-    inputs = [each.view(2, 2, width) for each in (x, x * 1e-3, tiny, x + 10, x * 1e4, x * 1e15)]
-    return [(each, norm(each.clone())) for each in inputs]
+    inputs = [each.view(2, 3, width) for each in (x, x * 1e-3, tiny, x + 10, x * 1e4, x * 1e15)]
+    inputs += [x, x.view(1, 2, 3, width)]
+    made = [(each, norm(given), given) for each, given in zip(inputs, map(torch.clone, inputs))]
+    return [(each, y if _is_same(each, given) else None) for each, y, given in made]
 
 
 def _reads_eps(state: NormState, probe: Any, width: int) -> bool:
@@ -207,7 +210,7 @@ def _computes_experts(
 
 
 def _is_norm(state: NormState, probe: Any, x: torch.Tensor, y: Any) -> bool:
-    wide = x.double().view(2, 2, -1)
+    wide = x.double()
     weight, *bias = (probe._parameters[name].double() for name in state.names) if state.names else (1.0,)
     eps = probe.__dict__[state.eps] if isinstance(state.eps, str) else state.eps
     mean = wide.mean(-1, keepdim=True) if state.centred else torch.zeros(1)
