@@ -147,9 +147,9 @@ def test_eps_of_a_norm_is_read_in_each_call():
 class Of(nn.Module):
     """A norm by a function of the module and x."""
 
-    def __init__(self, function, **attributes):
+    def __init__(self, function, width=24, **attributes):
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(24))
+        self.weight = nn.Parameter(torch.ones(width))
         self.__dict__.update(attributes)
         self.function = function
 
@@ -239,3 +239,24 @@ def test_norms_of_another_type():
         result = optimized(X.to(dtype))
         assert result.dtype is torch.float32
         close(result, model(X.to(dtype)))
+
+
+WIDTHS = {
+    "one": lambda: Of(lambda m, x: rms(m, x, 1e-5), width=1),
+    "heads": lambda: Of(lambda m, x: rms(m, x.unflatten(-1, (-1, 24)), 1e-5).flatten(-2)),
+    "heads without weight": lambda: NormWithoutParameters(
+        lambda x: rms_norm(x.unflatten(-1, (-1, 32))).flatten(-2), eps=1e-6
+    ),
+    "any": lambda: NormWithoutParameters(rms_norm, normalized_shape=(24,)),
+}
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+@torch.no_grad()
+def test_norms_of_more_than_one_width(name):
+    """Of the rows, and of parts of them."""
+    model = WIDTHS[name]().eval()
+    optimized = headlane.torch.optimize(model)
+    for width in (96, 192):
+        x = normal(2, 3, width)
+        close(optimized(x), model(x))

@@ -109,8 +109,14 @@ def norm_of(module: nn.Module) -> NormState | None:
         applied = _applied(probe, width)
     except Exception:
         return None
-    if not keeps_type:
+    try:
+        wider = _applied(probe, 2 * width)
+    except Exception:
+        wider = []
+    is_of_one_width = bool(parameters) or own_width is not None
+    if not keeps_type or bool(wider) is is_of_one_width:
         return None
+    applied += wider
     names = tuple(parameters)
     known = [key for key, x in module.__dict__.items() if isinstance(x, float) and 0 <= x < 1e-2]
     values = [module.__dict__[key] for key in known]
