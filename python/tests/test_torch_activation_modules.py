@@ -4,6 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import headlane.torch  # noqa: E402
+from headlane.torch._recognise import PLAIN, activation_of_module  # noqa: E402
 from torch import nn  # noqa: E402
 from torch_cases import X, close, seeded  # noqa: E402
 
@@ -54,3 +55,41 @@ def test_in_place(make, code):
         x, other = X.clone(), X.clone()
         close(optimized(x), model(other))
         assert x.equal(other)
+
+
+class Of(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+OTHERS = {
+    "bounded": lambda: nn.Hardtanh(0, 64.0),
+    "bounded late": lambda: Of(lambda x: x.clamp(0, 1e20)),
+    "not a number": lambda: Of(lambda x: torch.where(x > 0, x, 0.0)),
+    "axes": lambda: Of(lambda x: torch.tanh(x.transpose(0, 1)).reshape(x.shape)),
+    "rows": lambda: Of(lambda x: torch.relu(x.flip(1))),
+    "type": lambda: Of(lambda x: torch.sigmoid(x.float())),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@torch.no_grad()
+def test_activations_of_some_inputs_only(name):
+    model = seeded(Code, OTHERS[name](), lambda m, x: m.act(m.first(x)).cumsum(-1))
+    optimized = headlane.torch.optimize(model)
+    assert type(optimized.act) is type(model.act)
+    for x in (X[:1, :1], X, X * 1e3, X * 1e25):
+        close(optimized(x), model(x))
+
+
+@pytest.mark.parametrize("kind", [nn.GELU, nn.ReLU, nn.SiLU, nn.Sigmoid, nn.Tanh])
+def test_activations_of_pytorch_are_found(kind):
+    assert activation_of_module(kind()) == kind.__name__.lower()
+
+
+def test_square_is_found():
+    assert activation_of_module(Of(lambda x: torch.relu(x).square()), PLAIN) == "relu_squared"
