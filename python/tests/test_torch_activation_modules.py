@@ -1,9 +1,12 @@
 """headlane.torch: which modules are found to be activations, and that they compute what their code says."""
 
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import headlane.torch  # noqa: E402
+from headlane.torch._modules import Activation  # noqa: E402
 from headlane.torch._recognise import PLAIN, activation_of_module  # noqa: E402
 from torch import nn  # noqa: E402
 from torch_cases import X, close, seeded  # noqa: E402
@@ -93,3 +96,48 @@ def test_activations_of_pytorch_are_found(kind):
 
 def test_square_is_found():
     assert activation_of_module(Of(lambda x: torch.relu(x).square()), PLAIN) == "relu_squared"
+
+
+class Swish(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.beta = 1.0
+
+    def forward(self, x):
+        return x * torch.sigmoid(self.beta * x)
+
+
+ATTRIBUTES = {
+    "beta": (Swish, 2.0),
+    "approximate": (nn.GELU, "tanh"),
+    "negative_slope": (lambda: nn.LeakyReLU(0.0), 0.3),
+    "inplace": (nn.ReLU, True),
+}
+
+
+@pytest.mark.parametrize("code", [plain, of_input, lambda m, x: m.act(m.first(x)).cumsum(-1)])
+@pytest.mark.parametrize("name", ATTRIBUTES)
+@torch.no_grad()
+def test_attributes_set_later(name, code):
+    make, value = ATTRIBUTES[name]
+    model = seeded(Code, make(), code)
+    optimized = headlane.torch.optimize(model)
+    assert isinstance(optimized.act, Activation)
+    close(optimized(X), model(X))
+    copied = copy.deepcopy(optimized)
+    for each in (model, optimized, copied):
+        setattr(each.act, name, value)
+    for each in (optimized, copied, copy.deepcopy(optimized)):
+        close(each(X.clone()), model(X.clone()))
+    headlane.torch.restore(optimized)
+    assert optimized(X.clone()).equal(model(X.clone()))
+
+
+@torch.no_grad()
+def test_activation_of_a_transformer_layer():
+    model = seeded(nn.TransformerEncoderLayer, 24, 3, 40, activation=nn.GELU(), batch_first=True)
+    optimized = headlane.torch.optimize(model)
+    close(optimized(X), model(X))
+    model.activation = nn.GELU("tanh")  # whose path does not see the attribute
+    optimized.activation.approximate = "tanh"
+    close(optimized(X), model(X))

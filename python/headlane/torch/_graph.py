@@ -196,7 +196,7 @@ def _kind_of(child: nn.Module) -> str | None:
     if isinstance(child, Linear):
         return "linear"
     if isinstance(child, Norm):
-        return "norm"
+        return None if child._headlane is None else "norm"
     if isinstance(child, Activation):
         return child._headlane
     if type(child) in (nn.Dropout, nn.Identity):

@@ -60,11 +60,33 @@ class Replaced:
 
     def put_back(self) -> None:
         """Makes it a module of its own class again."""
-        self.__class__ = self.headlane_original  # type: ignore[assignment]
+        object.__setattr__(self, "__class__", self.headlane_original)
         del self.__dict__["_headlane"]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _new, (self.headlane_kind, self.headlane_original), self.__dict__.copy()
+
+
+_OF_ANY = frozenset(vars(nn.Module()))  # attributes that a module has, whatever it computes
+
+
+class Recognised(Replaced):
+    """A module that was found to compute something. It has no state, and takes its own code, once an
+    attribute was assigned or deleted, which the code may read.
+    """
+
+    def _follows(self, name: str, value: Any) -> bool:
+        """Whether the state knows what an attribute changes."""
+        return False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name not in _OF_ANY and self._headlane is not None and not self._follows(name, value):
+            self.__dict__["_headlane"] = None
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        self.__dict__["_headlane"] = None
 
 
 class _StateDict(threading.local):
@@ -182,15 +204,20 @@ class LinearOfInput(Linear):
 
 def untouched(module: Any) -> list[tuple[dict[str, Any], str, Any]]:
     """What its dicts have under a name, or the dict where they have nothing, while a module may be fused with
-    others: it is not trained, and has its own code and weight.
+    others: it is not trained, and has its own code and parameters.
     """
     own = module.__dict__
     expected: list[tuple[dict[str, Any], str, Any]] = [(own, "training", False), (own, "forward", own)]
     # Hooks are also removed by assigning an empty dict.
     expected += [(own, name, own[name]) for name in ("_forward_hooks", "_forward_pre_hooks")]
     if isinstance(module, Linear):
-        expected.append((module._parameters, "weight", module._headlane.parameter))
-    return expected
+        parameters = {**module._parameters, "weight": module._headlane.parameter}
+    elif isinstance(module, Recognised):
+        parameters = module._parameters
+        expected.append((own, "_headlane", module._headlane))
+    else:
+        return expected
+    return expected + [(module._parameters, name, x) for name, x in parameters.items()]
 
 
 def is_untouched(module: Any) -> bool:
@@ -227,11 +254,11 @@ class Embedding(WithWeights):
         return state.matrix.unpack_columns(input, out, num_threads=threads())
 
 
-class Activation(Replaced):
+class Activation(Recognised):
     """A module without parameters that was found to compute an activation; `_headlane` is its name."""
 
     def forward(self, *arguments: Any, **options: Any) -> torch.Tensor:
-        if len(arguments) == 1 and not options and not self.training:
+        if len(arguments) == 1 and not options and not self.training and self._headlane is not None:
             x = arguments[0]
             dtype = x.dtype
             if dtype in NAMES:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import nn
 from torch.compiler import is_compiling
 
 from headlane import _core
 
-from ._modules import Replaced, wants_gradient
+from ._modules import Recognised, wants_gradient
 from ._state import is_plain, is_plain_traced, threads
 from ._weight import NAMES
 
@@ -61,12 +62,17 @@ class NormState:
         return eps
 
 
-class Norm(Replaced):
+class Norm(Recognised):
     """torch.nn.LayerNorm over one axis, or a module that was found to compute a layer norm or an RMS norm."""
 
+    def _follows(self, name: str, value: Any) -> bool:
+        state = self._headlane
+        return name == state.eps or (name in state.names and type(value) is nn.Parameter)
+
     def forward(self, *arguments: Any, **options: Any) -> torch.Tensor:
-        if len(arguments) == 1 and not options and not self.training:
-            x, state = arguments[0], self._headlane
+        state = self._headlane
+        if len(arguments) == 1 and not options and not self.training and state is not None:
+            x = arguments[0]
             dtype = state.dtype_of(self, x)
             if is_compiling():
                 if dtype in NAMES and is_plain_traced(x, dtype) and not wants_gradient(self):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import nn
 from torch.compiler import is_compiling
 
 from ._modules import Activation, Linear, Replaced, is_untouched, product
@@ -80,7 +81,7 @@ class FeedForwardBlock(_WithAttribute):
     @classmethod
     def adopt(cls, module: Any, state: Any = None) -> None:
         function = module.activation
-        name = function._headlane if isinstance(function, Activation) else activation_of(function)
+        name = None if isinstance(function, nn.Module) else activation_of(function)
         before = module.__dict__.get(cls.attribute)
         super().adopt(module, AttributeState(before, function, None if name == "identity" else name))
         if before:
@@ -88,18 +89,20 @@ class FeedForwardBlock(_WithAttribute):
 
     def _ff_block(self, x: torch.Tensor) -> torch.Tensor:
         state, linear = self._headlane, self.linear1
+        function = self.activation
+        name = function._headlane if isinstance(function, Activation) else state.name
         if (
-            state.name is None
-            or self.activation is not state.activation
+            name is None
+            or function is not state.activation
             or self.training
             or self.dropout.training
             or not isinstance(linear, Linear)
         ):
             return super()._ff_block(x)
         if is_compiling() and is_plain_traced(x, linear._headlane.dtype):
-            hidden = torch.ops.headlane.activation(linear(x), state.name)
+            hidden = torch.ops.headlane.activation(linear(x), name)
         elif not is_compiling() and is_untouched(linear) and is_plain(x, linear._headlane.dtype):
-            hidden = product(linear, x, state.name)
+            hidden = product(linear, x, name)
         else:
             return super()._ff_block(x)
         return getattr(self, "dropout3", self.dropout2)(self.linear2(hidden))
