@@ -194,7 +194,7 @@ def _stand_in(original: Any) -> type:
 
 def _kind_of(child: nn.Module) -> str | None:
     if isinstance(child, Linear):
-        return "linear"
+        return "linear" if "bias" in child._parameters else None
     if isinstance(child, Norm):
         return None if child._headlane is None else "norm"
     if isinstance(child, Activation):

@@ -177,6 +177,7 @@ class Linear(WithWeights):
             return self._traced(x)
         if (
             parameters.get("weight") is state.parameter
+            and "bias" in parameters  # which pruning and others make an attribute
             and not self.training
             and is_plain(x, state.dtype)
             and not wants_gradient(self)
@@ -223,6 +224,8 @@ def untouched(module: Any) -> list[tuple[dict[str, Any], str, Any]]:
 def is_untouched(module: Any) -> bool:
     """Whether that is so, nobody looks at the module, and no gradient of its parameters is wanted."""
     if module._forward_hooks or module._forward_pre_hooks or wants_gradient(module):
+        return False
+    if isinstance(module, Linear) and "bias" not in module._parameters:
         return False
     return all(there.get(name, there) is value for there, name, value in untouched(module))
 

@@ -14,15 +14,7 @@ from ._check import STORED_FOR
 from ._experts import EXPERTS, Experts, ExpertsState
 from ._experts_by_code import ByCodeState, ExpertsByCode, weights_of
 from ._fused import Fused
-from ._modules import (
-    Activation,
-    Embedding,
-    Linear,
-    LinearOfInput,
-    Replaced,
-    WeightState,
-    WithWeights,
-)
+from ._modules import Activation, Embedding, Linear, LinearOfInput, Replaced, WeightState, WithWeights
 from ._multihead_attention import AttentionState, MultiheadAttention
 from ._norms import Norm, NormOfInput, NormState
 from ._recognise import activation_of_module, are_experts_by_code, experts_of, norm_of
@@ -117,6 +109,8 @@ class Replacement:
 
     def _reason(self, parameter: Any) -> str | None:
         """Why a weight cannot be packed."""
+        if parameter is None:
+            return "its weight is no parameter"
         if type(parameter) is not nn.Parameter:
             return f"its weight is a {type(parameter).__name__}"
         if parameter.device.type != "cpu":
@@ -138,7 +132,7 @@ class Replacement:
     ) -> Any:
         """Packs parameters of a module, in so many parts for each expert. What they are now, or why not."""
         for name in names:
-            parameter = module._parameters[name]
+            parameter = module._parameters.get(name)
             reason = None if isinstance(parameter, PackedWeight) else self._reason(parameter)
             if reason is not None:
                 return reason
@@ -179,8 +173,6 @@ class Replacement:
         return activations, types if activations == "float32" else f"{types} by {activations}"
 
     def _pack_linear(self, name: str, module: nn.Module, kind: type[Linear], transposed: bool) -> None:
-        if module._parameters.get("weight") is None:
-            return self._note(name, module, "its weight is no parameter", False)
         packed = self._pack(module, ["weight"], transposed)
         if isinstance(packed, str):
             return self._note(name, module, packed, False)
@@ -253,11 +245,13 @@ class Replacement:
     def _rowwise(self, name: str, module: nn.Module) -> None:
         if type(module) is nn.LayerNorm:
             reason = "it is over several axes" if len(module.normalized_shape) != 1 else None
-            weight = module._parameters["weight"]
-            reason = reason or (None if weight is None else self._reason(weight))
+            if not {"weight", "bias"} <= module._parameters.keys():
+                reason = reason or "its weight or bias is no parameter"
+            if module.weight is not None:
+                reason = reason or self._reason(module.weight)
             if reason is not None:
                 return self._note(name, module, reason, False)
-            if weight is None:
+            if module.weight is None:
                 state = NormState(True, (), "eps", width=module.normalized_shape[0])
             else:
                 state = NormState(True, ("weight", "bias"), "eps")
