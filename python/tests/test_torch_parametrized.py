@@ -1,5 +1,7 @@
 """headlane.torch: parameters that pruning and parametrizations make attributes, before optimize() and after."""
 
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -63,8 +65,8 @@ def test_after(change, place, is_called):
     for each in (model, optimized):
         torch.manual_seed(0)
         CHANGES[change](each.get_submodule(child), name)
-    for _ in range(2):
-        close(optimized(X), model(X))
+    for each in (optimized, optimized, copy.deepcopy(optimized)):
+        close(each(X), model(X))
 
 
 @pytest.mark.parametrize("name", ["in_proj_weight", "in_proj_bias"])

@@ -41,8 +41,7 @@ def class_of(kind: type, original: type) -> type:
 
 def _new(kind: type, original: type) -> Any:
     """From a pickle or a copy."""
-    made = class_of(kind, original)
-    return made.__new__(made)
+    return object.__new__(class_of(kind, original))
 
 
 class Replaced:
@@ -52,6 +51,12 @@ class Replaced:
     headlane_kind: type
     headlane_original: type
     _headlane: Any
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Any:
+        """A call of the class, such as by slices of a Sequential, makes a module of the original one."""
+        if "headlane_original" in vars(cls):
+            return cls.headlane_original(*arguments, **options)
+        return super().__new__(cls)  # of a class that a parametrization derived
 
     @classmethod
     def adopt(cls, module: nn.Module, state: Any = None) -> None:

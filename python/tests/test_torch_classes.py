@@ -1,0 +1,38 @@
+"""headlane.torch: the classes of replaced modules, as code that looks at them or calls them has them."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import headlane.torch  # noqa: E402
+from headlane.torch._modules import Replaced  # noqa: E402
+from torch import nn  # noqa: E402
+from torch_cases import RmsNorm, X, close, normal, seeded  # noqa: E402
+
+
+def stack():
+    return seeded(nn.Sequential, nn.Linear(24, 40), nn.ReLU(), RmsNorm(40), nn.Linear(40, 24), nn.LayerNorm(24))
+
+
+@torch.no_grad()
+def test_slices_of_a_sequential():
+    model = stack()
+    optimized = headlane.torch.optimize(model)
+    assert isinstance(optimized, Replaced)
+    part = optimized[:2]
+    assert type(part) is nn.Sequential
+    assert part[0] is optimized[0]
+    close(part(X), model[:2](X))
+    close(optimized[3:](part(X)), model[3:](model[:2](X)))
+    headlane.torch.restore(optimized)
+    assert part(X).equal(model[:2](X))
+
+
+@torch.no_grad()
+def test_other_modules_of_a_class():
+    optimized = headlane.torch.optimize(stack())
+    made = type(optimized[0])(24, 8).eval()
+    assert type(made) is nn.Linear
+    assert made(X).shape == (*X.shape[:-1], 8)
+    assert type(optimized[1])()(normal(2)).shape == (2,)
+    assert type(type(optimized[2])(width=24)) is RmsNorm
+    assert type(optimized[4])((24,), bias=False).bias is None
