@@ -1,5 +1,7 @@
 """headlane.torch: the classes of replaced modules, as code that looks at them or calls them has them."""
 
+import inspect
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -10,7 +12,9 @@ from torch_cases import RmsNorm, X, close, normal, seeded  # noqa: E402
 
 
 def stack():
-    return seeded(nn.Sequential, nn.Linear(24, 40), nn.ReLU(), RmsNorm(40), nn.Linear(40, 24), nn.LayerNorm(24))
+    return seeded(
+        nn.Sequential, nn.Linear(24, 40), nn.ReLU(), RmsNorm(40), nn.Linear(40, 24), nn.LayerNorm(24)
+    )
 
 
 @torch.no_grad()
@@ -36,3 +40,33 @@ def test_other_modules_of_a_class():
     assert type(optimized[1])()(normal(2)).shape == (2,)
     assert type(type(optimized[2])(width=24)) is RmsNorm
     assert type(optimized[4])((24,), bias=False).bias is None
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(24, 40)
+        self.act = nn.GELU()
+        self.last = nn.Linear(40, 24)
+
+    def forward(self, x, scale: float = 1.0):
+        """Its documentation."""
+        return self.last(self.act(self.first(x)) * scale)
+
+
+@torch.no_grad()
+def test_signatures():
+    model = nn.Sequential(seeded(Scaled), stack(), seeded(nn.MultiheadAttention, 24, 3))
+    optimized = headlane.torch.optimize(model.eval())
+    assert isinstance(optimized[0], Replaced)
+    for one, other in zip(optimized.modules(), model.modules()):
+        assert inspect.signature(one.forward) == inspect.signature(other.forward)
+        assert one.forward.__doc__ == other.forward.__doc__
+
+
+@pytest.mark.parametrize("make", [Scaled, stack])
+@torch.no_grad()
+def test_symbolic_trace(make):
+    model = seeded(make) if make is Scaled else make()
+    optimized = headlane.torch.optimize(model)
+    close(torch.fx.symbolic_trace(optimized)(X), model(X))
