@@ -18,7 +18,7 @@ def mode_of(model: torch.nn.Module) -> torch.inference_mode:
 
 
 def is_plain(x: Any, dtype: torch.dtype) -> bool:
-    """Whether x is a tensor of this type, without a gradient, outside of autocast.
+    """Whether x is a tensor of this type, no negative view, without a gradient, outside of autocast.
 
     Tensors of other devices, and those that are traced, wrapped or nested, are refused by the functions.
     """
@@ -27,6 +27,7 @@ def is_plain(x: Any, dtype: torch.dtype) -> bool:
         and x.dtype is dtype
         and not (x.requires_grad and _is_grad_enabled())
         and not x.is_nested
+        and not x.is_neg()
         and not _is_autocast_enabled("cpu")
     )
 
