@@ -53,6 +53,30 @@ def test_sixteen_bits(case, dtype):
 
 
 @torch.no_grad()
+def test_default_type_of_another_size(case):
+    model, inputs = case
+    kinds = [type(m) for m in headlane.torch.optimize(model).modules()]
+    for dtype in (torch.float64, torch.bfloat16):
+        torch.set_default_dtype(dtype)
+        try:
+            optimized = headlane.torch.optimize(model)
+            close(run(optimized, inputs), run(model, inputs))
+        finally:
+            torch.set_default_dtype(torch.float32)
+        assert [type(m) for m in optimized.modules()] == kinds
+
+
+@torch.no_grad()
+def test_negative_views(case):
+    model, inputs = case
+    views = [torch.complex(x, -x).conj().imag if x.is_floating_point() else x for x in inputs]
+    assert all(x.is_neg() for x in views if x.is_floating_point())
+    optimized = headlane.torch.optimize(model)
+    for _ in range(2):
+        close(run(optimized, views), run(model, inputs))
+
+
+@torch.no_grad()
 def test_state_dict_and_restore(case):
     model, inputs = case
     expected = run(model, inputs)

@@ -55,7 +55,7 @@ def run(
     if getattr(module, "has_post_expert_norm", False):
         result = module.post_expert_norm(result)
     result = result.float() * factors.reshape(-1)[order].float().unsqueeze(1)
-    return torch.zeros(x.shape).index_add_(0, tokens, result).to(x.dtype)
+    return torch.zeros(x.shape, dtype=torch.float32).index_add_(0, tokens, result).to(x.dtype)
 
 
 def gate_of(module: Any) -> Activate:

@@ -40,7 +40,7 @@ class NormState:
         self.names = names
         self.eps = eps
         self.offset = offset
-        self.ones = None if width is None else torch.ones(width)
+        self.ones = None if width is None else torch.ones(width, dtype=torch.float32)
 
     def weight(self, module: Any) -> torch.Tensor | None:
         if not self.names:

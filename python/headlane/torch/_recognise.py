@@ -38,8 +38,9 @@ def _is_close(y: Any, exact: torch.Tensor, scale: torch.Tensor | float = 1e-3) -
 
 
 def _numbers() -> torch.Tensor:
-    special = torch.tensor([0.0, -0.0, 1e-3, -1e-3, 40.0, -40.0, 1e3, -1e3, 1e30, -1e30, torch.nan])
-    return torch.cat((torch.linspace(-12, 12, 97), special)).view(2, 3, -1)
+    special = [0.0, -0.0, 1e-3, -1e-3, 40.0, -40.0, 1e3, -1e3, 1e30, -1e30, torch.nan]
+    numbers = torch.linspace(-12, 12, 97, dtype=torch.float32)
+    return torch.cat((numbers, torch.tensor(special, dtype=torch.float32))).view(2, 3, -1)
 
 
 def _is_same(x: torch.Tensor, other: torch.Tensor) -> bool:
@@ -84,7 +85,7 @@ def activation_of_module(module: nn.Module, known: Any = ACTIVATIONS) -> str | N
 
 
 def _seeded(*shape: int) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float32)
 
 
 def norm_of(module: nn.Module) -> NormState | None:
@@ -133,9 +134,11 @@ def norm_of(module: nn.Module) -> NormState | None:
 def _applied(norm: Any, width: int) -> list[tuple[torch.Tensor, Any]]:
     """What a norm is given, and its results."""
     x = _seeded(6, width)
-    tiny = x * torch.tensor([1e-4, 1e-8, 1e-12, 1e-17, 0.0, torch.nan])[:, None]
+    scales = torch.tensor([1e-4, 1e-8, 1e-12, 1e-17, 0.0, torch.nan], dtype=torch.float32)
     # Of size 1; small, where eps matters; of a large mean, where a layer norm differs; large.
-    inputs = [each.view(2, 3, width) for each in (x, x * 1e-3, tiny, x + 10, x * 1e4, x * 1e15)]
+    inputs = [
+        each.view(2, 3, width) for each in (x, x * 1e-3, x * scales[:, None], x + 10, x * 1e4, x * 1e15)
+    ]
     inputs += [x, x.view(1, 2, 3, width)]
     made = [(each, norm(given), given) for each, given in zip(inputs, map(torch.clone, inputs))]
     return [(each, y if _is_same(each, given) else None) for each, y, given in made]
@@ -175,7 +178,7 @@ def experts_of(module: nn.Module) -> str | None:
     activation = ACTIVATIONS[children[0]]
 
     def exact(x: torch.Tensor, index: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
-        made = torch.zeros(x.shape)
+        made = torch.zeros(x.shape, dtype=torch.float32)
         for expert in index.unique().tolist():
             tokens, places = torch.where(index == expert)
             gate, up = (x[tokens].float() @ gate_up[expert].float().T).chunk(2, -1)
