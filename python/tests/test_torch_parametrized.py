@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import headlane.torch  # noqa: E402
+from headlane.torch._modules import Replaced  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.utils import parametrizations, parametrize, prune, weight_norm  # noqa: E402
 from torch_cases import X, close, seeded  # noqa: E402
@@ -32,7 +33,6 @@ CHANGES = {
     "pruned": lambda module, name: prune.random_unstructured(module, name, 0.5),
     "parametrized": lambda module, name: parametrize.register_parametrization(module, name, Negative()),
     "normalized": lambda module, name: weight_norm(module, name, dim=None),
-    "spectral": lambda module, name: parametrizations.spectral_norm(module, name),
 }
 
 
@@ -85,3 +85,40 @@ def test_layers_of_a_transformer():
     for each in (model, optimized):
         parametrize.register_parametrization(each.linear1, "bias", Negative())
     close(optimized(X), model(X))
+
+
+@pytest.mark.parametrize("place", ["first.weight", "first.bias", "norm.weight", "act"])
+@pytest.mark.parametrize("is_called", [False, True])
+@torch.no_grad()
+def test_restored_after(place, is_called):
+    model = seeded(Model)
+    optimized = headlane.torch.optimize(model)
+    child, _, name = place.partition(".")
+    for each in (model, optimized):
+        module = each.get_submodule(child)
+        if name:
+            parametrize.register_parametrization(module, name, Negative())
+        else:
+            module.__class__ = type("Derived", (type(module),), {})
+        if is_called:
+            each(X)
+    assert isinstance(optimized.get_submodule(child), Replaced)
+    headlane.torch.restore(optimized)
+    assert not any(isinstance(module, Replaced) for module in optimized.modules())
+    assert optimized(X).equal(model(X))
+    assert optimized.state_dict().keys() == model.state_dict().keys()
+    if name:
+        for each in (model, optimized):
+            parametrize.remove_parametrizations(each.get_submodule(child), name)
+        assert [type(x) for x in optimized.modules()] == [type(x) for x in model.modules()]
+        assert optimized(X).equal(model(X))
+
+
+@torch.no_grad()
+def test_spectral_norm_after():
+    model = seeded(Model)
+    optimized = headlane.torch.optimize(model)
+    parametrizations.spectral_norm(optimized.first)
+    expected = optimized(X)
+    headlane.torch.restore(optimized)
+    close(optimized(X), expected)

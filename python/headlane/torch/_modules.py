@@ -76,8 +76,15 @@ class Replaced:
         module.__class__ = class_of(cls, type(module))
 
     def put_back(self) -> None:
-        """Makes it a module of its own class again."""
-        object.__setattr__(self, "__class__", self.headlane_original)
+        """Makes it a module of its own class again, or of one that a parametrization derived from it."""
+        kinds = type(self).__mro__
+        place = next(i for i, kind in enumerate(kinds) if "headlane_original" in vars(kind))
+        if place == 0:
+            object.__setattr__(self, "__class__", self.headlane_original)
+        for derived in kinds[:place]:
+            derived.__bases__ = tuple(
+                self.headlane_original if base is kinds[place] else base for base in derived.__bases__
+            )
         del self.__dict__["_headlane"]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
