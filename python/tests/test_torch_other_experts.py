@@ -61,3 +61,17 @@ def test_matrices_that_do_not_fit():
         _core.Experts([normal(8, 6)], [wide], [narrow], "silu", "float32")
     with pytest.raises(ValueError, match="gate is a PackedMatrix of float32"):
         _core.Experts([wide], [wide], [narrow], "silu", "int8")
+
+
+@pytest.mark.parametrize("name", ["Mixtral", "GptOss"])
+@torch.no_grad()
+def test_default_type_of_another_size(name):
+    theirs, ours, call = module(name)
+    expected = ours(*call)
+    torch.set_default_dtype(torch.float64)
+    try:
+        optimized = headlane.torch.optimize(theirs)
+        assert type(optimized) is type(ours)
+        assert optimized(*call).equal(expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
