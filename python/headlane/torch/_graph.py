@@ -2,11 +2,12 @@
 
 The code is run once with values that record what is done to them (_values.py). A plain module only applies
 its Linear layers, norms, activations, dropout and transformers' attention, adds or multiplies results, and
-calls modules that are plain, or mixtures of experts.
+calls modules that are plain, mixtures of experts, or others that have no parameters and are called in plans.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import is_dataclass
@@ -15,17 +16,27 @@ from typing import Any, Callable
 import torch
 from torch import nn
 
-from ._arguments import recorded
+from ._arguments import Input, recorded
 from ._cached import Entries
 from ._experts import is_mixture
 from ._modules import Activation, Linear, Replaced, WithWeights
 from ._nodes import Node, NotPlain
 from ._norms import Norm
-from ._recognise import PLAIN, activation_of_module, changes_input
+from ._recognise import changes_input
 from ._stand_in import original_of, stand_in
 from ._values import Value
 
 _IDENTITY = "identity"
+# Of PyTorch, while they are not trained.
+_IDENTITIES = (
+    nn.Identity,
+    nn.Dropout,
+    nn.Dropout1d,
+    nn.Dropout2d,
+    nn.Dropout3d,
+    nn.AlphaDropout,
+    nn.FeatureAlphaDropout,
+)
 _RELU_SQUARED = "relu_squared"
 _CALL = "call"
 
@@ -97,7 +108,7 @@ class Graph:
         kind = kind or _CALL
         if len(arguments) != 1 or options or not isinstance(arguments[0], Value):
             raise NotPlain
-        if kind == _IDENTITY:
+        if kind == _IDENTITY or kind == _CALL and self._is_dropout(module):
             return arguments[0]
         if kind == _RELU_SQUARED:
             relu = self.apply("relu", *arguments)
@@ -118,6 +129,21 @@ class Graph:
             if isinstance(module._headlane.eps, str):
                 self.read(module.__dict__, module._headlane.eps)
         return made
+
+    def _is_dropout(self, module: nn.Module) -> bool:
+        """Whether the code of a module asks if it is trained, and returns its argument, as it is not."""
+        if module._modules:
+            return False
+        graph = Graph(self.dtype)
+        given = Input(3).value(graph)
+        try:
+            is_same = graph.run(module, (given,), {}) is given
+        except Exception:
+            return False
+        if is_same and (id(module.__dict__), "training") in graph.reads:
+            self.reads.update(graph.reads)
+            return True
+        return False
 
     def run(self, module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """What the code of a module returns."""
@@ -145,11 +171,10 @@ def _kind_of(child: nn.Module) -> str | None:
         return None if child._headlane is None else "norm"
     if isinstance(child, Activation):
         return child._headlane
-    if type(child) in (nn.Dropout, nn.Identity):
+    if type(child) in _IDENTITIES:
         return _IDENTITY
-    if isinstance(child, Replaced):
-        return None
-    return activation_of_module(child, PLAIN)
+    activations = sys.modules.get("transformers.activations")
+    return _RELU_SQUARED if type(child) is getattr(activations, "ReLUSquaredActivation", Graph) else None
 
 
 def _width_of(module: nn.Module) -> int | None:

@@ -22,11 +22,6 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "erf": torch.erf,
     "identity": lambda x: x,
 }
-# Those that a plan does not need a module for.
-PLAIN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "identity": ACTIVATIONS["identity"],
-    "relu_squared": lambda x: torch.relu(x).square(),
-}
 
 
 def _is_close(y: Any, exact: torch.Tensor, scale: torch.Tensor | float = 1e-3) -> bool:
@@ -58,7 +53,7 @@ def changes_input(module: nn.Module) -> bool:
     return not _is_same(x, _numbers())
 
 
-def activation_of(function: Callable[[torch.Tensor], Any], known: Any = ACTIVATIONS) -> str | None:
+def activation_of(function: Callable[[torch.Tensor], Any]) -> str | None:
     """The name of what a function computes; None if it is none of those known, or in place."""
     x, given = _numbers(), _numbers()
     try:
@@ -68,20 +63,20 @@ def activation_of(function: Callable[[torch.Tensor], Any], known: Any = ACTIVATI
         return None
     if not keeps_type or not _is_same(x, given):
         return None
-    for name, activation in known.items():
+    for name, activation in ACTIVATIONS.items():
         if _is_close(y, activation(x.double()), 1 + x.abs()):
             return name
     return None
 
 
-def activation_of_module(module: nn.Module, known: Any = ACTIVATIONS) -> str | None:
+def activation_of_module(module: nn.Module) -> str | None:
     if next(module.children(), None) is not None or module._parameters or module._buffers:
         return None
     try:
         probe = copy.deepcopy(module).eval()
     except Exception:
         return None
-    return activation_of(probe, known)
+    return activation_of(probe)
 
 
 def _seeded(*shape: int) -> torch.Tensor:
