@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from ._nodes import Node, NotPlain, Size
+from ._nodes import Node, NotPlain, Recorded, Size
 
 
 class CacheValue:
@@ -101,7 +101,7 @@ class Entries:
         self.is_attended = False
 
 
-class Cached:
+class Cached(Recorded):
     """All keys of a layer, after an update if there is one, or all values."""
 
     def __init__(self, entries: Entries, which: int) -> None:

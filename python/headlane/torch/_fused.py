@@ -87,7 +87,7 @@ class Fused(Replaced):
         return super().forward(*arguments, **options)
 
     def _first_call(self, key: Any, inputs: list[Any], arguments: Any, options: dict[str, Any]) -> Any:
-        """A plan is kept if it computes what the code does."""
+        """A plan is kept if it computes what the code does, by numbers that tell."""
         state, count = self._headlane, len(arguments)
         given = (*arguments, *options.values())
         caches = [Tried(x) for x in caches_in(given)]
@@ -107,9 +107,10 @@ class Fused(Replaced):
             made = plan.run(inputs_of(given))
         except Exception:  # of something in the plan that the code does not do
             made = None
-        is_kept = _is_close(made, result) and all(_is_close(*x.new_entries()) for x in caches)
-        state.plans[key] = plan if is_kept else None
-        if is_kept:
+        is_right = _is_close(made, result) and all(_is_close(*x.new_entries()) for x in caches)
+        if not is_right or _is_telling(result):
+            state.plans[key] = plan if is_right else None
+        if is_right:
             return made
         for x in caches:
             x.take_trial()
@@ -119,6 +120,13 @@ class Fused(Replaced):
         super().__setattr__(name, value)
         if not name.startswith("_") and name != "training":
             self._headlane.stale = True  # the code may read it
+
+
+def _is_telling(result: Any) -> bool:
+    """Whether not all numbers are 0, infinite or NaN, as those of other code might be, too."""
+    if isinstance(result, (tuple, OrderedDict)):
+        result, *_ = result.values() if isinstance(result, OrderedDict) else result
+    return bool((result.isfinite() & (result != 0)).any())
 
 
 def _is_close(made: Any, result: Any) -> bool:

@@ -12,6 +12,19 @@ class NotPlain(Exception):
     """The code does what a plan cannot."""
 
 
+class Recorded:
+    """Stands for a tensor that is not there yet, and says that it is one. What it lacks of a tensor is not plain."""
+
+    __slots__ = ()
+
+    __class__ = property(lambda self: torch.Tensor)  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        if hasattr(torch.Tensor, name):
+            raise NotPlain
+        raise AttributeError(name)
+
+
 class Size:
     """A size that only a call knows. Code that asks for more than which one it is, is not plain."""
 
@@ -157,7 +170,7 @@ class Attention:
         return mask, made.pop("is_causal"), made.pop("scale"), made
 
 
-class Mask:
+class Mask(Recorded):
     """A tensor of another type: nothing but attention may have it."""
 
     def __init__(self, node: Node) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from ._nodes import Mask, Node, NotPlain
+from ._nodes import Mask, Node, NotPlain, Recorded
 
 if TYPE_CHECKING:
     from ._values import Value
@@ -40,7 +40,7 @@ def last_axis(index: Any) -> slice:
     return index[1]
 
 
-class Table:
+class Table(Recorded):
     """The cosines or sines of all positions, [batch, length, rotary_dim], with another axis for the heads.
 
     by_pair: Whether its first half is repeated, a number for each pair.
@@ -77,7 +77,7 @@ class WideMask(Mask):
         return Table(self.node, axis, is_wide=True)
 
 
-class _HalfTable:
+class _HalfTable(Recorded):
     """table[..., : table.shape[-1] // 2]"""
 
     def __init__(self, table: Table) -> None:
@@ -89,7 +89,7 @@ class _HalfTable:
         return Table(self._table.node, self._table.axis, self._table.is_wide, by_pair=True)
 
 
-class _Piece:
+class _Piece(Recorded):
     """What torch.cat joins.
 
     is_wide: Whether it is in float32, of values of 16 bits.
@@ -199,7 +199,7 @@ class Part(_Piece):
         return turned.whole() if self.end == self.x.head_dim else turned
 
 
-class _EverySecond:
+class _EverySecond(Recorded):
     """x[..., first:end:2], perhaps negated."""
 
     def __init__(self, part: Part, first: int, negated: bool = False) -> None:
@@ -228,7 +228,7 @@ class _EverySecond:
         return _Stacked(one.part)
 
 
-class _Stacked:
+class _Stacked(Recorded):
     """Pairs, on an axis of their own."""
 
     def __init__(self, part: Part) -> None:
@@ -269,7 +269,7 @@ class Turned(_Piece):
         return Wide(made) if self.is_wide else made
 
 
-class Wide:
+class Wide(Recorded):
     """A result in float32, of values of 16 bits, to which it is to be rounded."""
 
     def __init__(self, value: Value) -> None:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from ._cached import Cached
-from ._nodes import Attention, Mask, Node, NotPlain, Read, Size
+from ._nodes import Attention, Mask, Node, NotPlain, Read, Recorded, Size
 from ._rotary import Part, Table, last_axis
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _FUNCTIONS: dict[Any, str] = {
 }
 
 
-class Value:
+class Value(Recorded):
     """The result of a node, [..., width], or a view of it: [batch, length, heads, head_dim] if it is split,
     [batch, heads, length, head_dim] if its heads are first, [batch * length, width] if it is flat.
     """
