@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
 from typing import Any, Callable
 
@@ -23,7 +23,7 @@ from ._modules import Activation, Linear, Replaced, WithWeights
 from ._nodes import Node, NotPlain
 from ._norms import Norm
 from ._recognise import changes_input
-from ._stand_in import original_of, stand_in
+from ._stand_in import home_of, original_of, stand_in
 from ._values import Value
 
 _IDENTITY = "identity"
@@ -45,8 +45,9 @@ class Graph:
     """What the code of a module does, and what that depends on.
 
     structure: The children that it uses: their parents, the names there, and themselves.
-    reads: The attributes that it reads: dicts of modules, the names there, and the values, or the dict itself
-        where it has none, but the class.
+    reads: The attributes that it reads: dicts of modules or classes, the names there, and the values, or the
+        dict itself where it has none.
+    lengths: Dicts of children that it iterates over, and how many there are.
     updates: What is appended to caches.
     deep: Modules whose code uses more than their own children.
     """
@@ -55,10 +56,12 @@ class Graph:
         self.dtype = dtype
         self.nodes: list[Node] = []
         self.structure: dict[tuple[int, str], tuple[nn.Module, str, nn.Module]] = {}
-        self.reads: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
+        self.reads: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]] = {}
+        self.lengths: dict[int, tuple[dict[str, Any], int]] = {}
         self.updates: list[Entries] = []
         self.deep: set[nn.Module] = set()
         self._running: list[nn.Module] = []
+        self._stand_ins: dict[nn.Module, Any] = {}
         self._columns: dict[tuple[Node, tuple[int, int, int]], Node] = {}
 
     def columns_of(self, node: Node, begin: int, end: int, group: int = 0) -> Node:
@@ -70,7 +73,7 @@ class Graph:
             made.width = (end - begin) * (node.width // group if group and node.width else 1)
         return made
 
-    def read(self, there: dict[str, Any], name: str) -> None:
+    def read(self, there: Mapping[str, Any], name: str) -> None:
         self.reads[id(there), name] = there, name, there.get(name, there)
 
     def child(self, parent: nn.Module, name: str) -> nn.Module | None:
@@ -122,10 +125,13 @@ class Graph:
             x.node.width = x.node.width or _width_of(module)
             made = self.apply(kind, x, what=module)
         if isinstance(module, Linear):
+            self.read(module._parameters, "bias")
             self._require(module._headlane.dtype)
             made.node.width = module._headlane.matrix.columns
         elif isinstance(module, Norm):
             self._require(next((x.dtype for x in module._parameters.values() if x is not None), self.dtype))
+            for name in module._parameters:
+                self.read(module._parameters, name)
             if isinstance(module._headlane.eps, str):
                 self.read(module.__dict__, module._headlane.eps)
         return made
@@ -151,9 +157,19 @@ class Graph:
             raise NotPlain
         self.deep.update(self._running)
         self._running.append(module)
-        result = stand_in(original_of(module))(module, self).forward(*arguments, **options)
+        home = home_of(original_of(module), "forward")
+        if home is not None:
+            self.read(home, "forward")
+        result = self.stand_in(module).forward(*arguments, **options)
         self._running.pop()
         return result
+
+    def stand_in(self, module: nn.Module) -> Any:
+        made = self._stand_ins.get(module)
+        if made is None:
+            original = original_of(module)
+            made = self._stand_ins[module] = stand_in(original, original.forward)(module, self)
+        return made
 
     def _require(self, dtype: torch.dtype) -> None:
         if dtype is not self.dtype:

@@ -46,6 +46,7 @@ class Plan:
         # What must be in dicts under a name; the dict itself if nothing is to be there.
         self.expected = [(parent._modules, name, child) for parent, name, child in structure]
         self.expected += [x for child in children for x in untouched(child)] + list(code.graph.reads.values())
+        self.lengths = list(code.graph.lengths.values())
         self.children = children
         self.hooks = [x for child in children for x in (child._forward_hooks, child._forward_pre_hooks)]
         self.size = len(code.nodes)
@@ -71,6 +72,9 @@ class Plan:
             return False
         for there, name, value in self.expected:
             if there.get(name, there) is not value:
+                return False
+        for children, count in self.lengths:
+            if len(children) != count:
                 return False
         if torch.is_grad_enabled() and any(map(wants_gradient, self.children)):
             return False

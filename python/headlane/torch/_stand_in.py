@@ -1,10 +1,11 @@
-"""Modules that are not called: the code of their parents is run with stand-ins, which record what it uses."""
+"""What stands for modules while code is recorded: it records what the code uses of them."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterator
+import types
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,12 +18,34 @@ if TYPE_CHECKING:
     from ._graph import Graph
 
 
+_namespace = functools.cache(vars)  # of a class: one object for each
+_CONSTANTS = (type(None), int, float, complex, str, torch.dtype, torch.device, type, types.FunctionType)
+
+
 def original_of(module: nn.Module) -> type:
     return module.headlane_original if isinstance(module, Replaced) else type(module)
 
 
+def home_of(original: type, name: str) -> Mapping[str, Any] | None:
+    """The namespace of the class that has an attribute, of all that a class derives from."""
+    return next((x for x in map(_namespace, original.__mro__) if name in x), None)
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether what an attribute has remains the same while it is the same object."""
+    if isinstance(value, tuple):
+        return all(map(_is_constant, value))
+    if isinstance(value, functools.partial):
+        return all(map(_is_constant, (value.func, *value.args, *value.keywords.values())))
+    if isinstance(value, types.BuiltinFunctionType):
+        return value.__self__ is None or isinstance(value.__self__, (type, types.ModuleType))
+    return isinstance(value, _CONSTANTS)
+
+
 class _StandIn:
-    """Stands for a module while its code is recorded."""
+    """Stands for a module while its code is recorded: gives its children, its methods, and attributes that are
+    constants, or the configuration of a model of transformers.
+    """
 
     def __init__(self, module: nn.Module, graph: Graph) -> None:
         self.__dict__["_of"] = module, graph
@@ -35,36 +58,68 @@ class _StandIn:
         module, graph = self._of
         if name in module._modules:
             return self._child(name)
-        value = getattr(module, name)
-        if isinstance(module, Linear) and name in module._parameters:
-            return value  # whose type may be asked for
-        if isinstance(value, (torch.Tensor, nn.Module)):
-            raise NotPlain
+        original = original_of(module)
+        home = home_of(original, name)
         graph.read(module.__dict__, name)
+        if home is not None:
+            graph.read(home, name)
+            found = home[name]
+            if isinstance(found, property):
+                return found.__get__(self)
+            if name not in module.__dict__:
+                if isinstance(found, (types.FunctionType, staticmethod, classmethod)):
+                    return found.__get__(self, original)
+                return self._constant(found)
+        for there in (module.__dict__, module._parameters, module._buffers):
+            graph.read(there, name)
+            if name in there:
+                is_weight = isinstance(module, Linear) and there is module._parameters  # its type may matter
+                return there[name] if is_weight else self._constant(there[name])
+        graph.read(module._modules, name)
+        if original.__getattr__ is not nn.Module.__getattr__:
+            raise NotPlain
+        raise AttributeError(name)
+
+    def _constant(self, value: Any) -> Any:
+        module, graph = self._of
         if inspect.ismethod(value) and value.__self__ is module:
             return value.__func__.__get__(self)
         if hasattr(value, "_attn_implementation_internal"):  # the configuration of a model of transformers
             graph.read(value.__dict__, "_attn_implementation_internal")
+        elif not _is_constant(value):
+            raise NotPlain
         return value
 
     def _child(self, name: str) -> Any:
         module, graph = self._of
         child = graph.child(module, name)
-        return None if child is None else stand_in(original_of(child))(child, graph)
+        return None if child is None else graph.stand_in(child)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise NotPlain
 
+    def __bool__(self) -> bool:
+        return len(self) > 0 if hasattr(original_of(self._of[0]), "__len__") else True  # type: ignore[arg-type]
+
+
+class _List(_StandIn):
+    """Of a list of modules."""
+
     def __iter__(self) -> Iterator[Any]:
-        module, _ = self._of
+        module, graph = self._of
+        graph.lengths[id(module._modules)] = module._modules, len(module._modules)
         return iter([self._child(name) for name in module._modules])
 
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
     def __getitem__(self, index: int) -> Any:
-        return list(self)[index]
+        return list(iter(self))[index]
 
 
 @functools.cache
-def stand_in(original: Any) -> type:
+def stand_in(original: Any, forward: Any) -> type:
     """_StandIn with the code of a class, which may ask for type(self).forward, and whether it is a Module."""
-    names = {"forward": original.forward, "__class__": property(lambda self: original)}
-    return type(original.__name__, (_StandIn,), names)
+    names = {"forward": forward, "__class__": property(lambda self: original)}
+    is_list = getattr(original, "__iter__", None) in (nn.Sequential.__iter__, nn.ModuleList.__iter__)
+    return type(original.__name__, (_List if is_list else _StandIn,), names)
