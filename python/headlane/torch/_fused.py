@@ -15,7 +15,7 @@ from ._graph import dtype_of
 from ._modules import Replaced
 from ._nodes import NotPlain
 from ._plan import Plan
-from ._tried import Tried
+from ._tried import Repeated, Tried
 
 
 class FusedState:
@@ -99,12 +99,14 @@ class Fused(Replaced):
         if plan is None or not plan.applies():
             return super().forward(*arguments, **options)
         trials = {id(x.cache): x.trial for x in caches}
+        repeated = Repeated(plan.calls)
         result = super().forward(
             *(with_trials(x, trials) for x in arguments),
             **{name: with_trials(x, trials) for name, x in options.items()},
         )
         try:
-            made = plan.run(inputs_of(given))
+            with repeated:
+                made = plan.run(inputs_of(given))
         except Exception:  # of something in the plan that the code does not do
             made = None
         is_right = _is_close(made, result) and all(_is_close(*x.new_entries()) for x in caches)

@@ -23,7 +23,7 @@ from ._modules import Activation, Linear, Replaced, WithWeights
 from ._nodes import Node, NotPlain
 from ._norms import Norm
 from ._recognise import changes_input
-from ._stand_in import home_of, original_of, stand_in
+from ._stand_in import home_of, is_simple, original_of, stand_in
 from ._values import Value
 
 _IDENTITY = "identity"
@@ -99,19 +99,13 @@ class Graph:
     def call(self, module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """What a child returns."""
         kind = _kind_of(module)
-        is_called = is_mixture(module) or not (
-            isinstance(module, Replaced)
-            or module._modules
-            or module._parameters
-            or module._buffers
-            or changes_input(module)
-        )
+        is_called = is_mixture(module) or _is_call(module)
         if kind is None and module._modules and not is_called:
             return self.run(module, arguments, options)
         kind = kind or _CALL
         if len(arguments) != 1 or options or not isinstance(arguments[0], Value):
             raise NotPlain
-        if kind == _IDENTITY or kind == _CALL and self._is_dropout(module):
+        if kind == _IDENTITY or kind == _CALL and is_called and self._is_dropout(module):
             return arguments[0]
         if kind == _RELU_SQUARED:
             relu = self.apply("relu", *arguments)
@@ -191,6 +185,12 @@ def _kind_of(child: nn.Module) -> str | None:
         return _IDENTITY
     activations = sys.modules.get("transformers.activations")
     return _RELU_SQUARED if type(child) is getattr(activations, "ReLUSquaredActivation", Graph) else None
+
+
+def _is_call(module: nn.Module) -> bool:
+    """Whether a plan calls a module that has no parameters, as its own code may do anything."""
+    has_parts = module._modules or module._parameters or module._buffers
+    return not (isinstance(module, Replaced) or has_parts) and is_simple(module) and not changes_input(module)
 
 
 def _width_of(module: nn.Module) -> int | None:

@@ -22,6 +22,7 @@ class Plan:
     """The calls that a module consists of.
 
     is_deep: Whether they are the code of several modules.
+    calls: The modules without parameters that it calls.
     with_room: Those where the cache has room for new keys; none if they are the same.
     filled: Of attentions to the keys of an encoder: the numbers of the cache, of its layer, and of an input that
         has as many sequences.
@@ -49,6 +50,7 @@ class Plan:
         self.lengths = list(code.graph.lengths.values())
         self.children = children
         self.hooks = [x for child in children for x in (child._forward_hooks, child._forward_pre_hooks)]
+        self.calls = [x.what for x in code.nodes if x.kind == "call" and not x.what._modules]
         self.size = len(code.nodes)
 
     @classmethod

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _namespace = functools.cache(vars)  # of a class: one object for each
+_OF_ALL = frozenset(vars(nn.Module()))
 _CONSTANTS = (type(None), int, float, complex, str, torch.dtype, torch.device, type, types.FunctionType)
 
 
@@ -40,6 +41,20 @@ def _is_constant(value: Any) -> bool:
     if isinstance(value, types.BuiltinFunctionType):
         return value.__self__ is None or isinstance(value.__self__, (type, types.ModuleType))
     return isinstance(value, _CONSTANTS)
+
+
+def is_simple(module: nn.Module) -> bool:
+    """Whether a module has nothing of its own but constants, which are all that its code can change, as far as is
+    known: it does not change what it is given, either.
+    """
+    own = [x for name, x in vars(module).items() if name not in _OF_ALL]
+    return not getattr(module, "inplace", False) and all(
+        _is_constant(x) or _is_method(x, module) for x in own
+    )
+
+
+def _is_method(value: Any, module: nn.Module) -> bool:
+    return inspect.ismethod(value) and value.__self__ is module
 
 
 class _StandIn:
@@ -82,7 +97,7 @@ class _StandIn:
 
     def _constant(self, value: Any) -> Any:
         module, graph = self._of
-        if inspect.ismethod(value) and value.__self__ is module:
+        if _is_method(value, module):
             return value.__func__.__get__(self)
         if hasattr(value, "_attn_implementation_internal"):  # the configuration of a model of transformers
             graph.read(value.__dict__, "_attn_implementation_internal")

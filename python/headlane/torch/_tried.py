@@ -1,4 +1,6 @@
-"""Caches that are given to the code of a module and to a plan, of which one may be wrong."""
+"""What the code of a module and a plan both change in a first call, of which one may be wrong: caches, and what
+modules inside know of their calls.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,32 @@ import sys
 from typing import Any
 
 import torch
+from torch import nn
+
+
+class Repeated:
+    """The second of two equal runs of modules that have only constants: of random numbers it has the same, and it
+    leaves what the first one has left.
+    """
+
+    def __init__(self, modules: list[nn.Module]) -> None:
+        self.modules = modules
+        self.random = torch.get_rng_state() if modules else None
+
+    def __enter__(self) -> None:
+        self.after = [dict(vars(x)) for x in self.modules]
+        if self.random is not None:
+            first, self.random = self.random, torch.get_rng_state()
+            torch.set_rng_state(first)
+
+    def __exit__(self, *error: object) -> None:
+        if self.random is not None:
+            torch.set_rng_state(self.random)
+        for module, after in zip(self.modules, self.after):
+            own = vars(module)
+            for name in own.keys() - after.keys():
+                del own[name]
+            own.update(after)
 
 
 class Tried:
