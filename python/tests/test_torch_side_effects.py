@@ -1,5 +1,7 @@
 """headlane.torch: code of modules that does more than compute a result does it once in a call, with tensors."""
 
+import random
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -95,3 +97,54 @@ def test_modules_that_change_what_they_are_given(make):
         one, two = scale * X, scale * X
         close(optimized(one), model(two))
         assert one.equal(two)
+
+
+SEEN = []
+
+
+class SavesElsewhere(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.act, self.down = nn.Linear(24, 40), nn.GELU(), nn.Linear(40, 24)
+
+    def forward(self, x):
+        hidden = self.act(self.up(x))
+        SEEN.append(hidden)
+        return self.down(hidden)
+
+
+@torch.no_grad()
+def test_activations_that_are_saved_elsewhere():
+    model = seeded(SavesElsewhere)
+    optimized = headlane.torch.optimize(model)
+    SEEN.clear()
+    for scale in (1, 2, 3):
+        close(optimized(scale * X), model(scale * X))
+    assert len(SEEN) == 6
+    for ours, theirs in zip(SEEN[::2], SEEN[1::2]):
+        close(ours, theirs)
+
+
+class Skips(nn.Module):
+    def __init__(self, draw):
+        super().__init__()
+        self.up, self.down = nn.Linear(24, 24), nn.Linear(24, 24)
+        self.draw = draw
+
+    def forward(self, x):
+        hidden = self.down(torch.relu(self.up(x)))
+        return hidden + x if self.draw() < 0.5 else hidden
+
+
+@pytest.mark.parametrize("draw", [random.random, lambda: torch.rand(1).item()], ids=["Python", "PyTorch"])
+@torch.no_grad()
+def test_code_that_draws_random_numbers(draw):
+    """optimize() draws none, and each call does."""
+    model = seeded(Skips, draw)
+    results = []
+    for is_optimized in (False, True):
+        random.seed(3)
+        torch.manual_seed(3)
+        each = headlane.torch.optimize(model) if is_optimized else model
+        results.append(torch.stack([each(X) for _ in range(8)]))
+    close(*results)

@@ -8,15 +8,14 @@ calls modules that are plain, mixtures of experts, or others that have no parame
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
+import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import is_dataclass
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from torch import nn
 
-from ._arguments import Input, recorded
+from ._arguments import Input
 from ._cached import Entries
 from ._experts import is_mixture
 from ._modules import Activation, Linear, Replaced, WithWeights
@@ -60,9 +59,17 @@ class Graph:
         self.lengths: dict[int, tuple[dict[str, Any], int]] = {}
         self.updates: list[Entries] = []
         self.deep: set[nn.Module] = set()
+        self._values: list[weakref.ref[Value]] = []
         self._running: list[nn.Module] = []
         self._stand_ins: dict[nn.Module, Any] = {}
         self._columns: dict[tuple[Node, tuple[int, int, int]], Node] = {}
+
+    def add_value(self, value: Value) -> None:
+        self._values.append(weakref.ref(value))
+
+    def has_values(self) -> bool:
+        """Whether any is still there."""
+        return any(x() is not None for x in self._values)
 
     def columns_of(self, node: Node, begin: int, end: int, group: int = 0) -> Node:
         """Some columns of the result of a node, or of each group of them, whose width is known."""
@@ -140,7 +147,8 @@ class Graph:
             is_same = graph.run(module, (given,), {}) is given
         except Exception:
             return False
-        if is_same and (id(module.__dict__), "training") in graph.reads:
+        del given
+        if is_same and (id(module.__dict__), "training") in graph.reads and not graph.has_values():
             self.reads.update(graph.reads)
             return True
         return False
@@ -218,60 +226,3 @@ def _parts(module: nn.Module) -> Iterator[nn.Module]:
         yield module
         for child in module.children():
             yield from _parts(child)
-
-
-class Code:
-    """The operations of a module, in their order; the last one is the result.
-
-    wrapped: What the code returns, of all values: the result, in a tuple before None and inputs, or in an output
-        of transformers.
-    """
-
-    def __init__(self, module: nn.Module, graph: Graph, wrapped: Callable[[list[Any]], Any]) -> None:
-        self.module = module
-        self.graph = graph
-        self.nodes = graph.nodes
-        self.wrapped = wrapped
-
-    @classmethod
-    def of(
-        cls, module: nn.Module, dtype: torch.dtype, arguments: tuple[Any, ...], options: dict[str, Any]
-    ) -> Code | None:
-        """None if the code is not plain. Instead of tensors and caches `Input`s are given."""
-        graph = Graph(dtype)
-        given = [recorded(x, graph) for x in (*arguments, *options.values())]
-        count = len(arguments)
-        try:
-            made = graph.run(module, tuple(given[:count]), dict(zip(options, given[count:])))
-            result, wrapped = _unwrapped(made, graph.nodes)
-            if not isinstance(result, Value) or result.is_flat or result.node is not graph.nodes[-1]:
-                return None
-        except Exception:  # whatever the code says to values that are no tensors
-            return None
-        return cls(module, graph, wrapped) if all(x.is_attended for x in graph.updates) else None
-
-    def is_deep(self) -> bool:
-        """Whether it is the code of several modules."""
-        return self.module in self.graph.deep
-
-    def modules(self) -> set[nn.Module]:
-        """Those in it that have plans of their own, where weights have 16 bits."""
-        return {x.module for x in self.nodes if getattr(x.module, "has_plans", False)} - self.graph.deep
-
-
-def _unwrapped(made: Any, nodes: list[Node]) -> tuple[Any, Callable[[list[Any]], Any]]:
-    """What a module returns, and how it is wrapped."""
-    if type(made) is tuple:
-        result, *tail = made
-        places = [None if x is None else _place_of_input(x, nodes) for x in tail]
-        return result, lambda values: (values[-1], *(None if x is None else values[x] for x in places))
-    if isinstance(made, OrderedDict) and len(made) == 1 and is_dataclass(made):
-        kind, (name, result) = type(made), *made.items()
-        return result, lambda values: kind(**{name: values[-1]})
-    return made, lambda values: values[-1]
-
-
-def _place_of_input(x: Any, nodes: list[Node]) -> int:
-    if not isinstance(x, Value) or x.is_flat or x.node.kind != "input":
-        raise NotPlain
-    return nodes.index(x.node)

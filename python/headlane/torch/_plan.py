@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn.modules import module as _hooks
 
 from ._attended import layer_of
+from ._code import Code
 from ._fusion import Fusion
-from ._graph import Code
 from ._modules import untouched, wants_gradient
 from ._nodes import Node
 from ._operations import Step

@@ -5,11 +5,26 @@ modules inside know of their calls.
 from __future__ import annotations
 
 import copy
+import random
 import sys
 from typing import Any
 
 import torch
 from torch import nn
+
+
+class RandomState:
+    """Of PyTorch and of Python, from which code may draw."""
+
+    def __init__(self) -> None:
+        self.theirs, self.own = torch.get_rng_state(), random.getstate()
+
+    def is_current(self) -> bool:
+        return self.own == random.getstate() and self.theirs.equal(torch.get_rng_state())
+
+    def restore(self) -> None:
+        torch.set_rng_state(self.theirs)
+        random.setstate(self.own)
 
 
 class Repeated:
@@ -19,17 +34,15 @@ class Repeated:
 
     def __init__(self, modules: list[nn.Module]) -> None:
         self.modules = modules
-        self.random = torch.get_rng_state() if modules else None
+        self.random = RandomState()
 
     def __enter__(self) -> None:
         self.after = [dict(vars(x)) for x in self.modules]
-        if self.random is not None:
-            first, self.random = self.random, torch.get_rng_state()
-            torch.set_rng_state(first)
+        first, self.random = self.random, RandomState()
+        first.restore()
 
     def __exit__(self, *error: object) -> None:
-        if self.random is not None:
-            torch.set_rng_state(self.random)
+        self.random.restore()
         for module, after in zip(self.modules, self.after):
             own = vars(module)
             for name in own.keys() - after.keys():

@@ -33,7 +33,7 @@ class Value(Recorded):
     [batch, heads, length, head_dim] if its heads are first, [batch * length, width] if it is flat.
     """
 
-    __slots__ = ("_columns", "_graph", "_heads_first", "_node", "_split", "is_flat")
+    __slots__ = ("__weakref__", "_columns", "_graph", "_heads_first", "_node", "_split", "is_flat")
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class Value(Recorded):
         self._heads_first = heads_first
         self._columns = columns  # if it has only some
         self.is_flat = is_flat
+        graph.add_value(self)
 
     def _viewed(self, split: int = 0, heads_first: bool = False, is_flat: bool = False) -> Value:
         return Value(self._graph, self._node, split, heads_first, self._columns, is_flat)

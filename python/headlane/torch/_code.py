@@ -1,0 +1,89 @@
+"""The code of a module as operations, recorded in a graph."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import is_dataclass
+from typing import Any, Callable
+
+import torch
+from torch import nn
+
+from ._arguments import recorded
+from ._graph import Graph
+from ._nodes import Node, NotPlain
+from ._tried import RandomState
+from ._values import Value
+
+
+class Code:
+    """The operations of a module, in their order; the last one is the result.
+
+    wrapped: What the code returns, of all values: the result, in a tuple before None and inputs, or in an output
+        of transformers.
+    """
+
+    def __init__(self, module: nn.Module, graph: Graph, wrapped: Callable[[list[Any]], Any]) -> None:
+        self.module = module
+        self.graph = graph
+        self.nodes = graph.nodes
+        self.wrapped = wrapped
+
+    @classmethod
+    def of(
+        cls, module: nn.Module, dtype: torch.dtype, arguments: tuple[Any, ...], options: dict[str, Any]
+    ) -> Code | None:
+        """None if the code is not plain, draws random numbers, or saves values. Instead of tensors and caches
+        `Input`s are given.
+        """
+        graph, numbers = Graph(dtype), RandomState()
+        try:
+            wrapped = cls._wrapped(module, graph, arguments, options)
+        except Exception:  # whatever the code says to values that are no tensors
+            return None
+        finally:
+            is_random = not numbers.is_current()
+            numbers.restore()
+        if is_random or graph.has_values() or not all(x.is_attended for x in graph.updates):
+            return None
+        return cls(module, graph, wrapped)
+
+    @staticmethod
+    def _wrapped(
+        module: nn.Module, graph: Graph, arguments: tuple[Any, ...], options: dict[str, Any]
+    ) -> Callable[[list[Any]], Any]:
+        given = [recorded(x, graph) for x in (*arguments, *options.values())]
+        count = len(arguments)
+        made = graph.run(module, tuple(given[:count]), dict(zip(options, given[count:])))
+        result, wrapped = _unwrapped(made, graph.nodes)
+        if not isinstance(result, Value) or result.is_flat or result.node is not graph.nodes[-1]:
+            raise NotPlain
+        for entries in graph.updates:
+            entries.keys = entries.values = None
+        return wrapped
+
+    def is_deep(self) -> bool:
+        """Whether it is the code of several modules."""
+        return self.module in self.graph.deep
+
+    def modules(self) -> set[nn.Module]:
+        """Those in it that have plans of their own, where weights have 16 bits."""
+        return {x.module for x in self.nodes if getattr(x.module, "has_plans", False)} - self.graph.deep
+
+
+def _unwrapped(made: Any, nodes: list[Node]) -> tuple[Any, Callable[[list[Any]], Any]]:
+    """What a module returns, and how it is wrapped."""
+    if type(made) is tuple:
+        result, *tail = made
+        places = [None if x is None else _place_of_input(x, nodes) for x in tail]
+        return result, lambda values: (values[-1], *(None if x is None else values[x] for x in places))
+    if isinstance(made, OrderedDict) and len(made) == 1 and is_dataclass(made):
+        kind, (name, result) = type(made), *made.items()
+        return result, lambda values: kind(**{name: values[-1]})
+    return made, lambda values: values[-1]
+
+
+def _place_of_input(x: Any, nodes: list[Node]) -> int:
+    if not isinstance(x, Value) or x.is_flat or x.node.kind != "input":
+        raise NotPlain
+    return nodes.index(x.node)
