@@ -36,22 +36,24 @@ class Code:
         """None if the code is not plain, draws random numbers, or saves values. Instead of tensors and caches
         `Input`s are given.
         """
-        graph, numbers = Graph(dtype), RandomState()
-        try:
-            wrapped = cls._wrapped(module, graph, arguments, options)
-        except Exception:  # whatever the code says to values that are no tensors
-            return None
-        finally:
-            is_random = not numbers.is_current()
+        for _ in range(2):  # another thread may draw some, too
+            graph, numbers = Graph(dtype), RandomState()
+            try:
+                wrapped = cls._wrapped(module, graph, arguments, options)
+            except Exception:  # whatever the code says to values that are no tensors
+                wrapped = None
+            if numbers.is_current():
+                if wrapped is None or graph.has_values() or not all(x.is_attended for x in graph.updates):
+                    return None
+                return cls(module, graph, wrapped)
             numbers.restore()
-        if is_random or graph.has_values() or not all(x.is_attended for x in graph.updates):
-            return None
-        return cls(module, graph, wrapped)
+        return None
 
     @staticmethod
     def _wrapped(
         module: nn.Module, graph: Graph, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> Callable[[list[Any]], Any]:
+        """How the code of a module wraps what it returns."""
         given = [recorded(x, graph) for x in (*arguments, *options.values())]
         count = len(arguments)
         made = graph.run(module, tuple(given[:count]), dict(zip(options, given[count:])))

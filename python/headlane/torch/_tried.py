@@ -38,11 +38,13 @@ class Repeated:
 
     def __enter__(self) -> None:
         self.after = [dict(vars(x)) for x in self.modules]
-        first, self.random = self.random, RandomState()
-        first.restore()
+        if self.modules:
+            first, self.random = self.random, RandomState()
+            first.restore()
 
     def __exit__(self, *error: object) -> None:
-        self.random.restore()
+        if self.modules:
+            self.random.restore()
         for module, after in zip(self.modules, self.after):
             own = vars(module)
             for name in own.keys() - after.keys():
