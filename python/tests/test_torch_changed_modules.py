@@ -31,6 +31,10 @@ class Block(nn.Module):
         return x + self.down(self.act(self.up(self.norm(x)))) * self.factor(self)
 
 
+GLOBAL = 1.0
+GLOBALS = {"factor": 1.0}
+
+
 class Layers(nn.Module):
     def __init__(self):
         super().__init__()
@@ -128,6 +132,18 @@ def test_changes_of_a_class(monkeypatch):
     monkeypatch.setattr(Block, "of_class", 0.1)
     close(optimized(X), model(X))
     monkeypatch.setattr(Block, "forward", lambda self, x: self.norm(x))
+    close(optimized(X), model(X))
+
+
+@pytest.mark.parametrize("factor", [lambda m: GLOBAL, lambda m: GLOBALS["factor"]])
+@torch.no_grad()
+def test_changes_of_a_global(monkeypatch, factor):
+    model = seeded(block(factor))
+    optimized = headlane.torch.optimize(model)
+    for _ in range(2):
+        close(optimized(X), model(X))
+    monkeypatch.setitem(globals(), "GLOBAL", 0.1)
+    monkeypatch.setitem(GLOBALS, "factor", 0.1)
     close(optimized(X), model(X))
 
 

@@ -102,20 +102,26 @@ def test_modules_that_change_what_they_are_given(make):
 SEEN = []
 
 
+def save_by_a_function(x):
+    SEEN.append(x)
+
+
 class SavesElsewhere(nn.Module):
-    def __init__(self):
+    def __init__(self, save):
         super().__init__()
         self.up, self.act, self.down = nn.Linear(24, 40), nn.GELU(), nn.Linear(40, 24)
+        self.save = save
 
     def forward(self, x):
         hidden = self.act(self.up(x))
-        SEEN.append(hidden)
+        self.save(hidden)
         return self.down(hidden)
 
 
+@pytest.mark.parametrize("save", [lambda x: SEEN.append(x), lambda x: save_by_a_function(x)])
 @torch.no_grad()
-def test_activations_that_are_saved_elsewhere():
-    model = seeded(SavesElsewhere)
+def test_activations_that_are_saved_elsewhere(save):
+    model = seeded(SavesElsewhere, save)
     optimized = headlane.torch.optimize(model)
     SEEN.clear()
     for scale in (1, 2, 3):

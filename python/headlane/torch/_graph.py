@@ -7,6 +7,7 @@ calls modules that are plain, mixtures of experts, or others that have no parame
 
 from __future__ import annotations
 
+import inspect
 import sys
 import weakref
 from collections.abc import Iterator, Mapping
@@ -82,6 +83,18 @@ class Graph:
 
     def read(self, there: Mapping[str, Any], name: str) -> None:
         self.reads[id(there), name] = there, name, there.get(name, there)
+
+    def read_globals(self, function: Any) -> None:
+        """What the code of a function reads outside of it, if that are constants; containers are not plain."""
+        function = inspect.unwrap(function)
+        if not inspect.isfunction(function):
+            return
+        found = inspect.getclosurevars(function)
+        for name, value in (*found.nonlocals.items(), *found.globals.items()):
+            if type(value) in (dict, list, set):
+                raise NotPlain
+            if name in found.globals and (value is None or isinstance(value, (int, float, str))):
+                self.read(function.__globals__, name)
 
     def child(self, parent: nn.Module, name: str) -> nn.Module | None:
         child = parent._modules[name]
@@ -162,6 +175,7 @@ class Graph:
         home = home_of(original_of(module), "forward")
         if home is not None:
             self.read(home, "forward")
+            self.read_globals(home["forward"])
         result = self.stand_in(module).forward(*arguments, **options)
         self._running.pop()
         return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
 import types
@@ -20,7 +21,18 @@ if TYPE_CHECKING:
 
 _namespace = functools.cache(vars)  # of a class: one object for each
 _OF_ALL = frozenset(vars(nn.Module()))
-_CONSTANTS = (type(None), int, float, complex, str, torch.dtype, torch.device, type, types.FunctionType)
+_CONSTANTS = (
+    type(None),
+    int,
+    float,
+    complex,
+    str,
+    torch.dtype,
+    torch.device,
+    type,
+    enum.Enum,
+    types.FunctionType,
+)
 
 
 def original_of(module: nn.Module) -> type:
@@ -80,9 +92,11 @@ class _StandIn:
             graph.read(home, name)
             found = home[name]
             if isinstance(found, property):
+                graph.read_globals(found.fget)
                 return found.__get__(self)
             if name not in module.__dict__:
                 if isinstance(found, (types.FunctionType, staticmethod, classmethod)):
+                    graph.read_globals(found)
                     return found.__get__(self, original)
                 return self._constant(found)
         for there in (module.__dict__, module._parameters, module._buffers):
@@ -97,6 +111,7 @@ class _StandIn:
 
     def _constant(self, value: Any) -> Any:
         module, graph = self._of
+        graph.read_globals(value)
         if _is_method(value, module):
             return value.__func__.__get__(self)
         if hasattr(value, "_attn_implementation_internal"):  # the configuration of a model of transformers
