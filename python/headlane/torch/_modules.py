@@ -21,7 +21,7 @@ from torch.compiler import is_compiling
 from headlane import _core
 
 from ._state import is_plain, is_plain_traced, threads
-from ._weight import NAMES, Packed, PackedWeight, dense_part
+from ._weight import NAMES, Packed, PackedWeight, dense_part, give_back
 
 _linear, _activate = _core.linear, _core.activate
 _operators = torch.ops.headlane
@@ -88,6 +88,8 @@ class Replaced:
         del self.__dict__["_headlane"]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
+        if give_back(self):
+            return self.__reduce_ex__(protocol)
         return _new, (self.headlane_kind, self.headlane_original), self.__dict__.copy()
 
 
@@ -145,6 +147,8 @@ class WithWeights(Replaced):
             before = torch.empty(0, dtype=value.dtype)
             after = fn(before)
             if (after.dtype, after.device) != (before.dtype, before.device):
+                if give_back(self):
+                    return self._apply(fn, recurse)
                 raise RuntimeError(
                     f"headlane.torch: {name} is packed and cannot become {after.dtype} on {after.device}; "
                     "headlane.torch.restore(model) first"

@@ -14,11 +14,18 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.utils._python_dispatch import _disable_current_modes
 
-from ._check import STORED
-from ._optimize import optimize
+from ._check import STORED, check_model, check_types
+from ._replacement import Replacement
 from ._report import Record
 from ._restore import restore
+from ._state import mode_of
+from ._turn import turn, turn_back
+from ._weight import Hook, PackedWeight, give_back
+
+_TIMES = 4  # how often a model is optimized
 
 
 class _Inside(threading.local):
@@ -27,19 +34,66 @@ class _Inside(threading.local):
     now = False
 
 
+class _Replacement(Replacement):
+    """One whose packed weights are the parameters that they were, and require gradients as before."""
+
+    def run(self) -> None:
+        super().run()
+        for name in self.record.frozen:
+            parameter: Any = self.model.get_parameter(name)
+            parameter.requires_grad_(True)
+            if isinstance(parameter, PackedWeight):
+                parameter.origin.requires_grad_(True)
+        self.record.frozen.clear()
+
+    def _packed(self, parameter: Any, *how: Any) -> PackedWeight:
+        made = super()._packed(parameter, *how)
+        if made is not parameter:
+            turn(parameter, made)
+            for module, name in self.places[id(parameter)]:
+                module._parameters[name] = parameter
+        return parameter
+
+
+def _is_watched() -> bool:
+    """Whether calls are recorded or transformed by what does not see the kernels."""
+    return (
+        torch.jit.is_tracing()
+        or torch._C._len_torch_dispatch_stack() > 0  # type: ignore[attr-defined]
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch.autograd.forward_ad._current_level >= 0
+    )
+
+
+def _is_alone(parameter: Any) -> bool:
+    """Whether nobody else has its memory, such as views and arrays, and no gradient of it is pending."""
+    if type(parameter) is not nn.Parameter or parameter.device.type != "cpu" or parameter.is_sparse:
+        return True
+    count = torch._C._storage_Use_Count(parameter.untyped_storage()._cdata)  # type: ignore[attr-defined]
+    return parameter._use_count() == 1 and count <= 2  # the second is that of this call
+
+
+def _wants_gradient(model: nn.Module) -> bool:
+    return torch.is_grad_enabled() and any(x.requires_grad for x in model.parameters())
+
+
 class Program:
     """Optimizes each model when it is called for inference: in evaluation mode, without gradients.
 
-    A model that is trained later is restored, and then left alone.
+    A model that is trained later, or whose weights are used for anything but its calls, is restored. It is
+    optimized again at its next such call, but not for ever.
     """
 
     def __init__(self, weights: str | None, activations: str | None) -> None:
         self.weights = weights
         self.activations = activations
         self.lines: list[str] = []
-        self._known: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._times: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
+        # Those optimized here: their packed weights, and the ids of these and of their modules.
+        self._optimized: weakref.WeakKeyDictionary[nn.Module, tuple[list[PackedWeight], set[int]]]
+        self._optimized = weakref.WeakKeyDictionary()
         self._inside = _Inside()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def install(self) -> None:
         """From now on, calls of modules come here first."""
@@ -58,35 +112,79 @@ class Program:
 
         def checked_train(module: nn.Module, mode: bool = True) -> nn.Module:
             if mode:
-                self._restore(module)
+                self._give_back(module, "it is trained")
             return train(module, mode)
+
+        def checked_reduce(module: nn.Module, protocol: Any) -> Any:
+            give_back(module)  # copies and pickles are those of PyTorch's modules
+            return object.__reduce_ex__(module, protocol)
+
+        def of_module(function: Any) -> Any:
+            def checked(module: Any, *arguments: Any, **options: Any) -> Any:
+                give_back(module)
+                return function(module, *arguments, **options)
+
+            return checked
+
+        def used(what: Any) -> bool:
+            return not inside.now and self._give_back(what, "its weights are used outside of its calls")
 
         nn.Module.__call__ = checked_call  # type: ignore[method-assign]
         nn.Module.train = checked_train  # type: ignore[method-assign]
+        nn.Module.__reduce_ex__ = checked_reduce  # type: ignore[method-assign]
+        torch.jit.script, torch.jit.trace = of_module(torch.jit.script), of_module(torch.jit.trace)
+        Hook.give_back = used
 
-    def _restore(self, model: nn.Module) -> None:
-        if Record.of(model) is not None:
-            restore(model)
-            self.lines.append(f"{type(model).__name__}: restored, since it is trained")
+    def _give_back(self, used: Any, why: str) -> bool:
+        """Restores the models that have a module or a weight, and those that share some with them."""
+        with self._lock:
+            shared, count = {id(used)}, len(self.lines)
+            if isinstance(used, nn.Module) and Record.of(used) is not None and used not in self._optimized:
+                self._restore(used, [], why)  # the program has optimized it
+            while found := [(x, *of) for x, of in self._optimized.items() if shared & of[1]]:
+                for model, weights, parts in found:
+                    shared |= parts
+                    del self._optimized[model]
+                    self._restore(model, weights, why)
+            return len(self.lines) > count
+
+    def _restore(self, model: nn.Module, weights: list[PackedWeight], why: str) -> None:
+        before, self._inside.now = self._inside.now, True
+        try:
+            with mode_of(model), temporarily_clear_interpreter_stack(), _disable_current_modes():
+                for weight in weights:
+                    if isinstance(weight, PackedWeight):
+                        turn_back(weight)
+            if Record.of(model) is not None:  # else another one of which it is a part was restored
+                restore(model)
+        finally:
+            self._inside.now = before
+        self.lines.append(f"{type(model).__name__}: restored, since {why}")
 
     def _prepare(self, model: nn.Module) -> None:
-        if Record.of(model) is not None:
-            if model.training or (torch.is_grad_enabled() and Record.whole(model).frozen):
-                self._restore(model)
-            return
-        if model in self._known or model.training:
-            return
-        trained = torch.is_grad_enabled() and any(x.requires_grad for x in model.parameters())
-        if trained:
-            return
-        self._known.add(model)
-        if next(model.parameters(), None) is None:
-            return
+        record = Record.of(model)
+        if model.training or _wants_gradient(model) or _is_watched():
+            self._give_back(model, "it is trained")
+        elif record is not None:
+            if torch.is_grad_enabled() and Record.whole(model).frozen:
+                self._give_back(model, "it is trained")
+        elif self._times.get(model, 0) < _TIMES and all(map(_is_alone, model.parameters())):
+            self._times[model] = self._times.get(model, 0) + 1
+            if next(model.parameters(), None) is not None:
+                self._optimize(model)
+
+    def _optimize(self, model: nn.Module) -> None:
         try:
-            optimize(model, self.weights, self.activations, inplace=True)
+            check_model(model)
+            check_types(model, self.weights, self.activations)
+            with mode_of(model):
+                _Replacement(model, self.weights, self.activations or "float32", False, []).run()
         except (ValueError, RuntimeError) as error:
+            self._times[model] = _TIMES
             self.lines.append(f"{type(model).__name__}: left as it is: {error}")
             return
+        weights = [x for x in model.parameters() if isinstance(getattr(x, "origin", None), nn.Parameter)]
+        self._optimized[model] = weights, {id(x) for x in (*model.modules(), *weights)}
         self.lines.append(f"{type(model).__name__}:\n{Record.whole(model)}")
 
     def report(self) -> None:
@@ -120,4 +218,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
         runpy.run_module(given.program, run_name="__main__", alter_sys=True)
     else:
         sys.path.insert(0, os.path.dirname(os.path.abspath(given.program)))
-        runpy.run_path(given.program, run_name="__main__")
+        runpy.run_path(os.path.abspath(given.program), run_name="__main__")

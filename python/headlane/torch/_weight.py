@@ -2,97 +2,34 @@
 
 from __future__ import annotations
 
+import copy
 import weakref
-from typing import Any
+from typing import Any, Callable
 
 import torch
 import torch.nn.functional as F
 from torch.compiler import is_compiling
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 import headlane
 
-from ..torch_ops import SharedMatrix
+from ._packed import NAMES, Packed, dense_part
 from ._state import is_plain, threads
 
-# PyTorch's element types that a PackedMatrix stores as they are.
-NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
-# For each stored type those whose elements it holds exactly.
-_EXACT = {"float32": tuple(NAMES), "bfloat16": (torch.bfloat16,), "float16": (torch.float16,)}
+__all__ = ["NAMES", "Packed", "PackedWeight", "dense_part", "parameter_of"]
 
 
-class Packed:
-    """A matrix of a module, packed once for everyone who has it.
-
-    original: The tensor, kept where packing rounds; None if the matrix has all of it, or it was released.
-    transposed: The tensor is [out, in], the packed matrix [in, out].
-    in_code: Code multiplies by it, with torch.nn.functional.linear.
+class Hook:
+    """`give_back` is set in a program of `python -m headlane.torch`, and called with a weight or a module
+    that the program uses for what is not for inference. It makes the models that have it what they were,
+    and says whether there are any.
     """
 
-    __slots__ = (
-        "dtype",
-        "in_code",
-        "matrix",
-        "original",
-        "rounds",
-        "shape",
-        "shared",
-        "transposed",
-        "widened",
-    )
-
-    def __init__(
-        self,
-        matrix: headlane.PackedMatrix,
-        dtype: torch.dtype,
-        transposed: bool,
-        original: torch.Tensor | None = None,
-        in_code: bool = False,
-    ) -> None:
-        self.matrix = matrix
-        self.in_code = in_code
-        self.dtype = dtype
-        self.transposed = transposed
-        self.original = original
-        self.rounds = dtype not in _EXACT.get(matrix.dtype, ())
-        self.shared = SharedMatrix(matrix)
-        self.shape = (matrix.columns, matrix.rows) if transposed else matrix.shape
-        self.widened: PackedWeight | None = None
-
-    @classmethod
-    def of(
-        cls, tensor: torch.Tensor, stored: str, transposed: bool, release: bool, in_code: bool = False
-    ) -> Packed:
-        tensor = tensor.detach()
-        matrix = headlane.PackedMatrix(
-            tensor.T if transposed else tensor, dtype=stored, num_threads=threads()
-        )
-        packed = cls(matrix, tensor.dtype, transposed, None, in_code)
-        if packed.rounds and not release:
-            packed.original = tensor
-        return packed
-
-    @property
-    def packed(self) -> torch.Tensor:
-        """The memory of the matrix."""
-        return self.shared.bytes
-
-    @property
-    def key(self) -> str:
-        return self.shared.key
-
-    def __deepcopy__(self, memo: Any) -> Packed:
-        return self  # nobody changes it
-
-    def __reduce__(self) -> Any:
-        return Packed, (self.matrix, self.dtype, self.transposed, self.original, self.in_code)
+    give_back: Callable[[Any], bool] | None = None
 
 
-def dense_part(part: Any) -> torch.Tensor:
-    """The tensor that was packed; with the values of the packed matrix if it was released."""
-    if part.original is not None:
-        return part.original
-    return torch.ops.headlane.unpack(part.packed, part.key, part.dtype, part.transposed)
+def give_back(*used: Any) -> bool:
+    return Hook.give_back is not None and any(Hook.give_back(x) for x in used)
 
 
 def _refuse() -> None:
@@ -118,6 +55,18 @@ def _is_changed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> boo
 # Of torch.Tensor: what is refused before it comes to an operator, and what is noted.
 _CHANGES = (torch.Tensor.__setitem__, torch.Tensor.data.__set__)
 _REQUIRES_GRAD = (torch.Tensor.requires_grad_, torch.Tensor.requires_grad.__set__)
+# What a program may ask for while a weight is packed.
+_ASKED = {torch.Tensor.__hash__, torch.Tensor.__len__, torch.Tensor.size, torch.Tensor.dim}
+_ASKED |= {
+    torch.Tensor.numel,
+    torch.Tensor.nelement,
+    torch.Tensor.element_size,
+    torch.Tensor.is_floating_point,
+}
+_ASKED |= {
+    getattr(torch.Tensor, name).__get__
+    for name in "shape ndim dtype device layout is_cuda is_meta requires_grad itemsize nbytes".split()
+}
 
 
 class _TracedPart:
@@ -140,6 +89,8 @@ class _ReadOnly(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if Hook.give_back and func not in _ASKED and give_back(*_weights(args, kwargs)):
+            return func(*args, **(kwargs or {}))
         if func is F.linear:
             made = _product(*args, **(kwargs or {}))
             if made is not None:
@@ -173,6 +124,8 @@ class _ReadOnly(torch.Tensor):
         return result
 
     def __repr__(self, **options: Any) -> str:
+        if give_back(self):
+            return repr(self)
         return f"{type(self).__name__}(shape={tuple(self.shape)}, dtype={self.dtype})"
 
 
@@ -216,7 +169,8 @@ class PackedWeight(_ReadOnly):
 
     parts: tuple[Packed, ...]
     is_trained = False  # requires_grad, which takes longer to ask for
-    origin: weakref.ref[torch.nn.Parameter] | None = None  # what it took the place of
+    # What it took the place of; in a program, itself, as what it was.
+    origin: weakref.ref[torch.nn.Parameter] | torch.nn.Parameter | None = None
 
     @staticmethod
     def __new__(cls, parts: tuple[Any, ...], experts: int = 0) -> PackedWeight:
@@ -273,12 +227,20 @@ class PackedWeight(_ReadOnly):
         return PackedWeight(tuple(_TracedPart(tensors[f"part{i}"], x) for i, x in enumerate(parts)), experts)
 
     def __deepcopy__(self, memo: Any) -> torch.Tensor:
+        if give_back(self):
+            return copy.deepcopy(self, memo)
         if id(self) not in memo:
             memo[id(self)] = parameter_of(self.parts, self.experts, self.requires_grad)
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
+        if give_back(self):
+            return self.__reduce_ex__(protocol)
         return parameter_of, (self.parts, self.experts, self.requires_grad)
+
+
+def _weights(args: Any, kwargs: Any) -> list[Any]:
+    return [x for x in tree_leaves((args, kwargs)) if type(x) is PackedWeight]
 
 
 def _product(input: Any, weight: Any, bias: Any = None) -> torch.Tensor | None:  # noqa: A002
