@@ -80,3 +80,26 @@ def test_gradients_of_a_model_whose_eager_attention_has_a_name_of_its_own():
         each(pixels, patch_attention_mask=mask).last_hidden_state.square().mean().backward()
         gradients.append(pixels.grad)
     torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("implementation", "form"), [("eager", "configuration"), ("eager", "argument"), ("sdpa", "argument")]
+)
+@pytest.mark.parametrize("name", ["Llama", "GPT2", "T5"])
+@torch.no_grad()
+def test_weights_that_the_caller_collects(name, implementation, form):
+    """They are those that the model returned; sdpa has none."""
+    sizes = {"vocab_size": 40, "n_embd": 32, "n_layer": 2, "n_head": 4} if name == "GPT2" else CODES[name]
+    config = getattr(transformers, f"{name}Config")(**sizes)
+    config._attn_implementation = implementation
+    asked = {"output_attentions": True} if form == "argument" else {}
+    if form == "configuration":
+        config.output_attentions = True
+    model = seeded(getattr(transformers, "T5EncoderModel" if name == "T5" else f"{name}Model"), config)
+    optimized = headlane.torch.optimize(model)
+    ids = torch.arange(3, 21).view(2, 9)
+    ours, theirs = (each(ids, **asked).attentions for each in (optimized, model))
+    assert len(theirs) == (2 if implementation == "eager" else 0)
+    assert len(ours) == len(theirs)
+    for one, other in zip(ours, theirs):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)

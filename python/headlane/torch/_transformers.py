@@ -31,6 +31,19 @@ def _register() -> None:
         AttentionMaskInterface.register(name, ours.headlane_mask)
 
 
+def _are_weights_wanted(module: nn.Module, options: dict[str, Any]) -> bool:
+    """Whether the caller collects attention weights, which only the attention that a model had may return."""
+    if options.get("output_attentions") or getattr(
+        getattr(module, "config", None), "output_attentions", False
+    ):
+        return True
+    if is_compiling():
+        return False
+    capturing = sys.modules.get("transformers.utils.output_capturing")
+    collected = None if capturing is None else capturing._active_collector.get()
+    return collected is not None and any("attentions" in key for key in collected)
+
+
 def _attention_or(own: Callable[..., Any]) -> Callable[..., Any]:
     import headlane.transformers as ours
 
@@ -47,7 +60,7 @@ def _attention_or(own: Callable[..., Any]) -> Callable[..., Any]:
             given = key, value, attention_mask, arguments, options
             return query.attend(ours, module, *given), None
         plain = is_plain_traced if is_compiling() else is_plain
-        is_ours = not getattr(module, "training", False)
+        is_ours = not getattr(module, "training", False) and not _are_weights_wanted(module, options)
         if is_ours and all(plain(x, query.dtype) for x in (query, key, value)):
             return ours.attention_forward(module, query, key, value, attention_mask, *arguments, **options)
         # The code of some models leaves the choice of keys to attentions that it does not know.
