@@ -109,14 +109,19 @@ def rms_norm(x: torch.Tensor, weight: Optional[torch.Tensor], eps: float) -> tor
 @torch.library.custom_op("headlane::activation", mutates_args=())
 def activation(x: torch.Tensor, name: str) -> torch.Tensor:
     """relu, gelu, gelu_tanh, silu, sigmoid, tanh or erf of headlane as an operator, without a gradient."""
+    out = torch.empty_like(x)
     if name == "gelu_tanh":
-        return headlane.gelu(x, "tanh", num_threads=threads())
-    return getattr(headlane, name)(x, num_threads=threads())
+        return headlane.gelu(x, "tanh", out=out, num_threads=threads())
+    return getattr(headlane, name)(x, out=out, num_threads=threads())
+
+
+@activation.register_fake
+def _(x, name):
+    return torch.empty_like(x)
 
 
 @layer_norm.register_fake
 @rms_norm.register_fake
-@activation.register_fake
 def _(x, *others):
     return x.new_empty(x.shape)
 

@@ -90,3 +90,30 @@ def test_attention_that_a_model_calls():
         close(optimized(X, **options), model(X, **options))
     alone = optimized(X[:1])
     torch.testing.assert_close(optimized(X)[:1], alone, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("heads_last", [False, True])
+@torch.no_grad()
+def test_results_lie_in_memory_as_those_of_pytorch(heads_last):
+    """Code may take views of them."""
+
+    class Called(nn.Module):
+        def forward(self, x):
+            given = x.transpose(1, 2) if heads_last else x
+            return nn.functional.scaled_dot_product_attention(given, given, given)
+
+    class Activated(nn.Sequential):
+        def forward(self, x):
+            return self[1](self[0](x).transpose(1, 2))
+
+    x = normal(2, 5, 3, 24)
+    called, activated = Called().eval(), seeded(lambda: Activated(nn.Linear(24, 24), nn.GELU()))
+    for model, given in ((called, x), (activated, X)):
+        optimized, expected = headlane.torch.optimize(model), model(given)
+        close(optimized(given), expected)
+        assert optimized(given).stride() == expected.stride()
+        compiled = torch.compile(optimized, fullgraph=True, backend="aot_eager")
+        assert compiled(given).stride() == expected.stride()
+    attention = seeded(nn.MultiheadAttention, 24, 3)
+    result, _ = headlane.torch.optimize(attention)(X, X, X)
+    assert result.stride() == attention(X, X, X)[0].stride()

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.compiler import is_compiling
+from torch.nn.attention import SDPBackend
 from torch.overrides import TorchFunctionMode
 
 import headlane
@@ -28,14 +29,28 @@ def attend(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
+    out: torch.Tensor | None = None,
 ) -> torch.Tensor:
     if is_compiling():
         return torch.ops.headlane.scaled_dot_product_attention(
             query, key, value, mask, is_causal, scale, enable_gqa
         )
     return headlane.scaled_dot_product_attention(
-        query, key, value, mask, 0.0, is_causal, scale, enable_gqa, num_threads=threads()
+        query, key, value, mask, 0.0, is_causal, scale, enable_gqa, out=out, num_threads=threads()
     )
+
+
+def _as_laid_out(query: torch.Tensor, *given: Any) -> torch.Tensor:
+    """attend() whose result lies in memory as PyTorch's: of flash attention like the query."""
+    if is_compiling():
+        result = attend(query, *given)
+        return torch.empty_like(query).copy_(result) if result.shape == query.shape else result
+    key, value, mask, is_causal, scale, enable_gqa = given
+    kind = torch._fused_sdp_choice(
+        query, key, value, mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+    is_flash = kind == SDPBackend.FLASH_ATTENTION.value
+    return attend(query, *given, out=torch.empty_like(query) if is_flash else None)
 
 
 def _attention(
@@ -57,7 +72,7 @@ def _attention(
         and all(plain(x, dtype) for x in (query, key, value))
         and (attn_mask is None or (not is_causal and plain(attn_mask, attn_mask.dtype)))
     ):
-        return attend(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+        return _as_laid_out(query, key, value, attn_mask, is_causal, scale, enable_gqa)
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )

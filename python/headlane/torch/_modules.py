@@ -297,5 +297,5 @@ class Activation(Recognised):
                     if is_plain_traced(x, dtype):
                         return _operators.activation(x, self._headlane)
                 elif is_plain(x, dtype):
-                    return _activate(self._headlane, self._headlane, x, None, threads())
+                    return _activate(self._headlane, self._headlane, x, torch.empty_like(x), threads())
         return super().forward(*arguments, **options)

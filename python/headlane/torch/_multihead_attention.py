@@ -59,7 +59,7 @@ class MultiheadAttention(WithWeights):
             result, weights = self._attend(
                 *inputs, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
             )
-            return result.transpose(0, 1), weights
+            return result.transpose(0, 1).contiguous(), weights
         return super().forward(
             query,
             key,
