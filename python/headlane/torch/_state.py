@@ -9,6 +9,8 @@ import torch
 threads = torch.get_num_threads
 _is_grad_enabled = torch.is_grad_enabled
 _is_autocast_enabled = torch.is_autocast_enabled
+# How many modes see the operators of a call, such as make_fx and counters of operations.
+_watchers = torch._C._len_torch_dispatch_stack  # type: ignore[attr-defined]
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -18,7 +20,8 @@ def mode_of(model: torch.nn.Module) -> torch.inference_mode:
 
 
 def is_plain(x: Any, dtype: torch.dtype) -> bool:
-    """Whether x is a tensor of this type, no negative view, without a gradient, outside of autocast.
+    """Whether x is a tensor of this type, no negative view, without a gradient, outside of autocast, and nobody
+    watches.
 
     Tensors of other devices, and those that are traced, wrapped or nested, are refused by the functions.
     """
@@ -29,6 +32,7 @@ def is_plain(x: Any, dtype: torch.dtype) -> bool:
         and not x.is_nested
         and not x.is_neg()
         and not _is_autocast_enabled("cpu")
+        and not _watchers()
     )
 
 
