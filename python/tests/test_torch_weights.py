@@ -5,12 +5,15 @@ import gc
 import io
 import weakref
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import headlane.torch  # noqa: E402
 from headlane.torch._report import Record  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 from torch_cases import MODELS, Tied, X, close, normal, seeded  # noqa: E402
 
 
@@ -70,6 +73,35 @@ def test_changes_of_a_weight():
         with pytest.raises(RuntimeError, match=r"packed|inference tensor|Inplace update"):
             change()
     torch.testing.assert_close(optimized.weight + 0, reference, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("weights", [None, "int8"])
+def test_arrays_and_lists_of_a_weight(weights):
+    """Arrays cannot be written to; what would share memory is refused."""
+    model = seeded(nn.Linear, 8, 8)
+    reference, weight = model.weight.detach(), headlane.torch.optimize(model, weights).weight.detach()
+    for ours, theirs in ((weight, reference), (weight[1], reference[1])):
+        assert ours.tolist() == theirs.tolist()
+        for array in (ours.numpy(), np.asarray(ours)):
+            assert np.array_equal(array, theirs.numpy())
+            with pytest.raises(ValueError, match="read-only"):
+                array.fill(0)
+        for refused in (torch.from_dlpack, np.from_dlpack, torch.Tensor.share_memory_):
+            with pytest.raises(RuntimeError, match="a packed weight, which has no memory of its own"):
+                refused(ours)
+
+
+@torch.no_grad()
+def test_calls_that_are_watched():
+    """Modes that see operators see those of PyTorch."""
+    model = seeded(lambda: nn.Sequential(nn.Linear(24, 24), nn.GELU(), nn.LayerNorm(24)))
+    optimized = headlane.torch.optimize(model)
+    optimized(X)
+    for given in (X, 2 * X):
+        torch.testing.assert_close(make_fx(optimized)(X)(given), model(given))
+    with FlopCounterMode(display=False) as counted:
+        optimized(X)
+    assert counted.get_total_flops() == 2 * 10 * 24 * 24
 
 
 @torch.no_grad()

@@ -55,6 +55,9 @@ def _is_changed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> boo
 # Of torch.Tensor: what is refused before it comes to an operator, and what is noted.
 _CHANGES = (torch.Tensor.__setitem__, torch.Tensor.data.__set__)
 _REQUIRES_GRAD = (torch.Tensor.requires_grad_, torch.Tensor.requires_grad.__set__)
+# What gives the elements to others, who read them, and what would share memory that there is not.
+_READ = (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist)
+_SHARED = (torch.Tensor.__dlpack__, torch.Tensor.share_memory_)
 # What a program may ask for while a weight is packed.
 _ASKED = {torch.Tensor.__hash__, torch.Tensor.__len__, torch.Tensor.size, torch.Tensor.dim}
 _ASKED |= {
@@ -67,6 +70,14 @@ _ASKED |= {
     getattr(torch.Tensor, name).__get__
     for name in "shape ndim dtype device layout is_cuda is_meta requires_grad itemsize nbytes".split()
 }
+
+
+def _read(func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+    """A list, or an array that is read only: what is written to it would not be seen."""
+    made = func(tensor.dense(), *args, **kwargs)
+    if func is not torch.Tensor.tolist:
+        made.flags.writeable = False
+    return made
 
 
 class _TracedPart:
@@ -97,6 +108,13 @@ class _ReadOnly(torch.Tensor):
                 return made
         if func in _CHANGES and isinstance(args[0], _ReadOnly):
             _refuse()
+        if func in _READ:
+            return _read(func, *args, **(kwargs or {}))
+        if func in _SHARED:
+            raise RuntimeError(
+                f"headlane.torch: {func.__name__} of a packed weight, which has no memory of its own: clone() "
+                "it, or headlane.torch.restore(model) first"
+            )
         with torch._C.DisableTorchFunctionSubclass():
             result = func(*args, **(kwargs or {}))
             if func in _REQUIRES_GRAD and isinstance(args[0], PackedWeight):
