@@ -170,6 +170,19 @@ def test_fewer_bits(weights, release):
     torch.testing.assert_close(optimized(x), model(x), rtol=0, atol=0)
 
 
+@torch.no_grad()
+def test_weights_that_do_not_fit(capsys):
+    """They stay what they are, and the report says so."""
+    model = seeded(lambda: nn.Sequential(nn.Linear(24, 24), nn.Linear(24, 24)))
+    model[0].weight[3, 4] = -65520
+    model[1].weight[3, 4] = 65519
+    optimized = headlane.torch.optimize(model, "float16")
+    headlane.torch.report(optimized)
+    assert "not packed: a weight of 65520 does not fit into float16" in capsys.readouterr().out
+    assert type(optimized[0]) is nn.Linear
+    assert optimized(X).isfinite().all()
+
+
 @pytest.mark.parametrize(
     ("weights", "activations"),
     [("int8", "int8"), ("int8_group32", "int8"), ("int4_group32", "int8"), ("bfloat16", "bfloat16")],

@@ -19,6 +19,9 @@ NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "f
 # For each stored type those whose elements it holds exactly.
 _EXACT = {"float32": tuple(NAMES), "bfloat16": (torch.bfloat16,), "float16": (torch.float16,)}
 
+_WIDER = (torch.float32, torch.bfloat16)
+_FLOAT16_INF = 65520  # what is not less becomes infinite
+
 
 class Packed:
     """A matrix of a module, packed once for everyone who has it.
@@ -63,6 +66,9 @@ class Packed:
         cls, tensor: torch.Tensor, stored: str, transposed: bool, release: bool, in_code: bool = False
     ) -> Packed:
         tensor = tensor.detach()
+        largest = max(map(abs, tensor.aminmax())) if stored == "float16" and tensor.dtype in _WIDER else 0
+        if largest >= _FLOAT16_INF:
+            raise ValueError(f"a weight of {largest:g} does not fit into float16")
         matrix = headlane.PackedMatrix(
             tensor.T if transposed else tensor, dtype=stored, num_threads=threads()
         )
