@@ -117,3 +117,59 @@ def test_results_lie_in_memory_as_those_of_pytorch(heads_last):
     attention = seeded(nn.MultiheadAttention, 24, 3)
     result, _ = headlane.torch.optimize(attention)(X, X, X)
     assert result.stride() == attention(X, X, X)[0].stride()
+
+
+@torch.no_grad()
+def test_multihead_attention_reads_its_output_layer():
+    """It does not call it: hooks and wrappers have no effect, their parameters have."""
+
+    class Wrapper(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner, self.weight, self.bias = inner, nn.Parameter(2 * inner.weight), None
+
+        def forward(self, x):
+            return 0 * self.inner(x)
+
+    model = seeded(nn.MultiheadAttention, 24, 3, batch_first=True)
+    optimized, called = headlane.torch.optimize(model), []
+    for each in (model, optimized):
+        each.out_proj.register_forward_hook(lambda *given: called.append(given))
+    close(optimized(X, X, X)[0], model(X, X, X)[0])
+    assert not called
+    model.out_proj = Wrapper(model.out_proj)
+    close(headlane.torch.optimize(model)(X, X, X)[0], model(X, X, X)[0])
+
+
+@torch.no_grad()
+def test_multihead_attention_that_is_changed():
+    for change in (
+        {"add_zero_attn": True},
+        {"bias_k": nn.Parameter(normal(1, 1, 24)), "bias_v": nn.Parameter(normal(1, 1, 24, seed=1))},
+    ):
+        model = seeded(nn.MultiheadAttention, 24, 3)
+        optimized = headlane.torch.optimize(model)
+        for each in (model, optimized):
+            for name, value in change.items():
+                setattr(each, name, value)
+        close(optimized(X, X, X)[0], model(X, X, X)[0])
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@torch.no_grad()
+def test_shapes_that_multihead_attention_refuses(batch_first):
+    model = seeded(nn.MultiheadAttention, 24, 3, batch_first=batch_first)
+    optimized = headlane.torch.optimize(model)
+    x, keys = (x if batch_first else x.transpose(0, 1) for x in (X, normal(2, 7, 24)))
+    one = keys[:1] if batch_first else keys[:, :1]
+    for given, options in (
+        ((x, one, one), {}),
+        ((x, keys, x), {}),
+        ((x, keys, keys), {"attn_mask": torch.zeros(1, 7)}),
+        ((x, keys, keys), {"attn_mask": torch.zeros(1, 5, 7)}),
+        ((x, keys, keys), {"key_padding_mask": torch.zeros(2, 1).bool()}),
+        ((x, keys, keys), {"key_padding_mask": torch.zeros(1, 7).bool()}),
+    ):
+        for each in (model, optimized):
+            with pytest.raises((RuntimeError, AssertionError)):
+                each(*given, **options)

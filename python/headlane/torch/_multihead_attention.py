@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
+import torch.nn.functional as F
 from torch.compiler import is_compiling
 
 import headlane
 from headlane import _core
 
 from ._calls import attend
-from ._modules import WithWeights, refuse_gradient, wants_gradient
+from ._modules import Linear, WithWeights, product, refuse_gradient, wants_gradient
 from ._state import is_plain, is_plain_traced, threads
 from ._weight import Packed, PackedWeight
 
@@ -43,7 +47,11 @@ class MultiheadAttention(WithWeights):
         is_causal: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         masks = [x for x in (key_padding_mask, attn_mask) if x is not None]
-        if self._is_plain((query, key, value), masks) and not (is_causal and attn_mask is None):
+        if (
+            self._is_plain((query, key, value), masks)
+            and not (is_causal and attn_mask is None)
+            and self._fits((query, key, value), key_padding_mask, attn_mask)
+        ):
             if self.batch_first or query.dim() == 2:
                 return self._attend(
                     query,
@@ -78,6 +86,8 @@ class MultiheadAttention(WithWeights):
         plain = is_plain_traced if is_compiling() else is_plain
         return (
             not self.training
+            and not self.add_zero_attn
+            and self.bias_k is self.bias_v is None
             and all(plain(x, state.dtype) for x in inputs)
             and inputs[0].dim() in (2, 3)
             and all(plain(x, x.dtype) and x.dtype in (torch.bool, state.dtype) for x in masks)
@@ -89,6 +99,29 @@ class MultiheadAttention(WithWeights):
                 )
             )
         )
+
+    def _fits(self, inputs: tuple[torch.Tensor, ...], padding: Any, mask: Any) -> bool:
+        """Whether shapes are those that PyTorch takes: nothing is broadcast."""
+        (*batch, length), keys, values = (
+            x.shape[:-1] if self.batch_first or x.dim() == 2 else (x.shape[1], x.shape[0]) for x in inputs
+        )
+        scores = (math.prod(batch) * self.num_heads, length, keys[-1])
+        return (
+            keys == values
+            and list(keys[:-1]) == batch
+            and (padding is None or padding.shape == keys)
+            and (mask is None or mask.shape in (scores, scores[1:]))
+        )
+
+    def _output(self, x: torch.Tensor) -> torch.Tensor:
+        """PyTorch reads the parameters of out_proj, and does not call it."""
+        of = self.out_proj
+        if not isinstance(of, Linear) or of._parameters.get("weight") is not of._headlane.parameter:
+            return F.linear(x, of.weight, of.bias)
+        if is_compiling():
+            packed = of._headlane.packed
+            return _operators.linear(x, packed.packed, packed.key, of.bias, of._headlane.activations)
+        return F.linear(x, of.weight, of.bias) if wants_gradient(of) else product(of, x)
 
     def _project(self, x: torch.Tensor, part: Packed, bias: torch.Tensor | None) -> torch.Tensor:
         """[..., heads, length, head_dim]"""
@@ -126,7 +159,7 @@ class MultiheadAttention(WithWeights):
             else:
                 weights = headlane.attention_weights(q, k, mask, num_threads=threads())
             weights = weights.mean(dim=-3) if average else weights
-        return self.out_proj(result), weights
+        return self._output(result), weights
 
     def _mask(
         self, q: torch.Tensor, k: torch.Tensor, attn_mask: torch.Tensor | None, padding: torch.Tensor | None
