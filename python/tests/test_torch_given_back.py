@@ -6,6 +6,7 @@ import io
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import headlane.torch  # noqa: E402
 from headlane.torch import _program, _weight  # noqa: E402
 from torch import nn  # noqa: E402
 from torch_cases import Tied, normal, seeded  # noqa: E402
@@ -205,3 +206,44 @@ def test_how_often(program):
         assert model(X).any() == bool(i)
         packed.append(_is_packed(model))
     assert packed == [True] * 4 + [False] * 2
+
+
+class _Head(nn.Module):
+    """It has a model that is not one of its modules."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.parts = (model,)
+
+    def forward(self, x):
+        model = self.parts[0]
+        return nn.functional.linear(x, model[0].weight, model[0].bias)
+
+
+@pytest.mark.parametrize("whole", [lambda m: nn.Sequential(m, nn.Linear(4, 2)), _Head])
+def test_training_in_another_model(program, whole):
+    """In evaluation mode, with gradients."""
+    model = _model()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    trained = whole(model).eval()
+    with torch.no_grad():
+        model(X)
+    assert _is_packed(model)
+    loss = trained(X).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    before = model[0].weight.detach().clone()
+    optimizer.step()
+    assert not model[0].weight.equal(before)
+
+
+@torch.no_grad()
+def test_a_model_that_the_program_optimizes(program):
+    """Is its own affair, but for training."""
+    model = headlane.torch.optimize(_model())
+    copied = copy.deepcopy(model)
+    assert model[0].weight.mean().isfinite()
+    assert _is_packed(model)
+    assert _is_packed(copied)
+    copied.train()
+    assert not _is_packed(copied)

@@ -112,7 +112,7 @@ class Program:
 
         def checked_train(module: nn.Module, mode: bool = True) -> nn.Module:
             if mode:
-                self._give_back(module, "it is trained")
+                self._train(module)
             return train(module, mode)
 
         def checked_reduce(module: nn.Module, protocol: Any) -> Any:
@@ -127,7 +127,9 @@ class Program:
             return checked
 
         def used(what: Any) -> bool:
-            return not inside.now and self._give_back(what, "its weights are used outside of its calls")
+            if inside.now and not (torch.is_grad_enabled() and getattr(what, "is_trained", False)):
+                return False
+            return self._give_back({id(what)}, "its weights are used outside of its calls")
 
         nn.Module.__call__ = checked_call  # type: ignore[method-assign]
         nn.Module.train = checked_train  # type: ignore[method-assign]
@@ -135,15 +137,23 @@ class Program:
         torch.jit.script, torch.jit.trace = of_module(torch.jit.script), of_module(torch.jit.trace)
         Hook.give_back = used
 
-    def _give_back(self, used: Any, why: str) -> bool:
-        """Restores the models that have a module or a weight, and those that share some with them."""
+    def _train(self, model: nn.Module) -> None:
+        """Restores a model, those of which it is a part or that are its parts, and one that the program has
+        optimized.
+        """
+        if self._optimized:
+            used = {id(x) for m in model.modules() for x in (m, *m._parameters.values())}
+            self._give_back(used, "it is trained")
+        if Record.of(model) is not None:
+            self._restore(model, [], "it is trained")
+
+    def _give_back(self, shared: set[int], why: str) -> bool:
+        """Restores the models that have a module or a weight of these, and those that share some with them."""
         with self._lock:
-            shared, count = {id(used)}, len(self.lines)
-            if isinstance(used, nn.Module) and Record.of(used) is not None and used not in self._optimized:
-                self._restore(used, [], why)  # the program has optimized it
+            count = len(self.lines)
             while found := [(x, *of) for x, of in self._optimized.items() if shared & of[1]]:
                 for model, weights, parts in found:
-                    shared |= parts
+                    shared = shared | parts
                     del self._optimized[model]
                     self._restore(model, weights, why)
             return len(self.lines) > count
@@ -164,10 +174,10 @@ class Program:
     def _prepare(self, model: nn.Module) -> None:
         record = Record.of(model)
         if model.training or _wants_gradient(model) or _is_watched():
-            self._give_back(model, "it is trained")
+            self._train(model)
         elif record is not None:
             if torch.is_grad_enabled() and Record.whole(model).frozen:
-                self._give_back(model, "it is trained")
+                self._train(model)
         elif self._times.get(model, 0) < _TIMES and all(map(_is_alone, model.parameters())):
             self._times[model] = self._times.get(model, 0) + 1
             if next(model.parameters(), None) is not None:

@@ -100,7 +100,12 @@ class _ReadOnly(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if Hook.give_back and func not in _ASKED and give_back(*_weights(args, kwargs)):
+        if (
+            Hook.give_back
+            and func not in _ASKED
+            and not is_compiling()
+            and give_back(*_weights(args, kwargs))
+        ):
             return func(*args, **(kwargs or {}))
         if func is F.linear:
             made = _product(*args, **(kwargs or {}))
