@@ -44,10 +44,8 @@ def class_of(kind: type, original: type) -> type:
 
 def _copy_of(function: Any, original: Any) -> Any:
     """A function that has the name and the signature of the original."""
-    made = types.FunctionType(
-        function.__code__, function.__globals__, argdefs=function.__defaults__, closure=function.__closure__
-    )
-    made.__kwdefaults__ = function.__kwdefaults__
+    made = types.FunctionType(function.__code__, function.__globals__, closure=function.__closure__)
+    made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
     return functools.update_wrapper(made, original)
 
 
@@ -93,7 +91,7 @@ class Replaced:
         return _new, (self.headlane_kind, self.headlane_original), self.__dict__.copy()
 
 
-_OF_ANY = frozenset(vars(nn.Module()))  # attributes that a module has, whatever it computes
+OF_ANY = frozenset(vars(nn.Module()))  # attributes that a module has, whatever it computes
 
 
 class Recognised(Replaced):
@@ -107,7 +105,7 @@ class Recognised(Replaced):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if name not in _OF_ANY and self._headlane is not None and not self._follows(name, value):
+        if name not in OF_ANY and self._headlane is not None and not self._follows(name, value):
             self.__dict__["_headlane"] = None
 
     def __delattr__(self, name: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from ._modules import Linear, Replaced
+from ._modules import OF_ANY, Linear, Replaced
 from ._nodes import NotPlain
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 _namespace = functools.cache(vars)  # of a class: one object for each
-_OF_ALL = frozenset(vars(nn.Module()))
 _CONSTANTS = (
     type(None),
     int,
@@ -59,7 +58,7 @@ def is_simple(module: nn.Module) -> bool:
     """Whether a module has nothing of its own but constants, which are all that its code can change, as far as is
     known: it does not change what it is given, either.
     """
-    own = [x for name, x in vars(module).items() if name not in _OF_ALL]
+    own = [x for name, x in vars(module).items() if name not in OF_ANY]
     return not getattr(module, "inplace", False) and all(
         _is_constant(x) or _is_method(x, module) for x in own
     )
