@@ -137,3 +137,22 @@ def test_activation_of_a_transformer_layer():
     model.activation = nn.GELU("tanh")  # whose path does not see the attribute
     optimized.activation.approximate = "tanh"
     close(optimized(X), model(X))
+
+
+class Recorder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = None
+
+    def forward(self, x):
+        self.last = torch.relu(x)
+        return self.last
+
+
+@torch.no_grad()
+def test_one_that_records_its_result():
+    model = seeded(Code, Recorder(), lambda m, x: m.act(m.first(x)).cumsum(-1))
+    optimized = headlane.torch.optimize(model)
+    for x in (X, X + 1):
+        close(optimized(x), model(x))
+        close(optimized.act.last, model.act.last)

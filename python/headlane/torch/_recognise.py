@@ -77,7 +77,15 @@ def activation_of_module(module: nn.Module) -> str | None:
         probe = copy.deepcopy(module).eval()
     except Exception:
         return None
-    return activation_of(probe)
+    before = dict(vars(probe))
+    name = activation_of(probe)
+    return name if _has(probe, before) else None
+
+
+def _has(module: nn.Module, attributes: dict[str, Any]) -> bool:
+    """Whether a module has these attributes: its code assigns none, such as its last result."""
+    own = vars(module)
+    return own.keys() == attributes.keys() and all(own[name] is x for name, x in attributes.items())
 
 
 def _seeded(*shape: int) -> torch.Tensor:
@@ -104,8 +112,11 @@ def norm_of(module: nn.Module) -> NormState | None:
         probe.float()
         for name, value in zip(parameters, _seeded(2, width)):
             probe._parameters[name] = nn.Parameter(value, requires_grad=False)
+        before = dict(vars(probe))
         applied = _applied(probe, width)
     except Exception:
+        return None
+    if not _has(probe, before):
         return None
     try:
         wider = _applied(probe, 2 * width)
