@@ -10,6 +10,8 @@
 #include "layers/tensor_names.hpp"
 #include "layers/together.hpp"
 
+#include <headlane/limits.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <deque>
