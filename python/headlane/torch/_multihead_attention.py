@@ -13,7 +13,7 @@ import headlane
 from headlane import _core
 
 from ._calls import attend
-from ._modules import Linear, WithWeights, product, refuse_gradient, wants_gradient
+from ._modules import Linear, WithWeights, refuse_gradient, wants_gradient
 from ._state import is_plain, is_plain_traced, threads
 from ._weight import Packed, PackedWeight
 
@@ -116,12 +116,7 @@ class MultiheadAttention(WithWeights):
     def _output(self, x: torch.Tensor) -> torch.Tensor:
         """PyTorch reads the parameters of out_proj, and does not call it."""
         of = self.out_proj
-        if not isinstance(of, Linear) or of._parameters.get("weight") is not of._headlane.parameter:
-            return F.linear(x, of.weight, of.bias)
-        if is_compiling():
-            packed = of._headlane.packed
-            return _operators.linear(x, packed.packed, packed.key, of.bias, of._headlane.activations)
-        return F.linear(x, of.weight, of.bias) if wants_gradient(of) else product(of, x)
+        return Linear.forward(of, x) if isinstance(of, Linear) else F.linear(x, of.weight, of.bias)
 
     def _project(self, x: torch.Tensor, part: Packed, bias: torch.Tensor | None) -> torch.Tensor:
         """[..., heads, length, head_dim]"""

@@ -42,7 +42,7 @@ class Result {
     if (!given_) return;
     std::vector<NamedView> views;
     for (const Array* input : inputs)
-      if (input != nullptr) views.push_back({input->name(), typed(any_view<const float>(*input), *input)});
+      if (input != nullptr) views.emplace_back(input->name(), typed(any_view<const float>(*input), *input));
     require_disjoint(array_->call().function(), {"out", any_view<const float>(*array_)}, views);
   }
 
