@@ -17,8 +17,9 @@ from torch.overrides import TorchFunctionMode
 import headlane
 
 from ._modules import Replaced, WithWeights
+from ._packed import NAMES
 from ._state import is_plain, is_plain_traced, threads
-from ._weight import NAMES, PackedWeight
+from ._weight import PackedWeight
 
 
 def attend(
@@ -86,7 +87,6 @@ def _takes(x: torch.Tensor) -> bool:
         and x.device.type == "cpu"
         and x.layout is torch.strided
         and x.dim() <= 8
-        and not x.is_neg()
     )
 
 

@@ -11,8 +11,9 @@ from torch.compiler import is_compiling
 from headlane import _core
 
 from ._modules import WithWeights, refuse_gradient, wants_gradient
+from ._packed import NAMES
 from ._state import is_plain, is_plain_traced, threads
-from ._weight import NAMES, PackedWeight
+from ._weight import PackedWeight
 
 # The weights [experts, 2 * hidden, width], of which the first half is the gates', and [experts,
 # width, hidden].

@@ -119,13 +119,13 @@ class Graph:
     def call(self, module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """What a child returns."""
         kind = _kind_of(module)
-        is_called = is_mixture(module) or _is_call(module)
+        is_called = kind is None and (is_mixture(module) or _is_call(module))
         if kind is None and module._modules and not is_called:
             return self.run(module, arguments, options)
         kind = kind or _CALL
         if len(arguments) != 1 or options or not isinstance(arguments[0], Value):
             raise NotPlain
-        if kind == _IDENTITY or kind == _CALL and is_called and self._is_dropout(module):
+        if kind == _IDENTITY or (is_called and self._is_dropout(module)):
             return arguments[0]
         if kind == _RELU_SQUARED:
             relu = self.apply("relu", *arguments)

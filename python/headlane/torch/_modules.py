@@ -20,8 +20,9 @@ from torch.compiler import is_compiling
 
 from headlane import _core
 
+from ._packed import NAMES, Packed, dense_part
 from ._state import is_plain, is_plain_traced, threads
-from ._weight import NAMES, Packed, PackedWeight, dense_part, give_back
+from ._weight import PackedWeight, give_back
 
 _linear, _activate = _core.linear, _core.activate
 _operators = torch.ops.headlane

@@ -14,8 +14,9 @@ from headlane import _core
 
 from ._calls import attend
 from ._modules import Linear, WithWeights, refuse_gradient, wants_gradient
+from ._packed import Packed
 from ._state import is_plain, is_plain_traced, threads
-from ._weight import Packed, PackedWeight
+from ._weight import PackedWeight
 
 _operators = torch.ops.headlane
 

@@ -11,8 +11,8 @@ from torch.compiler import is_compiling
 from headlane import _core
 
 from ._modules import Recognised, wants_gradient
+from ._packed import NAMES
 from ._state import is_plain, is_plain_traced, threads
-from ._weight import NAMES
 
 _norm = _core.norm
 _operators = torch.ops.headlane

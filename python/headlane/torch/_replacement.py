@@ -17,11 +17,12 @@ from ._fused import Fused
 from ._modules import Activation, Embedding, Linear, LinearOfInput, Replaced, WeightState, WithWeights
 from ._multihead_attention import AttentionState, MultiheadAttention
 from ._norms import Norm, NormOfInput, NormState
+from ._packed import NAMES, Packed
 from ._recognise import activation_of_module, are_experts_by_code, experts_of, norm_of
 from ._report import Record, Row, memory_of
 from ._transformer_layers import Encoder, FeedForwardBlock
 from ._transformers import set_attention
-from ._weight import NAMES, Packed, PackedWeight, parameter_of
+from ._weight import PackedWeight, parameter_of
 
 
 def _conv1d() -> type | None:

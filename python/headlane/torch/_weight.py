@@ -13,10 +13,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 import headlane
 
-from ._packed import NAMES, Packed, dense_part
+from ._packed import Packed, dense_part
 from ._state import is_plain, threads
-
-__all__ = ["NAMES", "Packed", "PackedWeight", "dense_part", "parameter_of"]
 
 
 class Hook:
