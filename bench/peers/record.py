@@ -19,6 +19,21 @@ READS = (16 << 10, 128 << 10, 1 << 20, 8 << 20, 256 << 20)
 COPIES = (1 << 20, 8 << 20, 128 << 20)
 
 
+def _git(*words: str) -> str:
+    try:
+        done = subprocess.run(["git", *words], capture_output=True, text=True)
+    except FileNotFoundError:  # no git here
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+# As the program begins: files may be edited while it measures.
+_SOURCE = {
+    "commit": _git("rev-parse", "--short", "HEAD"),
+    "modified": bool(_git("status", "--porcelain", "--untracked-files=no")),
+}
+
+
 def machine(about: dict[str, str], probes: dict[int, Probe]) -> dict:
     """To be called while all workers stand still."""
     return {
@@ -49,8 +64,7 @@ def document(version: str, machine: dict) -> dict:
     return {
         "schema": SCHEMA,
         "headlane": version,
-        "commit": _git("rev-parse", "--short", "HEAD"),
-        "modified": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        **_SOURCE,
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "machine": machine,
         "contenders": [],
@@ -86,11 +100,3 @@ def short(version: str) -> str:
     """The number in what a library says of itself, such as "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH Zen"."""
     found = re.search(r"\d+(\.\d+)+", version)
     return found[0] if found else version
-
-
-def _git(*words: str) -> str:
-    try:
-        done = subprocess.run(["git", *words], capture_output=True, text=True)
-    except FileNotFoundError:  # no git here
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
