@@ -246,17 +246,16 @@ Product exchanged(const Product& p) {
 
 }  // namespace
 
-/// They are read in place if they are not rounded, their elements are contiguous, and they are
-/// not a multiple of 4 KiB apart, where they fall into one set of an L1 that cannot hold those of
-/// a strip. With 12 ways such rows cost 3 % of 512 × 512 × 2048, packing them 5 % (Zen 5); with 8
-/// ways 4 % of it, and up to 15 % of 2048 × 2048 × 2048 (Zen 4).
+/// They are read in place if they are not rounded, their elements are contiguous, and they are not
+/// in one set of an L1 that cannot hold those of a strip. With 12 ways such rows cost 3 % of 512 ×
+/// 512 × 2048, packing them 5 % (Zen 5); with 8 ways 4 % of it, and up to 15 % of 2048 × 2048 ×
+/// 2048 (Zen 4).
 bool reads_rows(const Product& p) {
-  constexpr Index page = 1024;  // floats
   const View<const float, 2>& a = p.a;
   if (p.activations == DType::bfloat16) return false;
   if (a.shape[1] == 1) return true;
   return a.strides[1] == 1 &&
-         (a.strides[0] % page != 0 || std::min(a.shape[0], kernels::strip_rows) <= cache_sizes().l1_ways);
+         (!are_in_one_set(a.strides[0]) || std::min(a.shape[0], kernels::strip_rows) <= cache_sizes().l1_ways);
 }
 
 Product restricted(const Product& p, const Region& region) {

@@ -51,13 +51,13 @@ bool are_apart(const View<float, 2>& x, const View<const float, 2>& y) {
 bool gemm_small(const View<const float, 2>& a, const View<const float, 2>& b, const View<float, 2>& c,
                 const GemmOptions& o) {
   // Rows that are packed, as in block_loop.cpp and right_operand.cpp, are left to these.
-  constexpr Index limit = 128, page = 1024, max_floats_of_b = 32768;
+  constexpr Index limit = 128, max_floats_of_b = 32768;
   const bool is_default = o.alpha == 1.0f && o.beta == 0.0f && !o.bias && !o.residual &&
                           o.activation == Activation::none && o.activations == DType::float32 && o.num_threads >= 0;
   if (!is_default || !is_plain(a, limit) || !is_plain(b, limit) || !is_plain(c, limit)) return false;
   const Index m = c.shape[0], n = c.shape[1], k = a.shape[1];
   if (a.shape[0] != m || b.shape[0] != k || b.shape[1] != n || !are_apart(c, a) || !are_apart(c, b)) return false;
-  if (a.strides[0] % page == 0 || k * b.strides[0] > max_floats_of_b) return false;
+  if (are_in_one_set(a.strides[0]) || k * b.strides[0] > max_floats_of_b) return false;
   // Few columns of many rows are exchanged with them, in block_loop.cpp: 32, 64 and 128 × 1 by
   // 64 take 0.76, 0.58 and 0.46 of the time, 64 and 128 × 2 by 64 0.86 and 0.67, 128 × 3 by 64 0.79
   // (Emerald Rapids, AVX-512).

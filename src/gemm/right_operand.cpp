@@ -3,6 +3,7 @@
 #include "core/caches.hpp"
 #include "core/round.hpp"
 #include "core/scratch.hpp"
+#include "gemm/block_sizes.hpp"
 
 #include <cstdlib>
 
@@ -16,9 +17,9 @@ namespace {
 /// of 2 MiB or more where few rows of a and c are beside it, and its rows do not fall into the same
 /// sets of the L1 (128 × 512 × 512 in 0.97 of the time, 512 × 512 × 512 in 1.05; Emerald Rapids).
 bool comes_from_l2(const View<const float, 2>& b, Index span, Index rows) {
-  constexpr Index few_floats = 32768, few_rows = 256, large_l2 = 2 << 20, page = 1024;
+  constexpr Index few_floats = 32768, few_rows = 256, large_l2 = 2 << 20;
   const Index bytes = cache_sizes().l2_bytes;
-  const bool is_half = bytes >= large_l2 && std::abs(b.strides[0]) % page != 0 && rows <= few_rows;
+  const bool is_half = bytes >= large_l2 && !are_in_one_set(b.strides[0]) && rows <= few_rows;
   return span < (is_half ? bytes / 2 / Index{sizeof(float)} : few_floats);
 }
 
