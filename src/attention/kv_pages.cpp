@@ -7,10 +7,28 @@
 namespace headlane::internal {
 namespace {
 
-/// Tokens first … first + count-1 of a head.
+/// Tokens of one head that one page holds: `count` from `first` on, as keys `at_key` … of the page.
+struct Part {
+  Index head, first, count, at_key;
+};
+
 template <class T>
-View<T, 2> tokens_of(const View<T, 3>& x, Index head, Index first, Index count) {
-  return {x.data + head * x.strides[0] + first * x.strides[1], {count, x.shape[2]}, {x.strides[1], x.strides[2]}};
+View<T, 2> tokens_of(const View<T, 3>& x, const Part& part) {
+  return {x.data + part.head * x.strides[0] + part.first * x.strides[1],
+          {part.count, x.shape[2]},
+          {x.strides[1], x.strides[2]}};
+}
+
+/// Calls f(head, part) for each head of the pages that hold these keys of a sequence.
+template <class F>
+void for_heads_of_pages(const KvPages& pages, Index sequence, Index first_key, Index tokens, const F& f) {
+  const Index page_size = pages.page_size;
+  for (Index done = 0, count = 0; done < tokens; done += count) {
+    const Index key = first_key + done, at_key = key % page_size;
+    count = std::min(page_size - at_key, tokens - done);
+    for (Index head = 0; head < pages.kv_heads; ++head)
+      f(pages.head(sequence, head, key / page_size), Part{head, done, count, at_key});
+  }
 }
 
 }  // namespace
@@ -105,25 +123,15 @@ void KvPages::grow(Index sequence, Index tokens) noexcept {
 
 void KvPages::write(const kernels::KernelTable& kernel, Index sequence, Index first, const View<const float, 3>& k,
                     const View<const float, 3>& v, float* scratch) const noexcept {
-  const Index tokens = k.shape[1];
-  for (Index done = 0; done < tokens;) {
-    const Index key = first + done, at_key = key % page_size, count = std::min(page_size - at_key, tokens - done);
-    for (Index number = 0; number < kv_heads; ++number)
-      head(sequence, number, key / page_size)
-          .write(kernel, at_key, tokens_of(k, number, done, count), tokens_of(v, number, done, count), scratch);
-    done += count;
-  }
+  for_heads_of_pages(*this, sequence, first, k.shape[1], [&](const HeadOfPage& head, const Part& x) {
+    head.write(kernel, x.at_key, tokens_of(k, x), tokens_of(v, x), scratch);
+  });
 }
 
 void KvPages::read(Index sequence, Index first, const View<float, 3>& k, const View<float, 3>& v) const noexcept {
-  const Index tokens = k.shape[1];
-  for (Index done = 0; done < tokens;) {
-    const Index key = first + done, at_key = key % page_size, count = std::min(page_size - at_key, tokens - done);
-    for (Index number = 0; number < kv_heads; ++number)
-      head(sequence, number, key / page_size)
-          .read(at_key, tokens_of(k, number, done, count), tokens_of(v, number, done, count));
-    done += count;
-  }
+  for_heads_of_pages(*this, sequence, first, k.shape[1], [&](const HeadOfPage& head, const Part& x) {
+    head.read(x.at_key, tokens_of(k, x), tokens_of(v, x));
+  });
 }
 
 void KvPages::truncate(Index sequence, Index length) noexcept {
