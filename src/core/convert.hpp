@@ -73,8 +73,12 @@ void convert_all(const kernels::KernelTable& kernel, const HalfInput& from, cons
 void convert_all(const kernels::KernelTable& kernel, const AnyView<const float>& from, const HalfOutput& to,
                  int threads);
 
+/// A dense view of some memory for the same elements, whose axes nest as those of `like`. Axes of
+/// stride 0 share their elements there, too.
+AnyView<float> dense_like(const AnyView<const std::uint16_t>& like, float* memory);
+
 /// Float32 copies of whole tensors, one behind the other in scratch memory, for functions that read
-/// an input more than once. Axes of stride 0 share their elements in the copy, too.
+/// an input more than once.
 class HalfCopies {
  public:
   /// `num_threads`: as an option has it.

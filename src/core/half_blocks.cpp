@@ -67,23 +67,6 @@ Block Blocks::operator[](Index block) const {
   return result;
 }
 
-/// A dense view whose axes nest as those of `like`.
-AnyView<float> dense_like(const AnyView<std::uint16_t>& like, float* memory) {
-  AnyView<float> dense;
-  dense.data = memory;
-  dense.rank = like.rank;
-  dense.shape = like.shape;
-  dense.strides.fill(1);
-  Index stride = 1;
-  const Axes axes = axes_by_step(Caller("").operand("", like));
-  for (std::size_t i = 0; i < axes.count; ++i) {
-    const auto axis = static_cast<std::size_t>(axes.axis[i]);
-    dense.strides[axis] = stride;
-    stride *= dense.shape[axis];
-  }
-  return dense;
-}
-
 }  // namespace
 
 AxisOrder order_with_last(int rank, int last) {
@@ -109,7 +92,7 @@ void for_half_blocks(const kernels::KernelTable& kernel, const HalfInput* x, con
     for (Index i = first; i < end; ++i) {
       const Block block = blocks[i];
       const HalfOutput to(block.of<std::uint16_t>(y), y.type);
-      const AnyView<float> rows = dense_like(to, memory);
+      const AnyView<float> rows = dense_like(as_input(to), memory);
       if (x != nullptr) convert_all(kernel, HalfInput(block.of<const std::uint16_t>(*x), x->type), rows, 1);
       f(context, block, rows);
       convert_all(kernel, as_input(rows), to, 1);

@@ -26,6 +26,24 @@ Index size_of(const AnyView<const std::uint16_t>& view) {
 
 }  // namespace
 
+AnyView<float> dense_like(const AnyView<const std::uint16_t>& like, float* memory) {
+  AnyView<float> dense;
+  dense.data = memory;
+  dense.rank = like.rank;
+  dense.shape = like.shape;
+  if (is_empty(like)) return dense;
+  dense.strides.fill(1);  // of axes of one element
+  Index stride = 1;
+  const Axes axes = axes_by_step(Caller("").operand("", like));
+  for (std::size_t i = 0; i < axes.count; ++i) {
+    const auto axis = static_cast<std::size_t>(axes.axis[i]);
+    const bool is_shared = like.strides[axis] == 0;
+    dense.strides[axis] = is_shared ? 0 : stride;
+    stride *= is_shared ? 1 : dense.shape[axis];
+  }
+  return dense;
+}
+
 void HalfCopies::reserve(const AnyView<const std::uint16_t>& view) {
   constexpr Index too_many = Index{1} << 61;  // for any allocation, and their sum is an Index
   floats_ = std::min(floats_ + size_of(view), too_many);
@@ -34,19 +52,7 @@ void HalfCopies::reserve(const AnyView<const std::uint16_t>& view) {
 void HalfCopies::allocate() { memory_ = scratch(purpose_, floats_); }
 
 AnyView<float> HalfCopies::room(const AnyView<const std::uint16_t>& like) {
-  AnyView<float> copy;
-  copy.data = memory_;
-  copy.rank = like.rank;
-  copy.shape = like.shape;
-  if (is_empty(like)) return copy;
-  const Axes axes = axes_by_step(Caller("").operand("", like));
-  Index stride = 1;
-  for (std::size_t i = 0; i < axes.count; ++i) {
-    const auto axis = static_cast<std::size_t>(axes.axis[i]);
-    if (like.strides[axis] == 0) continue;
-    copy.strides[axis] = stride;
-    stride *= like.shape[axis];
-  }
+  const AnyView<float> copy = dense_like(like, memory_);
   memory_ += size_of(like);
   return copy;
 }
