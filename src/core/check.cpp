@@ -54,6 +54,12 @@ bool interleave(const Operand& a, const Operand& b) {
 
 }  // namespace
 
+std::size_t Caller::floating_size(const char* name, DType type) const {
+  require(type <= DType::float16, name, " has elements of DType ", static_cast<Index>(type),
+          ", they may be float32, bfloat16 or float16");
+  return static_cast<std::size_t>(size_of(type));
+}
+
 bool is_empty(std::span<const Index> shape) {
   return std::any_of(shape.begin(), shape.end(), [](Index size) { return size == 0; });
 }

@@ -40,6 +40,10 @@ class Caller {
   }
 
  private:
+  /// Bytes of an element of a FloatingView. Throws if its type, which anyone may have set, is none
+  /// of those that it may be.
+  [[nodiscard]] std::size_t floating_size(const char* name, DType type) const;
+
   const char* function_;
 };
 
@@ -70,13 +74,7 @@ Operand Caller::operand(const char* name, const View<T, Rank>& view) const {
 
 template <int Rank>
 Operand Caller::operand(const char* name, const FloatingView<Rank>& view) const {
-  return {*this,
-          name,
-          view.data,
-          Rank,
-          view.shape.data(),
-          view.strides.data(),
-          static_cast<std::size_t>(size_of(view.type))};
+  return {*this, name, view.data, Rank, view.shape.data(), view.strides.data(), floating_size(name, view.type)};
 }
 
 template <class T>
@@ -85,13 +83,7 @@ Operand Caller::operand(const char* name, const AnyView<T>& view) const {
 }
 
 inline Operand Caller::operand(const char* name, const AnyFloatingView& view) const {
-  return {*this,
-          name,
-          view.data,
-          view.rank,
-          view.shape.data(),
-          view.strides.data(),
-          static_cast<std::size_t>(size_of(view.type))};
+  return {*this, name, view.data, view.rank, view.shape.data(), view.strides.data(), floating_size(name, view.type)};
 }
 
 /// The axes of more than one element, by rising step (the magnitude of the stride).

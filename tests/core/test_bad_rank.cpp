@@ -1,5 +1,5 @@
-// Sizes that cannot be represented: AnyView of a rank that does not exist, matrices whose packed
-// copy does not fit into memory.
+// What cannot be represented: an AnyView of a rank that does not exist, a FloatingView of a type
+// that is none of its own, matrices whose packed copy does not fit into memory.
 #include "support/illegal.hpp"
 #include "support/sanitized.hpp"
 
@@ -71,6 +71,42 @@ TEST_CASE("an AnyView has 0 to 8 axes: any other rank is an error in every funct
     push("FeedForward", "linear1.weight", [=] { (void)FeedForward(StateDict{{"linear1.weight", x}}, ""); });
   }
   CHECK(calls.size() == 6 * 28);
+  check_illegal(calls, [&] { return std::all_of(memory.begin(), memory.end(), [](float e) { return e == 0.5f; }); });
+}
+
+TEST_CASE("a FloatingView has elements of float32, bfloat16 or float16: any other type is an error") {
+  std::vector<float> memory(64, 0.5f);
+  std::vector<bfloat16> halves(64);
+  const View<const float, 2> x(memory.data(), {2, 2});
+  const View<float, 2> y(memory.data() + 32, {2, 2});
+  const View<const bfloat16, 2> half_x(halves.data(), {2, 2});
+  const View<bfloat16, 2> half_y(halves.data() + 32, {2, 2});
+  const auto batch = [](const auto& view) { return view.broadcast(0, 1); };
+  const auto heads = [&](const auto& view) { return batch(batch(view)); };
+  const Linear linear(StateDict{{"weight", x}});
+  std::vector<Illegal> calls;
+  for (const int number : {3, 4, 5, 6, 255}) {
+    const auto bad = [&](auto view) {
+      view.type = static_cast<DType>(number);
+      return view;
+    };
+    const FloatingView<2> added = bad(FloatingView<2>(x));
+    const FloatingView<3> of_batch = bad(FloatingView<3>(batch(x)));
+    const FloatingView<4> of_heads = bad(FloatingView<4>(heads(x)));
+    const AnyFloatingView any = bad(AnyFloatingView(x));
+    const auto push = [&](const char* function, const char* argument, const std::function<void()>& call) {
+      calls.push_back({function, call, {function, argument, "DType " + std::to_string(number)}});
+    };
+    push("gemm", "residual", [=] { gemm(x, x, y, {.residual = added}); });
+    push("gemm", "residual", [=] { gemm(half_x, half_x, half_y, {.residual = added}); });
+    push("gemm_batch", "residual", [=] { gemm_batch(batch(x), batch(x), batch(y), {.residual = of_batch}); });
+    push("Linear::forward", "residual", [=, &linear] { linear.forward(batch(x), batch(y), {.residual = of_batch}); });
+    push("softmax", "bias", [=] { softmax(x, y, {.bias = any}); });
+    push("softmax", "bias", [=] { softmax(half_x, half_y, {.bias = any}); });
+    push("attention", "bias", [=] { attention(heads(x), heads(x), heads(x), heads(y), {.bias = of_heads}); });
+    push("attention", "bias",
+         [=] { attention(heads(half_x), heads(half_x), heads(half_x), heads(half_y), {.bias = of_heads}); });
+  }
   check_illegal(calls, [&] { return std::all_of(memory.begin(), memory.end(), [](float e) { return e == 0.5f; }); });
 }
 
