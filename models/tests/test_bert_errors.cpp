@@ -33,6 +33,7 @@ TEST_CASE("settings that make no BERT") {
       {R"("bert")", R"("distilbert")", {"'model_type'", "'distilbert'"}},
       {R"("model_type": "bert", )", "", {"'model_type'", "missing"}},
       {R"("model_type")", R"("is_decoder": true, "model_type")", {"'is_decoder'", "true"}},
+      {R"("model_type")", R"("is_causal": true, "model_type")", {"'is_causal'", "true"}},
       {R"("model_type")",
        R"("position_embedding_type": "relative_key", "model_type")",
        {"'position_embedding_type'", "'relative_key'", "'absolute'"}},

@@ -134,6 +134,20 @@ TEST_CASE("activations by their names") {
   }
 }
 
+TEST_CASE("dense_act_fn and is_gated_act are preferred to feed_forward_proj, as in transformers") {
+  const auto read_with = [](const std::string& name, const std::string& own, const std::string& gated) {
+    return read({{"feed_forward_proj", '"' + name + '"'}, {"dense_act_fn", '"' + own + '"'}, {"is_gated_act", gated}});
+  };
+  CHECK(read_with("gated-gelu", "relu", "true").activation == Activation::relu);
+  CHECK(read_with("gated-gelu", "gelu", "true").activation == Activation::gelu);
+  CHECK(read_with("relu", "gelu_new", "true").activation == Activation::gelu_tanh);
+  CHECK(read_with("relu", "relu", "true").gated);
+  CHECK(!read_with("gated-silu", "silu", "false").gated);
+  CHECK(read({{"feed_forward_proj", "\"gated-gelu\""}, {"is_gated_act", "null"}}).gated);
+  CHECK_THROWS_WITH_AS(read_with("relu", "tanh", "false"), doctest::Contains("'dense_act_fn' is 'tanh'"),
+                       CheckpointError);
+}
+
 TEST_CASE("numbers at both ends of what they may be") {
   const struct {
     const char *key, *below, *low, *high, *above;

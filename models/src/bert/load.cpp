@@ -50,7 +50,7 @@ void require_plain_bert(const path& file, const Config& config) {
   const std::string positions = config.text("position_embedding_type", "absolute");
   if (positions != "absolute")
     fail(file, "'position_embedding_type' is ", in_quotes(positions), "; supported: 'absolute'");
-  for (const char* key : {"is_decoder", "add_cross_attention", "is_encoder_decoder"})
+  for (const char* key : {"is_decoder", "is_causal", "add_cross_attention", "is_encoder_decoder"})
     if (config.flag(key, false)) fail(file, in_quotes(key), " is true; supported: false");
 }
 

@@ -33,8 +33,14 @@ void read_feed_forward(const Config& file, const std::filesystem::path& path, st
   config.gated = name.starts_with("gated-");
   if (config.gated) name.remove_prefix(6);
   if (config.gated && name == "gelu") name = "gelu_new";
-  const auto found = std::ranges::find(activations, name, &NamedActivation::name);
-  if (found == activations.end()) fail(path, "'feed_forward_proj' is ", in_quotes(whole), ", which is not supported");
+  // transformers writes what it makes of feed_forward_proj, and prefers it.
+  config.gated = file.flag("is_gated_act", config.gated);
+  const std::string own = file.text("dense_act_fn", std::string(name));
+  const auto found = std::ranges::find(activations, own, &NamedActivation::name);
+  if (found == activations.end()) {
+    if (own != name) fail(path, "'dense_act_fn' is ", in_quotes(own), ", which is not supported");
+    fail(path, "'feed_forward_proj' is ", in_quotes(whole), ", which is not supported");
+  }
   config.activation = found->activation;
 }
 
