@@ -173,4 +173,8 @@ TEST_CASE("a vocabulary that is just as large as SentencePiece's, and one that i
         std::string::npos);
   to.write("spiece.model", "nothing");
   headlane::test::check_says(headlane::test::message_of([&] { const Translator t(to.path()); }), {"spiece.model"});
+  std::filesystem::remove(to.path() / "spiece.model");
+  std::filesystem::create_directory(to.path() / "spiece.model");
+  headlane::test::check_says(headlane::test::message_of([&] { const Translator t(to.path()); }),
+                             {"spiece.model: is a folder"});
 }

@@ -104,7 +104,7 @@ TEST_CASE("--version and --help") {
 TEST_CASE("--weights") {
   for (const char* type : {"float32", "bfloat16", "float16", "int8", "int8_group32"})
     CHECK(run({"--weights", type, cat}).out == chat);
-  check_refused({"--weights", "int3", cat}, {"--weights", "int3"});
+  check_refused({"--weights", "int3", cat}, {"--weights", "int3", "int4_group32,int8,int8_group32"});
   for (const char* type : {"bfloat16", "int8"}) CHECK(run({"--weights", type, "--activations", type, cat}).out == chat);
   check_refused({"--weights", "int8", "--activations", "float16", cat}, {"--activations", "float16"});
 }
@@ -162,7 +162,7 @@ TEST_CASE("Input that is too long is an error, after what stands before it") {
     CHECK(read.out == chat);
     CHECK(read.err == given.err);
   }
-  CHECK(run({"--quiet", "--max-length", "1", "--max-input", "100"}, {.text = line + "\n" + cat}).code == 0);
+  CHECK(run({"--quiet", "--max-length", "1", "--max-input", "100"}, {.text = line + "\r\n" + cat}).code == 0);
   CHECK(run({"--quiet", "--max-length", "1", "--max-input", "101"}, {.text = line + "a\n" + cat}).code == 0);
   check_says(run({"--max-input", "16"}, {.text = cat}).err, {"sentence 1 has more than 16 bytes"});
   check_says(run({}, {.text = endless}).err, {"sentence 1 has more than 4096 bytes"});

@@ -38,11 +38,14 @@ struct Arguments {
   bool quiet = false;
 };
 
-/// Types by their names.
-std::map<std::string, headlane::DType> dtypes(std::initializer_list<headlane::DType> types) {
-  std::map<std::string, headlane::DType> result;
-  for (const headlane::DType type : types) result.emplace(headlane::name_of(type), type);
-  return result;
+/// An option whose value is the name of one of these types.
+void add_type(CLI::App& app, const char* name, headlane::DType& to, std::initializer_list<headlane::DType> types,
+              const char* description) {
+  std::map<std::string, headlane::DType> by_name;
+  for (const headlane::DType type : types) by_name.emplace(headlane::name_of(type), type);
+  app.add_option_function<std::string>(
+         name, [&to, by_name](const std::string& given) { to = by_name.at(given); }, description)
+      ->check(CLI::IsMember(by_name));
 }
 
 void declare(CLI::App& app, Arguments& arguments) {
@@ -75,14 +78,12 @@ void declare(CLI::App& app, Arguments& arguments) {
                  "the length")
       ->check(CLI::Range(Index{1}, Index{1} << 30))
       ->capture_default_str();
-  app.add_option("--weights", arguments.translator.weights, "How weights are stored: the smaller, the faster")
-      ->transform(CLI::CheckedTransformer(
-          dtypes({headlane::DType::float32, headlane::DType::bfloat16, headlane::DType::float16, headlane::DType::int8,
-                  headlane::DType::int8_group32, headlane::DType::int4_group32})));
-  app.add_option("--activations", arguments.translator.activations,
-                 "Rounds them, too, for weights of such a type; int8 is the fastest")
-      ->transform(CLI::CheckedTransformer(
-          dtypes({headlane::DType::float32, headlane::DType::bfloat16, headlane::DType::int8})));
+  using headlane::DType;
+  add_type(app, "--weights", arguments.translator.weights,
+           {DType::float32, DType::bfloat16, DType::float16, DType::int8, DType::int8_group32, DType::int4_group32},
+           "How weights are stored: the smaller, the faster");
+  add_type(app, "--activations", arguments.translator.activations, {DType::float32, DType::bfloat16, DType::int8},
+           "Rounds them, too, for weights of such a type; int8 is the fastest");
   app.add_option("--threads", arguments.threads, "Number of threads; 0: one per processor")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
@@ -182,11 +183,12 @@ class Session {
   double seconds_ = 0;
 };
 
-/// The next line of standard input. Stops after `max_bytes` + 1 bytes: a line may be endless.
+/// The next line of standard input. Stops after `max_bytes` + 2 bytes, the last of which may end a
+/// line together with \n: a line may be endless.
 bool next_line(std::string& line, Index max_bytes) {
   line.clear();
   int c = 0;
-  while (std::ssize(line) <= max_bytes && (c = std::getc(stdin)) != EOF && c != '\n') line += static_cast<char>(c);
+  while (std::ssize(line) <= max_bytes + 1 && (c = std::getc(stdin)) != EOF && c != '\n') line += static_cast<char>(c);
   if (std::ferror(stdin) != 0) throw std::runtime_error("cannot read standard input");
   return c != EOF || !line.empty();
 }
@@ -201,12 +203,12 @@ void run(const Arguments& arguments) {
   Index number = 0;
   const auto add = [&](std::string sentence) {
     ++number;
+    if (!sentence.empty() && sentence.back() == '\r') sentence.pop_back();
     if (std::ssize(sentence) > arguments.max_input) {
       session.translate(waiting);  // the sentences before it
       throw std::runtime_error("sentence " + std::to_string(number) + " has more than " +
                                std::to_string(arguments.max_input) + " bytes (--max-input): divide it");
     }
-    if (!sentence.empty() && sentence.back() == '\r') sentence.pop_back();
     for (char& c : sentence)
       if (c == '\n') c = ' ';  // a sentence is a line of the output
     waiting.push_back(std::move(sentence));

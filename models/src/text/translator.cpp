@@ -57,6 +57,7 @@ struct Translator::Implementation {
         words(read_words(folder / "words.txt")) {
     const std::filesystem::path file = folder / "spiece.model";
     if (!std::filesystem::exists(file)) fail(file, "is missing");
+    if (std::filesystem::is_directory(file)) fail(file, "is a folder");
     const auto status = pieces.Load(file.string());
     if (!status.ok()) fail(file, "is not a model of SentencePiece: ", shown(status.ToString()));
     if (pieces.GetPieceSize() > model.config().vocab_size)
