@@ -1,11 +1,14 @@
 """headlane.torch: attention of transformers in calls that are not for inference is what the model had."""
 
+import pickle
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import headlane.torch  # noqa: E402
 from expert_cases import LATENT, LLAMA, SIZES  # noqa: E402
+from headlane.torch._transformers import _register  # noqa: E402
 from torch_cases import normal, seeded  # noqa: E402
 
 # Attention with what PyTorch's does not have, and keys that the code of a model chooses.
@@ -103,3 +106,19 @@ def test_weights_that_the_caller_collects(name, implementation, form):
     assert len(ours) == len(theirs)
     for one, other in zip(ours, theirs):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+@torch.no_grad()
+def test_a_pickle_in_another_process(implementation, monkeypatch):
+    """Where nothing has registered the attentions that it names."""
+    config = transformers.BertConfig(**SIZES)
+    model = seeded(transformers.BertForMaskedLM, config)
+    model.set_attn_implementation(implementation)
+    optimized = headlane.torch.optimize(model).bert  # a part, which has no record of what was done
+    pickled, ids = pickle.dumps(optimized), torch.arange(3, 21).view(2, 9)
+    for interface in (transformers.AttentionInterface, transformers.AttentionMaskInterface):
+        names = {name: x for name, x in interface._global_mapping.items() if "headlane_torch" not in name}
+        monkeypatch.setattr(interface, "_global_mapping", names)
+    _register.cache_clear()
+    assert pickle.loads(pickled)(ids)[0].equal(optimized(ids)[0])

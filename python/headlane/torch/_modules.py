@@ -22,10 +22,10 @@ from headlane import _core
 
 from ._packed import NAMES, Packed, dense_part
 from ._state import is_plain, is_plain_traced, threads
+from ._transformers import register_if_loaded
 from ._weight import PackedWeight, give_back
 
-_linear, _activate = _core.linear, _core.activate
-_operators = torch.ops.headlane
+_linear, _activate, _operators = _core.linear, _core.activate, torch.ops.headlane
 
 
 @functools.cache
@@ -52,6 +52,7 @@ def _copy_of(function: Any, original: Any) -> Any:
 
 def _new(kind: type, original: type) -> Any:
     """From a pickle or a copy."""
+    register_if_loaded()
     return object.__new__(class_of(kind, original))
 
 
@@ -270,8 +271,7 @@ class Embedding(WithWeights):
     """torch.nn.Embedding whose weight is that of an output layer, too."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002
-        state = self._headlane
-        packed = state.packed
+        state, packed = self._headlane, self._headlane.packed
         if is_compiling():
             refuse_gradient(self)
         elif self._parameters.get("weight") is not state.parameter or wants_gradient(self):

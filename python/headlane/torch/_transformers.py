@@ -18,6 +18,7 @@ from ._values import Value
 _IMPLEMENTATIONS = {"sdpa": "headlane_torch", "eager": "headlane_torch_eager"}
 
 
+@functools.cache
 def _register() -> None:
     """Adds to transformers attentions like "headlane", but with other code for calls that are not plain."""
     from transformers import AttentionInterface, AttentionMaskInterface
@@ -29,6 +30,16 @@ def _register() -> None:
         own = sdpa_attention_forward if before == "sdpa" else _eager_attention_forward
         AttentionInterface.register(name, _attention_or(own))
         AttentionMaskInterface.register(name, ours.headlane_mask)
+
+
+def register_if_loaded() -> None:
+    """For models of transformers in a pickle, whose configurations name these attentions: the
+    classes of such models are loaded before the modules inside.
+    """
+    if "transformers.modeling_utils" in sys.modules and hasattr(
+        sys.modules["transformers"], "AttentionMaskInterface"
+    ):
+        _register()
 
 
 def _are_weights_wanted(module: nn.Module, options: dict[str, Any]) -> bool:
