@@ -59,9 +59,7 @@ def require_mask(mask: Any) -> None:
     if mask.dtype not in (torch.bool, torch.float32, torch.bfloat16, torch.float16):
         _refuse(f"an attention_mask of {mask.dtype}, only bool, float32, bfloat16 and float16")
     if mask.dtype == torch.bool and mask.dim() != 4:
-        _refuse(
-            f"a bool attention_mask of shape {list(mask.shape)}, only [batch, heads, q_length, kv_length]"
-        )
+        _refuse(f"a bool attention_mask of shape {[*mask.shape]}, only [batch, heads, q_length, kv_length]")
 
 
 def headlane_mask(
@@ -79,11 +77,9 @@ def headlane_mask(
     have and others set wrongly. Here the mask is made, and marked, so that attention_forward can compute
     causal attention without reading it.
     """
-    if getattr(options.get("config"), "model_type", None) in _FLOAT_MASKS:
-        return eager_mask(
-            q_length=q_length, kv_length=kv_length, q_offset=q_offset, kv_offset=kv_offset, **options
-        )
     options.update(q_length=q_length, kv_length=kv_length, q_offset=q_offset, kv_offset=kv_offset)
+    if getattr(options.get("config"), "model_type", None) in _FLOAT_MASKS:
+        return eager_mask(**options)
     mask = sdpa_mask(allow_is_causal_skip=allow_is_causal_skip, **options)
     if mask is not None or not allow_is_causal_skip:
         return mask
@@ -91,14 +87,24 @@ def headlane_mask(
     # The last key that is visible to the first query.
     last_visible = kv_offset if q_length > 1 else kv_offset + kv_length - 1
     if mask is not None and not torch.compiler.is_compiling() and q_offset == last_visible:
-        mask._headlane_causal = True  # copies and views lose it, and are read like any mask
+        mask = marked_causal(mask)
+    return mask
+
+
+def marked_causal(mask: torch.Tensor) -> torch.Tensor:
+    """A mark that copies and views lose. It counts until the mask is changed in place, which tensors of
+    inference mode do not tell.
+    """
+    with torch.inference_mode(False):
+        mask = mask.clone() if mask.is_inference() else mask
+    mask._headlane_causal = mask._version
     return mask
 
 
 def _is_plain_causal(mask: torch.Tensor | None, q_length: int, kv_length: int) -> bool:
-    if mask is None or torch.compiler.is_compiling():
+    if mask is None or torch.compiler.is_compiling() or not hasattr(mask, "_headlane_causal"):
         return False
-    return getattr(mask, "_headlane_causal", False) and mask.shape[-2:] == (q_length, kv_length)
+    return mask._headlane_causal == mask._version and mask.shape[-2:] == (q_length, kv_length)
 
 
 def _with_masked(mask: torch.Tensor | None, masked: torch.Tensor) -> torch.Tensor:
@@ -108,9 +114,7 @@ def _with_masked(mask: torch.Tensor | None, masked: torch.Tensor) -> torch.Tenso
 
 
 def _only_selected(mask: torch.Tensor | None, indices: torch.Tensor, kv_length: int) -> torch.Tensor:
-    """The mask of sparse attention: indices [batch, q_length, count] are the visible keys
-    (DeepSeek-V3.2).
-    """
+    """Visible are the keys of indices [batch, q_length, count] (DeepSeek-V3.2)."""
     masked = torch.ones((*indices.shape[:2], kv_length), dtype=torch.bool)
     return _with_masked(mask, masked.scatter(-1, indices.long(), False).unsqueeze(1))
 
@@ -147,9 +151,7 @@ def with_bias(mask: torch.Tensor | None, bias: torch.Tensor) -> torch.Tensor:
 def _with_sinks(
     key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, sinks: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
-    """Sinks for each query [batch, heads, q_length, 1] (Inkling 2), as a key of zeros whose bias is
-    the sink.
-    """
+    """Sinks [batch, heads, q_length, 1] (Inkling 2), as a key of zeros whose bias is the sink."""
     shape = (*sinks.shape[:3], key.shape[2])
     mask = with_bias(mask, sinks.new_zeros(())).expand(shape) if mask is not None else sinks.new_zeros(shape)
     return *(torch.nn.functional.pad(x, (0, 0, 0, 1)) for x in (key, value)), torch.cat([mask, sinks], -1)
@@ -270,8 +272,7 @@ def _has_own_attention(model_class: type[PreTrainedModel]) -> bool:
         return False
     if "ALL_ATTENTION_FUNCTIONS" not in code:
         return bool(re.search(r"^class \w*Attention\w*\(", code, re.MULTILINE))
-    # Attention classes for each implementation of transformers, of this model or another one in its
-    # file.
+    # Attention classes for each implementation, of this model or another one in its file.
     return model_class.__name__ in _classes_with(r"_ATTENTION_CLASSES\[", code)
 
 
@@ -286,8 +287,7 @@ def _keep_own_attention() -> None:
         if result != "headlane" or not _has_own_attention(type(self)):
             return result
         warnings.warn(
-            f"{type(self).__name__} computes attention in code of its own, not by headlane",
-            stacklevel=2,
+            f"{type(self).__name__} computes attention in code of its own, not by headlane", stacklevel=2
         )
         return "eager"
 

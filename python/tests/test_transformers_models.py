@@ -101,6 +101,15 @@ def test_part_of_a_causal_mask_is_read():
     torch.testing.assert_close(got, attend(q, k, v, mask)[:, 3:], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_causal_mask_that_is_changed_is_read(mode):
+    q, k, v = tensors()
+    with mode():
+        mask = causal_mask(5, 5)
+        mask[..., 3, 1] = False
+        torch.testing.assert_close(attend(q, k, v, mask), attend(q, k, v, mask.clone()), rtol=0, atol=0)
+
+
 def test_dropout_counts_in_training_only():
     module = torch.nn.Module()
     with pytest.raises(ValueError, match=r"model\.eval"):
