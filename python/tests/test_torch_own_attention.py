@@ -122,3 +122,40 @@ def test_a_pickle_in_another_process(implementation, monkeypatch):
         monkeypatch.setattr(interface, "_global_mapping", names)
     _register.cache_clear()
     assert pickle.loads(pickled)(ids)[0].equal(optimized(ids)[0])
+
+
+def blocked(mask):
+    mask[..., 5, 2] = torch.finfo(mask.dtype).min
+    return mask
+
+
+CHANGES = {
+    "in place": blocked,
+    "copy": lambda mask: blocked(mask.clone()),
+    "sum": lambda mask: (
+        mask + torch.zeros(7, 7).index_put_((torch.tensor(5), torch.tensor(2)), torch.tensor(-1e9))
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_hooks_that_change_float_masks(change, mode):
+    """Such masks are those of "eager"."""
+    model = seeded(transformers.LlamaForCausalLM, transformers.LlamaConfig(**LLAMA))
+    model.set_attn_implementation("eager")
+    optimized, ids = headlane.torch.optimize(model), torch.arange(3, 17).view(2, 7)
+    for each in (model, optimized):
+        for layer in each.model.layers:
+            layer.register_forward_pre_hook(
+                lambda _, given, options: (
+                    given,
+                    {**options, "attention_mask": CHANGES[change](options["attention_mask"])},
+                ),
+                with_kwargs=True,
+            )
+    with mode():
+        for batch in (1, 2):
+            torch.testing.assert_close(
+                optimized(ids[:batch]).logits, model(ids[:batch]).logits, rtol=0, atol=1e-5
+            )

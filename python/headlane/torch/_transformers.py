@@ -29,7 +29,7 @@ def _register() -> None:
     for before, name in _IMPLEMENTATIONS.items():
         own = sdpa_attention_forward if before == "sdpa" else _eager_attention_forward
         AttentionInterface.register(name, _attention_or(own))
-        AttentionMaskInterface.register(name, ours.headlane_mask)
+        AttentionMaskInterface.register(name, ours.headlane_mask if before == "sdpa" else _float_mask)
 
 
 def register_if_loaded() -> None:
@@ -40,6 +40,17 @@ def register_if_loaded() -> None:
         sys.modules["transformers"], "AttentionMaskInterface"
     ):
         _register()
+
+
+def _float_mask(**options: Any) -> torch.Tensor | None:
+    """The mask that "eager" has, which code of a model, or a hook, may change."""
+    import headlane.transformers as ours
+
+    mask, dtype = ours.headlane_mask(**options), options.get("dtype", torch.float32)
+    if mask is None or mask.dtype is not torch.bool:
+        return mask
+    made = torch.where(mask, torch.zeros((), dtype=dtype), torch.finfo(dtype).min)
+    return ours.marked_causal(made) if not is_compiling() and hasattr(mask, "_headlane_causal") else made
 
 
 def _are_weights_wanted(module: nn.Module, options: dict[str, Any]) -> bool:
