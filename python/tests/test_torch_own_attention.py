@@ -159,3 +159,12 @@ def test_hooks_that_change_float_masks(change, mode):
             torch.testing.assert_close(
                 optimized(ids[:batch]).logits, model(ids[:batch]).logits, rtol=0, atol=1e-5
             )
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+@torch.no_grad()
+def test_models_in_float64(implementation):
+    model = seeded(transformers.LlamaForCausalLM, transformers.LlamaConfig(**LLAMA)).double()
+    model.set_attn_implementation(implementation)
+    optimized, ids = headlane.torch.optimize(model), torch.arange(3, 21).view(2, 9)
+    assert optimized(ids).logits.equal(model(ids).logits)

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.compiler import is_compiling
 
+from ._packed import NAMES
 from ._state import is_plain, is_plain_traced
 from ._values import Value
 
@@ -83,6 +84,7 @@ def _attention_or(own: Callable[..., Any]) -> Callable[..., Any]:
             return query.attend(ours, module, *given), None
         plain = is_plain_traced if is_compiling() else is_plain
         is_ours = not getattr(module, "training", False) and not _are_weights_wanted(module, options)
+        is_ours = is_ours and query.dtype in NAMES
         if is_ours and all(plain(x, query.dtype) for x in (query, key, value)):
             return ours.attention_forward(module, query, key, value, attention_mask, *arguments, **options)
         # The code of some models leaves the choice of keys to attentions that it does not know.
