@@ -35,7 +35,7 @@ IGNORED = frozenset(
     "disable_compile do_sample eos_token_id grid_thw image_grid_thw image_sizes labels logits_to_keep "
     "max_length_k max_length_q max_new_tokens mm_token_type_ids num_beams num_items_in_batch "
     "output_hidden_states output_router_logits pad_token_id position_ids prompt_lookup_num_tokens "
-    "return_dict return_loss rope_deltas token_type_ids use_cache video_grid_thw".split()
+    "return_dict return_loss rope_deltas seq_idx token_type_ids use_cache video_grid_thw".split()
 )
 
 # Models that add, cast or extend masks in their own code: they get the float masks of "eager".
@@ -46,11 +46,9 @@ def _refuse(what: str) -> None:
     raise ValueError(f'attention "headlane" does not support {what}; use attn_implementation="eager"')
 
 
-def require_known(keywords: dict[str, Any]) -> None:
-    """Throws ValueError for a keyword that attention would have to read."""
-    for name, value in keywords.items():
-        if value is not None and value is not False and name not in IGNORED:
-            _refuse(f"`{name}`")
+def unknown(keywords: dict[str, Any]) -> list[str]:
+    """The keywords that attention would have to read."""
+    return [name for name, x in keywords.items() if not (x is None or x is False or name in IGNORED)]
 
 
 def require_mask(mask: Any) -> None:
@@ -234,7 +232,8 @@ def attention_forward(
 
     Takes [batch, heads, length, dim] and returns [batch, length, heads, dim] and no attention weights.
     """
-    require_known(kwargs)
+    for name in unknown(kwargs):
+        _refuse(f"`{name}`")
     if dropout and getattr(module, "training", True):
         raise ValueError(f'attention "headlane" has no dropout ({dropout} was asked for): call model.eval()')
     mask, kv_length, is_causal = attention_mask, key.shape[2], bool(is_causal) and attention_mask is None

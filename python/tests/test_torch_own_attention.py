@@ -168,3 +168,16 @@ def test_models_in_float64(implementation):
     model.set_attn_implementation(implementation)
     optimized, ids = headlane.torch.optimize(model), torch.arange(3, 21).view(2, 9)
     assert optimized(ids).logits.equal(model(ids).logits)
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+@torch.no_grad()
+def test_keywords_that_the_attention_of_the_model_ignores(implementation):
+    model = seeded(transformers.LlamaForCausalLM, transformers.LlamaConfig(**LLAMA))
+    model.set_attn_implementation(implementation)
+    optimized, ids = headlane.torch.optimize(model), torch.arange(3, 21).view(2, 9)
+    expected, ours = model(ids).logits, optimized(ids).logits
+    assert optimized(ids, seq_idx=torch.zeros_like(ids)).logits.equal(ours)
+    for _ in range(2):
+        torch.testing.assert_close(optimized(ids, my_flag=True).logits, expected, rtol=0, atol=1e-5)
+        assert optimized(ids, my_flag=False).logits.equal(ours)

@@ -145,11 +145,7 @@ class Attention:
         """Whether only options_of() are left to do before headlane.scaled_dot_product_attention."""
         known = {*self.ours.CALL_OPTIONS, "is_causal", "dropout"}
         others = {name: x for name, x in self.options.items() if name not in known}
-        try:
-            self.ours.require_known(others)
-        except ValueError:
-            return False
-        return not self.arguments
+        return not self.arguments and not self.ours.unknown(others)
 
     def is_of_whole_rows(self) -> bool:
         """Whether queries, keys and values are all columns of their nodes, and all keys those of the same call."""

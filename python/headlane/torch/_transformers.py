@@ -70,6 +70,8 @@ def _are_weights_wanted(module: nn.Module, options: dict[str, Any]) -> bool:
 def _attention_or(own: Callable[..., Any]) -> Callable[..., Any]:
     import headlane.transformers as ours
 
+    known = frozenset(inspect.signature(ours.attention_forward).parameters)
+
     def attention_forward(
         module: nn.Module,
         query: Any,
@@ -84,7 +86,8 @@ def _attention_or(own: Callable[..., Any]) -> Callable[..., Any]:
             return query.attend(ours, module, *given), None
         plain = is_plain_traced if is_compiling() else is_plain
         is_ours = not getattr(module, "training", False) and not _are_weights_wanted(module, options)
-        is_ours = is_ours and query.dtype in NAMES
+        others = {name: x for name, x in options.items() if name not in known}
+        is_ours = is_ours and query.dtype in NAMES and not ours.unknown(others)
         if is_ours and all(plain(x, query.dtype) for x in (query, key, value)):
             return ours.attention_forward(module, query, key, value, attention_mask, *arguments, **options)
         # The code of some models leaves the choice of keys to attentions that it does not know.
