@@ -1,6 +1,7 @@
 """Caches of transformers that grow in place: the keys and values of a DynamicCache, whatever is done to it."""
 
 import copy
+import io
 import pickle
 
 import pytest
@@ -20,6 +21,8 @@ def new_cache(is_growing, window=None, layers=1):
     cache = DynamicCache(config=config if window else None)
     if is_growing:
         grow(None, (), {"past_key_values": cache})
+        if not window:  # it has no layers yet
+            cache.layer_class_to_replicate = GrowingLayer
     return cache
 
 
@@ -175,6 +178,28 @@ def grown():
         append(cache, 2, 0)
         append(cache, 2, 1)
     return caches
+
+
+@pytest.mark.parametrize("window", [None, 7])
+@torch.no_grad()
+def test_a_pickle_has_keys_and_values_only(window):
+    """It is that of a cache that does not grow in place, and is read without headlane."""
+    ours, theirs = (DynamicCache(config=transformers.MistralConfig(sliding_window=window)) for _ in range(2))
+    for cache in (ours, theirs):
+        append(cache, 2, 0)
+    grow(None, (), {"past_key_values": ours})
+    for cache in (ours, theirs):
+        append(cache, 2, 1)
+    assert "_headlane_keys" in vars(ours.layers[0])
+    for copied in (pickle.loads(pickle.dumps(ours)), copy.deepcopy(ours)):
+        assert [type(x) for x in copied.layers] == [type(x) for x in theirs.layers]
+        check(copied, theirs)
+    assert b"headlane" not in pickle.dumps(ours)
+    assert abs(len(pickle.dumps(ours)) - len(pickle.dumps(theirs))) < 1000
+    file = io.BytesIO()
+    torch.save(ours, file)
+    file.seek(0)
+    check(torch.load(file, weights_only=False), theirs)
 
 
 @torch.no_grad()

@@ -116,6 +116,20 @@ class _Growing(DynamicLayer):
         for buffer in (self._headlane_keys, self._headlane_values):
             buffer.used -= count
 
+    def __copy__(self) -> _Growing:
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """A layer of transformers' class, without the memory that is not its own."""
+        kind = next(kind for kind, growing in GROWING.items() if growing is type(self))
+        own = vars(self).copy()
+        for name in ("keys", "values"):
+            if own.pop(f"_headlane_{name}", None) is not None and own[name] is not None:
+                own[name] = own[name].clone()
+        return object.__new__, (kind,), own
+
     def _grows(self) -> bool:
         return True
 
@@ -155,7 +169,5 @@ def grow(module: Any, arguments: Any, options: dict[str, Any]) -> None:
         cache = cache.self_attention_cache
     if not isinstance(cache, Cache):
         return
-    if cache.layer_class_to_replicate is DynamicLayer:
-        cache.layer_class_to_replicate = GrowingLayer
     for layer in cache.layers:
         layer.__class__ = GROWING.get(type(layer), type(layer))
