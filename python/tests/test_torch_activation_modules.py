@@ -139,6 +139,32 @@ def test_activation_of_a_transformer_layer():
     close(optimized(X), model(X))
 
 
+class Half(nn.Module):
+    def forward(self, x):
+        return x / 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.activation.register_forward_hook(lambda module, given, result: result / 2),
+        lambda m: m.dropout.register_forward_pre_hook(lambda module, given: (given[0] / 2,)),
+        lambda m: setattr(m, "dropout", Half().eval()),
+    ],
+)
+@torch.no_grad()
+def test_changes_inside_a_transformer_layer(change):
+    for function in (nn.GELU, nn.ReLU):
+        model, optimized = (
+            seeded(nn.TransformerDecoderLayer, 24, 3, 40, activation=function(), batch_first=True)
+            for _ in range(2)
+        )
+        headlane.torch.optimize(optimized, inplace=True)  # a copy has F.relu
+        for each in (model, optimized):
+            change(each)
+        close(optimized(X, X), model(X, X))
+
+
 class Recorder(nn.Module):
     def __init__(self):
         super().__init__()

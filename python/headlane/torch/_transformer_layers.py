@@ -95,8 +95,9 @@ class FeedForwardBlock(_WithAttribute):
             name is None
             or function is not state.activation
             or self.training
-            or self.dropout.training
             or not isinstance(linear, Linear)
+            or type(self.dropout) is not nn.Dropout
+            or not all(is_untouched(x) for x in (function, self.dropout) if isinstance(x, nn.Module))
         ):
             return super()._ff_block(x)
         if is_compiling() and is_plain_traced(x, linear._headlane.dtype):
