@@ -7,9 +7,7 @@ weights that were packed. Any other call goes to the code of its own class, for 
 
 from __future__ import annotations
 
-import functools
 import threading
-import types
 import weakref
 from typing import Any, Callable
 
@@ -20,34 +18,13 @@ from torch.compiler import is_compiling
 
 from headlane import _core
 
+from ._classes import class_of
 from ._packed import NAMES, Packed, dense_part
 from ._state import is_plain, is_plain_traced, threads
 from ._transformers import register_if_loaded
 from ._weight import PackedWeight, give_back
 
 _linear, _activate, _operators = _core.linear, _core.activate, torch.ops.headlane
-
-
-@functools.cache
-def class_of(kind: type, original: type) -> type:
-    """The class `original` with the methods of `kind`, under its own name."""
-    names: dict[str, Any] = {
-        "headlane_kind": kind,
-        "headlane_original": original,
-        "__module__": original.__module__,
-        "__qualname__": original.__qualname__,
-        "__doc__": original.__doc__,
-    }
-    if hasattr(kind, "forward"):
-        names["forward"] = _copy_of(kind.forward, original.forward)
-    return type(original.__name__, (kind, original), names)
-
-
-def _copy_of(function: Any, original: Any) -> Any:
-    """A function that has the name and the signature of the original."""
-    made = types.FunctionType(function.__code__, function.__globals__, closure=function.__closure__)
-    made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
-    return functools.update_wrapper(made, original)
 
 
 def _new(kind: type, original: type) -> Any:
