@@ -10,7 +10,7 @@ from torch.compiler import is_compiling
 
 from headlane import _core
 
-from ._modules import WithWeights, refuse_gradient, wants_gradient
+from ._modules import Recognised, WithWeights, is_untouched, refuse_gradient, wants_gradient
 from ._packed import NAMES
 from ._state import is_plain, is_plain_traced, threads
 from ._weight import PackedWeight
@@ -20,7 +20,7 @@ from ._weight import PackedWeight
 EXPERTS = ("gate_up_proj", "down_proj")
 
 
-class AnyExperts(WithWeights):
+class AnyExperts(WithWeights, Recognised):
     """A module of transformers with the weights of all experts, which is called with tokens x [tokens, width],
     the numbers of the experts that each takes, and the factors of their results, [tokens, taken]. Its state has
     the packed `weights` by name, and their `dtype`.
@@ -33,9 +33,18 @@ class AnyExperts(WithWeights):
         """The same by operators, for torch.compile; NotImplemented if there are none."""
         return NotImplemented
 
+    def has_own_parts(self) -> bool:
+        """Whether the modules inside that are not called are those that were found."""
+        return True
+
+    def _follows(self, name: str, value: Any) -> bool:
+        """Weights, at which each call looks, also if they are parametrized for a while."""
+        return name in (*self._headlane.weights, "parametrizations", "__class__")
+
     def forward(self, *arguments: Any, **options: Any) -> torch.Tensor:
         state, parameters = self._headlane, self._parameters  # type: ignore[attr-defined]
-        if len(arguments) == 3 and not options and not self.training:  # type: ignore[attr-defined]
+        is_known = state is not None and not self.training and self.has_own_parts()  # type: ignore[attr-defined]
+        if len(arguments) == 3 and not options and is_known:
             x, index, factors = arguments
             plain = is_plain_traced if is_compiling() else is_plain
             if (
@@ -63,12 +72,18 @@ def is_mixture(module: nn.Module) -> bool:
 
 
 class ExpertsState:
-    """The packed weights of experts, as their forward function needs them."""
+    """The packed weights of experts, as their forward function needs them.
 
-    __slots__ = ("activation", "activations", "dtype", "experts", "weights")
+    gate: The module of the activation.
+    """
 
-    def __init__(self, weights: dict[str, PackedWeight], activation: str, activations: str) -> None:
+    __slots__ = ("activation", "activations", "dtype", "experts", "gate", "weights")
+
+    def __init__(
+        self, weights: dict[str, PackedWeight], activation: str, activations: str, gate: nn.Module
+    ) -> None:
         self.weights = weights
+        self.gate = gate
         self.activation = activation
         self.activations = activations
         gate, up, down = ([x.matrix for x in parts] for parts in self.parts())
@@ -81,11 +96,20 @@ class ExpertsState:
         return gate_up[::2], gate_up[1::2], down
 
     def __reduce__(self) -> Any:
-        return ExpertsState, (self.weights, self.activation, self.activations)
+        return ExpertsState, (self.weights, self.activation, self.activations, self.gate)
 
 
 class Experts(AnyExperts):
     """Those that were found to compute activation(gate) * up, in one call."""
+
+    def has_own_parts(self) -> bool:
+        state = self._headlane
+        gate = state.gate
+        return (
+            list(self._modules.values()) == [gate]  # type: ignore[attr-defined]
+            and is_untouched(gate)
+            and gate._headlane == state.activation
+        )
 
     def computed(self, x: torch.Tensor, index: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
         return self._headlane.experts.forward(x, index, factors, threads())

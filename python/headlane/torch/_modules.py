@@ -70,7 +70,8 @@ class Replaced:
         return _new, (self.headlane_kind, self.headlane_original), self.__dict__.copy()
 
 
-OF_ANY = frozenset(vars(nn.Module()))  # attributes that a module has, whatever it computes
+# Attributes that a module has, whatever it computes.
+OF_ANY = frozenset((*vars(nn.Module()), "_is_torch_compile"))
 
 
 class Recognised(Replaced):
@@ -79,7 +80,7 @@ class Recognised(Replaced):
     """
 
     def _follows(self, name: str, value: Any) -> bool:
-        """Whether the state knows what an attribute changes."""
+        """Whether the state knows what an attribute changes; None if it is deleted."""
         return False
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -89,7 +90,8 @@ class Recognised(Replaced):
 
     def __delattr__(self, name: str) -> None:
         super().__delattr__(name)
-        self.__dict__["_headlane"] = None
+        if self._headlane is not None and not self._follows(name, None):
+            self.__dict__["_headlane"] = None
 
 
 class _StateDict(threading.local):

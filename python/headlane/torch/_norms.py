@@ -67,7 +67,9 @@ class Norm(Recognised):
 
     def _follows(self, name: str, value: Any) -> bool:
         state = self._headlane
-        return name == state.eps or (name in state.names and type(value) is nn.Parameter)
+        return (name == state.eps and value is not None) or (
+            name in state.names and type(value) is nn.Parameter
+        )
 
     def forward(self, *arguments: Any, **options: Any) -> torch.Tensor:
         state = self._headlane

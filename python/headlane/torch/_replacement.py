@@ -231,7 +231,10 @@ class Replacement:
         if is_code:
             ExpertsByCode.adopt(module, ByCodeState(packed, activations))
         else:
-            Experts.adopt(module, ExpertsState(packed, activation, activations))
+            (gate,) = module.children()
+            if not isinstance(gate, Replaced):
+                Activation.adopt(gate, activation)
+            Experts.adopt(module, ExpertsState(packed, activation, activations, gate))
         self._note(name, module, f"{count} experts{' with a gate of their own' * is_code}, {types}")
 
     def _tied(self, name: str, module: nn.Module) -> None:
