@@ -87,8 +87,17 @@ def _zeros(model):
     return {name: torch.zeros(x.shape) for name, x in model.named_parameters()}
 
 
+def _load_by_swaps(model):
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        model.load_state_dict(_zeros(model))
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+
+
 USES = {
     "load_state_dict": lambda m: m.load_state_dict(_zeros(m)),
+    "by swaps": _load_by_swaps,
     "lerp_": lambda m: [x.lerp_(y, 1.0) for x, y in zip(m.parameters(), _zeros(m).values())],
     "data": lambda m: [x.data.zero_() for x in m.parameters()],
     "numpy": lambda m: [x.detach().numpy().fill(0) for x in m.parameters()],

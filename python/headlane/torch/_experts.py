@@ -11,9 +11,8 @@ from torch.compiler import is_compiling
 from headlane import _core
 
 from ._modules import Recognised, WithWeights, is_untouched, refuse_gradient, wants_gradient
-from ._packed import NAMES
+from ._packed import NAMES, Packed
 from ._state import is_plain, is_plain_traced, threads
-from ._weight import PackedWeight
 
 # The weights [experts, 2 * hidden, width], of which the first half is the gates', and [experts,
 # width, hidden].
@@ -23,7 +22,7 @@ EXPERTS = ("gate_up_proj", "down_proj")
 class AnyExperts(WithWeights, Recognised):
     """A module of transformers with the weights of all experts, which is called with tokens x [tokens, width],
     the numbers of the experts that each takes, and the factors of their results, [tokens, taken]. Its state has
-    the packed `weights` by name, and their `dtype`.
+    what is `packed` by name, and their `dtype`.
     """
 
     def computed(self, x: torch.Tensor, index: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
@@ -39,10 +38,10 @@ class AnyExperts(WithWeights, Recognised):
 
     def _follows(self, name: str, value: Any) -> bool:
         """Weights, at which each call looks, also if they are parametrized for a while."""
-        return name in (*self._headlane.weights, "parametrizations", "__class__")
+        return name in (*self._headlane.packed, "parametrizations", "__class__")
 
     def forward(self, *arguments: Any, **options: Any) -> torch.Tensor:
-        state, parameters = self._headlane, self._parameters  # type: ignore[attr-defined]
+        state = self._headlane
         is_known = state is not None and not self.training and self.has_own_parts()  # type: ignore[attr-defined]
         if len(arguments) == 3 and not options and is_known:
             x, index, factors = arguments
@@ -53,15 +52,14 @@ class AnyExperts(WithWeights, Recognised):
                 and factors.dtype in NAMES
                 and plain(factors, factors.dtype)
                 and x.dim() == 2
+                and self.has_packed(state.packed)
             ):
                 if is_compiling():
                     refuse_gradient(self)
                     made = self.traced(x, index, factors)
                     if made is not NotImplemented:
                         return made
-                elif all(
-                    parameters.get(name) is x for name, x in state.weights.items()
-                ) and not wants_gradient(self):
+                elif not wants_gradient(self):
                     return self.computed(x, index, factors)
         return super().forward(*arguments, **options)  # type: ignore[misc]
 
@@ -77,26 +75,26 @@ class ExpertsState:
     gate: The module of the activation.
     """
 
-    __slots__ = ("activation", "activations", "dtype", "experts", "gate", "weights")
+    __slots__ = ("activation", "activations", "dtype", "experts", "gate", "packed")
 
     def __init__(
-        self, weights: dict[str, PackedWeight], activation: str, activations: str, gate: nn.Module
+        self, packed: dict[str, tuple[Packed, ...]], activation: str, activations: str, gate: nn.Module
     ) -> None:
-        self.weights = weights
+        self.packed = packed
         self.gate = gate
         self.activation = activation
         self.activations = activations
         gate, up, down = ([x.matrix for x in parts] for parts in self.parts())
-        self.dtype = weights[EXPERTS[0]].dtype
+        self.dtype = packed[EXPERTS[0]][0].dtype
         self.experts = _core.Experts(gate, up, down, activation, activations)
 
     def parts(self) -> tuple[Any, Any, Any]:
         """Of the gates, of what they multiply, and of what follows, for each expert."""
-        gate_up, down = (self.weights[name].parts for name in EXPERTS)
+        gate_up, down = (self.packed[name] for name in EXPERTS)
         return gate_up[::2], gate_up[1::2], down
 
     def __reduce__(self) -> Any:
-        return ExpertsState, (self.weights, self.activation, self.activations, self.gate)
+        return ExpertsState, (self.packed, self.activation, self.activations, self.gate)
 
 
 class Experts(AnyExperts):

@@ -11,8 +11,8 @@ from torch import nn
 from ._calls import ACTIVATIONS, Intercept
 from ._experts import AnyExperts
 from ._modules import _linear
+from ._packed import Packed
 from ._state import threads
-from ._weight import PackedWeight
 
 Activate = Callable[[torch.Tensor], torch.Tensor]
 Multiply = Callable[[str, torch.Tensor, "list[tuple[int, int]]"], torch.Tensor]
@@ -82,17 +82,17 @@ def bias_of(module: nn.Module, name: str) -> torch.Tensor | None:
 class ByCodeState:
     """The packed weights of experts, by their names: the first one, and that of the results."""
 
-    __slots__ = ("activations", "dtype", "matrices", "names", "weights")
+    __slots__ = ("activations", "dtype", "matrices", "names", "packed")
 
-    def __init__(self, weights: dict[str, PackedWeight], activations: str) -> None:
-        self.weights = weights
+    def __init__(self, packed: dict[str, tuple[Packed, ...]], activations: str) -> None:
+        self.packed = packed
         self.activations = activations
-        self.names = tuple(weights)
-        self.matrices = {name: [part.matrix for part in x.parts] for name, x in weights.items()}
-        self.dtype = weights[self.names[0]].dtype
+        self.names = tuple(packed)
+        self.matrices = {name: [part.matrix for part in parts] for name, parts in packed.items()}
+        self.dtype = packed[self.names[0]][0].dtype
 
     def __reduce__(self) -> Any:
-        return ByCodeState, (self.weights, self.activations)
+        return ByCodeState, (self.packed, self.activations)
 
 
 class ExpertsByCode(AnyExperts):

@@ -108,6 +108,13 @@ _state_dict = _StateDict()
 
 
 class WithWeights(Replaced):
+    def has_packed(self, packed: dict[str, tuple[Packed, ...]]) -> bool:
+        """Whether parameters have what was packed, which torch.utils.swap_tensors() exchanges."""
+        parameters: dict[str, Any] = self._parameters  # type: ignore[attr-defined]
+        if is_compiling():
+            return all(isinstance(parameters.get(name), PackedWeight) for name in packed)
+        return all(getattr(parameters.get(name), "parts", None) is parts for name, parts in packed.items())
+
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)  # type: ignore[misc]
         if _state_dict.destination() is not destination:
@@ -143,11 +150,11 @@ class WithWeights(Replaced):
 class WeightState:
     """A packed weight, as the forward function of its module needs it."""
 
-    __slots__ = ("activations", "dtype", "matrix", "packed", "parameter")
+    __slots__ = ("activations", "dtype", "matrix", "packed", "parts")
 
     def __init__(self, parameter: PackedWeight, activations: str) -> None:
-        self.parameter = parameter
-        self.packed: Packed = parameter.parts[0]
+        self.parts = parameter.parts
+        self.packed: Packed = self.parts[0]
         self.matrix = self.packed.matrix
         self.dtype = self.packed.dtype
         self.activations = activations
@@ -179,23 +186,24 @@ class Linear(WithWeights):
     """torch.nn.Linear and transformers' Conv1D."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        state, parameters = self._headlane, self._parameters
+        state = self._headlane
         if is_compiling():
             return self._traced(x)
-        if (
-            parameters.get("weight") is state.parameter
-            and "bias" in parameters  # which pruning and others make an attribute
-            and not self.training
-            and is_plain(x, state.dtype)
-            and not wants_gradient(self)
-        ):
-            return _linear(
-                x, state.matrix, parameters["bias"], None, None, None, state.activations, threads()
-            )
+        if self.is_packed() and not self.training and is_plain(x, state.dtype) and not wants_gradient(self):
+            bias = self._parameters["bias"]
+            return _linear(x, state.matrix, bias, None, None, None, state.activations, threads())
         return super().forward(x)
+
+    def is_packed(self) -> bool:
+        """Whether its weight is that which was packed, and its bias no attribute, as by pruning and others."""
+        parameters = self._parameters
+        weight = parameters.get("weight")
+        return getattr(weight, "parts", None) is self._headlane.parts and "bias" in parameters
 
     def _traced(self, x: torch.Tensor) -> torch.Tensor:
         state, packed = self._headlane, self._headlane.packed
+        if not self.has_packed({"weight": state.parts}):
+            return super().forward(x)
         refuse_gradient(self)
         if not self.training and is_plain_traced(x, state.dtype):
             return _operators.linear(x, packed.packed, packed.key, self.bias, state.activations)
@@ -219,7 +227,7 @@ def untouched(module: Any) -> list[tuple[dict[str, Any], str, Any]]:
     # Hooks are also removed by assigning an empty dict.
     expected += [(own, name, own[name]) for name in ("_forward_hooks", "_forward_pre_hooks")]
     if isinstance(module, Linear):
-        parameters = {**module._parameters, "weight": module._headlane.parameter}
+        parameters = module._parameters
     elif isinstance(module, Recognised):
         parameters = module._parameters
         expected.append((own, "_headlane", module._headlane))
@@ -232,7 +240,7 @@ def is_untouched(module: Any) -> bool:
     """Whether that is so, nobody looks at the module, and no gradient of its parameters is wanted."""
     if module._forward_hooks or module._forward_pre_hooks or wants_gradient(module):
         return False
-    if isinstance(module, Linear) and "bias" not in module._parameters:
+    if isinstance(module, Linear) and not module.is_packed():
         return False
     return all(there.get(name, there) is value for there, name, value in untouched(module))
 
@@ -251,9 +259,11 @@ class Embedding(WithWeights):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002
         state, packed = self._headlane, self._headlane.packed
+        if not self.has_packed({"weight": state.parts}):
+            return super().forward(input)
         if is_compiling():
             refuse_gradient(self)
-        elif self._parameters.get("weight") is not state.parameter or wants_gradient(self):
+        elif wants_gradient(self):
             return super().forward(input)
         if packed.original is not None:
             return F.embedding(input, packed.original, self.padding_idx)

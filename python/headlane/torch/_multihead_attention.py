@@ -22,13 +22,16 @@ _operators = torch.ops.headlane
 
 
 class AttentionState:
-    """The projections of a torch.nn.MultiheadAttention: packed, of query, key and value."""
+    """The projections of a torch.nn.MultiheadAttention: packed, of query, key and value.
 
-    __slots__ = ("activations", "dtype", "parameters", "projections")
+    parts: Those of its parameters, by their names.
+    """
+
+    __slots__ = ("activations", "dtype", "parts", "projections")
 
     def __init__(self, parameters: dict[str, PackedWeight], activations: str) -> None:
-        self.parameters = parameters
-        self.projections = [part for parameter in parameters.values() for part in parameter.parts]
+        self.parts = {name: x.parts for name, x in parameters.items()}
+        self.projections = [part for parts in self.parts.values() for part in parts]
         self.dtype = self.projections[0].dtype
         self.activations = activations
 
@@ -92,13 +95,8 @@ class MultiheadAttention(WithWeights):
             and all(plain(x, state.dtype) for x in inputs)
             and inputs[0].dim() in (2, 3)
             and all(plain(x, x.dtype) and x.dtype in (torch.bool, state.dtype) for x in masks)
-            and (
-                is_compiling()
-                or (
-                    all(self._parameters.get(name) is x for name, x in state.parameters.items())
-                    and not wants_gradient(self)
-                )
-            )
+            and self.has_packed(state.parts)
+            and (is_compiling() or not wants_gradient(self))
         )
 
     def _fits(self, inputs: tuple[torch.Tensor, ...], padding: Any, mask: Any) -> bool:

@@ -11,7 +11,7 @@ from torch.nn.modules import module as _hooks
 from ._attended import layer_of
 from ._code import Code
 from ._fusion import Fusion
-from ._modules import untouched, wants_gradient
+from ._modules import Linear, untouched, wants_gradient
 from ._nodes import Node
 from ._operations import Step
 
@@ -49,6 +49,7 @@ class Plan:
         self.expected += [x for child in children for x in untouched(child)] + list(code.graph.reads.values())
         self.lengths = list(code.graph.lengths.values())
         self.children = children
+        self.layers = [x for x in children if isinstance(x, Linear)]
         self.hooks = [x for child in children for x in (child._forward_hooks, child._forward_pre_hooks)]
         self.calls = [x.what for x in code.nodes if x.kind == "call" and not x.what._modules]
         self.size = len(code.nodes)
@@ -78,6 +79,8 @@ class Plan:
         for children, count in self.lengths:
             if len(children) != count:
                 return False
+        if not all(x.is_packed() for x in self.layers):
+            return False
         if torch.is_grad_enabled() and any(map(wants_gradient, self.children)):
             return False
         return not any(self.hooks)

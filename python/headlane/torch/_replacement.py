@@ -228,13 +228,14 @@ class Replacement:
                 return self._note(name, module, made, False)
             packed.update(made)
         activations, types = self._types_of(packed)
+        parts = {each: x.parts for each, x in packed.items()}
         if is_code:
-            ExpertsByCode.adopt(module, ByCodeState(packed, activations))
+            ExpertsByCode.adopt(module, ByCodeState(parts, activations))
         else:
             (gate,) = module.children()
             if not isinstance(gate, Replaced):
                 Activation.adopt(gate, activation)
-            Experts.adopt(module, ExpertsState(packed, activation, activations, gate))
+            Experts.adopt(module, ExpertsState(parts, activation, activations, gate))
         self._note(name, module, f"{count} experts{' with a gate of their own' * is_code}, {types}")
 
     def _tied(self, name: str, module: nn.Module) -> None:
