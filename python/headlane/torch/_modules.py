@@ -126,25 +126,23 @@ class WithWeights(Replaced):
                 destination[prefix + name] = dense
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
-        """to(), float() and others: one that changes neither type nor device leaves packed weights alone."""
+        """to(), float() and others: one that changes neither type nor device leaves packed weights alone; of
+        others they become parameters that are not packed.
+        """
         parameters: dict[str, Any] = self._parameters  # type: ignore[attr-defined]
-        packed = {name: value for name, value in parameters.items() if isinstance(value, PackedWeight)}
-        for name, value in packed.items():
-            before = torch.empty(0, dtype=value.dtype)
-            after = fn(before)
-            if (after.dtype, after.device) != (before.dtype, before.device):
+        weights = {name: value for name, value in parameters.items() if isinstance(value, PackedWeight)}
+        for name, value in weights.items():
+            after = fn(torch.empty(0, dtype=value.dtype))
+            if (after.dtype, after.device) != (value.dtype, value.device):
                 if give_back(self):
                     return self._apply(fn, recurse)
-                raise RuntimeError(
-                    f"headlane.torch: {name} is packed and cannot become {after.dtype} on {after.device}; "
-                    "headlane.torch.restore(model) first"
-                )
-        for name in packed:
+                weights[name] = value.converted(fn, after)
+        for name in weights:
             parameters[name] = None
         try:
             return super()._apply(fn, recurse)  # type: ignore[misc]
         finally:
-            parameters.update(packed)
+            parameters.update(weights)
 
 
 class WeightState:

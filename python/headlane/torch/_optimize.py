@@ -35,7 +35,8 @@ def optimize(
 
     The model stays what it was: the same modules, names, hooks, configuration and state_dict(). A module
     takes its own code, with its weights unpacked for that call, if the call is in training mode, under
-    autocast, of an input that requires a gradient, or of another type than the weights.
+    autocast, of an input that requires a gradient, or of another type or device than the weights. So do
+    modules whose weights are converted, as by half().
 
     Each weight is packed once and its tensor released, unless packing rounds: then the tensor is kept,
     and memory grows, if it is not released by `release`. Parameters no longer require gradients.

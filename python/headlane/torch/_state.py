@@ -20,15 +20,16 @@ def mode_of(model: torch.nn.Module) -> torch.inference_mode:
 
 
 def is_plain(x: Any, dtype: torch.dtype) -> bool:
-    """Whether x is a tensor of this type, no negative view, without a gradient, outside of autocast, and nobody
-    watches.
+    """Whether x is a tensor of this type on the CPU, not nested, no negative view, without a gradient, outside of
+    autocast, and nobody watches.
 
-    Tensors of other devices, and those that are traced, wrapped or nested, are refused by the functions.
+    Tensors that are traced or wrapped are refused by the functions.
     """
     return (
         type(x) in _PLAIN
         and x.dtype is dtype
         and not (x.requires_grad and _is_grad_enabled())
+        and x.is_cpu
         and not x.is_nested
         and not x.is_neg()
         and not _is_autocast_enabled("cpu")
@@ -40,6 +41,7 @@ def is_plain_traced(x: Any, dtype: torch.dtype) -> bool:
     """The same for a tensor of torch.compile or torch.export."""
     return (
         x.dtype is dtype
+        and x.device.type == "cpu"
         and not (x.requires_grad and torch.is_grad_enabled())
         and not torch.is_autocast_enabled("cpu")
     )

@@ -192,6 +192,7 @@ class PackedWeight(_ReadOnly):
     is_trained = False  # requires_grad, which takes longer to ask for
     # What it took the place of; in a program, itself, as what it was.
     origin: weakref.ref[torch.nn.Parameter] | torch.nn.Parameter | None = None
+    became: weakref.ref[torch.nn.Parameter] | None = None  # by a conversion
 
     @staticmethod
     def __new__(cls, parts: tuple[Any, ...], experts: int = 0) -> PackedWeight:
@@ -223,6 +224,15 @@ class PackedWeight(_ReadOnly):
 
     def wants_gradient(self) -> bool:
         return self.is_trained and torch.is_grad_enabled()
+
+    def converted(self, fn: Callable[[torch.Tensor], torch.Tensor], like: torch.Tensor) -> torch.nn.Parameter:
+        """A parameter that is not packed, of another type or device; one for all modules that have the weight."""
+        made = self.became() if self.became is not None else None
+        if made is None or (made.dtype, made.device) != (like.dtype, like.device):
+            with torch.no_grad():
+                made = torch.nn.Parameter(fn(self.dense()), requires_grad=self.requires_grad)
+            self.became = weakref.ref(made)
+        return made
 
     def widened(self) -> PackedWeight | None:
         """In float32, which has all elements, over the same matrix; None if that is not what it was packed from."""
