@@ -222,9 +222,21 @@ def embedding(ids: torch.Tensor, packed: torch.Tensor, key: str, dtype: torch.dt
     """Columns of a matrix, as rows of the result: the vectors of an embedding whose table is also the
     weight of an output layer.
     """
-    matrix = _matrix_of(packed, key)
-    out = torch.empty((*ids.shape, matrix.rows), dtype=dtype)
-    return matrix.unpack_columns(ids, out, num_threads=threads())
+    return vectors_of(_matrix_of(packed, key), ids, dtype)
+
+
+def vectors_of(matrix: headlane.PackedMatrix, ids: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The same of a matrix.
+
+    Raises:
+        IndexError: there is no such column, as in torch.nn.functional.embedding.
+    """
+    out = torch.empty((ids.numel(), matrix.rows), dtype=dtype)
+    try:
+        matrix.unpack_columns(ids.reshape(-1), out, num_threads=threads())
+    except ValueError as error:
+        raise IndexError(str(error)) from None
+    return out.view(*ids.shape, matrix.rows)
 
 
 @embedding.register_fake

@@ -18,11 +18,12 @@ from torch.compiler import is_compiling
 
 from headlane import _core
 
+from ..torch_ops import vectors_of
 from ._classes import class_of
 from ._packed import NAMES, Packed, dense_part
 from ._state import is_plain, is_plain_traced, threads
 from ._transformers import register_if_loaded
-from ._weight import PackedWeight, give_back
+from ._weight import INDICES, PackedWeight, give_back
 
 _linear, _activate, _operators = _core.linear, _core.activate, torch.ops.headlane
 
@@ -261,14 +262,13 @@ class Embedding(WithWeights):
             return super().forward(input)
         if is_compiling():
             refuse_gradient(self)
-        elif wants_gradient(self):
+        elif wants_gradient(self) or not any(is_plain(input, dtype) for dtype in INDICES):
             return super().forward(input)
         if packed.original is not None:
             return F.embedding(input, packed.original, self.padding_idx)
-        if is_compiling() or type(input) is not torch.Tensor:
+        if is_compiling():
             return _operators.embedding(input, packed.packed, packed.key, state.dtype)
-        out = torch.empty((*input.shape, state.matrix.rows), dtype=state.dtype)
-        return state.matrix.unpack_columns(input, out, num_threads=threads())
+        return vectors_of(state.matrix, input, state.dtype)
 
 
 class Activation(Recognised):

@@ -50,6 +50,7 @@ def _is_changed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> boo
     return False
 
 
+INDICES = (torch.int64, torch.int32)  # the types of an embedding's
 # Of torch.Tensor: what is refused before it comes to an operator, and what is noted.
 _CHANGES = (torch.Tensor.__setitem__, torch.Tensor.data.__set__)
 _REQUIRES_GRAD = (torch.Tensor.requires_grad_, torch.Tensor.requires_grad.__set__)
@@ -134,7 +135,8 @@ class _ReadOnly(torch.Tensor):
             _refuse()
         if func is torch.ops.aten.embedding.default and isinstance(args[0], PackedWeight):
             part = args[0].parts[0]
-            if len(args[0].parts) == 1 and part.transposed and part.original is None:
+            is_table = len(args[0].parts) == 1 and part.transposed and part.original is None
+            if is_table and args[1].dtype in INDICES:
                 return torch.ops.headlane.embedding(args[1], part.packed, part.key, part.dtype)
         if func is torch.ops.aten.select.int and getattr(args[0], "experts", 0) and args[1] == 0:
             return args[0].expert(args[2])

@@ -1,0 +1,26 @@
+"""headlane.torch: what an embedding takes and refuses whose weight is that of an output layer, too."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import headlane.torch  # noqa: E402
+from torch_cases import Tied, seeded  # noqa: E402
+
+IDS = torch.arange(8)
+
+
+@pytest.mark.parametrize("weights", [None, "int8"])
+@torch.no_grad()
+def test_indices(weights):
+    """The results, or the class of the error, of PyTorch's."""
+    model = seeded(Tied).embedding
+    optimized = headlane.torch.optimize(seeded(Tied), weights=weights).embedding
+    for ids in (IDS, IDS.int(), IDS[:0], IDS[3], IDS[::2], IDS.view(8, *[1] * 7), IDS.view(8, *[1] * 8)):
+        assert optimized(ids).equal(model(ids))
+    assert torch.vmap(optimized)(IDS).equal(model(IDS))
+    for wrong in (IDS + 43, IDS - 1, IDS.short(), IDS.byte(), IDS.float(), IDS.bool()):
+        with pytest.raises((IndexError, RuntimeError)) as theirs:
+            model(wrong)
+        with pytest.raises(theirs.type):
+            optimized(wrong)
+    assert torch.compile(optimized, backend="eager")(IDS).equal(model(IDS))
