@@ -81,7 +81,7 @@ def _attention(
 
 def _takes(x: torch.Tensor) -> bool:
     """Whether the kernels take a tensor in the middle of code, of which all else is PyTorch's, as before."""
-    return x.dtype in NAMES and is_plain(x, x.dtype) and x.layout is torch.strided and x.dim() <= 8
+    return x.dtype in NAMES and is_plain(x, x.dtype) and x.layout is torch.strided
 
 
 def _activated(function: Any, ours: Any, input: Any, *given: Any, **options: Any) -> Any:  # noqa: A002

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 import headlane
 
 from ..torch_ops import SharedMatrix
-from ._state import threads
+from ._state import has_tangents, threads
 
 if TYPE_CHECKING:
     from ._weight import PackedWeight
@@ -97,4 +98,9 @@ def dense_part(part: Any) -> torch.Tensor:
     """The tensor that was packed; with the values of the packed matrix if it was released."""
     if part.original is not None:
         return part.original
+    if has_tangents():  # of which operators cannot ask
+        with temporarily_clear_interpreter_stack():
+            dense = torch.empty(part.shape, dtype=part.dtype)
+            part.matrix.unpack(dense.T if part.transposed else dense, num_threads=threads())
+            return dense
     return torch.ops.headlane.unpack(part.packed, part.key, part.dtype, part.transposed)

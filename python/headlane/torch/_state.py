@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 threads = torch.get_num_threads
 _is_grad_enabled = torch.is_grad_enabled
 _is_autocast_enabled = torch.is_autocast_enabled
 # How many modes see the operators of a call, such as make_fx and counters of operations.
 _watchers = torch._C._len_torch_dispatch_stack  # type: ignore[attr-defined]
+_transforms = torch._C._functorch.peek_interpreter_stack
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+_AXES = 8  # at most
 
 
 def mode_of(model: torch.nn.Module) -> torch.inference_mode:
@@ -19,11 +24,14 @@ def mode_of(model: torch.nn.Module) -> torch.inference_mode:
     return torch.inference_mode(any(x.is_inference() for x in model.parameters()))
 
 
-def is_plain(x: Any, dtype: torch.dtype) -> bool:
-    """Whether x is a tensor of this type on the CPU, not nested, no negative view, without a gradient, outside of
-    autocast, and nobody watches.
+def has_tangents() -> bool:
+    """Whether there is forward-mode differentiation, such as by jvp."""
+    return forward_ad._current_level >= 0 and not is_compiling()
 
-    Tensors that are traced or wrapped are refused by the functions.
+
+def is_plain(x: Any, dtype: torch.dtype) -> bool:
+    """Whether x is a tensor of this type on the CPU, of so many axes as the kernels take, not nested, no negative
+    view, without a gradient, outside of autocast and of transforms such as vmap and jvp, and nobody watches.
     """
     return (
         type(x) in _PLAIN
@@ -32,8 +40,11 @@ def is_plain(x: Any, dtype: torch.dtype) -> bool:
         and x.is_cpu
         and not x.is_nested
         and not x.is_neg()
+        and x.dim() <= _AXES
         and not _is_autocast_enabled("cpu")
         and not _watchers()
+        and _transforms() is None
+        and forward_ad._current_level < 0
     )
 
 
@@ -42,6 +53,7 @@ def is_plain_traced(x: Any, dtype: torch.dtype) -> bool:
     return (
         x.dtype is dtype
         and x.device.type == "cpu"
+        and x.dim() <= _AXES
         and not (x.requires_grad and torch.is_grad_enabled())
         and not torch.is_autocast_enabled("cpu")
     )

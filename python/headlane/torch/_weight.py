@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 import headlane
 
 from ._packed import Packed, dense_part
-from ._state import is_plain, threads
+from ._state import has_tangents, is_plain, threads
 
 
 class Hook:
@@ -119,6 +119,8 @@ class _ReadOnly(torch.Tensor):
                 f"headlane.torch: {func.__name__} of a packed weight, which has no memory of its own: clone() "
                 "it, or headlane.torch.restore(model) first"
             )
+        if has_tangents() and func not in _REQUIRES_GRAD:
+            args, kwargs = tree_map_only(_ReadOnly, lambda x: x.dense(), (args, kwargs))
         with torch._C.DisableTorchFunctionSubclass():
             result = func(*args, **(kwargs or {}))
             if func in _REQUIRES_GRAD and isinstance(args[0], PackedWeight):
