@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 from torch.compiler import is_compiling
 
 import headlane
@@ -15,6 +16,7 @@ from headlane import _core
 from ._calls import attend
 from ._modules import Linear, WithWeights, refuse_gradient, wants_gradient
 from ._packed import Packed
+from ._stand_in import original_of
 from ._state import is_plain, is_plain_traced, threads
 from ._weight import PackedWeight
 
@@ -34,6 +36,18 @@ class AttentionState:
         self.projections = [part for parts in self.parts.values() for part in parts]
         self.dtype = self.projections[0].dtype
         self.activations = activations
+
+
+def _unpacked(module: Any) -> Any:
+    """A module of the original class with unpacked weights."""
+    made = object.__new__(original_of(module))
+    made.__dict__.update(module.__dict__)
+    made._parameters = {
+        name: nn.Parameter(x.dense(), requires_grad=x.requires_grad) if isinstance(x, PackedWeight) else x
+        for name, x in module._parameters.items()
+    }
+    made._modules = {name: _unpacked(x) for name, x in module._modules.items()}
+    return made
 
 
 class MultiheadAttention(WithWeights):
@@ -72,7 +86,9 @@ class MultiheadAttention(WithWeights):
                 *inputs, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
             )
             return result.transpose(0, 1).contiguous(), weights
-        return super().forward(
+        # PyTorch takes nested tensors if no parameter is packed.
+        own = _unpacked(self).forward if query.is_nested and not is_compiling() else super().forward
+        return own(
             query,
             key,
             value,
