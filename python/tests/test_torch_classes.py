@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import headlane.torch  # noqa: E402
 from headlane.torch._modules import Replaced  # noqa: E402
 from torch import nn  # noqa: E402
-from torch_cases import RmsNorm, X, close, normal, seeded  # noqa: E402
+from torch_cases import GatedMlp, RmsNorm, X, close, normal, seeded  # noqa: E402
 
 
 def stack():
@@ -70,3 +70,16 @@ def test_symbolic_trace(make):
     model = seeded(make) if make is Scaled else make()
     optimized = headlane.torch.optimize(model)
     close(torch.fx.symbolic_trace(optimized)(X), model(X))
+
+
+@torch.no_grad()
+def test_replicas():
+    """As torch.nn.DataParallel makes them: without parameters, which it assigns as attributes."""
+    for make in (lambda: nn.Linear(24, 24), nn.ReLU, lambda: nn.LayerNorm(24), GatedMlp):
+        model = seeded(lambda make=make: nn.Sequential(nn.Linear(24, 24), make()))
+        optimized = headlane.torch.optimize(model)
+        replica = optimized[1]._replicate_for_data_parallel()
+        assert type(replica) is type(model[1])
+        for name, parameter in optimized[1]._parameters.items():
+            setattr(replica, name, parameter)
+        close(replica(X), model[1](X))

@@ -65,6 +65,14 @@ class Replaced:
             )
         del self.__dict__["_headlane"]
 
+    def _replicate_for_data_parallel(self) -> Any:
+        """A replica gets its parameters as attributes, and takes its own code."""
+        if "headlane_original" not in vars(type(self)):  # of a class that a parametrization derived
+            return super()._replicate_for_data_parallel()  # type: ignore[misc]
+        module = object.__new__(self.headlane_original)
+        module.__dict__ = self.__dict__
+        return module._replicate_for_data_parallel()
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         if give_back(self):
             return self.__reduce_ex__(protocol)
