@@ -135,6 +135,23 @@ def test_changes_of_a_class(monkeypatch):
     close(optimized(X), model(X))
 
 
+class Doubled(nn.Sequential):
+    on = False
+
+    def __call__(self, x):
+        return super().__call__(x) * (2 if self.on else 1)
+
+
+@torch.no_grad()
+def test_changes_of_what_a_call_of_a_class_reads(monkeypatch):
+    model = seeded(lambda: nn.Sequential(Doubled(nn.Linear(24, 40), nn.ReLU()), nn.Linear(40, 24)))
+    optimized = headlane.torch.optimize(model)
+    for _ in range(2):
+        close(optimized(X), model(X))
+    monkeypatch.setattr(Doubled, "on", True)
+    close(optimized(X), model(X))
+
+
 @pytest.mark.parametrize("factor", [lambda m: GLOBAL, lambda m: GLOBALS["factor"]])
 @torch.no_grad()
 def test_changes_of_a_global(monkeypatch, factor):

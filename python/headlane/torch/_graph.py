@@ -118,6 +118,7 @@ class Graph:
 
     def call(self, module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """What a child returns."""
+        _require_usual_call(original_of(module))
         kind = _kind_of(module)
         is_called = kind is None and (is_mixture(module) or _is_call(module))
         if kind is None and module._modules and not is_called:
@@ -207,6 +208,13 @@ def _kind_of(child: nn.Module) -> str | None:
         return _IDENTITY
     activations = sys.modules.get("transformers.activations")
     return _RELU_SQUARED if type(child) is getattr(activations, "ReLUSquaredActivation", Graph) else None
+
+
+def _require_usual_call(original: Any) -> None:
+    """A class may have a `__call__` of its own, which does more than its forward function."""
+    call = original.__call__
+    if call is not nn.Module.__call__ and call.__module__ != "transformers.modeling_layers":
+        raise NotPlain
 
 
 def _is_call(module: nn.Module) -> bool:
