@@ -164,6 +164,27 @@ def test_changes_of_a_global(monkeypatch, factor):
     close(optimized(X), model(X))
 
 
+@pytest.mark.parametrize("name", ["forward", "factor_of", "__call__"])
+@torch.no_grad()
+def test_methods_that_a_class_has_inherited(name):
+    class Base(nn.Sequential):
+        def factor_of(self):
+            return 1.0
+
+        def forward(self, x):
+            return super().forward(x) * self.factor_of()
+
+    class Derived(Base):
+        pass
+
+    model = seeded(lambda: nn.Sequential(Derived(nn.Linear(24, 40), nn.ReLU()), nn.Linear(40, 24)))
+    optimized = headlane.torch.optimize(model)
+    for _ in range(2):
+        close(optimized(X), model(X))
+    setattr(Derived, name, {"factor_of": lambda self: 0.1}.get(name, lambda self, x: self[0](x)))
+    close(optimized(X), model(X))
+
+
 @torch.no_grad()
 def test_lists_of_modules_are_fused():
     """As long as they remain as they are."""

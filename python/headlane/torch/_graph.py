@@ -23,7 +23,7 @@ from ._modules import Activation, Linear, Replaced, WithWeights
 from ._nodes import Node, NotPlain
 from ._norms import Norm
 from ._recognise import changes_input
-from ._stand_in import home_of, is_simple, original_of, stand_in
+from ._stand_in import is_simple, namespaces, original_of, stand_in
 from ._values import Value
 
 _IDENTITY = "identity"
@@ -84,6 +84,12 @@ class Graph:
     def read(self, there: Mapping[str, Any], name: str) -> None:
         self.reads[id(there), name] = there, name, there.get(name, there)
 
+    def home_of(self, original: type, name: str) -> Mapping[str, Any] | None:
+        """The namespace of the class that has an attribute, which those before it may get, too."""
+        for there in namespaces(original, name):
+            self.read(there, name)
+        return there if name in there else None
+
     def read_globals(self, function: Any) -> None:
         """What the code of a function reads outside of it, if that are constants; containers are not plain."""
         function = inspect.unwrap(function)
@@ -118,7 +124,7 @@ class Graph:
 
     def call(self, module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """What a child returns."""
-        _require_usual_call(original_of(module))
+        self._require_usual_call(original_of(module))
         kind = _kind_of(module)
         is_called = kind is None and (is_mixture(module) or _is_call(module))
         if kind is None and module._modules and not is_called:
@@ -151,6 +157,13 @@ class Graph:
                 self.read(module.__dict__, module._headlane.eps)
         return made
 
+    def _require_usual_call(self, original: Any) -> None:
+        """A class may have a `__call__` of its own, which does more than its forward function."""
+        self.home_of(original, "__call__")
+        call = original.__call__
+        if call is not nn.Module.__call__ and call.__module__ != "transformers.modeling_layers":
+            raise NotPlain
+
     def _is_dropout(self, module: nn.Module) -> bool:
         """Whether the code of a module asks if it is trained, and returns its argument, as it is not."""
         if module._modules:
@@ -173,9 +186,8 @@ class Graph:
             raise NotPlain
         self.deep.update(self._running)
         self._running.append(module)
-        home = home_of(original_of(module), "forward")
+        home = self.home_of(original_of(module), "forward")
         if home is not None:
-            self.read(home, "forward")
             self.read_globals(home["forward"])
         result = self.stand_in(module).forward(*arguments, **options)
         self._running.pop()
@@ -208,13 +220,6 @@ def _kind_of(child: nn.Module) -> str | None:
         return _IDENTITY
     activations = sys.modules.get("transformers.activations")
     return _RELU_SQUARED if type(child) is getattr(activations, "ReLUSquaredActivation", Graph) else None
-
-
-def _require_usual_call(original: Any) -> None:
-    """A class may have a `__call__` of its own, which does more than its forward function."""
-    call = original.__call__
-    if call is not nn.Module.__call__ and call.__module__ != "transformers.modeling_layers":
-        raise NotPlain
 
 
 def _is_call(module: nn.Module) -> bool:

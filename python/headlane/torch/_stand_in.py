@@ -38,9 +38,10 @@ def original_of(module: nn.Module) -> type:
     return module.headlane_original if isinstance(module, Replaced) else type(module)
 
 
-def home_of(original: type, name: str) -> Mapping[str, Any] | None:
-    """The namespace of the class that has an attribute, of all that a class derives from."""
-    return next((x for x in map(_namespace, original.__mro__) if name in x), None)
+def namespaces(original: type, name: str) -> list[Mapping[str, Any]]:
+    """Of the classes that a class derives from, up to the one that has an attribute, or all if none has it."""
+    found = [_namespace(x) for x in original.__mro__]
+    return found[: next((i + 1 for i, x in enumerate(found) if name in x), None)]
 
 
 def _is_constant(value: Any) -> bool:
@@ -85,10 +86,9 @@ class _StandIn:
         if name in module._modules:
             return self._child(name)
         original = original_of(module)
-        home = home_of(original, name)
+        home = graph.home_of(original, name)
         graph.read(module.__dict__, name)
         if home is not None:
-            graph.read(home, name)
             found = home[name]
             if isinstance(found, property):
                 graph.read_globals(found.fget)
