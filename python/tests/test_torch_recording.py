@@ -42,6 +42,19 @@ def test_code_that_asks_for_tensors(asks):
     close(optimized(X), model(X))
 
 
+@pytest.mark.parametrize("order", [(MORE, X), (X, MORE)])
+@torch.no_grad()
+def test_code_that_asks_for_the_same_tensor(order):
+    class Cross(Conditioned):
+        def forward(self, x, condition):
+            return self.out(self.act(self.linear(x) if x is condition else self.other(condition)))
+
+    model = seeded(Cross, None)
+    optimized = headlane.torch.optimize(model)
+    for condition in order * 2:
+        close(optimized(X, condition), model(X, condition))
+
+
 @torch.no_grad()
 def test_a_first_call_of_nan():
     model = seeded(Conditioned, lambda x: type(x) is torch.Tensor)

@@ -104,6 +104,12 @@ def inputs_of(given: Iterable[Any]) -> list[Any]:
     return found
 
 
+def places_of(inputs: list[Any]) -> tuple[int, ...]:
+    """Which are the same object, as code may ask: the number of the first such, for each."""
+    first: dict[int, int] = {}
+    return tuple(first.setdefault(id(x), number) for number, x in enumerate(inputs))
+
+
 def caches_in(given: Iterable[Any]) -> list[Any]:
     return [x for x in _leaves(given) if not isinstance(x, torch.Tensor)]
 

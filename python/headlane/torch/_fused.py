@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.compiler import is_compiling
 
-from ._arguments import Input, caches_in, input_of, inputs_of, key_of, with_trials
+from ._arguments import Input, caches_in, input_of, inputs_of, key_of, places_of, with_trials
 from ._graph import dtype_of
 from ._modules import Replaced
 from ._nodes import NotPlain
@@ -78,12 +78,13 @@ class Fused(Replaced):
             inputs = [input_of(x, state.dtype) for x in given]
         except NotPlain:
             return super().forward(*arguments, **options)
-        key = (len(arguments), *options, *map(key_of, inputs))
+        tensors = inputs_of(given)
+        key = (len(arguments), *options, *map(key_of, inputs), places_of(tensors))
         plan = state.plans.get(key)
         if plan is None and key not in state.plans and len(state.plans) < _KINDS:
             return self._first_call(key, inputs, arguments, options)
         if plan is not None and plan.applies():
-            result = plan.run(inputs_of(given))
+            result = plan.run(tensors)
             if result is not NotImplemented:
                 return result
         return super().forward(*arguments, **options)
