@@ -79,7 +79,8 @@ class Fused(Replaced):
         except NotPlain:
             return super().forward(*arguments, **options)
         tensors = inputs_of(given)
-        key = (len(arguments), *options, *map(key_of, inputs), places_of(tensors))
+        more = places_of(tensors), torch.is_grad_enabled()  # as code may ask
+        key = (len(arguments), *options, *map(key_of, inputs), *more)
         plan = state.plans.get(key)
         if plan is None and key not in state.plans and len(state.plans) < _KINDS:
             return self._first_call(key, inputs, arguments, options)

@@ -7,7 +7,6 @@ calls modules that are plain, mixtures of experts, or others that have no parame
 
 from __future__ import annotations
 
-import inspect
 import sys
 import weakref
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from ._experts import is_mixture
 from ._modules import Activation, Linear, Replaced, WithWeights
 from ._nodes import Node, NotPlain
 from ._norms import Norm
+from ._outside import outside_of
 from ._recognise import changes_input
 from ._stand_in import is_simple, namespaces, original_of, stand_in
 from ._values import Value
@@ -91,16 +91,9 @@ class Graph:
         return there if name in there else None
 
     def read_globals(self, function: Any) -> None:
-        """What the code of a function reads outside of it, if that are constants; containers are not plain."""
-        function = inspect.unwrap(function)
-        if not inspect.isfunction(function):
-            return
-        found = inspect.getclosurevars(function)
-        for name, value in (*found.nonlocals.items(), *found.globals.items()):
-            if type(value) in (dict, list, set):
-                raise NotPlain
-            if name in found.globals and (value is None or isinstance(value, (int, float, str))):
-                self.read(function.__globals__, name)
+        """What the code of a function reads outside of it."""
+        for there, name in outside_of(function).values():
+            self.read(there, name)
 
     def child(self, parent: nn.Module, name: str) -> nn.Module | None:
         child = parent._modules[name]

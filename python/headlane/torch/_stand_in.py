@@ -44,12 +44,12 @@ def namespaces(original: type, name: str) -> list[Mapping[str, Any]]:
     return found[: next((i + 1 for i, x in enumerate(found) if name in x), None)]
 
 
-def _is_constant(value: Any) -> bool:
+def is_constant(value: Any) -> bool:
     """Whether what an attribute has remains the same while it is the same object."""
     if isinstance(value, tuple):
-        return all(map(_is_constant, value))
+        return all(map(is_constant, value))
     if isinstance(value, functools.partial):
-        return all(map(_is_constant, (value.func, *value.args, *value.keywords.values())))
+        return all(map(is_constant, (value.func, *value.args, *value.keywords.values())))
     if isinstance(value, types.BuiltinFunctionType):
         return value.__self__ is None or isinstance(value.__self__, (type, types.ModuleType))
     return isinstance(value, _CONSTANTS)
@@ -60,9 +60,7 @@ def is_simple(module: nn.Module) -> bool:
     known: it does not change what it is given, either.
     """
     own = [x for name, x in vars(module).items() if name not in OF_ANY]
-    return not getattr(module, "inplace", False) and all(
-        _is_constant(x) or _is_method(x, module) for x in own
-    )
+    return not getattr(module, "inplace", False) and all(is_constant(x) or _is_method(x, module) for x in own)
 
 
 def _is_method(value: Any, module: nn.Module) -> bool:
@@ -115,7 +113,7 @@ class _StandIn:
             return value.__func__.__get__(self)
         if hasattr(value, "_attn_implementation_internal"):  # the configuration of a model of transformers
             graph.read(value.__dict__, "_attn_implementation_internal")
-        elif not _is_constant(value):
+        elif not is_constant(value):
             raise NotPlain
         return value
 
