@@ -1,5 +1,7 @@
 """headlane.torch: norms that get other attributes or parameters after optimize()."""
 
+from types import SimpleNamespace
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -39,6 +41,41 @@ def test_attributes_set_later(name, fused):
         CHANGES[name](each[0])
     for _ in range(2):
         close(optimized(X), model(X))
+
+
+class OfSettings(nn.Module):
+    """A norm and an activation whose code reads an object."""
+
+    def __init__(self, norm, settings):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(24)) if norm else None
+        self.settings = settings
+
+    def forward(self, x):
+        if self.weight is None:
+            return torch.relu(x) if self.settings.eps else torch.tanh(x)
+        return nn.functional.rms_norm(x, (24,), self.weight, self.settings.eps)
+
+
+class OfGlobal(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) if SETTINGS.eps else torch.tanh(x)
+
+
+SETTINGS = SimpleNamespace(eps=1e-5)
+
+
+@torch.no_grad()
+def test_objects_that_change_later(monkeypatch):
+    monkeypatch.setattr(SETTINGS, "eps", 1e-5)
+    parts = OfSettings(True, SETTINGS), nn.Linear(24, 24), OfSettings(False, SETTINGS), OfGlobal()
+    model = nn.Sequential(*parts).eval()
+    optimized = headlane.torch.optimize(model)
+    for eps in (1e-5, 0):
+        SETTINGS.eps = eps
+        for each in (model, optimized):
+            each[0].settings.eps = each[2].settings.eps = eps
+        close(optimized(X / 1e3), model(X / 1e3))
 
 
 @pytest.mark.parametrize("fused", [False, True])

@@ -10,7 +10,10 @@ from torch import nn
 
 from ._experts import EXPERTS
 from ._experts_by_code import dense, gate_of, run
+from ._nodes import NotPlain
 from ._norms import NormState
+from ._outside import outside_of
+from ._stand_in import is_simple
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "relu": torch.relu,
@@ -70,8 +73,19 @@ def activation_of(function: Callable[[torch.Tensor], Any]) -> str | None:
     return None
 
 
+def _is_told_of_changes(module: Any) -> bool:
+    """Whether only assignments to a module, and of globals, change what its code reads: no objects do."""
+    try:
+        outside_of(type(module).forward)
+    except (NotPlain, ValueError):  # of a closure that is empty
+        return False
+    return is_simple(module)
+
+
 def activation_of_module(module: nn.Module) -> str | None:
     if next(module.children(), None) is not None or module._parameters or module._buffers:
+        return None
+    if not _is_told_of_changes(module):
         return None
     try:
         probe = copy.deepcopy(module).eval()
@@ -101,7 +115,7 @@ def norm_of(module: nn.Module) -> NormState | None:
         return None
     shapes = {tuple(x.shape) for x in parameters.values()} or {_shape_without_weight(module)}
     shape = shapes.pop()
-    if shapes or shape is None or len(shape) != 1:
+    if shapes or shape is None or len(shape) != 1 or not _is_told_of_changes(module):
         return None
     (width,) = shape
     own_width = width if not parameters and "normalized_shape" in module.__dict__ else None
