@@ -1,6 +1,7 @@
 """Jobs that were interrupted, and what may and may not have changed since."""
 
 import errno
+import json
 import shutil
 import signal
 import sys
@@ -100,18 +101,27 @@ def test_another_version_is_refused(job, capsys, monkeypatch):
     assert f"headlane: {headlane.__version__} before, 0.0.1 now" in refused(job, capsys)
 
 
-@pytest.mark.parametrize(("name", "at"), [("model.safetensors", -2), ("large.txt", (9 << 20) + 12345)])
-def test_a_changed_model_is_refused(job, capsys, tmp_path_factory, name, at):
+def add_tensor(file, size):
+    """Appends a tensor of zeros, which no model reads, to a file of safetensors."""
+    data = file.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    header, begin = json.loads(data[8:end]), len(data) - end
+    header["unread"] = {"dtype": "F32", "shape": [size // 4], "data_offsets": [begin, begin + size]}
+    text = json.dumps(header).encode()
+    file.write_bytes(len(text).to_bytes(8, "little") + text + data[end:] + bytes(size))
+
+
+@pytest.mark.parametrize("at", [-2, (9 << 20) + 12345])
+def test_a_changed_model_is_refused(job, capsys, tmp_path_factory, at):
     """One byte, anywhere in a file of any size."""
     job.model = shutil.copytree(job.model, tmp_path_factory.mktemp("model") / "model")
-    with open(job.model / "large.txt", "wb") as file:
-        file.truncate(17 << 20)
+    add_tensor(job.model / "model.safetensors", 17 << 20)
     stop_after(job, 2)
-    change_byte(job.model / name, at)
+    change_byte(job.model / "model.safetensors", at)
     error = refused(job, capsys)
-    assert f"model {name}: " in error
+    assert "model model.safetensors: " in error
     assert "config.json" not in error
-    change_byte(job.model / name, at)
+    change_byte(job.model / "model.safetensors", at)
     job.completes()
 
 

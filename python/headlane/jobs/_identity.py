@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,20 @@ import numpy as np
 
 from ._lines import read_at
 
-READ = {".json", ".model", ".safetensors", ".txt"}  # the kinds of files that models are read from
+# The files that models and their tokenizers are read from, in each folder, beside the weights.
+READ = (
+    "config.json",
+    "generation_config.json",
+    "modules.json",
+    "config_sentence_transformers.json",
+    *(
+        f"sentence_{name}_config.json"
+        for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+    ),
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "spiece.model",
+)
 BLOCK = 1 << 20  # bytes read at a time
 
 
@@ -28,13 +42,30 @@ def file_digest(path: Path | str) -> str:
     return f"{size} bytes, {digest.hexdigest()}"
 
 
-def model_files(folder: str) -> dict[str, Any]:
-    """A digest of each file of a model, by its name in the folder."""
-    paths = (path for path in sorted(Path(folder).rglob("*")) if path.suffix in READ and path.is_file())
-    found = {str(path.relative_to(folder)): file_digest(path) for path in paths}
-    if not found:
-        raise RuntimeError(f"there is no model in {folder!r}")
-    return found
+def _weights(folder: Path) -> list[str]:
+    """The files with weights in a folder: one, or an index and those it names."""
+    index = "model.safetensors.index.json"
+    if (folder / "model.safetensors").exists() or not (folder / index).exists():
+        return ["model.safetensors"]
+    return [index, *set(json.loads((folder / index).read_bytes())["weight_map"].values())]
+
+
+def model_files(folder: str, modules: bool) -> dict[str, Any]:
+    """A digest of each file that a model is read from, by its name in the folder.
+
+    Args:
+        folder: The folder, from which the model was read without an error.
+        modules: Whether folders within it are read as well, if modules.json names some.
+    """
+    inside = [""]
+    if modules and (file := Path(folder, "modules.json")).exists():
+        inside += [module.get("path", "") for module in json.loads(file.read_bytes())]
+    found = {}
+    for part in set(inside):
+        for name in (*READ, *_weights(Path(folder, part))):
+            if (path := Path(folder, part, name)).is_file():
+                found[os.path.join(part, name)] = file_digest(path)
+    return dict(sorted(found.items()))
 
 
 def pieces_digest(digests: np.ndarray) -> str:

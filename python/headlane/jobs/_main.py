@@ -61,7 +61,8 @@ def _steps(job: Job, command: str, options: argparse.Namespace, ranks: Ranks) ->
     def load() -> tuple[Any, dict[str, Any]]:
         from . import _commands, _identity
 
-        return _commands.COMPUTE[command](options), _identity.model_files(options.model)
+        model = _commands.COMPUTE[command](options)
+        return model, _identity.model_files(options.model, modules=command == "embed")
 
     model, files = ranks.together(load)
     ranks.same("the model", files)
