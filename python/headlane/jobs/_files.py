@@ -20,6 +20,12 @@ def write_at(file: int, data: bytes | memoryview, offset: int) -> None:
         offset += count
 
 
+def same_file(a: str, b: str) -> bool:
+    """Whether two names, of files that exist or not, are of one file."""
+    both = os.path.exists(a) and os.path.exists(b)
+    return os.path.samefile(a, b) if both else os.path.realpath(a) == os.path.realpath(b)
+
+
 def sync_folder(folder: Path) -> None:
     """Names in a folder stay, too. Not every file system can, or needs to, sync a folder."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from . import _identity
-from ._files import write_whole
+from ._files import same_file, write_whole
 from ._journal import JobFolder, Journal, Record, digest_of
 from ._lines import Index, InputChanged, index, read_at, read_piece, scan
 from ._output import HEADER, Output
@@ -41,7 +42,7 @@ class Job:
         self._ranks = ranks
         self._model: Embed | Translate
         self._threads: int | None = None
-        self._folder = JobFolder(Path(os.path.abspath(options.out)))
+        self._folder = JobFolder(Path(os.path.realpath(options.out)))
         self._file: int | None = None
         self._journal: Journal | None = None
         self._output: Output
@@ -81,6 +82,12 @@ class Job:
             raise FileNotFoundError(f"there is no folder {folder.out.parent}")
         if folder.out.is_dir():
             raise IsADirectoryError(f"--out is a folder: {folder.out}")
+        if folder.out.exists() and not folder.out.is_file():
+            raise Stop(f"--out is not a regular file: {folder.out}")
+        given = {"--in": options.input, "--out": options.out, "--bad-lines-file": options.bad_lines_file}
+        for (one, a), (other, b) in itertools.combinations(given.items(), 2):
+            if b and same_file(a, b):
+                raise Stop(f"{one} and {other} are the same file: {b}")
         unfinished = folder.path.exists()
         if unfinished and not (options.resume or options.overwrite):
             raise Stop(
@@ -127,7 +134,7 @@ class Job:
     def _report_bad(self) -> None:
         if self._options.bad_lines_file:
             text = "".join(f"{number}\t{why}\n" for number, why in self._bad)
-            write_whole(Path(self._options.bad_lines_file), text.encode())
+            Path(self._options.bad_lines_file).write_bytes(text.encode())  # a device or FIFO stays one
         if not self._bad:
             return
         for number, why in self._bad[:SHOWN]:

@@ -1,0 +1,75 @@
+"""What the names of a job's input, output and list may be."""
+
+import os
+import threading
+
+import pytest
+from job_runs import run_here
+
+BAD = b"a b\n\xff\xfe\nc\n"
+LIST = "2\tnot UTF-8: invalid start byte, at byte 1\n"
+
+
+@pytest.fixture
+def embed(encoder_folder, tmp_path):
+    """embed(*options): a job over a text with a bad line; returns the exit status."""
+    (tmp_path / "text").write_bytes(BAD)
+
+    def run(*options, out="out"):
+        given = ["--bad-lines", "skip", *options]
+        return run_here("embed", encoder_folder, tmp_path / "text", tmp_path / out, *given)
+
+    return run
+
+
+def test_a_list_or_an_output_that_is_another_file_of_the_job(embed, tmp_path, capsys):
+    (tmp_path / "link").symlink_to("text")
+    os.link(tmp_path / "text", tmp_path / "hard")
+    for name in ("text", "link", "hard"):
+        assert embed("--bad-lines-file", tmp_path / name) == 1
+        assert "--in and --bad-lines-file are the same file: " in capsys.readouterr().err
+    assert embed("--overwrite", out="link") == 1
+    assert "--in and --out are the same file: " in capsys.readouterr().err
+    assert embed("--bad-lines-file", f"{tmp_path}/./out") == 1
+    assert "--out and --bad-lines-file are the same file: " in capsys.readouterr().err
+    assert (tmp_path / "text").read_bytes() == BAD
+    assert sorted(os.listdir(tmp_path)) == ["hard", "link", "text"]
+
+
+def test_a_list_that_is_a_fifo(embed, tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    found = []
+    reader = threading.Thread(target=lambda: found.append((tmp_path / "fifo").read_text()), daemon=True)
+    reader.start()
+    assert embed("--bad-lines-file", tmp_path / "fifo") == 0
+    reader.join(10)
+    assert found == [LIST]
+    assert (tmp_path / "fifo").is_fifo()
+
+
+def test_a_list_beside_another_file(embed, tmp_path):
+    (tmp_path / "list.new").write_text("mine")
+    assert embed("--bad-lines-file", tmp_path / "list") == 0
+    assert (tmp_path / "list").read_text() == LIST
+    assert (tmp_path / "list.new").read_text() == "mine"
+
+
+def test_an_output_that_is_no_regular_file(embed, tmp_path, capsys):
+    os.mkfifo(tmp_path / "fifo")
+    assert embed("--overwrite", out="fifo") == 1
+    assert f"--out is not a regular file: {tmp_path}/fifo" in capsys.readouterr().err
+    assert (tmp_path / "fifo").is_fifo()
+
+
+def test_an_output_that_is_a_link(embed, tmp_path):
+    """It stays one, and the file that it names is written, with OUT.job beside it."""
+    assert embed() == 0
+    (tmp_path / "link").symlink_to("target")
+    assert embed(out="link") == 0  # there is no target yet
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_bytes() == (tmp_path / "out").read_bytes()
+    assert embed(out="link") == 1
+    (tmp_path / "target").write_text("old")
+    assert embed("--overwrite", out="link") == 0
+    assert (tmp_path / "target").read_bytes() == (tmp_path / "out").read_bytes()
+    assert embed("--resume", out="target") == 0
