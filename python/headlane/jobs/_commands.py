@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ class Embed:
 
     piece_lines = 512  # that a piece has by default, at most
     replaced = "rows of zeros"
+    notices: Sequence[str] = ()
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._encoder = SentenceEncoder(
@@ -80,13 +82,17 @@ class Translate:
     line_bytes = None
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self._translator = Translator(
-            options.model,
-            task=options.task,
-            prefix=options.prefix,
-            weights=options.weights,
-            activations=options.activations,
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # notices say it, on one rank
+            self._translator = Translator(
+                options.model,
+                task=options.task,
+                prefix=options.prefix,
+                weights=options.weights,
+                activations=options.activations,
+            )
+        ignored = self._translator.t5.config.unsupported
+        self.notices = [f"the model's setting {name} is ignored" for name in ignored]
         given = {name: getattr(options, name) for name in GENERATE}
         self._generate: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         self._batch_size = options.batch_size

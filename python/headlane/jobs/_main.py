@@ -66,6 +66,9 @@ def _steps(job: Job, command: str, options: argparse.Namespace, ranks: Ranks) ->
 
     model, files = ranks.together(load)
     ranks.same("the model", files)
+    if ranks.rank == 0:
+        for notice in model.notices:
+            say(f"headlane-{command}", f"notice: {notice}")
     job.prepare(model, _threads(options.threads, ranks), earlier)
     identity = {"headlane": version(), "command": command, "model": files, "options": model.bits()}
     settings = job.settings({**identity, "max_line_bytes": options.max_line_bytes})

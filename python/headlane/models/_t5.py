@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,7 +41,8 @@ class T5Config(NamedTuple):
 class T5:
     """transformers' T5ForConditionalGeneration, for token ids: T5 1.0 and 1.1, Flan-T5, mT5.
 
-    It is pickled as the path of its folder.
+    It is pickled as the path of its folder. A generation setting of the folder that generate() does not
+    have, such as do_sample, is ignored with a warning; config.unsupported lists them.
 
     Args:
         folder: A folder with config.json, of model_type "t5" or "mt5", weights in safetensors, and
@@ -75,6 +77,8 @@ class T5:
         self._weights = weights
         self._activations = activations
         self._config = T5Config(**self._t5.config)
+        for name in self._config.unsupported:
+            warnings.warn(f"T5: the model's setting {name} is ignored", stacklevel=2)
 
     @property
     def config(self) -> T5Config:
