@@ -24,6 +24,8 @@ READ = (
     ),
     "tokenizer.json",
     "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
     "spiece.model",
 )
 BLOCK = 1 << 20  # bytes read at a time

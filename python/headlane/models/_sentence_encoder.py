@@ -24,7 +24,9 @@ class SentenceEncoder:
 
     Needs the package tokenizers. The settings of sentence-transformers and tokenizer_config.json are
     applied as sentence-transformers applies them. A folder with an unsupported setting is refused, by the
-    name of the setting.
+    name of the setting. Tokens are those of transformers 5: a BertTokenizer has the vocabulary of
+    tokenizer.json and is else made by tokenizer_config.json, other tokenizers are those of tokenizer.json;
+    special_tokens_map.json and added_tokens.json count unless tokenizer_config.json has added_tokens_decoder.
 
     Args:
         folder: As for Bert, with tokenizer.json.

@@ -4,12 +4,33 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core
 
 if TYPE_CHECKING:
+    from tokenizers import AddedToken, Tokenizer
+
     from ._bert import BertConfig
+
+# The special tokens that transformers names, as BERT has them, and the order in which it adds them.
+BERT = {
+    "unk_token": "[UNK]",
+    "sep_token": "[SEP]",
+    "pad_token": "[PAD]",
+    "cls_token": "[CLS]",
+    "mask_token": "[MASK]",
+}
+ORDER = ("bos_token", "eos_token", *BERT)
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")  # of a token in a file
+
+
+class Tokens(NamedTuple):
+    """What the files of a folder say of tokens."""
+
+    listed: list[AddedToken]  # by their ids
+    named: dict[str, AddedToken]  # special ones
+    others: list[AddedToken]  # special ones without a name
 
 
 def _settings(file: Path) -> dict[str, Any]:
@@ -33,12 +54,85 @@ def _has_lowercase(normalizer: Any) -> bool:
     return isinstance(normalizer, normalizers.Lowercase)
 
 
-def _set_up_bert(tokenizer: Any, settings: dict[str, Any]) -> None:
-    """As transformers' BertTokenizer: the vocabulary from tokenizer.json, all else from
-    tokenizer_config.json.
+def _token(file: Path, key: str, value: Any, special: bool) -> AddedToken:
+    """A token that a file names by its text, or by an object with flags, which may say whether it is special."""
+    import tokenizers
+
+    members = {"content": value} if isinstance(value, str) else value
+    try:
+        flags = {name: members[name] for name in FLAGS if name in members}
+        return tokenizers.AddedToken(members["content"], **{"special": special, **flags})
+    except (TypeError, KeyError):
+        raise _core.CheckpointError(f"{file}: {key!r} has {value!r}, which is no token") from None
+
+
+def _special_tokens(file: Path, tokens: Tokens) -> None:
+    """Adds those of tokenizer_config.json or special_tokens_map.json."""
+    settings = _settings(file)
+    for key, value in settings.items():
+        if key in ORDER or (key.endswith("_token") and isinstance(value, (str, dict))):
+            if value is not None:
+                tokens.named[key] = _token(file, key, value, True)
+    for key in ("extra_special_tokens", "additional_special_tokens"):
+        values = settings.get(key) or []
+        values = values.values() if isinstance(values, dict) else values
+        tokens.others.extend(_token(file, key, value, True) for value in values)
+
+
+def _tokens_of(folder: Path, found: Tokenizer) -> Tokens:
+    """By the rules of transformers: special_tokens_map.json and added_tokens.json count unless
+    tokenizer_config.json lists all tokens.
     """
+    file, added = folder / "tokenizer_config.json", folder / "added_tokens.json"
+    tokens = Tokens([], {}, [])
+    _special_tokens(file, tokens)
+    key = "added_tokens_decoder"
+    if (listed := _settings(file).get(key)) is not None:
+        by_id = {int(number): _token(file, key, token, False) for number, token in listed.items()}
+    else:
+        _special_tokens(folder / "special_tokens_map.json", tokens)
+        special = {token.content for token in (*tokens.named.values(), *tokens.others)}
+        by_id = {
+            number: _token(added, text, text, text in special) for text, number in _settings(added).items()
+        }
+        by_id.update(found.get_added_tokens_decoder())
+    tokens.listed.extend(by_id[number] for number in sorted(by_id))
+    return tokens
+
+
+def _add_tokens(tokenizer: Tokenizer, tokens: Tokens) -> None:
+    """Finds them in texts."""
+    known = tokenizer.get_added_tokens_decoder().values()
+    added = [token for token in tokens.listed if repr(token) not in map(repr, known)]
+    texts = {token.content for token in (*known, *tokens.listed)}
+    names = sorted(tokens.named, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+    added += [tokens.named[name] for name in names if tokens.named[name].content not in texts]
+    added += [token for token in tokens.others if token.content not in texts]
+    special = {token.content for token in tokens.named.values()}
+    for token in added:
+        token.special = token.special or token.content in special
+    tokenizer.add_tokens(added)
+
+
+def _bert_tokenizer(file: Path, found: Tokenizer, settings: dict[str, Any], tokens: Tokens) -> Tokenizer:
+    """As transformers' BertTokenizer: the vocabulary from tokenizer.json, the file, and all else from others."""
+    import tokenizers
     from tokenizers import normalizers, pre_tokenizers, processors
 
+    vocabulary, tokenizer = found.get_vocab(with_added_tokens=False), found
+    unknown = tokens.named.get("unk_token")
+    if unknown and unknown.content not in vocabulary:
+        raise _core.CheckpointError(f"{file}: the vocabulary lacks {unknown.content!r}, the 'unk_token'")
+    for name, usual in BERT.items():
+        if usual in vocabulary:
+            tokens.named.setdefault(name, tokenizers.AddedToken(usual, special=True))
+    # Without these, tokens are those of tokenizer.json.
+    unknown, begin, end = (tokens.named.get(name) for name in ("unk_token", "cls_token", "sep_token"))
+    if unknown and begin and end:
+        model = tokenizers.models.WordPiece(vocabulary, unk_token=unknown.content)
+        tokenizer = tokenizers.Tokenizer(model)
+        if found.truncation:
+            tokenizer.enable_truncation(**found.truncation)
     tokenizer.normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
@@ -46,16 +140,14 @@ def _set_up_bert(tokenizer: Any, settings: dict[str, Any]) -> None:
         lowercase=settings.get("do_lower_case", True),
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    ends = {}
-    for key, usual in (("cls_token", "[CLS]"), ("sep_token", "[SEP]")):
-        token = settings.get(key) or usual
-        token = token["content"] if isinstance(token, dict) else token
-        if tokenizer.token_to_id(token) is None:
-            return  # keep that of tokenizer.json
-        ends[key] = token, tokenizer.token_to_id(token)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=[ends["cls_token"][0], "$A", ends["sep_token"][0]], special_tokens=list(set(ends.values()))
-    )
+    _add_tokens(tokenizer, tokens)
+    if tokenizer is not found:
+        ends = [begin.content, end.content]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[ends[0], "$A", ends[1]],
+            special_tokens=[(one, tokenizer.token_to_id(one)) for one in set(ends)],
+        )
+    return tokenizer
 
 
 def tokenizer_of(folder: Path, config: BertConfig) -> Any:
@@ -67,10 +159,13 @@ def tokenizer_of(folder: Path, config: BertConfig) -> Any:
         raise FileNotFoundError(f"{file} is missing; Bert takes token ids, from any tokenizer")
     tokenizer = tokenizers.Tokenizer.from_file(str(file))
     settings = _settings(folder / "tokenizer_config.json")
+    tokens = _tokens_of(folder, tokenizer)
     kind = settings.get("tokenizer_class") or _settings(folder / "config.json").get("tokenizer_class")
     of_bert = kind in (None, "BertTokenizer", "BertTokenizerFast")
     if of_bert and isinstance(tokenizer.model, tokenizers.models.WordPiece):
-        _set_up_bert(tokenizer, settings)
+        tokenizer = _bert_tokenizer(file, tokenizer, settings, tokens)
+    else:
+        _add_tokens(tokenizer, tokens)
     if config.do_lower_case and not _has_lowercase(tokenizer.normalizer):
         lowercase = tokenizers.normalizers.Lowercase()
         others = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
