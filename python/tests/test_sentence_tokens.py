@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from sentence_folders import TEXTS, Pair, change, make, models, save_plain
+from sentence_folders import TEXTS, Pair, change, make, models, save_plain, tokenizers
 
 
 @pytest.fixture(scope="module")
@@ -17,11 +17,11 @@ TEXTS = [*TEXTS, "<new>the <new> cat<other> [MASK]x", "x" * 150]
 STRIPS = {"content": "<new>", "lstrip": True, "rstrip": True, "normalized": False, "single_word": False}
 
 
-def same_tokens(folder):
+def same_tokens(folder, texts=TEXTS):
     """Returns those of all texts."""
     pair = Pair(folder)
-    theirs = [pair.theirs.tokenize([text])["input_ids"][0].tolist() for text in TEXTS]
-    assert pair.ours.tokenize(TEXTS) == theirs
+    theirs = [pair.theirs.tokenize([text])["input_ids"][0].tolist() for text in texts]
+    assert pair.ours.tokenize(texts) == theirs
     return theirs
 
 
@@ -65,6 +65,25 @@ def test_a_model_of_words_in_tokenizer_json(plain, tmp_path):
     settings["model"].update(continuing_subword_prefix="@@", max_input_chars_per_word=3, unk_token="cat")
     change(folder / "tokenizer.json", {"model": settings["model"], "added_tokens": []})
     assert same_tokens(folder) == same_tokens(make(tmp_path / "usual", plain, 3))
+
+
+@pytest.mark.parametrize("kind", ["XLMRobertaTokenizer", "PreTrainedTokenizerFast"])
+def test_spaces_of_an_xlm_roberta(plain, tmp_path, kind):
+    """transformers divides texts at spaces, whatever tokenizer.json says, but for a plain tokenizer."""
+    folder = make(tmp_path, plain, 3, tokenizer_config={"tokenizer_class": kind, "do_lower_case": "-"})
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    vocabulary = [*special[:4], "\u2581", "\u2581a", *"abc", "\u2581\u2581", special[4]]
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.Unigram([(one, -1.0) for one in vocabulary], 3, False))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    tokenizer.add_special_tokens(special)
+    ends = {"single": "<s> $A </s>", "special_tokens": [("<s>", 0), ("</s>", 2)]}
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(**ends)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    names = {"cls_token": "<s>", "bos_token": "<s>", "sep_token": "</s>", "eos_token": "</s>"}
+    names.update(unk_token="<unk>", pad_token="<pad>", mask_token="<mask>")
+    change(folder / "tokenizer_config.json", names)
+    found = same_tokens(folder, ["a b", " a", "c ", "  ", "", "a  b <mask> c"])
+    assert (found[3] == found[4]) == (kind == "XLMRobertaTokenizer")
 
 
 @pytest.mark.parametrize(

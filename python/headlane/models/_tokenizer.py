@@ -153,6 +153,7 @@ def _bert_tokenizer(file: Path, found: Tokenizer, settings: dict[str, Any], toke
 def tokenizer_of(folder: Path, config: BertConfig) -> Any:
     """A tokenizers.Tokenizer that returns the ids of sentence-transformers for each text."""
     import tokenizers
+    from tokenizers import pre_tokenizers
 
     file = folder / "tokenizer.json"
     if not file.is_file():
@@ -166,6 +167,10 @@ def tokenizer_of(folder: Path, config: BertConfig) -> Any:
         tokenizer = _bert_tokenizer(file, tokenizer, settings, tokens)
     else:
         _add_tokens(tokenizer, tokens)
+    if kind in ("XLMRobertaTokenizer", "XLMRobertaTokenizerFast"):  # spaces at the ends are no tokens
+        splits = tokenizer.pre_tokenizer
+        if isinstance(splits, pre_tokenizers.Metaspace):
+            tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), splits])
     if config.do_lower_case and not _has_lowercase(tokenizer.normalizer):
         lowercase = tokenizers.normalizers.Lowercase()
         others = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
