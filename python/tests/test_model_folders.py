@@ -36,3 +36,23 @@ def test_settings_of_generation_that_are_ignored(little, tmp_path, capsys):
         assert run_here("translate", little, tmp_path / "text", tmp_path / "out") == 0
     notices = [f"headlane-translate: notice: the model's setting {name} is ignored" for name in names]
     assert capsys.readouterr().err.splitlines()[:2] == notices
+
+
+def test_pieces_that_cannot_be_read(little):
+    """The file is named."""
+    file = little / "spiece.model"
+    whole = file.read_bytes()
+    for data in (b"", whole[: len(whole) // 2], b"junk" * 100):
+        file.write_bytes(data)
+        with pytest.raises(models.CheckpointError, match="spiece.model: is not a model of SentencePiece: "):
+            models.Translator(little)
+
+
+def test_more_pieces_than_tokens(little, monkeypatch):
+    import sentencepiece
+
+    monkeypatch.setattr(sentencepiece.SentencePieceProcessor, "get_piece_size", lambda self: 99999)
+    with pytest.raises(
+        models.CheckpointError, match=r"spiece.model: has 99999 pieces, but 'vocab_size' is \d+"
+    ):
+        models.Translator(little)

@@ -93,13 +93,24 @@ def test_spaces_of_an_xlm_roberta(plain, tmp_path, kind):
         ("tokenizer_config.json", {"sep_token": {"x": 1}}, "'sep_token' has {'x': 1}"),
         ("tokenizer_config.json", {"extra_special_tokens": [3]}, "'extra_special_tokens' has 3"),
         ("special_tokens_map.json", {"cls_token": []}, "'cls_token' has []"),
-        ("tokenizer.json", {}, "the vocabulary lacks '<new>', the 'unk_token'"),
+        (
+            "tokenizer_config.json",
+            {"extra_special_tokens": 3},
+            "'extra_special_tokens' is 3; wanted: list or dict",
+        ),
+        ("tokenizer_config.json", {"added_tokens_decoder": []}, "'added_tokens_decoder' is []; wanted: dict"),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"a": "b"}}, "'a' is no id of a token"),
+        ("added_tokens.json", {"b": None}, "None is no id of a token"),
+        ("tokenizer_config.json", {"do_lower_case": "yes"}, "'do_lower_case' is 'yes'; wanted: bool"),
+        ("tokenizer_config.json", {"truncation_side": 3}, "'truncation_side' is 3; wanted: str"),
+        ("tokenizer.json", {"model": {}}, "is not a tokenizer: "),
+        ("tokenizer.json", {"truncation": None}, "the vocabulary lacks '<new>', the 'unk_token'"),
     ],
 )
 def test_refused(plain, tmp_path, file, members, words):
     folder = make(tmp_path, plain, 3)
     change(folder / file, members)
-    if file == "tokenizer.json":
+    if "unk_token" in words:
         change(folder / "tokenizer_config.json", {"unk_token": "<new>"})
     with pytest.raises(models.CheckpointError) as error:
         models.SentenceEncoder(folder)

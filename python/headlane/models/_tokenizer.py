@@ -39,11 +39,27 @@ def _settings(file: Path) -> dict[str, Any]:
         return {}
     try:
         settings = json.loads(file.read_text("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _core.CheckpointError(f"{file}: is not JSON: {error}") from None
     if not isinstance(settings, dict):
         raise _core.CheckpointError(f"{file}: is not a JSON object")
     return settings
+
+
+def _member(file: Path, key: str, kinds: type | tuple[type, ...], usual: Any = None) -> Any:
+    """A member of such a file, which is of one of these types; the usual value if there is none, or null."""
+    value = _settings(file).get(key)
+    if value is not None and not isinstance(value, kinds):
+        names = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+        raise _core.CheckpointError(f"{file}: {key!r} is {value!r}; wanted: {names}")
+    return usual if value is None else value
+
+
+def _id(file: Path, number: Any) -> int:
+    try:
+        return int(number)
+    except (TypeError, ValueError):
+        raise _core.CheckpointError(f"{file}: {number!r} is no id of a token") from None
 
 
 def _has_lowercase(normalizer: Any) -> bool:
@@ -74,7 +90,7 @@ def _special_tokens(file: Path, tokens: Tokens) -> None:
             if value is not None:
                 tokens.named[key] = _token(file, key, value, True)
     for key in ("extra_special_tokens", "additional_special_tokens"):
-        values = settings.get(key) or []
+        values = _member(file, key, (list, dict), [])
         values = values.values() if isinstance(values, dict) else values
         tokens.others.extend(_token(file, key, value, True) for value in values)
 
@@ -87,13 +103,14 @@ def _tokens_of(folder: Path, found: Tokenizer) -> Tokens:
     tokens = Tokens([], {}, [])
     _special_tokens(file, tokens)
     key = "added_tokens_decoder"
-    if (listed := _settings(file).get(key)) is not None:
-        by_id = {int(number): _token(file, key, token, False) for number, token in listed.items()}
+    if (listed := _member(file, key, dict)) is not None:
+        by_id = {_id(file, number): _token(file, key, token, False) for number, token in listed.items()}
     else:
         _special_tokens(folder / "special_tokens_map.json", tokens)
         special = {token.content for token in (*tokens.named.values(), *tokens.others)}
         by_id = {
-            number: _token(added, text, text, text in special) for text, number in _settings(added).items()
+            _id(added, number): _token(added, text, text, text in special)
+            for text, number in _settings(added).items()
         }
         by_id.update(found.get_added_tokens_decoder())
     tokens.listed.extend(by_id[number] for number in sorted(by_id))
@@ -114,14 +131,15 @@ def _add_tokens(tokenizer: Tokenizer, tokens: Tokens) -> None:
     tokenizer.add_tokens(added)
 
 
-def _bert_tokenizer(file: Path, found: Tokenizer, settings: dict[str, Any], tokens: Tokens) -> Tokenizer:
-    """As transformers' BertTokenizer: the vocabulary from tokenizer.json, the file, and all else from others."""
+def _bert_tokenizer(folder: Path, found: Tokenizer, tokens: Tokens) -> Tokenizer:
+    """As transformers' BertTokenizer: the vocabulary from tokenizer.json, and all else from other files."""
     import tokenizers
     from tokenizers import normalizers, pre_tokenizers, processors
 
     vocabulary, tokenizer = found.get_vocab(with_added_tokens=False), found
     unknown = tokens.named.get("unk_token")
     if unknown and unknown.content not in vocabulary:
+        file = folder / "tokenizer.json"
         raise _core.CheckpointError(f"{file}: the vocabulary lacks {unknown.content!r}, the 'unk_token'")
     for name, usual in BERT.items():
         if usual in vocabulary:
@@ -133,11 +151,12 @@ def _bert_tokenizer(file: Path, found: Tokenizer, settings: dict[str, Any], toke
         tokenizer = tokenizers.Tokenizer(model)
         if found.truncation:
             tokenizer.enable_truncation(**found.truncation)
+    config = folder / "tokenizer_config.json"
     tokenizer.normalizer = normalizers.BertNormalizer(
         clean_text=True,
-        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-        strip_accents=settings.get("strip_accents"),
-        lowercase=settings.get("do_lower_case", True),
+        handle_chinese_chars=_member(config, "tokenize_chinese_chars", bool, True),
+        strip_accents=_member(config, "strip_accents", bool),
+        lowercase=_member(config, "do_lower_case", bool, True),
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     _add_tokens(tokenizer, tokens)
@@ -158,13 +177,17 @@ def tokenizer_of(folder: Path, config: BertConfig) -> Any:
     file = folder / "tokenizer.json"
     if not file.is_file():
         raise FileNotFoundError(f"{file} is missing; Bert takes token ids, from any tokenizer")
-    tokenizer = tokenizers.Tokenizer.from_file(str(file))
-    settings = _settings(folder / "tokenizer_config.json")
-    tokens = _tokens_of(folder, tokenizer)
-    kind = settings.get("tokenizer_class") or _settings(folder / "config.json").get("tokenizer_class")
+    try:
+        tokenizer = tokenizers.Tokenizer.from_file(str(file))
+    except Exception as error:  # the only type that tokenizers has
+        raise _core.CheckpointError(f"{file}: is not a tokenizer: {error}") from None
+    tokens, settings = _tokens_of(folder, tokenizer), folder / "tokenizer_config.json"
+    kind = _member(settings, "tokenizer_class", str) or _member(
+        folder / "config.json", "tokenizer_class", str
+    )
     of_bert = kind in (None, "BertTokenizer", "BertTokenizerFast")
     if of_bert and isinstance(tokenizer.model, tokenizers.models.WordPiece):
-        tokenizer = _bert_tokenizer(file, tokenizer, settings, tokens)
+        tokenizer = _bert_tokenizer(folder, tokenizer, tokens)
     else:
         _add_tokens(tokenizer, tokens)
     if kind in ("XLMRobertaTokenizer", "XLMRobertaTokenizerFast"):  # spaces at the ends are no tokens
@@ -175,12 +198,11 @@ def tokenizer_of(folder: Path, config: BertConfig) -> Any:
         lowercase = tokenizers.normalizers.Lowercase()
         others = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
         tokenizer.normalizer = tokenizers.normalizers.Sequence([lowercase, *others])
-    side = settings.get("truncation_side") or (tokenizer.truncation or {}).get("direction", "right")
-    if side.lower() not in ("left", "right"):
-        raise _core.CheckpointError(
-            f"{folder / 'tokenizer_config.json'}: 'truncation_side' is {side!r}, not 'left' or 'right'"
-        )
+    usual = (tokenizer.truncation or {}).get("direction", "right")
+    side = _member(settings, "truncation_side", str, usual).lower()
+    if side not in ("left", "right"):
+        raise _core.CheckpointError(f"{settings}: 'truncation_side' is {side!r}, not 'left' or 'right'")
     tokenizer.no_padding()
-    tokenizer.enable_truncation(config.max_seq_length, direction=side.lower())
-    tokenizer.encode_special_tokens = bool(settings.get("split_special_tokens", False))
+    tokenizer.enable_truncation(config.max_seq_length, direction=side)
+    tokenizer.encode_special_tokens = _member(settings, "split_special_tokens", bool, False)
     return tokenizer

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, overload
 
+from .. import _core
 from .._types import ActivationDType, DType, GenerateOptions, Unpack
 from ._t5 import T5
 from ._text import checked_count, checked_text, checked_texts, folder_path, text_package
@@ -59,7 +60,13 @@ class Translator:
         if not file.is_file():
             raise FileNotFoundError(f"{file} is missing; T5 takes token ids, from any tokenizer")
         self.t5 = T5(folder, weights=weights, activations=activations)
-        self._tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(file))
+        try:
+            self._tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(file))
+        except (OSError, RuntimeError) as error:
+            raise _core.CheckpointError(f"{file}: is not a model of SentencePiece: {error}") from None
+        pieces, size = self._tokenizer.get_piece_size(), self.t5.config.vocab_size
+        if pieces > size:
+            raise _core.CheckpointError(f"{file}: has {pieces} pieces, but 'vocab_size' is {size}")
         tasks = self.t5.config.tasks
         if task is None:
             found = [name for name in tasks if len(tasks) == 1 or name.startswith("translation")]
