@@ -73,3 +73,10 @@ def test_an_output_that_is_a_link(embed, tmp_path):
     assert embed("--overwrite", out="link") == 0
     assert (tmp_path / "target").read_bytes() == (tmp_path / "out").read_bytes()
     assert embed("--resume", out="target") == 0
+
+
+def test_an_input_that_is_no_regular_file(encoder_folder, tmp_path, capsys):
+    os.mkfifo(tmp_path / "fifo")
+    for name in (tmp_path / "fifo", tmp_path, "/dev/null"):
+        assert run_here("embed", encoder_folder, name, tmp_path / "out") == 1
+        assert f"--in is not a regular file: {name}\n" in capsys.readouterr().err

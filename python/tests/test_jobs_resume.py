@@ -135,7 +135,7 @@ def test_a_damaged_journal_is_refused(job, capsys):
     whole = journal.read_bytes()
     for at in range(0, whole[:-1].rindex(b"\n"), 7):
         journal.write_bytes(damaged(whole, at))
-        assert "is damaged; --overwrite begins anew" in refused(job, capsys)
+        assert refused(job, capsys).endswith("is damaged; --overwrite begins anew\n")
     journal.write_bytes(whole)
     job.completes()
 

@@ -65,10 +65,16 @@ class Job:
 
     def open(self) -> Earlier | None:
         """Returns the job that is resumed."""
-        self._file = self._ranks.together(lambda: os.open(self._options.input, os.O_RDONLY))
+        self._file = self._ranks.together(self._open_input)
         ends = self._ranks.together(self._ends)
         self._ranks.same("the input", {"size and ends": ends})
         return self._ranks.together(self._earlier, only_first=True)
+
+    def _open_input(self) -> int:
+        name = self._options.input
+        if os.path.exists(name) and not os.path.isfile(name):  # others are read once, or wait
+            raise Stop(f"--in is not a regular file: {name}")
+        return os.open(name, os.O_RDONLY)
 
     def _ends(self) -> str:
         """Tells apart the inputs of ranks that do not share a file system."""
@@ -184,7 +190,6 @@ class Job:
 
         self._run = self._ranks.together(make, only_first=True)
         self._ranks.together(lambda: self._see(settings))
-        self._ranks.resumable = True
 
     def _see(self, settings: dict[str, Any]) -> None:
         for _ in range(100):  # a network's file system may take its time
@@ -225,6 +230,7 @@ class Job:
         spooled = self._model.line_bytes is None
         self._output = Output(self._folder, self._model.header(self._index.lines), spooled, self._ranks)
         done = self._finished()
+        self._ranks.resumable = True
         self.finished = sum(map(self._index.count, done))
         if done and self._ranks.rank == 0:
             say(self._name, f"{self.finished} of {self._index.lines} lines are finished already")

@@ -28,15 +28,20 @@ class Parser(argparse.ArgumentParser):
 
 
 def whole(text: str) -> int:
-    """An integer of at least 1."""
+    """An integer of at least 1, of 64 bits."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value}, the minimum is 1")
+    if value >= 1 << 63:
+        raise argparse.ArgumentTypeError(f"{value}, the maximum is {(1 << 63) - 1}")
     return value
 
 
 def early(text: str) -> bool | str:
-    return {"true": True, "false": False, "never": "never"}[text.lower()]
+    named: dict[str, bool | str] = {"true": True, "false": False, "never": "never"}
+    if text.lower() not in named:
+        raise ValueError(text)
+    return named[text.lower()]
 
 
 early.__name__ = "true, false or never"  # as argparse names it in messages

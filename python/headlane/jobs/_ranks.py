@@ -59,7 +59,7 @@ class Ranks:
     rank = 0
     size = 1
     local = 1  # ranks on this machine
-    resumable = False  # whether the job has begun to write
+    resumable = False  # whether --resume goes on with what is written
 
     def __init__(self) -> None:
         self.host = socket.gethostname()
