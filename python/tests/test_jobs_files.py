@@ -1,10 +1,13 @@
 """What the names of a job's input, output and list may be."""
 
 import os
+import subprocess
 import threading
 
+import numpy as np
 import pytest
-from job_runs import run_here
+from job_runs import command, run_here
+from mpi_runs import environment
 
 BAD = b"a b\n\xff\xfe\nc\n"
 LIST = "2\tnot UTF-8: invalid start byte, at byte 1\n"
@@ -80,3 +83,15 @@ def test_an_input_that_is_no_regular_file(encoder_folder, tmp_path, capsys):
     for name in (tmp_path / "fifo", tmp_path, "/dev/null"):
         assert run_here("embed", encoder_folder, name, tmp_path / "out") == 1
         assert f"--in is not a regular file: {name}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("closing", ["2>&-", "0<&- 1>&- 2>&-", "2>/dev/full", "2>&1 | true"])
+def test_messages_that_nobody_reads(encoder_folder, tmp_path, closing):
+    """They change neither the status nor a file."""
+    (tmp_path / "text").write_text("a\nb\n")
+    line = command("embed", encoder_folder, tmp_path / "text", tmp_path / "out", "--progress")
+    run = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f'"$@" {closing}', "bash", *line], env=environment()
+    )
+    assert run.returncode == 0
+    assert np.load(tmp_path / "out").shape == (2, 32)

@@ -104,9 +104,19 @@ def _end(name: str, ranks: Ranks, error: BaseException) -> int:
     return status
 
 
+def _open_standard_files() -> None:
+    """Those that are closed become the null device, so that no file of the job gets their numbers."""
+    while (file := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(file)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)
+
+
 def run(command: str, arguments: Sequence[str]) -> int:
     """Runs a job; returns the exit status."""
     name = f"headlane-{command}"
+    _open_standard_files()
     if any(one in ("-h", "--help") for one in arguments):
         if all(os.environ.get(name, "0") == "0" for name in LAUNCHED_RANK):
             parser_of(command).print_help()

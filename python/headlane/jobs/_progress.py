@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 
@@ -18,7 +19,9 @@ def duration(seconds: float) -> str:
 
 
 def say(name: str, text: str) -> None:
-    print(f"{name}: {text}", file=sys.stderr, flush=True)
+    """A line; a job does not end because nobody can read it."""
+    with contextlib.suppress(OSError):
+        print(f"{name}: {text}", file=sys.stderr, flush=True)
 
 
 class Progress:
