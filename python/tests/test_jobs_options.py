@@ -24,3 +24,12 @@ def test_the_largest_piece(tmp_path):
     for options in ([], ["--overwrite", "--piece-lines", (1 << 63) - 1]):
         assert run_here("translate", LITTLE, tmp_path / "text", tmp_path / "out", *options) == 0
         assert (tmp_path / "out").read_text() == "Le chat dort.\n" * 3
+
+
+def test_a_minimum_above_the_maximum(tmp_path, capsys):
+    """As in the C++ program."""
+    (tmp_path / "text").write_text("a cat\n")
+    given = ["--min-length", 10, "--max-new-tokens", 5]
+    assert run_here("translate", LITTLE, tmp_path / "text", tmp_path / "out", *given) == 1
+    assert "min_length is 10, above max_length, 6; both count the start token" in capsys.readouterr().err
+    assert run_here("translate", LITTLE, tmp_path / "text", tmp_path / "out", *given[:2]) == 0

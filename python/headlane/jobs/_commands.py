@@ -96,7 +96,12 @@ class Translate:
         given = {name: getattr(options, name) for name in GENERATE}
         self._generate: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         self._batch_size = options.batch_size
-        self._translator.t5.generate([], task=self._translator.task, **self._generate)  # checks them
+        t5, task = self._translator.t5, self._translator.task
+        t5.generate([], task=task, **self._generate)  # checks them
+        found = t5._options(task, self._generate)  # type: ignore[arg-type]
+        least, most = found["min_length"], found["max_length"]
+        if least > most:
+            raise ValueError(f"min_length is {least}, above max_length, {most}; both count the start token")
 
     def bits(self) -> dict[str, Any]:
         of = self._translator
