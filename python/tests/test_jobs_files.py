@@ -1,4 +1,4 @@
-"""What the names of a job's input, output and list may be."""
+"""What the names of a job's input, output and list may be, and files that others put in their place."""
 
 import os
 import subprocess
@@ -6,8 +6,10 @@ import threading
 
 import numpy as np
 import pytest
+from headlane.jobs._files import write_json
 from job_runs import command, run_here
 from mpi_runs import environment
+from test_jobs_resume import stop_after
 
 BAD = b"a b\n\xff\xfe\nc\n"
 LIST = "2\tnot UTF-8: invalid start byte, at byte 1\n"
@@ -95,3 +97,25 @@ def test_messages_that_nobody_reads(encoder_folder, tmp_path, closing):
     )
     assert run.returncode == 0
     assert np.load(tmp_path / "out").shape == (2, 32)
+
+
+def test_a_name_that_leaves_no_room(embed, tmp_path, capsys):
+    """It is refused before anything is computed, and one that just fits is not."""
+    for length, status in ((243, 1), (242, 0)):
+        assert embed(out="n" * length) == status
+        assert ("File name too long: " in capsys.readouterr().err) == bool(status)
+        assert len(os.listdir(tmp_path)) == (1 if status else 3)
+
+
+def test_files_of_others(job, capsys):
+    """A journal with a name that no run gives, and receipts that lack something."""
+    stop_after(job, 3)
+    (job.folder / "foo.journal").write_bytes(b"x\n")
+    job.completes()
+    receipt = job.out.with_name("out.job.json")
+    write_json(receipt, {"headlane": "0"})
+    assert job.run("--resume") == 1
+    assert "out exists; --overwrite replaces it" in capsys.readouterr().err
+    write_json(receipt, {"output": {"size": job.out.stat().st_size}})
+    assert job.run("--resume") == 1
+    assert "out is of another job; --overwrite begins anew. headlane: none before" in capsys.readouterr().err

@@ -40,9 +40,13 @@ def sync_folder(folder: Path) -> None:
         os.close(file)
 
 
+def draft_of(path: Path) -> Path:
+    return path.with_name(path.name + ".new")
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """A file that has all of the data or does not exist."""
-    draft = path.with_name(path.name + ".new")
+    draft = draft_of(path)
     with open(draft, "wb") as file:
         file.write(data)
         file.flush()

@@ -94,6 +94,7 @@ class Job:
         for (one, a), (other, b) in itertools.combinations(given.items(), 2):
             if b and same_file(a, b):
                 raise Stop(f"{one} and {other} are the same file: {b}")
+        folder.try_names()
         unfinished = folder.path.exists()
         if unfinished and not (options.resume or options.overwrite):
             raise Stop(
@@ -114,7 +115,7 @@ class Job:
         default = -(-found.lines // (16 * self._ranks.size))
         piece_lines = self._options.piece_lines or max(16, min(default, self._model.piece_lines))
         if earlier:
-            piece_lines = earlier.settings["piece_lines"]
+            piece_lines = earlier.settings.get("piece_lines", piece_lines)
         self._index = index(found, piece_lines, self._ranks)
         digests, bad = self._ranks.together(self._check)
         self._digests = np.empty(self._index.pieces, "S8")

@@ -20,12 +20,22 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import socket
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ._files import read_json, sync_folder, with_checksum, without_checksum, write_at, write_json, write_whole
+from ._files import (
+    draft_of,
+    read_json,
+    sync_folder,
+    with_checksum,
+    without_checksum,
+    write_at,
+    write_json,
+    write_whole,
+)
 
 SHARED = os.O_WRONLY | os.O_DSYNC  # of a file that many ranks write: see _output.py
 
@@ -75,6 +85,11 @@ class JobFolder:
         self._lock_path = self.path / "lock"
         self._lock: int | None = None
 
+    def try_names(self) -> None:
+        """OSError if the longest name of all is too long, which would be seen when all is computed."""
+        with contextlib.suppress(FileNotFoundError):
+            os.stat(draft_of(self.receipt))
+
     def lock(self) -> None:
         """Fails if another job works in the folder, on any machine. A process that ends lets go of it."""
         self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -121,7 +136,7 @@ class JobFolder:
         if not self.receipt.exists() or not self.out.exists():
             return None
         settings = read_json(self.receipt)
-        return (settings, True) if settings.pop("output") == self._size() else None
+        return (settings, True) if settings.pop("output", None) == self._size() else None
 
     def _size(self) -> dict[str, int]:
         return {"size": self.out.stat().st_size}
@@ -160,7 +175,8 @@ class JobFolder:
 
     def stems(self) -> list[str]:
         """The names of journals, without .journal."""
-        return sorted(path.stem for path in self.path.glob("*.journal"))
+        stems = (path.stem for path in self.path.glob("*.journal"))
+        return sorted(stem for stem in stems if re.fullmatch(r"\d+-\d+", stem))
 
     def records(self) -> list[Record]:
         return [record for stem in self.stems() for record in read_journal(self.path / f"{stem}.journal")]
