@@ -12,11 +12,16 @@
 #include <headlane/runtime.hpp>
 
 #include <array>
+#include <dlfcn.h>
 #include <pthread.h>
 
 #ifdef _OPENMP
 #include <omp.h>
 #endif
+
+// Programs that are linked statically have neither.
+#pragma weak dladdr
+#pragma weak dlopen
 
 namespace headlane::internal {
 namespace {
@@ -56,11 +61,24 @@ int startable(int count) {
   return started;
 }
 
+/// Idle threads wait in the code of the OpenMP runtime: if a plugin brought it into the process, it
+/// stays loaded when the plugin is closed.
+void keep_runtime_loaded() {
+  Dl_info runtime{};
+  if (dladdr == nullptr || dlopen == nullptr) return;
+  if (dladdr(reinterpret_cast<const void*>(&omp_get_max_threads), &runtime) != 0)
+    dlopen(runtime.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
 /// The size of the calling thread's team, grown to `threads` if possible.
 int grown_team(Team& team, int threads) {
   const int wanted = std::min(threads - 1 - team.more, max_new_threads);
   if (wanted <= 0 || team.is_full) return team.more + 1;
-  static const bool prepared = pthread_atfork(nullptr, nullptr, [] { serial_child = true; }) == 0;
+  static const bool prepared = [] {
+    prepare_scratch();
+    keep_runtime_loaded();
+    return pthread_atfork(nullptr, nullptr, [] { serial_child = true; }) == 0;
+  }();
   static_cast<void>(prepared);
   const int can = startable(wanted);
   team.is_full = can < wanted;

@@ -8,6 +8,13 @@
 #include <new>
 #include <pthread.h>
 
+#ifdef __linux__
+#include <linux/membarrier.h>
+
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 namespace headlane::internal {
 namespace {
 
@@ -42,6 +49,8 @@ constinit thread_local ThreadScratch mine{};
 /// The list of all threads that have buffers, which are freed when the library is unloaded.
 constinit std::mutex list_mutex;
 constinit ThreadScratch* list = nullptr;
+/// Set by unload(): a call that begins waits until it has freed buffers.
+constinit std::atomic<bool> unloading{false};
 
 void free_buffer(Buffer& buffer) {
   std::free(buffer.data);
@@ -62,6 +71,7 @@ void free_buffers(ThreadScratch& thread) {
 void on_exit(void* data) {
   auto& thread = *static_cast<ThreadScratch*>(data);
   const std::lock_guard lock(list_mutex);
+  if (!thread.listed) return;  // unload() has freed them
   (thread.previous != nullptr ? thread.previous->next : list) = thread.next;
   if (thread.next != nullptr) thread.next->previous = thread.previous;
   thread.listed = false;
@@ -75,15 +85,23 @@ struct ExitKey {
 };
 constinit ExitKey exit_key{};
 
+enum class Fence { prepare, all_threads };
+
+/// Fence::all_threads: one in all threads at once, so that enter_call() needs none. Returns false
+/// if there is none.
+bool fence([[maybe_unused]] Fence what) {
+#ifdef __linux__
+  const int command =
+      what == Fence::prepare ? MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED : MEMBARRIER_CMD_PRIVATE_EXPEDITED;
+  return syscall(SYS_membarrier, command, 0, 0) == 0;
+#else
+  return false;
+#endif
+}
+
 void add_to_list(ThreadScratch& thread) {
   if (thread.listed) return;
-  static const bool prepared = [] {
-    // A child of fork() has one thread, which must not wait for a lock that another one held.
-    pthread_atfork([] { list_mutex.lock(); }, [] { list_mutex.unlock(); }, [] { list_mutex.unlock(); });
-    exit_key.valid = pthread_key_create(&exit_key.key, on_exit) == 0;
-    return true;
-  }();
-  static_cast<void>(prepared);
+  prepare_scratch();
   // Where this fails, as behind unload(), the buffers outlive the thread.
   if (exit_key.valid) pthread_setspecific(exit_key.key, &thread);
   const std::lock_guard lock(list_mutex);
@@ -97,13 +115,18 @@ void add_to_list(ThreadScratch& thread) {
 /// Called at the end of the process, or when the plugin that the library is part of is unloaded.
 /// Threads that still compute, which a process may have at its end, keep their buffers.
 [[gnu::destructor]] void unload() {
-  if (exit_key.valid.exchange(false)) pthread_key_delete(exit_key.key);
-  const std::lock_guard lock(list_mutex);
-  for (ThreadScratch* thread = list; thread != nullptr; thread = thread->next) {
-    thread->listed = false;
-    if (thread->calls.load(std::memory_order_acquire) == 0) free_buffers(*thread);
+  unloading.store(true, std::memory_order_relaxed);
+  const bool sees_calls = fence(Fence::all_threads);
+  {
+    const std::lock_guard lock(list_mutex);
+    for (ThreadScratch* thread = list; thread != nullptr; thread = thread->next) {
+      thread->listed = false;
+      const bool stands = thread->calls.load(std::memory_order_acquire) == 0;
+      if (stands && (sees_calls || thread == &mine)) free_buffers(*thread);
+    }
+    list = nullptr;
   }
-  list = nullptr;
+  if (exit_key.valid.exchange(false)) pthread_key_delete(exit_key.key);
 }
 
 /// Returns false if memory runs out.
@@ -132,6 +155,22 @@ void note(TaskScratch& tasks, std::size_t purpose, Index floats) {
 }
 
 }  // namespace
+
+void prepare_scratch() noexcept {
+  static const bool prepared = [] {
+    // A child of fork() has one thread, which must not wait for a lock that another one held. The
+    // memory of others becomes that of new threads.
+    pthread_atfork([] { list_mutex.lock(); }, [] { list_mutex.unlock(); },
+                   [] {
+                     mine.next = mine.previous = nullptr;
+                     list = mine.listed ? &mine : nullptr;
+                     list_mutex.unlock();
+                   });
+    exit_key.valid = pthread_key_create(&exit_key.key, on_exit) == 0;
+    return fence(Fence::prepare);
+  }();
+  static_cast<void>(prepared);
+}
 
 float* scratch(Purpose purpose, Index floats) {
   assert(mine.calls.load(std::memory_order_relaxed) > 0);  // otherwise the end of an inner call may free it
@@ -166,6 +205,10 @@ TaskScope::~TaskScope() { mine.tasks = outer_; }
 
 void enter_call() noexcept {
   mine.calls.store(mine.calls.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // the rest of the fence is unload()'s
+  if (unloading.load(std::memory_order_relaxed)) [[unlikely]] {
+    const std::lock_guard lock(list_mutex);
+  }
 }
 
 void leave_call() noexcept {

@@ -27,3 +27,9 @@ target_compile_definitions(test_plugins PRIVATE HEADLANE_PLUGIN="$<TARGET_FILE:p
                                                 HEADLANE_OTHER_PLUGIN="$<TARGET_FILE:plugin_other>")
 target_link_libraries(test_plugins PRIVATE ${CMAKE_DL_LIBS})
 add_dependencies(test_plugins plugin_internals plugin_other)
+
+add_executable(plugin_host plugins/host.cpp)
+target_compile_features(plugin_host PRIVATE cxx_std_20)
+target_link_libraries(plugin_host PRIVATE ${CMAKE_DL_LIBS})
+add_test(NAME plugin_host COMMAND plugin_host $<TARGET_FILE:plugin_internals>)
+set_tests_properties(plugin_host PROPERTIES ENVIRONMENT "${test_environment}" TIMEOUT 60)
