@@ -15,6 +15,7 @@ endif()
 # Symbols are hidden unless marked HEADLANE_API (export.h), and none is unique in the process
 # (STB_GNU_UNIQUE): two versions of the library can coexist, and a plugin that contains one can be
 # unloaded.
+# Warnings that a surrounding project asks for are no errors here.
 # Kernels of different instruction sets must not meet in link-time optimisation, nor files in a
 # unity build: both stay off. With an empty build type, possible in a surrounding project, the
 # library would not be optimised: -O3 then.
@@ -22,9 +23,10 @@ function(headlane_common target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_compile_options(${target} PRIVATE ${HEADLANE_EXACT_FLAGS} -fno-lto $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>
                                            -Wall -Wextra -Wpedantic -Wconversion -Wshadow
-                                           $<$<BOOL:${HEADLANE_WERROR}>:-Werror> $<$<CONFIG:>:-O3>)
+                                           $<IF:$<BOOL:${HEADLANE_WERROR}>,-Werror,-Wno-error> $<$<CONFIG:>:-O3>)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden
                                              VISIBILITY_INLINES_HIDDEN ON
+                                             COMPILE_WARNING_AS_ERROR OFF
                                              UNITY_BUILD OFF INTERPROCEDURAL_OPTIMIZATION OFF)
   foreach(config IN LISTS CMAKE_CONFIGURATION_TYPES CMAKE_BUILD_TYPE)
     string(TOUPPER "${config}" config)

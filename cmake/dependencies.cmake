@@ -58,6 +58,8 @@ else()
   set(installed "")
   if(TARGET xsimd)
     get_target_property(installed xsimd INTERFACE_INCLUDE_DIRECTORIES)
+    # Of a target in the surrounding project: $<BUILD_INTERFACE:folder>.
+    list(TRANSFORM installed REPLACE "^\\$<BUILD_INTERFACE:(.*)>$" "\\1")
   endif()
   find_path(HEADLANE_XSIMD_FOUND_DIR xsimd/xsimd.hpp)
   mark_as_advanced(HEADLANE_XSIMD_FOUND_DIR)

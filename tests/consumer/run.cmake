@@ -68,7 +68,8 @@ elseif(MODE STREQUAL "pkg_config")
   run(${CC} -std=c99 -Wall -Wextra -Wpedantic -Werror ${SOURCE}/tests/consumer/main.c -o ${work}/consumer/consumer_c
       ${flags_of_c})
 elseif(MODE STREQUAL "subdirectory")
-  set(flags -Ofast -ffast-math -funsafe-math-optimizations -ffinite-math-only -fno-signed-zeros)
+  set(flags -Ofast -ffast-math -funsafe-math-optimizations -ffinite-math-only -fno-signed-zeros
+      -Wsign-conversion -Werror)
   if(NOT TOOLCHAIN)
     list(APPEND flags -march=native)
   endif()
@@ -85,7 +86,7 @@ elseif(MODE STREQUAL "shared")
   run(${CMAKE_COMMAND} --build ${work}/headlane)
   install_and_move(${work}/headlane)
   build_consumer(-DHEADLANE_AS=package -DCMAKE_BUILD_TYPE=${TYPE} -DCMAKE_PREFIX_PATH=${work}/prefix
-                 -DCMAKE_FIND_ROOT_PATH=${work}/prefix)
+                 -DCMAKE_FIND_ROOT_PATH=${work}/prefix -DHEADLANE_OPTIONAL=models_text)
   file(GLOB_RECURSE library ${work}/prefix/libheadlane.so)
   run(${CMAKE_COMMAND} -DNM=${NM} -DLIBRARY=${library} -DHEADERS=${SOURCE}/include/headlane
       -P ${SOURCE}/tests/objects/check_exports.cmake)
