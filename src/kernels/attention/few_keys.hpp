@@ -176,15 +176,14 @@ void attention_few_keys(const FewKeys& x) noexcept {
               of_values = tiles(x.q.rows, PanelTile<Arch>::rows) * columns * prefetch_steps<Arch>(x.k.rows);
   const Index steps = tiles(x.q.rows, at_once) * of_keys + of_values;
   PrefetchQueue queue(x.prefetch, x.position < x.k.rows ? steps / 2 : steps);  // causal: about half as many
-  const Index rows = x.q.rows;
-  for (Index row = 0, count = 0; row < rows; row += count) {
-    // 40 queries are 16 and 24, in 3 vectors, not twice 20, which are 4.
-    const Index rest = rows - row;
-    const bool is_odd = rest > lanes && tiles(rest, lanes) % vectors != 0;
-    count = is_odd ? lanes : tiles(rest, tiles(rest, at_once));
+  const auto attend = [&](Index row, Index count) {
     if (vectors > 1 && count <= lanes) attend_to_few_keys<Arch, 1>(x, row, count, queue);
     else attend_to_few_keys<Arch, vectors>(x, row, count, queue);
-  }
+  };
+  // 40 queries are 24 and 16, in 3 vectors, not twice 20, which are 4.
+  const Index rows = x.q.rows, of_one_vector = rows > lanes && tiles(rows, lanes) % vectors != 0 ? lanes : 0;
+  for_each_part(rows - of_one_vector, at_once, attend);
+  if (of_one_vector > 0) attend(rows - of_one_vector, of_one_vector);
 }
 
 }  // namespace
