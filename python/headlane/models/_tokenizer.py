@@ -33,26 +33,31 @@ class Tokens(NamedTuple):
     others: list[AddedToken]  # special ones without a name
 
 
-def _settings(file: Path) -> dict[str, Any]:
-    """The members of a JSON file; empty if there is no such file."""
-    if not file.is_file():
-        return {}
-    try:
-        settings = json.loads(file.read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise _core.CheckpointError(f"{file}: is not JSON: {error}") from None
-    if not isinstance(settings, dict):
-        raise _core.CheckpointError(f"{file}: is not a JSON object")
-    return settings
+class Settings(NamedTuple):
+    """The members of a JSON file; none if there is no such file."""
 
+    file: Path
+    members: dict[str, Any]
 
-def _member(file: Path, key: str, kinds: type | tuple[type, ...], usual: Any = None) -> Any:
-    """A member of such a file, which is of one of these types; the usual value if there is none, or null."""
-    value = _settings(file).get(key)
-    if value is not None and not isinstance(value, kinds):
-        names = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
-        raise _core.CheckpointError(f"{file}: {key!r} is {value!r}; wanted: {names}")
-    return usual if value is None else value
+    @classmethod
+    def of(cls, file: Path) -> Settings:
+        if not file.is_file():
+            return cls(file, {})
+        try:
+            members = json.loads(file.read_text("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise _core.CheckpointError(f"{file}: is not JSON: {error}") from None
+        if not isinstance(members, dict):
+            raise _core.CheckpointError(f"{file}: is not a JSON object")
+        return cls(file, members)
+
+    def get(self, key: str, kinds: type | tuple[type, ...], usual: Any = None) -> Any:
+        """A member of one of these types; the usual value if there is none, or null."""
+        value = self.members.get(key)
+        if value is not None and not isinstance(value, kinds):
+            names = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+            raise _core.CheckpointError(f"{self.file}: {key!r} is {value!r}; wanted: {names}")
+        return usual if value is None else value
 
 
 def _id(file: Path, number: Any) -> int:
@@ -82,35 +87,36 @@ def _token(file: Path, key: str, value: Any, special: bool) -> AddedToken:
         raise _core.CheckpointError(f"{file}: {key!r} has {value!r}, which is no token") from None
 
 
-def _special_tokens(file: Path, tokens: Tokens) -> None:
+def _special_tokens(settings: Settings, tokens: Tokens) -> None:
     """Adds those of tokenizer_config.json or special_tokens_map.json."""
-    settings = _settings(file)
-    for key, value in settings.items():
+    file = settings.file
+    for key, value in settings.members.items():
         if key in ORDER or (key.endswith("_token") and isinstance(value, (str, dict))):
             if value is not None:
                 tokens.named[key] = _token(file, key, value, True)
     for key in ("extra_special_tokens", "additional_special_tokens"):
-        values = _member(file, key, (list, dict), [])
+        values = settings.get(key, (list, dict), [])
         values = values.values() if isinstance(values, dict) else values
         tokens.others.extend(_token(file, key, value, True) for value in values)
 
 
-def _tokens_of(folder: Path, found: Tokenizer) -> Tokens:
+def _tokens_of(settings: Settings, found: Tokenizer) -> Tokens:
     """By the rules of transformers: special_tokens_map.json and added_tokens.json count unless
     tokenizer_config.json lists all tokens.
     """
-    file, added = folder / "tokenizer_config.json", folder / "added_tokens.json"
+    file, folder = settings.file, settings.file.parent
     tokens = Tokens([], {}, [])
-    _special_tokens(file, tokens)
+    _special_tokens(settings, tokens)
     key = "added_tokens_decoder"
-    if (listed := _member(file, key, dict)) is not None:
+    if (listed := settings.get(key, dict)) is not None:
         by_id = {_id(file, number): _token(file, key, token, False) for number, token in listed.items()}
     else:
-        _special_tokens(folder / "special_tokens_map.json", tokens)
+        added = folder / "added_tokens.json"
+        _special_tokens(Settings.of(folder / "special_tokens_map.json"), tokens)
         special = {token.content for token in (*tokens.named.values(), *tokens.others)}
         by_id = {
             _id(added, number): _token(added, text, text, text in special)
-            for text, number in _settings(added).items()
+            for text, number in Settings.of(added).members.items()
         }
         by_id.update(found.get_added_tokens_decoder())
     tokens.listed.extend(by_id[number] for number in sorted(by_id))
@@ -131,7 +137,7 @@ def _add_tokens(tokenizer: Tokenizer, tokens: Tokens) -> None:
     tokenizer.add_tokens(added)
 
 
-def _bert_tokenizer(folder: Path, found: Tokenizer, tokens: Tokens) -> Tokenizer:
+def _bert_tokenizer(settings: Settings, found: Tokenizer, tokens: Tokens) -> Tokenizer:
     """As transformers' BertTokenizer: the vocabulary from tokenizer.json, and all else from other files."""
     import tokenizers
     from tokenizers import normalizers, pre_tokenizers, processors
@@ -139,7 +145,7 @@ def _bert_tokenizer(folder: Path, found: Tokenizer, tokens: Tokens) -> Tokenizer
     vocabulary, tokenizer = found.get_vocab(with_added_tokens=False), found
     unknown = tokens.named.get("unk_token")
     if unknown and unknown.content not in vocabulary:
-        file = folder / "tokenizer.json"
+        file = settings.file.with_name("tokenizer.json")
         raise _core.CheckpointError(f"{file}: the vocabulary lacks {unknown.content!r}, the 'unk_token'")
     for name, usual in BERT.items():
         if usual in vocabulary:
@@ -151,12 +157,11 @@ def _bert_tokenizer(folder: Path, found: Tokenizer, tokens: Tokens) -> Tokenizer
         tokenizer = tokenizers.Tokenizer(model)
         if found.truncation:
             tokenizer.enable_truncation(**found.truncation)
-    config = folder / "tokenizer_config.json"
     tokenizer.normalizer = normalizers.BertNormalizer(
         clean_text=True,
-        handle_chinese_chars=_member(config, "tokenize_chinese_chars", bool, True),
-        strip_accents=_member(config, "strip_accents", bool),
-        lowercase=_member(config, "do_lower_case", bool, True),
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", bool, True),
+        strip_accents=settings.get("strip_accents", bool),
+        lowercase=settings.get("do_lower_case", bool, True),
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     _add_tokens(tokenizer, tokens)
@@ -181,13 +186,13 @@ def tokenizer_of(folder: Path, config: BertConfig) -> Any:
         tokenizer = tokenizers.Tokenizer.from_file(str(file))
     except Exception as error:  # the only type that tokenizers has
         raise _core.CheckpointError(f"{file}: is not a tokenizer: {error}") from None
-    tokens, settings = _tokens_of(folder, tokenizer), folder / "tokenizer_config.json"
-    kind = _member(settings, "tokenizer_class", str) or _member(
-        folder / "config.json", "tokenizer_class", str
-    )
+    settings = Settings.of(folder / "tokenizer_config.json")
+    tokens = _tokens_of(settings, tokenizer)
+    kind = settings.get("tokenizer_class", str)
+    kind = kind or Settings.of(folder / "config.json").get("tokenizer_class", str)
     of_bert = kind in (None, "BertTokenizer", "BertTokenizerFast")
     if of_bert and isinstance(tokenizer.model, tokenizers.models.WordPiece):
-        tokenizer = _bert_tokenizer(folder, tokenizer, tokens)
+        tokenizer = _bert_tokenizer(settings, tokenizer, tokens)
     else:
         _add_tokens(tokenizer, tokens)
     if kind in ("XLMRobertaTokenizer", "XLMRobertaTokenizerFast"):  # spaces at the ends are no tokens
@@ -199,10 +204,10 @@ def tokenizer_of(folder: Path, config: BertConfig) -> Any:
         others = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
         tokenizer.normalizer = tokenizers.normalizers.Sequence([lowercase, *others])
     usual = (tokenizer.truncation or {}).get("direction", "right")
-    side = _member(settings, "truncation_side", str, usual).lower()
+    side = settings.get("truncation_side", str, usual).lower()
     if side not in ("left", "right"):
-        raise _core.CheckpointError(f"{settings}: 'truncation_side' is {side!r}, not 'left' or 'right'")
+        raise _core.CheckpointError(f"{settings.file}: 'truncation_side' is {side!r}, not 'left' or 'right'")
     tokenizer.no_padding()
     tokenizer.enable_truncation(config.max_seq_length, direction=side)
-    tokenizer.encode_special_tokens = _member(settings, "split_special_tokens", bool, False)
+    tokenizer.encode_special_tokens = settings.get("split_special_tokens", bool, False)
     return tokenizer
