@@ -83,7 +83,7 @@ class Translate:
 
     def __init__(self, options: argparse.Namespace) -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # notices say it, on one rank
+            warnings.filterwarnings("ignore", "T5: the model's setting")  # notices say it, on one rank
             self._translator = Translator(
                 options.model,
                 task=options.task,
