@@ -1,5 +1,5 @@
-// What cannot be represented: an AnyView of a rank that does not exist, a FloatingView of a type
-// that is none of its own, matrices whose packed copy does not fit into memory.
+// Invalid views and sizes: an AnyView whose rank is out of range, a FloatingView whose element type
+// is not a floating-point type, matrices whose packed copy does not fit into memory.
 #include "support/illegal.hpp"
 #include "support/sanitized.hpp"
 
