@@ -9,8 +9,8 @@
 //   Matrices may be packed beforehand (StateDict::packed): weights that a file stores in fewer
 //   bits are kept as they are. state_dict() returns their float32 values; packing those anew may
 //   find other scales.
-//   A layer that was default-constructed or moved from accepts only rows of 0 elements; one with
-//   attention in it, nothing.
+//   A layer that was default-constructed or moved from accepts only rows of 0 elements; if it has
+//   attention, it accepts nothing.
 // Shapes: x and y are [batch, length, d_model], any strides. Padding is described by lengths,
 //   masks or variable-length sequences in AttentionOptions (attention.hpp), with the shapes of
 //   the layer's heads.

@@ -12,16 +12,16 @@
 #include <headlane/runtime.hpp>
 
 #include <array>
-#include <dlfcn.h>
 #include <pthread.h>
 
 #ifdef _OPENMP
-#include <omp.h>
-#endif
+#include <dlfcn.h>
 
-// Programs that are linked statically have neither.
+#include <omp.h>
+// They are in a library of their own before glibc 2.34, and may be missing in a static program.
 #pragma weak dladdr
 #pragma weak dlopen
+#endif
 
 namespace headlane::internal {
 namespace {

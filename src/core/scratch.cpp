@@ -121,8 +121,8 @@ void add_to_list(ThreadScratch& thread) {
     const std::lock_guard lock(list_mutex);
     for (ThreadScratch* thread = list; thread != nullptr; thread = thread->next) {
       thread->listed = false;
-      const bool stands = thread->calls.load(std::memory_order_acquire) == 0;
-      if (stands && (sees_calls || thread == &mine)) free_buffers(*thread);
+      const bool is_idle = thread->calls.load(std::memory_order_acquire) == 0;
+      if (is_idle && (sees_calls || thread == &mine)) free_buffers(*thread);
     }
     list = nullptr;
   }
