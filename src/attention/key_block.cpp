@@ -2,6 +2,7 @@
 
 #include "attention/half.hpp"
 #include "attention/kv_pages.hpp"
+#include "attention/next_keys.hpp"
 #include "core/round.hpp"
 
 namespace headlane::internal {
@@ -49,40 +50,6 @@ void find_packed(const AttentionProblem& p, const KeyBlocks& blocks, const Query
 
 namespace {
 
-/// The kv head that a thread takes after that of some rows.
-Index next_kv_head(const AttentionProblem& p, const TaskPlan& plan, const QueryRows& rows) {
-  return rows.element.number * p.keys.k.shape[1] + rows.kv_head + plan.head_step;
-}
-
-/// Sets the keys that a thread reads when it has read page i of a block, whose first key is `key`:
-/// those 512 keys later, or the first ones of the next kv head; if there are none, the same ones.
-void set_next(const AttentionProblem& p, const TaskPlan& plan, const QueryRows& rows, Index key, Index i,
-              BlockOfKeys& found) {
-  const KvPages& cache = *p.keys.cache;
-  const Index heads = cache.kv_heads, later = next_kv_head(p, plan, rows);
-  Index number = rows.element.number, head = rows.kv_head;
-  key += block_size;
-  if (key >= rows.element.keys) {
-    if (later >= total_kv_heads(p)) return;
-    number = later / heads;
-    head = later % heads;
-    key %= block_size;
-  }
-  const Index sequence = p.keys.sequences[static_cast<std::size_t>(number)], size = cache.page_size;
-  if (key >= cache.length(sequence)) return;
-  const HeadOfPage next = cache.head(sequence, head, key / size);
-  found.next[i] = next.keys() + next.key_at(key % size) * size_of(cache.type);
-  if (has_token_scales(cache.type)) found.next_scales[i] = next.key_scales() + key % size;
-}
-
-/// True if the rows of a task prefetch keys and values, however few there are: the weights of a
-/// model went through the caches since these were read. After such weights one row with 12 heads of
-/// 128 to 256 keys takes 0.6 to 0.9 of the time, from a cache 0.75 to 1.0; keys in the L2 take 1.03
-/// to 1.11, from a cache 1.1 to 1.3 (Zen 4).
-bool prefetches_keys(const AttentionProblem& p, const QueryRows& rows) {
-  return rows.count <= kernels::max_tile_rows && p.keys.k.shape[3] == p.keys.v.shape[3];
-}
-
 bool rows_are_adjacent(const View<const float, 4>& x) { return x.strides[2] == x.shape[3]; }
 
 /// Finds a block in the pages of a cache.
@@ -105,9 +72,9 @@ void find_in_cache(const AttentionProblem& p, const TaskPlan& plan, const QueryR
     found.k_scales[i] = scaled ? head.key_scales() + within : nullptr;
     found.v_scales[i] = scaled ? head.value_scales() + within : nullptr;
     if (is_float && !prefetches) continue;
-    found.next[i] = found.k[i];
-    found.next_scales[i] = found.k_scales[i];
-    set_next(p, plan, rows, key, i, found);
+    const CachedKeys next = next_cached_keys(p, plan, rows, key);
+    found.next[i] = next.keys != nullptr ? next.keys : found.k[i];
+    found.next_scales[i] = next.keys != nullptr ? next.scales : found.k_scales[i];
   }
   found.block = {.page = page,
                  .k = found.k,
@@ -190,23 +157,6 @@ void find_rows(const float* k, Index k_row_step, const float* v, Index v_row_ste
                  .next = found.next};
 }
 
-/// Sets the keys of a tensor that are prefetched beside values, as many as the present block has:
-/// the last ones of the next block, if it has half as many, otherwise the first ones of the next kv
-/// head. One row with 12 heads of 512 keys takes 0.7 to 0.9 of the time (Zen 4).
-void set_next_rows(const AttentionProblem& p, const TaskPlan& plan, const QueryRows& rows, Index first,
-                   BlockOfKeys& found) {
-  const View<const float, 4>& k = p.keys.k;
-  const Index left = rows.element.keys - first, keys = std::min(block_size, left), later = left - keys;
-  if (2 * later >= keys) {
-    found.next[0] = row_at(k, rows.element, rows.kv_head, first + std::min(keys, later));
-    return;
-  }
-  const Index next = next_kv_head(p, plan, rows), heads = k.shape[1];
-  if (next >= total_kv_heads(p)) return;
-  const Element other = element(p, next / heads);
-  if (other.keys >= keys) found.next[0] = row_at(k, other, next % heads, 0);
-}
-
 /// Finds a block of tensors of 16 bits in a float copy, which is made. What comes from memory is
 /// prefetched: decoding 8 × 1024 keys takes 0.75 to 0.9 of the time, 4096 keys 0.9 to 0.98 (Zen 4).
 void find_in_halves(const AttentionProblem& p, const QueryRows& rows, Index first, float* unpacked,
@@ -248,7 +198,8 @@ void find_in_place(const AttentionProblem& p, const TaskPlan& plan, const QueryR
   const bool follows = rows_are_adjacent(k) && rows_are_adjacent(v),
              by_rows = k.strides[2] == v.strides[2] && rows.count <= p.kernel.rows_by_columns;
   found.block.prefetches = prefetches_keys(p, rows) && (follows || by_rows);
-  if (found.block.prefetches) set_next_rows(p, plan, rows, first, found);
+  if (!found.block.prefetches) return;
+  if (const float* const next = next_keys(p, plan, rows, first)) found.next[0] = next;
 }
 
 Index unpacked_floats(const AttentionProblem& p, Index rows) {

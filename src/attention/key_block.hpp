@@ -6,12 +6,6 @@
 
 namespace headlane::internal {
 
-/// A key or value of a kv head of an element.
-template <class T>
-const T* row_at(const View<const T, 4>& view, const Element& e, Index head, Index key) {
-  return view.data + e.batch * view.strides[0] + head * view.strides[1] + (e.first_key + key) * view.strides[2];
-}
-
 /// One packed block.
 struct PackedBlock {
   float *keys, *values;

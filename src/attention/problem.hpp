@@ -62,6 +62,12 @@ struct Element {
 };
 Element element(const AttentionProblem& p, Index number);
 
+/// A key or value of a kv head of an element.
+template <class T>
+const T* row_at(const View<const T, 4>& view, const Element& e, Index head, Index key) {
+  return view.data + e.batch * view.strides[0] + head * view.strides[1] + (e.first_key + key) * view.strides[2];
+}
+
 /// Length of the longest sequence, or `otherwise` without starts.
 Index longest_of(const View<const Index, 1>& starts, Index otherwise);
 

@@ -159,8 +159,8 @@ Tensor Checkpoint::load_rows(std::string_view name, std::span<const Index> shape
   const auto& [file, stored] = contents(function).at(name);
   check_shape(*file, stored, name, shape);
   const Index rows = shape.empty() ? 0 : shape[0];
-  headlane::internal::require(first >= 0 && first <= end && end <= rows, function, ": rows ", first, " … ", end, " of ",
-                              name, ", which has ", rows);
+  const bool are_there = first >= 0 && first <= end && end <= rows;
+  headlane::internal::require(are_there, function, ": rows ", first, " … ", end, " of ", name, ", which has ", rows);
   StoredTensor part = stored;
   if (rows > 0) {
     const std::uint64_t of_row = stored.size / static_cast<std::uint64_t>(rows);
