@@ -46,6 +46,7 @@ NB_MODULE(_core, module) {
       "interleaved", "out", "num_threads");
   def("rotary_embedding", &python::rotary_embedding_of, "x", "base", "rotary_dim", "interleaved", "offset", "positions",
       "frequencies", "out", "num_threads");
+  module.def("are_there", &python::are_there);
   def("alibi_slopes", &python::alibi_slopes_of, "heads");
   for (auto* add : {&python::add_kv_cache, &python::add_packed_matrix, &python::add_row_program, &python::add_layers,
                     &python::add_attention_layers, &python::add_experts, &python::add_mpi})

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import itertools
 import pickle
 
 import pytest
@@ -119,6 +120,13 @@ def narrower(cache):
     return cache
 
 
+def other_values(cache):
+    """Values get another buffer, with their first position elsewhere."""
+    for layer in cache.layers:
+        layer.values = layer.values.clone()
+    return cache
+
+
 def recording(cache):
     cache.activate_past_recording()
     return cache
@@ -130,14 +138,16 @@ CHANGES = {
     "reorder": reorder,
     "reset": reset,
     "narrower": narrower,
+    "other values": other_values,
     "shallow copy": shallow,
     "deep copy": copy.deepcopy,
     "pickle": lambda cache: pickle.loads(pickle.dumps(cache)),
 }
 
 
-@pytest.mark.parametrize("name", CHANGES)
-@pytest.mark.parametrize("window", [None, 12])
+@pytest.mark.parametrize(
+    ("name", "window"), [*itertools.product(CHANGES, (None, 12)), ("other values", 5), ("shallow copy", 5)]
+)
 @torch.no_grad()
 def test_what_is_done_to_a_cache(name, window):
     caches = []

@@ -10,7 +10,7 @@ import torch
 from ._cached import CacheValue, FilledCache, Pair
 from ._nodes import Mask, Node, NotPlain, Size
 from ._rotary import WideMask
-from ._state import is_plain
+from ._state import AXES, is_taken
 from ._values import Value
 
 if TYPE_CHECKING:
@@ -27,15 +27,12 @@ class Pairs(NamedTuple):
     is_updated: tuple[tuple[Any, Any], ...]
 
 
-class Input:
+class Input(NamedTuple):
     """A tensor that a module is given, with so many axes; None if it has another type than the weights, "wide" if
     it is a table of float32 and these have 16 bits. Or a cache, of a class, or a pair of them.
     """
 
-    __slots__ = ("what",)
-
-    def __init__(self, what: int | type | Pairs | str | None) -> None:
-        self.what = what
+    what: int | type | Pairs | str | None
 
     def value(self, graph: Graph) -> Value | Mask | CacheValue | Pair:
         node = graph.add(Node("input"))
@@ -52,33 +49,34 @@ class Input:
         node.sizes = tuple(Size() for _ in range(self.what - 1))
         return Value(graph, node)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Input) and self.what == other.what
 
-    def __hash__(self) -> int:
-        return hash((Input, self.what))
+_TENSORS = tuple(map(Input, range(AXES + 1)))
+_OTHER, _WIDE = Input(None), Input("wide")
 
 
-def input_of(x: Any, dtype: torch.dtype) -> Any:
-    """What a plan knows of an argument; NotPlain if there can be none."""
-    if is_plain(x, dtype):
-        return Input(x.dim())
-    if type(x) is torch.Tensor and x.dtype is not dtype and is_plain(x, x.dtype):
-        return Input("wide" if x.dtype is torch.float32 and x.dim() == 3 else None)
-    if type(x) in _CONSTANTS:
+def input_of(x: Any, dtype: torch.dtype, found: list[Any]) -> Any:
+    """What a plan knows of an argument; NotPlain if there can be none. Its tensors and caches, both of a pair of
+    caches, are added to those that were found.
+    """
+    kind = type(x)
+    if kind in _CONSTANTS:
         return x
-    if type(x) is tuple:
-        return tuple(input_of(one, dtype) for one in x)
-    if type(x).__module__ == "transformers.cache_utils":
-        if not _is_pair(x):
-            return Input(type(x))
-        return Input(Pairs(type(x), type(x.self_attention_cache), tuple(x.is_updated.items())))
-    raise NotPlain
-
-
-def _is_pair(cache: Any) -> bool:
-    """Whether it is an EncoderDecoderCache."""
-    return hasattr(cache, "cross_attention_cache")
+    if kind is tuple:
+        return tuple([input_of(one, dtype, found) for one in x])
+    if is_taken(x, dtype):
+        found.append(x)
+        return _TENSORS[x.dim()]
+    if kind is torch.Tensor and is_taken(x, x.dtype):
+        found.append(x)
+        return _WIDE if x.dtype is torch.float32 and x.dim() == 3 else _OTHER
+    if kind.__module__ != "transformers.cache_utils":
+        raise NotPlain
+    if not hasattr(x, "cross_attention_cache"):
+        found.append(x)
+        return Input(kind)
+    own = x.self_attention_cache
+    found += own, x.cross_attention_cache
+    return Input(Pairs(kind, type(own), tuple(x.is_updated.items())))
 
 
 def key_of(x: Any) -> Any:
@@ -86,32 +84,19 @@ def key_of(x: Any) -> Any:
     return tuple(map(key_of, x)) if type(x) is tuple else (type(x), x)
 
 
-def _leaves(given: Iterable[Any]) -> Iterator[Any]:
-    """Tensors and caches, those in tuples too."""
-    for x in given:
-        if type(x) is tuple:
-            yield from _leaves(x)
-        elif type(x) not in _CONSTANTS:
-            yield x
-
-
-def inputs_of(given: Iterable[Any]) -> list[Any]:
-    """Tensors and caches: both of a pair of caches."""
-    found: list[Any] = []
-    for x in _leaves(given):
-        is_one = isinstance(x, torch.Tensor) or not _is_pair(x)
-        found += (x,) if is_one else (x.self_attention_cache, x.cross_attention_cache)
-    return found
-
-
 def places_of(inputs: list[Any]) -> tuple[int, ...]:
     """Which are the same object, as code may ask: the number of the first such, for each."""
-    first: dict[int, int] = {}
-    return tuple(first.setdefault(id(x), number) for number, x in enumerate(inputs))
+    ids = list(map(id, inputs))
+    return tuple(map(ids.index, ids))
 
 
-def caches_in(given: Iterable[Any]) -> list[Any]:
-    return [x for x in _leaves(given) if not isinstance(x, torch.Tensor)]
+def caches_in(given: Iterable[Any]) -> Iterator[Any]:
+    """Caches, and pairs of them, among arguments and in tuples."""
+    for x in given:
+        if type(x) is tuple:
+            yield from caches_in(x)
+        elif type(x) not in _CONSTANTS and not isinstance(x, torch.Tensor):
+            yield x
 
 
 def with_trials(x: Any, trials: dict[int, Any]) -> Any:

@@ -38,9 +38,13 @@ class _Buffer:
             and before.shape[-2] == self.used - self.first
             and before.stride() == memory.stride()
             and _of_each_position(before) == _of_each_position(memory)
-            and self.used + count <= memory.shape[-2]
-            and (torch.is_inference_mode_enabled() or not memory.is_inference())
+            and self.has_room(count)
         )
+
+    def has_room(self, count: int) -> bool:
+        memory = self.memory
+        can_write = torch.is_inference_mode_enabled() or not memory.is_inference()
+        return can_write and self.used + count <= memory.shape[-2]
 
     def append(self, new: torch.Tensor) -> torch.Tensor:
         begin, self.used = self.used, self.used + new.shape[-2]
@@ -49,11 +53,6 @@ class _Buffer:
 
     def held(self) -> torch.Tensor:
         return self.memory.narrow(-2, self.first, self.used - self.first)
-
-    def last(self, most: int) -> torch.Tensor:
-        """Holds at most so many from now on."""
-        self.first = max(self.first, self.used - most)
-        return self.held()
 
 
 def _may_append(before: torch.Tensor, new: torch.Tensor) -> bool:
@@ -68,10 +67,38 @@ def _may_append(before: torch.Tensor, new: torch.Tensor) -> bool:
     )
 
 
+def _is_plain(x: Any) -> bool:
+    return type(x) is torch.Tensor and not (x.requires_grad and torch.is_grad_enabled())
+
+
+def _entries(name: str) -> Any:
+    """Keys or values of a layer: the tensors are made of what it holds when one of them is read or assigned."""
+
+    def get(layer: Any) -> Any:
+        layer.settle()
+        return layer.__dict__[name]
+
+    def set_to(layer: Any, x: Any) -> None:
+        layer.settle()
+        layer.__dict__[name] = x
+
+    return property(get, set_to)
+
+
 class _Growing(DynamicLayer):
     """A layer whose keys and values are parts of buffers: new ones are written behind them. Whoever has older
-    ones, such as a copy of the cache, keeps them: what is not the end of a buffer gets another one.
+    ones, such as a copy of the cache, keeps them: what is not the end of a buffer gets another one. What it holds
+    of its buffers, their `first` and `used`, is in `_headlane_held` until somebody wants the tensors.
     """
+
+    keys, values = _entries("keys"), _entries("values")
+
+    def settle(self) -> None:
+        mine = self.__dict__
+        held = mine.pop("_headlane_held", None)
+        if held is not None:
+            for name, (first, used) in zip(("keys", "values"), held):
+                mine[name] = mine[f"_headlane_{name}"].memory.narrow(-2, first, used - first)
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
@@ -94,13 +121,19 @@ class _Growing(DynamicLayer):
         keys, values = mine.get("_headlane_keys"), mine.get("_headlane_values")
         if keys is None or values is None or is_compiling() or not self._grows():
             return None
-        if (keys.first, keys.used) != (values.first, values.used):
+        first, begin = place = keys.first, keys.used
+        if place != (values.first, values.used):
             return None
-        for buffer, before in ((keys, self.keys), (values, self.values)):
-            is_plain = type(before) is torch.Tensor and not (before.requires_grad and torch.is_grad_enabled())
-            if not is_plain or not buffer.fits(before, count):
-                return None
-        first, begin = keys.first, keys.used
+        held = mine.get("_headlane_held")
+        if held is None:
+            fits = all(
+                _is_plain(x) and buffer.fits(x, count)
+                for buffer, x in ((keys, self.keys), (values, self.values))
+            )
+        else:
+            fits = held == (place, place) and keys.has_room(count) and values.has_room(count)
+        if not fits:
+            return None
         keys.used = values.used = begin + count
         of_keys, of_values = keys.memory, values.memory
         if first:
@@ -109,7 +142,9 @@ class _Growing(DynamicLayer):
 
     def take(self, count: int) -> None:
         """So many positions were appended to the buffers: they belong to the keys and values."""
-        self.keys, self.values = self._headlane_keys.held(), self._headlane_values.held()
+        mine, keys, values = self.__dict__, self._headlane_keys, self._headlane_values
+        mine["_headlane_held"] = (keys.first, keys.used), (values.first, values.used)
+        mine["keys"] = mine["values"] = None
 
     def release(self, count: int) -> None:
         """So many positions that were claimed were not written."""
@@ -124,6 +159,7 @@ class _Growing(DynamicLayer):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """A layer of transformers' class, without the memory that is not its own."""
         kind = next(kind for kind, growing in GROWING.items() if growing is type(self))
+        self.settle()
         own = vars(self).copy()
         for name in ("keys", "values"):
             if own.pop(f"_headlane_{name}", None) is not None and own[name] is not None:
@@ -148,9 +184,10 @@ class GrowingSlidingLayer(_Growing, DynamicSlidingWindowLayer):
     """A DynamicSlidingWindowLayer that grows in place: older positions are left behind in the buffer."""
 
     def take(self, count: int) -> None:
-        most = self.sliding_window - 1
-        self.keys, self.values = self._headlane_keys.last(most), self._headlane_values.last(most)
+        for buffer in (self._headlane_keys, self._headlane_values):
+            buffer.first = max(buffer.first, buffer.used - (self.sliding_window - 1))
         self.cumulative_length += count
+        super().take(count)
 
     def _grows(self) -> bool:
         records = getattr(self, "record_past", False)  # all positions, until crop() is called

@@ -10,11 +10,12 @@ import torch
 from torch import nn
 from torch.compiler import is_compiling
 
-from ._arguments import Input, caches_in, input_of, inputs_of, key_of, places_of, with_trials
+from ._arguments import Input, caches_in, input_of, key_of, places_of, with_trials
 from ._graph import dtype_of
 from ._modules import Replaced
 from ._nodes import NotPlain
 from ._plan import Plan
+from ._state import is_watched
 from ._tried import Repeated, Tried
 
 
@@ -71,30 +72,30 @@ class Fused(Replaced):
 
     def forward(self, *arguments: Any, **options: Any) -> Any:
         state = self._headlane
-        if self.training or state.stale or is_compiling():
+        if self.training or state.stale or is_compiling() or is_watched():
             return super().forward(*arguments, **options)
-        given = (*arguments, *options.values())
+        tensors: list[Any] = []
         try:
-            inputs = [input_of(x, state.dtype) for x in given]
+            inputs = [input_of(x, state.dtype, tensors) for x in (*arguments, *options.values())]
         except NotPlain:
             return super().forward(*arguments, **options)
-        tensors = inputs_of(given)
         more = places_of(tensors), torch.is_grad_enabled()  # as code may ask
         key = (len(arguments), *options, *map(key_of, inputs), *more)
         plan = state.plans.get(key)
         if plan is None and key not in state.plans and len(state.plans) < _KINDS:
-            return self._first_call(key, inputs, arguments, options)
+            return self._first_call(key, inputs, tensors, arguments, options)
         if plan is not None and plan.applies():
             result = plan.run(tensors)
             if result is not NotImplemented:
                 return result
         return super().forward(*arguments, **options)
 
-    def _first_call(self, key: Any, inputs: list[Any], arguments: Any, options: dict[str, Any]) -> Any:
+    def _first_call(
+        self, key: Any, inputs: list[Any], tensors: list[Any], arguments: Any, options: dict[str, Any]
+    ) -> Any:
         """A plan is kept if it computes what the code does, by numbers that tell."""
         state, count = self._headlane, len(arguments)
-        given = (*arguments, *options.values())
-        caches = [Tried(x) for x in caches_in(given)]
+        caches = [Tried(x) for x in caches_in((*arguments, *options.values()))]
         if not all(x.is_possible for x in caches):
             return super().forward(*arguments, **options)
         plan = Plan.of(self, state.dtype, tuple(inputs[:count]), dict(zip(options, inputs[count:])))
@@ -110,7 +111,7 @@ class Fused(Replaced):
         )
         try:
             with repeated:
-                made = plan.run(inputs_of(given))
+                made = plan.run(tensors)
         except Exception:  # of something in the plan that the code does not do
             made = None
         is_right = _is_close(made, result) and all(_is_close(*x.new_entries()) for x in caches)

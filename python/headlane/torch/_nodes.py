@@ -104,7 +104,7 @@ class Attention:
     entries: If it attends to a cache: the layer, or the arguments of update() behind keys and values.
     """
 
-    __slots__ = ("arguments", "entries", "heads", "module", "names", "options", "ours")
+    __slots__ = ("arguments", "call_options", "entries", "heads", "module", "names", "options", "ours")
 
     def __init__(
         self,
@@ -123,6 +123,7 @@ class Attention:
         self.entries = entries
         self.arguments = arguments
         self.options = options
+        self.call_options = {name: x for name, x in options.items() if name in ours.CALL_OPTIONS}
 
     def __call__(self, query: Any, key: Any, value: Any, mask: Any, bias: Any) -> Any:
         given = query, key, value, mask, *self.arguments
@@ -155,9 +156,8 @@ class Attention:
         """Mask and bias, whether it is causal, scale and the others, for so many queries and keys."""
         if mask is not None:
             self.ours.require_mask(mask)
-        given = {name: x for name, x in self.options.items() if name in self.ours.CALL_OPTIONS}
         is_causal = bool(self.options.get("is_causal"))
-        made = self.ours.options_of_call(mask, is_causal, length, kv_length, **given)
+        made = self.ours.options_of_call(mask, is_causal, length, kv_length, **self.call_options)
         if bias is not None:
             made["attn_mask"] = self.ours.with_bias(made["attn_mask"], bias)
         mask = made.pop("attn_mask")

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.nn.modules import module as _hooks
 
+from headlane._core import are_there
+
 from ._attended import layer_of
 from ._code import Code
 from ._fusion import Fusion
@@ -44,12 +46,12 @@ class Plan:
         self.wrapped = code.wrapped
         structure = list(code.graph.structure.values())
         children = [child for _, _, child in structure if child is not None]
-        # What must be in dicts under a name; the dict itself if nothing is to be there.
-        self.expected = [(parent._modules, name, child) for parent, name, child in structure]
-        self.expected += [x for child in children for x in untouched(child)] + list(code.graph.reads.values())
+        expected = [(parent._modules, name, child) for parent, name, child in structure]
+        expected += [x for child in children for x in untouched(child)] + list(code.graph.reads.values())
+        expected += [x for child in children if isinstance(child, Linear) for x in _packed(child)]
+        self.expected = [x for entry in expected for x in entry]  # as are_there() takes them
         self.lengths = list(code.graph.lengths.values())
         self.children = children
-        self.layers = [x for x in children if isinstance(x, Linear)]
         self.hooks = [x for child in children for x in (child._forward_hooks, child._forward_pre_hooks)]
         self.calls = [x.what for x in code.nodes if x.kind == "call" and not x.what._modules]
         self.size = len(code.nodes)
@@ -73,14 +75,11 @@ class Plan:
         """
         if _hooks._global_forward_hooks or _hooks._global_forward_pre_hooks:
             return False
-        for there, name, value in self.expected:
-            if there.get(name, there) is not value:
-                return False
+        if not are_there(self.expected):
+            return False
         for children, count in self.lengths:
             if len(children) != count:
                 return False
-        if not all(x.is_packed() for x in self.layers):
-            return False
         if torch.is_grad_enabled() and any(map(wants_gradient, self.children)):
             return False
         return not any(self.hooks)
@@ -109,6 +108,15 @@ class Plan:
             for place in unread:
                 values[place] = None
         return self.wrapped(values)
+
+
+def _packed(linear: Linear) -> list[tuple[Any, str, Any]]:
+    """What there is while is_packed() holds: never, if its bias is an attribute, as by pruning."""
+    parameters = linear._parameters
+    return [
+        (parameters.get("weight"), "parts", linear._headlane.parts),
+        (parameters, "bias", parameters.get("bias", linear)),
+    ]
 
 
 def _input_like(node: Node, nodes: list[Node]) -> Node:

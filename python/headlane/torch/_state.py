@@ -16,7 +16,7 @@ _watchers = torch._C._len_torch_dispatch_stack  # type: ignore[attr-defined]
 _transforms = torch._C._functorch.peek_interpreter_stack
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
-_AXES = 8  # at most
+AXES = 8  # at most
 
 
 def mode_of(model: torch.nn.Module) -> torch.inference_mode:
@@ -30,8 +30,13 @@ def has_tangents() -> bool:
 
 
 def is_plain(x: Any, dtype: torch.dtype) -> bool:
+    """Whether x is a tensor that the kernels take, of this type, and nothing is to happen beside the call."""
+    return is_taken(x, dtype) and not is_watched()
+
+
+def is_taken(x: Any, dtype: torch.dtype) -> bool:
     """Whether x is a tensor of this type on the CPU, of so many axes as the kernels take, not nested, no negative
-    view, without a gradient, outside of autocast and of transforms such as vmap and jvp, and nobody watches.
+    view, without a gradient.
     """
     return (
         type(x) in _PLAIN
@@ -40,11 +45,17 @@ def is_plain(x: Any, dtype: torch.dtype) -> bool:
         and x.is_cpu
         and not x.is_nested
         and not x.is_neg()
-        and x.dim() <= _AXES
-        and not _is_autocast_enabled("cpu")
-        and not _watchers()
-        and _transforms() is None
-        and forward_ad._current_level < 0
+        and x.dim() <= AXES
+    )
+
+
+def is_watched() -> bool:
+    """Whether there is autocast, a transform such as vmap and jvp, or a mode that sees all operators."""
+    return (
+        _is_autocast_enabled("cpu")
+        or _watchers() > 0
+        or _transforms() is not None
+        or forward_ad._current_level >= 0
     )
 
 
@@ -53,7 +64,7 @@ def is_plain_traced(x: Any, dtype: torch.dtype) -> bool:
     return (
         x.dtype is dtype
         and x.device.type == "cpu"
-        and x.dim() <= _AXES
+        and x.dim() <= AXES
         and not (x.requires_grad and torch.is_grad_enabled())
         and not torch.is_autocast_enabled("cpu")
     )

@@ -74,9 +74,9 @@ class Tried:
         )
         if self.is_possible:
             self._own = own
+            self._before = [x.keys for x in own.layers]
             self._own_trial = self.trial = copy.copy(own)
             self._own_trial.layers = [copy.copy(x) for x in own.layers]
-            self._before = [x.keys for x in own.layers]
             if is_pair:
                 self.trial = copy.copy(cache)
                 self.trial.self_attention_cache = self._own_trial

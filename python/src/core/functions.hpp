@@ -73,6 +73,10 @@ nb::object linear(nb::handle x, nb::handle packed, nb::handle bias, nb::handle a
 nb::object gemm_gated_of(nb::handle a, nb::handle gate, nb::handle up, nb::handle gate_bias, nb::handle up_bias,
                          nb::handle activation, nb::handle activations, nb::handle out, nb::handle num_threads);
 
+/// Whether dicts, namespaces of classes and objects have these values under these names; those that
+/// are to have nothing are the value themselves. entries: there, name and value in turn.
+bool are_there(const nb::list& entries);
+
 /// Python's names of the options of attention, a tuple.
 nb::tuple attention_options();
 
