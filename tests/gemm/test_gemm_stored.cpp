@@ -265,14 +265,17 @@ TEST_CASE("PackedMatrix: groups refuse what is not finite, or beyond their scale
 }
 
 TEST_CASE("PackedMatrix: int8 refuses what is not finite") {
-  for (const float x : {infinity, -infinity, nan}) {
-    Random random(8);
-    const Tensor<2> b = random_tensor<2>({5, 200}, random);
-    b.view(4, 150) = x;
-    CHECK_THROWS_WITH_AS(PackedMatrix(b.view, {.type = DType::int8}),
-                         "PackedMatrix: b has an element that is not finite in column 150; int8 has none",
-                         std::invalid_argument);
-  }
+  for (const float x : {infinity, -infinity, nan})
+    for (const Index row : {0, 2, 4}) {
+      CAPTURE(x);
+      CAPTURE(row);
+      Random random(8);
+      const Tensor<2> b = random_tensor<2>({5, 200}, random);
+      b.view(row, 150) = x;
+      CHECK_THROWS_WITH_AS(PackedMatrix(b.view, {.type = DType::int8}),
+                           "PackedMatrix: b has an element that is not finite in column 150; int8 has none",
+                           std::invalid_argument);
+    }
 }
 
 }  // namespace
