@@ -101,6 +101,7 @@ Index KvCache::fork(Index sequence, Index length) {
 }
 
 void KvCache::read(Index sequence, Index first, View<float, 3> k, View<float, 3> v) const {
+  const CallScope scope;
   const KvPages& p = pages(read_caller.function());
   check_read(p, sequence, first, k, v);
   p.read(sequence, first, k, v);
