@@ -10,9 +10,10 @@ from torch.compiler import is_compiling
 
 from headlane import _core
 
-from ._modules import Recognised, WithWeights, is_untouched, refuse_gradient, wants_gradient
+from ._modules import Recognised, WithWeights, refuse_gradient, wants_gradient
 from ._packed import NAMES, Packed
 from ._state import is_plain, is_plain_traced, threads
+from ._untouched import is_untouched
 
 # The weights [experts, 2 * hidden, width], of which the first half is the gates', and [experts,
 # width, hidden].

@@ -56,7 +56,8 @@ class Fused(Replaced):
         has such an argument, and nothing else.
         """
         dtype = dtype_of(module)
-        if dtype is None:
+        has_own_pickles = type(module).__reduce__ is not object.__reduce__  # fx.GraphModule
+        if dtype is None or has_own_pickles:
             return False
         parameters = list(inspect.signature(type(module).forward).parameters.values())[1:]
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

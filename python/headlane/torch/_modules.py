@@ -28,10 +28,12 @@ from ._weight import INDICES, PackedWeight, give_back
 _linear, _activate, _operators = _core.linear, _core.activate, torch.ops.headlane
 
 
-def _new(kind: type, original: type) -> Any:
-    """From a pickle or a copy."""
+def _new(kind: type, original: type, state: Any = None) -> Any:
+    """From a pickle or a copy. state: Of a module whose own state may not have it."""
     register_if_loaded()
-    return object.__new__(class_of(kind, original))
+    module = object.__new__(class_of(kind, original))
+    module.__dict__["_headlane"] = state
+    return module
 
 
 class Replaced:
@@ -47,6 +49,11 @@ class Replaced:
         if "headlane_original" in vars(cls):
             return cls.headlane_original(*arguments, **options)
         return super().__new__(cls)  # of a class that a parametrization derived
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Classes of class_of() are none that the original's own __init_subclass__ is to know."""
+        if "headlane_original" not in vars(cls):
+            super().__init_subclass__(**options)
 
     @classmethod
     def adopt(cls, module: nn.Module, state: Any = None) -> None:
@@ -76,7 +83,8 @@ class Replaced:
     def __reduce_ex__(self, protocol: Any) -> Any:
         if give_back(self):
             return self.__reduce_ex__(protocol)
-        return _new, (self.headlane_kind, self.headlane_original), self.__dict__.copy()
+        of_class = self.headlane_kind, self.headlane_original, self._headlane
+        return _new, of_class, self.__getstate__()  # type: ignore[attr-defined]
 
 
 # Attributes that a module has, whatever it computes.
@@ -223,33 +231,6 @@ class LinearOfInput(Linear):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002
         return super().forward(input)
-
-
-def untouched(module: Any) -> list[tuple[dict[str, Any], str, Any]]:
-    """What its dicts have under a name, or the dict where they have nothing, while a module may be fused with
-    others: it is not trained, and has its own code and parameters.
-    """
-    own = module.__dict__
-    expected: list[tuple[dict[str, Any], str, Any]] = [(own, "training", False), (own, "forward", own)]
-    # Hooks are also removed by assigning an empty dict.
-    expected += [(own, name, own[name]) for name in ("_forward_hooks", "_forward_pre_hooks")]
-    if isinstance(module, Linear):
-        parameters = module._parameters
-    elif isinstance(module, Recognised):
-        parameters = module._parameters
-        expected.append((own, "_headlane", module._headlane))
-    else:
-        return expected
-    return expected + [(module._parameters, name, x) for name, x in parameters.items()]
-
-
-def is_untouched(module: Any) -> bool:
-    """Whether that is so, nobody looks at the module, and no gradient of its parameters is wanted."""
-    if module._forward_hooks or module._forward_pre_hooks or wants_gradient(module):
-        return False
-    if isinstance(module, Linear) and not module.is_packed():
-        return False
-    return all(there.get(name, there) is value for there, name, value in untouched(module))
 
 
 def product(

@@ -6,16 +6,16 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules import module as _hooks
 
 from headlane._core import are_there
 
 from ._attended import layer_of
 from ._code import Code
 from ._fusion import Fusion
-from ._modules import Linear, untouched, wants_gradient
+from ._modules import Linear, wants_gradient
 from ._nodes import Node
 from ._operations import Step
+from ._untouched import has_global_hooks, packed_of, untouched
 
 Steps = list[tuple[Step, list[int], bool]]
 
@@ -48,7 +48,7 @@ class Plan:
         children = [child for _, _, child in structure if child is not None]
         expected = [(parent._modules, name, child) for parent, name, child in structure]
         expected += [x for child in children for x in untouched(child)] + list(code.graph.reads.values())
-        expected += [x for child in children if isinstance(child, Linear) for x in _packed(child)]
+        expected += [x for child in children if isinstance(child, Linear) for x in packed_of(child)]
         self.expected = [x for entry in expected for x in entry]  # as are_there() takes them
         self.lengths = list(code.graph.lengths.values())
         self.children = children
@@ -73,7 +73,7 @@ class Plan:
         """Whether the module is what it was, nobody looks at what happens between its layers, and no gradients of
         their parameters are wanted.
         """
-        if _hooks._global_forward_hooks or _hooks._global_forward_pre_hooks:
+        if has_global_hooks():
             return False
         if not are_there(self.expected):
             return False
@@ -108,15 +108,6 @@ class Plan:
             for place in unread:
                 values[place] = None
         return self.wrapped(values)
-
-
-def _packed(linear: Linear) -> list[tuple[Any, str, Any]]:
-    """What there is while is_packed() holds: never, if its bias is an attribute, as by pruning."""
-    parameters = linear._parameters
-    return [
-        (parameters.get("weight"), "parts", linear._headlane.parts),
-        (parameters, "bias", parameters.get("bias", linear)),
-    ]
 
 
 def _input_like(node: Node, nodes: list[Node]) -> Node:

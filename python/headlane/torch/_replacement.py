@@ -120,6 +120,8 @@ class Replacement:
             return f"its weight is of {parameter.dtype}"
         if parameter.numel() == 0:
             return "its weight is empty"
+        if any(getattr(x, "max_norm", None) is not None for x, _ in self.places.get(id(parameter), ())):
+            return "max_norm of an embedding changes its weight"
         return None
 
     def _pack(
@@ -242,8 +244,6 @@ class Replacement:
         weight = module._parameters.get("weight")
         if type(module) is not nn.Embedding or not isinstance(weight, PackedWeight):
             return
-        if module.max_norm is not None:
-            return self._note(name, module, "max_norm changes its weight", False)
         Embedding.adopt(module, WeightState(weight, "float32"))
         self._note(name, module, "shares the weight of a linear layer")
 

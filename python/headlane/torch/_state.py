@@ -35,14 +35,15 @@ def is_plain(x: Any, dtype: torch.dtype) -> bool:
 
 
 def is_taken(x: Any, dtype: torch.dtype) -> bool:
-    """Whether x is a tensor of this type on the CPU, of so many axes as the kernels take, not nested, no negative
-    view, without a gradient.
+    """Whether x is a tensor of this type on the CPU, of so many axes as the kernels take, not sparse, not nested,
+    no negative view, without a gradient.
     """
     return (
         type(x) in _PLAIN
         and x.dtype is dtype
         and not (x.requires_grad and _is_grad_enabled())
         and x.is_cpu
+        and x.layout is torch.strided
         and not x.is_nested
         and not x.is_neg()
         and x.dim() <= AXES

@@ -8,9 +8,10 @@ import torch
 from torch import nn
 from torch.compiler import is_compiling
 
-from ._modules import Activation, Linear, Replaced, is_untouched, product
+from ._modules import Activation, Linear, Replaced, product
 from ._recognise import activation_of
 from ._state import is_plain, is_plain_traced
+from ._untouched import is_untouched
 
 
 class _WithAttribute(Replaced):

@@ -67,6 +67,12 @@ def _are_weights_wanted(module: nn.Module, options: dict[str, Any]) -> bool:
     return collected is not None and any("attentions" in key for key in collected)
 
 
+def _has_hooks(module: nn.Module) -> bool:
+    """Whether somebody may read the weights that "eager" returns, other than transformers for its caller."""
+    hooks = module._forward_hooks.values()
+    return any(getattr(x, "__module__", "") != "transformers.utils.output_capturing" for x in hooks)
+
+
 def _attention_or(own: Callable[..., Any]) -> Callable[..., Any]:
     import headlane.transformers as ours
 
@@ -86,6 +92,7 @@ def _attention_or(own: Callable[..., Any]) -> Callable[..., Any]:
             return query.attend(ours, module, *given), None
         plain = is_plain_traced if is_compiling() else is_plain
         is_ours = not getattr(module, "training", False) and not _are_weights_wanted(module, options)
+        is_ours = is_ours and not (own is _eager_attention_forward and _has_hooks(module))
         others = {name: x for name, x in options.items() if name not in known}
         is_ours = is_ours and query.dtype in NAMES and not ours.unknown(others)
         if is_ours and all(plain(x, query.dtype) for x in (query, key, value)):
@@ -117,7 +124,7 @@ def _eager_attention_forward(
     module: nn.Module, query: Any, key: Any, value: Any, mask: Any, *arguments: Any, **options: Any
 ) -> Any:
     if mask is not None and mask.dtype is torch.bool:
-        mask = torch.where(mask, 0.0, torch.finfo(query.dtype).min).to(query.dtype)
+        mask = torch.where(mask, torch.zeros((), dtype=query.dtype), torch.finfo(query.dtype).min)
     return _eager_of(type(module))(module, query, key, value, mask, *arguments, **options)
 
 
