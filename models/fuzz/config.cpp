@@ -22,7 +22,6 @@ void ask(const models::internal::Config& config, const std::string& key, int dep
   attempt([&] { (void)config.text(key); });
   attempt([&] { (void)config.integers(key, low, high); });
   attempt([&] { (void)config.texts(key); });
-  attempt([&] { (void)config.integer_lists(key, 0, high); });
   attempt([&] {
     const auto object = config.object(key);
     if (!object || depth == 3) return;

@@ -19,7 +19,7 @@ TEST_CASE("Settings by type") {
       "config.json",
       "\xef\xbb\xbf{ \"d_model\": 512, \"low\": -9223372036854775808, \"high\": 9223372036854775807, \"rate\": 1e-05,"
       R"("whole": 3, "yes": true, "no": false, "name": "ü\n", "nothing": null, "eos": [2, 0], "architectures":)"
-      R"(["A", "B"], "bad": [[5], [1, 2], []]})");
+      R"(["A", "B"]})");
   const Config config(folder.path() / "config.json");
   CHECK(config.contains("d_model"));
   CHECK_FALSE(config.contains("d"));
@@ -43,8 +43,6 @@ TEST_CASE("Settings by type") {
   CHECK(config.texts("architectures") == std::vector<std::string>{"A", "B"});
   CHECK(config.texts("name") == std::vector<std::string>{"ü\n"});
   CHECK(config.texts("absent").empty());
-  CHECK(config.integer_lists("bad", 0, 5) == std::vector<std::vector<Index>>{{5}, {1, 2}, {}});
-  CHECK(config.integer_lists("nothing", 0, 5).empty());
 }
 
 TEST_CASE("Settings that are wrong") {
@@ -52,7 +50,7 @@ TEST_CASE("Settings that are wrong") {
   folder.write(
       "config.json",
       R"({"i": 512, "f": 512.0, "big": 9223372036854775808, "huge": 18446744073709551616, "s": "512", "b": true,)"
-      R"("list": [1, "x"], "lists": [[1], 2], "n": null})");
+      R"("list": [1, "x"], "n": null})");
   const Config config(folder.path() / "config.json");
   const auto check = [&](const auto& get, const std::vector<std::string>& words) {
     const std::string message = message_of(get);
@@ -78,8 +76,6 @@ TEST_CASE("Settings that are wrong") {
   check([&] { (void)config.integers("list", 0, 1); }, {"'list' is \"x\", not an integer"});
   check([&] { (void)config.integers("list", 2, 3); }, {"'list' is 1, not an integer from 2 to 3"});
   check([&] { (void)config.texts("list"); }, {"'list' is 1, not a string"});
-  check([&] { (void)config.integer_lists("lists", 0, 3); }, {"'lists' is 2, not a list of integers"});
-  check([&] { (void)config.integer_lists("i", 0, 3); }, {"'i' is 512, not a list of lists"});
 }
 
 TEST_CASE("Files that are wrong") {

@@ -67,14 +67,6 @@ Index Config::integer_in(std::string_view key, const Json& value, Index low, Ind
   return *result;
 }
 
-std::vector<Index> Config::integers_in(std::string_view key, const Json& value, Index low, Index high) const {
-  const auto* list = value.as<Json::List>();
-  if (list == nullptr) return {integer_in(key, value, low, high)};
-  std::vector<Index> result;
-  for (const Json& one : *list) result.push_back(integer_in(key, one, low, high));
-  return result;
-}
-
 std::string Config::text_in(std::string_view key, const Json& value) const {
   const auto* text = value.as<std::string>();
   if (text == nullptr) fail_value(key, value, "a string");
@@ -116,7 +108,12 @@ std::string Config::text(std::string_view key, std::optional<std::string> otherw
 
 std::vector<Index> Config::integers(std::string_view key, Index low, Index high) const {
   const Json* value = find(key);
-  return value == nullptr ? std::vector<Index>{} : integers_in(key, *value, low, high);
+  if (value == nullptr) return {};
+  const auto* list = value->as<Json::List>();
+  if (list == nullptr) return {integer_in(key, *value, low, high)};
+  std::vector<Index> result;
+  for (const Json& one : *list) result.push_back(integer_in(key, one, low, high));
+  return result;
 }
 
 std::vector<std::string> Config::texts(std::string_view key) const {
@@ -126,19 +123,6 @@ std::vector<std::string> Config::texts(std::string_view key) const {
   if (list == nullptr) return {text_in(key, *value)};
   std::vector<std::string> result;
   for (const Json& one : *list) result.push_back(text_in(key, one));
-  return result;
-}
-
-std::vector<std::vector<Index>> Config::integer_lists(std::string_view key, Index low, Index high) const {
-  const Json* value = find(key);
-  if (value == nullptr) return {};
-  const auto* lists = value->as<Json::List>();
-  if (lists == nullptr) fail_value(key, *value, "a list of lists");
-  std::vector<std::vector<Index>> result;
-  for (const Json& list : *lists) {
-    if (list.as<Json::List>() == nullptr) fail_value(key, list, "a list of integers");
-    result.push_back(integers_in(key, list, low, high));
-  }
   return result;
 }
 

@@ -37,8 +37,6 @@ class Config {
   /// A list, or a single value instead of a list of one; empty if missing.
   [[nodiscard]] std::vector<Index> integers(std::string_view key, Index low, Index high) const;
   [[nodiscard]] std::vector<std::string> texts(std::string_view key) const;
-  /// A list of lists of integers, such as bad_words_ids; empty if missing.
-  [[nodiscard]] std::vector<std::vector<Index>> integer_lists(std::string_view key, Index low, Index high) const;
 
  private:
   Config(std::filesystem::path file, std::shared_ptr<const Json> members);
@@ -47,7 +45,6 @@ class Config {
   [[noreturn]] void fail_missing(std::string_view key) const;
   [[noreturn]] void fail_value(std::string_view key, const Json& value, const std::string& wanted) const;
   [[nodiscard]] Index integer_in(std::string_view key, const Json& value, Index low, Index high) const;
-  [[nodiscard]] std::vector<Index> integers_in(std::string_view key, const Json& value, Index low, Index high) const;
   [[nodiscard]] std::string text_in(std::string_view key, const Json& value) const;
 
   std::filesystem::path file_;
