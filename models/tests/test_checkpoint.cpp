@@ -1,6 +1,5 @@
 // A Checkpoint reads what was written.
 #include "files.hpp"
-#include "io/convert.hpp"
 #include "support/data.hpp"
 #include "support/floating_point_state.hpp"
 
@@ -189,24 +188,6 @@ TEST_CASE("All float16 and bfloat16 values, in any state of the floating-point u
 #else
   CHECK(check());
 #endif
-}
-
-TEST_CASE("Conversions of every length write nothing else") {
-  std::vector<std::uint16_t> halves(100);
-  for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i * 653);
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(halves));
-  for (std::size_t n = 0; n <= halves.size(); ++n) {
-    for (const bool is_float16 : {true, false}) {
-      std::vector<float> out(n + 1, 42.0f);
-      (is_float16 ? models::internal::convert_float16 : models::internal::convert_bfloat16)(bytes.first(2 * n),
-                                                                                            out.data());
-      std::vector<float> right;
-      for (std::size_t i = 0; i < n; ++i)
-        right.push_back(from_format(halves[i], is_float16 ? 5 : 8, is_float16 ? 10 : 7));
-      right.push_back(42.0f);
-      CHECK(same_bits(out, right));
-    }
-  }
 }
 
 TEST_CASE("Shards") {

@@ -1,13 +1,14 @@
 #include <headlane/models/checkpoint.hpp>
 
 #include "io/checkpoint_contents.hpp"
-#include "io/convert.hpp"
 #include "io/digest.hpp"
 #include "io/error.hpp"
 #include "io/input_file.hpp"
 #include "io/json.hpp"
 #include "io/safetensors.hpp"
 #include "io/tensor_memory.hpp"
+
+#include <headlane/convert.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -38,14 +39,16 @@ bool is_plain_name(std::string_view name) {
 }
 
 /// Reads a tensor of 16-bit floats and converts it to float32, in blocks that stay in the cache.
+template <class T>
 void read_halves(const InputFile& file, const StoredTensor& stored, std::string_view subject, float* out) {
-  constexpr std::uint64_t block = std::uint64_t{1} << 18;
-  const std::uint64_t bytes = std::min(block, stored.size);
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(bytes);
-  for (std::uint64_t done = 0; done < stored.size; done += bytes) {
-    const std::span<std::byte> part(buffer.get(), std::min(bytes, stored.size - done));
-    file.read(stored.offset + done, part, subject);
-    (stored.dtype == "F16" ? convert_float16 : convert_bfloat16)(part, out + done / sizeof(std::uint16_t));
+  constexpr std::uint64_t block = std::uint64_t{1} << 17;
+  const std::uint64_t elements = stored.size / sizeof(T), at_once = std::min(block, elements);
+  const auto buffer = std::make_unique_for_overwrite<T[]>(at_once);
+  for (std::uint64_t done = 0; done < elements; done += at_once) {
+    const std::span<T> part(buffer.get(), std::min(at_once, elements - done));
+    file.read(stored.offset + done * sizeof(T), std::as_writable_bytes(part), subject);
+    const Index n = std::ssize(part);
+    convert(View<const T, 1>(part.data(), {n}), View<float, 1>(out + done, {n}), {.num_threads = 1});
   }
 }
 
@@ -58,7 +61,8 @@ Tensor read(const InputFile& file, const StoredTensor& stored, std::string_view 
   const std::uint64_t elements = stored.size / (is_float ? sizeof(float) : sizeof(std::uint16_t));
   std::shared_ptr<float> memory = allocate_floats(elements);
   if (is_float) file.read(stored.offset, std::as_writable_bytes(std::span(memory.get(), elements)), subject);
-  else read_halves(file, stored, subject, memory.get());
+  else if (stored.dtype == "F16") read_halves<float16>(file, stored, subject, memory.get());
+  else read_halves<bfloat16>(file, stored, subject, memory.get());
   view.data = memory.get();
   return {view, std::move(memory)};
 }

@@ -1,7 +1,5 @@
 #include "io/gguf_types.hpp"
 
-#include "io/convert.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -10,16 +8,23 @@ namespace headlane::models::internal {
 namespace {
 
 // Blocks, as ggml lays them out; of bytes alone, so that they have no alignment.
-struct Half {
-  std::uint8_t bytes[2];
+template <class T>
+struct Bytes {
+  std::uint8_t bytes[sizeof(T)];
 
-  [[nodiscard]] float16 value() const {
-    float16 x;
+  [[nodiscard]] T value() const {
+    T x;
     std::memcpy(&x, bytes, sizeof x);
     return x;
   }
-  [[nodiscard]] float widened() const { return static_cast<float>(value()); }
 };
+using Half = Bytes<float16>;
+
+template <class T>
+float widened(const Bytes<T>& x) {
+  return static_cast<float>(x.value());
+}
+
 struct BlockQ8 {
   Half d;
   std::int8_t q[32];
@@ -54,10 +59,15 @@ void for_each_block(std::span<const std::byte> blocks, const F& f) {
 
 void copy_floats(std::span<const std::byte> blocks, float* out) { std::memcpy(out, blocks.data(), blocks.size()); }
 
+template <class T>
+void widen_all(std::span<const std::byte> blocks, float* out) {
+  for_each_block<Bytes<T>>(blocks, [&](const Bytes<T>& x, std::size_t i) { out[i] = widened(x); });
+}
+
 void dequantise_q8(std::span<const std::byte> blocks, float* out) {
   for_each_block<BlockQ8>(blocks, [&](const BlockQ8& block, std::size_t b) {
     float* const to = out + 32 * b;
-    const float d = block.d.widened();
+    const float d = widened(block.d);
     for (int i = 0; i < 32; ++i) to[i] = static_cast<float>(block.q[i]) * d;
   });
 }
@@ -71,7 +81,7 @@ std::int8_t number_of(const BlockQ4& block, int i) {
 void dequantise_q4(std::span<const std::byte> blocks, float* out) {
   for_each_block<BlockQ4>(blocks, [&](const BlockQ4& block, std::size_t b) {
     float* const to = out + 32 * b;
-    const float d = block.d.widened();
+    const float d = widened(block.d);
     for (int i = 0; i < 32; ++i) to[i] = d * static_cast<float>(number_of(block, i));
   });
 }
@@ -84,8 +94,7 @@ void dequantise_q4k(std::span<const std::byte> blocks, float* out) {
       const int i = j % 4;
       const int scale = j < 4 ? s[i] & 63 : (s[8 + i] & 15) | (s[i] >> 2 & 48);
       const int least = j < 4 ? s[4 + i] & 63 : s[8 + i] >> 4 | (s[4 + i] >> 2 & 48);
-      const float d = block.d.widened() * static_cast<float>(scale),
-                  m = block.dmin.widened() * static_cast<float>(least);
+      const float d = widened(block.d) * static_cast<float>(scale), m = widened(block.dmin) * static_cast<float>(least);
       for (int l = 0; l < 32; ++l) {
         const int q = j % 2 == 0 ? block.q[j / 2][l] & 15 : block.q[j / 2][l] >> 4;
         to[l] = d * static_cast<float>(q) - m;
@@ -101,7 +110,7 @@ void dequantise_q6k(std::span<const std::byte> blocks, float* out) {
       const int half = i / 128, part = i % 128 / 32, group = i / 16;
       const int low = block.low[half][i % 64] >> (part < 2 ? 0 : 4) & 15,
                 high = block.high[half][i % 32] >> 2 * part & 3;
-      const float d = block.d.widened() * static_cast<float>(block.scales[group]);
+      const float d = widened(block.d) * static_cast<float>(block.scales[group]);
       to[i] = d * static_cast<float>((low | high << 4) - 32);
     }
   });
@@ -109,7 +118,7 @@ void dequantise_q6k(std::span<const std::byte> blocks, float* out) {
 
 constexpr std::array<GgufType, 34> types{{
     {0, "F32", 1, 4, copy_floats, DType::float32},
-    {1, "F16", 1, 2, convert_float16, DType::float16},
+    {1, "F16", 1, 2, widen_all<float16>, DType::float16},
     {2, "Q4_0", 32, 18, dequantise_q4, DType::int4_group32},
     {3, "Q4_1", 32, 20},
     {6, "Q5_0", 32, 22},
@@ -136,7 +145,7 @@ constexpr std::array<GgufType, 34> types{{
     {27, "I64", 1, 8},
     {28, "F64", 1, 8},
     {29, "IQ1_M", 256, 56},
-    {30, "BF16", 1, 2, convert_bfloat16, DType::bfloat16},
+    {30, "BF16", 1, 2, widen_all<bfloat16>, DType::bfloat16},
     {34, "TQ1_0", 256, 54},
     {35, "TQ2_0", 256, 66},
     {39, "MXFP4", 32, 17},
