@@ -8,7 +8,6 @@
 #include "gemm/right_operand.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace headlane::internal {
 namespace {
@@ -222,26 +221,11 @@ void compute_floats(const Product& p, const KernelTable& kernel) {
 /// True if few columns are computed as few rows of the transposed product, whose columns, the rows
 /// of a, the kernel transposes in registers: 512 × 1, 2 and 3 × 512 take 22, 29 and 36 µs, padded
 /// columns 46 and four of them as long either way (Zen 4). With AVX2 they are always padded.
-bool is_exchanged(const Product& p, const KernelTable& kernel) {
+bool computes_transposed(const Product& p, const KernelTable& kernel) {
   const auto [m, n] = p.c.shape;
-  return n <= max_exchanged_columns && n <= kernel.rows_by_columns && m >= min_exchanged_rows && !p.packed &&
+  return n <= max_transposed_columns && n <= kernel.rows_by_columns && m >= min_transposed_rows && !p.packed &&
          p.activations == DType::float32 && p.a.strides[1] == 1 && p.a.strides[0] != 0 && p.epilogue.bias == nullptr &&
          p.epilogue.factor == nullptr;
-}
-
-template <class T>
-View<T, 2> transposed(const View<T, 2>& x) {
-  return {x.data, {x.shape[1], x.shape[0]}, {x.strides[1], x.strides[0]}};
-}
-
-/// cᵀ = bᵀ · aᵀ: the same chains of fmas.
-Product exchanged(const Product& p) {
-  Product result = p;
-  result.a = transposed(p.b);
-  result.b = transposed(p.a);
-  result.c = transposed(p.c);
-  std::swap(result.epilogue.row_step, result.epilogue.column_step);
-  return result;
 }
 
 }  // namespace
@@ -274,7 +258,7 @@ void compute(const Product& p, const KernelTable& kernel) {
   const Index m = p.c.shape[0], n = p.c.shape[1];
   if (p.a.shape[1] == 0 || p.alpha == 0.0f) return compute_without_product(p, kernel);
   if (p.activations == DType::int8) return compute_int8(p, kernel);
-  if (is_exchanged(p, kernel)) return compute_floats(exchanged(p), kernel);
+  if (computes_transposed(p, kernel)) return compute_floats(transposed(p), kernel);
   // Few rows pack 64 columns at a time: these are still in the L2 when they are multiplied.
   constexpr Index few_rows = 32, few_columns = 2 * panel_columns;
   if (m > few_rows || n <= few_columns || !is_packed_first(p, kernel)) return compute_floats(p, kernel);

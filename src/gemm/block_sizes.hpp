@@ -30,7 +30,7 @@ inline Index columns_in_l2(Index k) {
 inline Index max_rows_in_place() { return bytes_in_l2() < 512 << 10 ? 528 : 480; }
 /// The same for packed rows: 96 × 528 floats, 198 KiB, stay in the L2 beside the columns.
 inline constexpr Index max_rows_packed = 96;
-/// So few columns of so many rows are exchanged with them, in block_loop.cpp.
-inline constexpr Index max_exchanged_columns = 3, min_exchanged_rows = 32;
+/// So few columns of so many rows are transposed, in block_loop.cpp.
+inline constexpr Index max_transposed_columns = 3, min_transposed_rows = 32;
 
 }  // namespace headlane::internal

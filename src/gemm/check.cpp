@@ -3,7 +3,6 @@
 
 #include <charconv>
 #include <limits>
-#include <utility>
 
 namespace headlane::internal {
 
@@ -100,29 +99,22 @@ Product product_of(const View<const float, 2>& a, const View<const float, 2>& b,
                    const View<float, 2>& c, const GemmOptions& options) {
   const View<const float, 1>& bias = options.bias;
   const View<const float, 2> residual = options.residual.of<float>();
-  Product p{.a = with_safe_strides(a),
-            .b = with_safe_strides(b),
-            .packed = packed != nullptr ? packed_columns(*packed) : PackedColumns(),
-            .c = c,
-            .alpha = options.alpha,
-            .beta = options.beta,
-            .activations = options.activations,
-            .epilogue = {.bias = bias.data,
-                         .bias_step = bias.strides[0],
-                         .activation = options.activation,
-                         .factor = nullptr,
-                         .factor_row_step = 0,
-                         .residual = residual.data,
-                         .row_step = residual.strides[0],
-                         .column_step = residual.strides[1]}};
-  if (is_transposed(c, packed, options)) {
-    std::swap(p.a, p.b);
-    p.a = p.a.transposed();
-    p.b = p.b.transposed();
-    p.c = c.transposed();
-    std::swap(p.epilogue.row_step, p.epilogue.column_step);
-  }
-  return p;
+  const Product p{.a = with_safe_strides(a),
+                  .b = with_safe_strides(b),
+                  .packed = packed != nullptr ? packed_columns(*packed) : PackedColumns(),
+                  .c = c,
+                  .alpha = options.alpha,
+                  .beta = options.beta,
+                  .activations = options.activations,
+                  .epilogue = {.bias = bias.data,
+                               .bias_step = bias.strides[0],
+                               .activation = options.activation,
+                               .factor = nullptr,
+                               .factor_row_step = 0,
+                               .residual = residual.data,
+                               .row_step = residual.strides[0],
+                               .column_step = residual.strides[1]}};
+  return is_transposed(c, packed, options) ? transposed(p) : p;
 }
 
 }  // namespace headlane::internal

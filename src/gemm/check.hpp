@@ -32,8 +32,7 @@ inline View<const float, 2> shape_of(const PackedMatrix& b) {
   return {static_cast<const float*>(b.data()), {b.rows(), b.columns()}};
 }
 
-/// True if product_of transposes: cᵀ = bᵀ·aᵀ, the same sums of products. Vectors run along rows of
-/// c, whose elements then are contiguous.
+/// True if product_of transposes, so that vectors run along rows of c of contiguous elements.
 bool is_transposed(const View<float, 2>& c, const PackedMatrix* packed, const GemmOptions& options);
 
 /// The type is one of float32 … int4_group32.

@@ -58,11 +58,11 @@ bool gemm_small(const View<const float, 2>& a, const View<const float, 2>& b, co
   const Index m = c.shape[0], n = c.shape[1], k = a.shape[1];
   if (a.shape[0] != m || b.shape[0] != k || b.shape[1] != n || !are_apart(c, a) || !are_apart(c, b)) return false;
   if (are_in_one_set(a.strides[0]) || k * b.strides[0] > max_floats_of_b) return false;
-  // Few columns of many rows are exchanged with them, in block_loop.cpp: 32, 64 and 128 × 1 by
+  // Few columns of many rows are transposed, in block_loop.cpp: 32, 64 and 128 × 1 by
   // 64 take 0.76, 0.58 and 0.46 of the time, 64 and 128 × 2 by 64 0.86 and 0.67, 128 × 3 by 64 0.79
   // (Emerald Rapids, AVX-512).
   const kernels::KernelTable& kernel = active();
-  if (n <= std::min(max_exchanged_columns, kernel.rows_by_columns) && m >= min_exchanged_rows * n) return false;
+  if (n <= std::min(max_transposed_columns, kernel.rows_by_columns) && m >= min_transposed_rows * n) return false;
   const Work work = work_of(m, n, k);
   if (useful_threads(work.operations, work.elements, o.num_threads) > 1) return false;
   kernels::GemmBlock block{};

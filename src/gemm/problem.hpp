@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <utility>
 
 namespace headlane::internal {
 
@@ -79,6 +80,17 @@ struct Product {
   DType activations;
   kernels::GemmEpilogue epilogue;
 };
+
+/// cᵀ = bᵀ · aᵀ: the same chains of fmas. Not for a bias, a factor or a packed b, which refer to
+/// columns.
+inline Product transposed(Product p) {
+  std::swap(p.a, p.b);
+  p.a = p.a.transposed();
+  p.b = p.b.transposed();
+  p.c = p.c.transposed();
+  std::swap(p.epilogue.row_step, p.epilogue.column_step);
+  return p;
+}
 
 /// data + elements; null, for an operand without elements, stays null.
 template <class T>
