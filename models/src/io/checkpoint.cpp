@@ -2,10 +2,10 @@
 
 #include "io/checkpoint_contents.hpp"
 #include "io/digest.hpp"
-#include "io/error.hpp"
 #include "io/input_file.hpp"
 #include "io/json.hpp"
 #include "io/safetensors.hpp"
+#include "io/tensor_checks.hpp"
 #include "io/tensor_memory.hpp"
 
 #include <headlane/convert.hpp>
@@ -67,14 +67,6 @@ Tensor read(const InputFile& file, const StoredTensor& stored, std::string_view 
   return {view, std::move(memory)};
 }
 
-std::string subject_of(std::string_view name) { return "tensor " + in_quotes(name) + ": "; }
-
-void check_shape(const InputFile& file, const StoredTensor& stored, std::string_view name,
-                 std::span<const Index> shape) {
-  if (!std::equal(shape.begin(), shape.end(), stored.shape.begin(), stored.shape.end()))
-    fail(file.path(), subject_of(name), "has the shape ", listed(stored.shape), ", ", listed(shape), " is expected");
-}
-
 }  // namespace
 
 /// Ignores tensors of a shard that the index does not assign to it.
@@ -87,9 +79,9 @@ void Checkpoint::Contents::add_indexed(const std::filesystem::path& index) {
   std::map<std::string, Shard, std::less<>> shards;
   for (const auto& [name, value] : *members) {
     const auto* file = value.as<std::string>();
-    if (file == nullptr) fail(index, "tensor ", in_quotes(name), ": its file is not a string but ", value.type());
+    if (file == nullptr) fail(index, subject_of(name), "its file is not a string but ", value.type());
     if (!is_plain_name(*file))
-      fail(index, "tensor ", in_quotes(name), ": ", in_quotes(*file), " is not the name of a file in this folder");
+      fail(index, subject_of(name), in_quotes(*file), " is not the name of a file in this folder");
     auto shard = shards.find(*file);
     if (shard == shards.end()) shard = shards.emplace(*file, open_shard(folder / *file)).first;
     const auto stored = shard->second.tensors.find(name);
@@ -154,14 +146,14 @@ Tensor Checkpoint::load(std::string_view name) const {
 
 Tensor Checkpoint::load(std::string_view name, std::span<const Index> shape) const {
   const auto& [file, stored] = contents("Checkpoint::load").at(name);
-  check_shape(*file, stored, name, shape);
+  check_shape(file->path(), name, stored.shape, shape);
   return read(*file, stored, subject_of(name));
 }
 
 Tensor Checkpoint::load_rows(std::string_view name, std::span<const Index> shape, Index first, Index end) const {
   constexpr const char* function = "Checkpoint::load_rows";
   const auto& [file, stored] = contents(function).at(name);
-  check_shape(*file, stored, name, shape);
+  check_shape(file->path(), name, stored.shape, shape);
   const Index rows = shape.empty() ? 0 : shape[0];
   const bool are_there = first >= 0 && first <= end && end <= rows;
   headlane::internal::require(are_there, function, ": rows ", first, " … ", end, " of ", name, ", which has ", rows);

@@ -38,7 +38,7 @@ struct HEADLANE_HIDDEN Checkpoint::LayerReader {
 
   template <class... Parts>
   [[noreturn]] void fail_at(const char* tensor, const Parts&... parts) const {
-    fail(all.at(name(tensor)).file->path(), "tensor ", in_quotes(name(tensor)), ": ", parts...);
+    fail(all.at(name(tensor)).file->path(), subject_of(name(tensor)), parts...);
   }
 
   /// A tensor with elements of this type.
@@ -46,7 +46,7 @@ struct HEADLANE_HIDDEN Checkpoint::LayerReader {
   [[nodiscard]] std::vector<T> read(const char* tensor) const {
     const auto& [file, stored] = all.at(name(tensor));
     std::vector<T> elements(stored.size / sizeof(T));
-    file->read(stored.offset, std::as_writable_bytes(std::span(elements)), "tensor " + in_quotes(name(tensor)) + ": ");
+    file->read(stored.offset, std::as_writable_bytes(std::span(elements)), subject_of(name(tensor)));
     return elements;
   }
 
@@ -198,7 +198,7 @@ PackedMatrix Checkpoint::pack(std::string_view prefix, const PackWeightOptions& 
   const LayerReader layer{*this, contents("Checkpoint::pack"), std::string(prefix)};
   check_pack_options("Checkpoint::pack", options);
   const std::string weight = layer.name(layer.has("weight_packed") ? "weight_packed" : "weight");
-  return packed_from(layer.all.at(weight).file->path(), "tensor " + in_quotes(weight) + ": ", [&] {
+  return packed_from(layer.all.at(weight).file->path(), subject_of(weight), [&] {
     return as_type_of(layer.pack({.clamp = options.clamp, .num_threads = options.num_threads}), options);
   });
 }

@@ -34,6 +34,9 @@ inline std::string shown(std::string_view text) {
 
 inline std::string in_quotes(std::string_view text) { return std::string("'").append(shown(text)).append("'"); }
 
+/// The beginning of a message about a tensor.
+inline std::string subject_of(std::string_view tensor) { return "tensor " + in_quotes(tensor) + ": "; }
+
 inline std::string listed(std::span<const Index> shape) {
   std::string result = "[";
   for (const Index size : shape) {

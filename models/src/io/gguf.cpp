@@ -5,6 +5,7 @@
 #include "io/gguf_header.hpp"
 #include "io/input_file.hpp"
 #include "io/pack_weight.hpp"
+#include "io/tensor_checks.hpp"
 #include "io/tensor_memory.hpp"
 
 #include <algorithm>
@@ -90,8 +91,6 @@ struct HEADLANE_HIDDEN GgufFile::Contents {
 
 namespace {
 
-std::string subject_of(std::string_view name) { return "tensor " + in_quotes(name) + ": "; }
-
 /// Throws CheckpointError unless the tensor can be loaded.
 void check_loadable(const GgufTensor& tensor, const std::filesystem::path& path, std::string_view subject) {
   if (tensor.type->dequantise == nullptr) {
@@ -144,11 +143,7 @@ Tensor GgufFile::load(std::string_view name) const {
 
 Tensor GgufFile::load(std::string_view name, std::span<const Index> shape) const {
   const Contents& all = contents("GgufFile::load");
-  const GgufTensor& tensor = all.at(name);
-  if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end())) {
-    fail(all.file.path(), subject_of(name), "has the shape ", listed(tensor.shape), ", ", listed(shape),
-         " is expected");
-  }
+  check_shape(all.file.path(), name, all.at(name).shape, shape);
   return load(name);
 }
 

@@ -1,7 +1,7 @@
 #include "io/gguf_header.hpp"
 
-#include "io/error.hpp"
 #include "io/gguf_values.hpp"
+#include "io/tensor_checks.hpp"
 #include "io/utf8.hpp"
 
 #include <algorithm>
@@ -9,7 +9,6 @@
 #include <cstring>
 #include <limits>
 #include <span>
-#include <tuple>
 #include <utility>
 
 namespace headlane::models::internal {
@@ -53,7 +52,8 @@ class HeaderReader {
   void read_tensor();
   std::uint64_t size_of(const GgufTensor& tensor) const;
   std::uint64_t alignment();
-  void check_places(std::uint64_t alignment) const;
+  /// Tensors begin at multiples of the alignment, and their data is in the file.
+  void check_data(std::uint64_t alignment) const;
 
   const InputFile& file_;
   GgufHeader header_;
@@ -177,32 +177,19 @@ std::uint64_t HeaderReader::alignment() {
   return alignment;
 }
 
-/// Every byte belongs to one tensor at most, and only what aligns them to none.
-void HeaderReader::check_places(std::uint64_t alignment) const {
+void HeaderReader::check_data(std::uint64_t alignment) const {
   const std::filesystem::path& path = file_.path();
-  const auto aligned = [&](std::uint64_t x) { return (x + alignment - 1) / alignment * alignment; };
-  const std::uint64_t start = aligned(position_), bytes = file_.size() - std::min(start, file_.size());
-  std::vector<std::tuple<std::uint64_t, std::uint64_t, std::string_view>> places;
-  places.reserve(header_.tensors.size());
+  const std::uint64_t start = (position_ + alignment - 1) / alignment * alignment,
+                      bytes = file_.size() - std::min(start, file_.size());
   for (const auto& [name, tensor] : header_.tensors) {
     if (tensor.offset > bytes || tensor.size > bytes - tensor.offset) {
-      fail(path, "tensor ", in_quotes(name), ": has ", tensor.size, " bytes of data from byte ", tensor.offset,
+      fail(path, subject_of(name), "has ", tensor.size, " bytes of data from byte ", tensor.offset,
            " on, the file has ", bytes);
     }
     if (tensor.offset % alignment != 0)
-      fail(path, "tensor ", in_quotes(name), ": begins at ", tensor.offset, ", not aligned to ", alignment);
-    places.emplace_back(tensor.offset, tensor.offset + tensor.size, name);
+      fail(path, subject_of(name), "begins at ", tensor.offset, ", not aligned to ", alignment);
   }
-  std::sort(places.begin(), places.end());
-  std::uint64_t end = 0;
-  for (const auto& [begin, next_end, name] : places) {
-    if (begin < end)
-      fail(path, "tensor ", in_quotes(name), ": overlaps another one: it begins at ", begin, ", before ", end);
-    if (begin > aligned(end))
-      fail(path, "tensor ", in_quotes(name), ": begins at ", begin, ", but the data before it ends at ", end);
-    end = next_end;
-  }
-  if (bytes > aligned(end)) fail(path, "has ", bytes, " bytes of data, the tensors end at ", end);
+  check_places(header_.tensors, bytes, alignment, path);
 }
 
 GgufHeader HeaderReader::read() {
@@ -217,7 +204,7 @@ GgufHeader HeaderReader::read() {
   }
   begin("key", 0);
   const std::uint64_t align = alignment(), start = (position_ + align - 1) / align * align;
-  check_places(align);
+  check_data(align);
   header_.bytes.resize(position_);
   header_.bytes.shrink_to_fit();
   for (auto& [name, tensor] : header_.tensors) tensor.offset += start;

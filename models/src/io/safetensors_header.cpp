@@ -76,7 +76,7 @@ class HeaderReader final : public json::json_sax_t {
 
   template <class... Parts>
   [[noreturn]] void fail_tensor(const Parts&... parts) const {
-    fail(path_, "tensor ", in_quotes(*name_), ": ", parts...);
+    fail(path_, subject_of(*name_), parts...);
   }
 
   bool value(const Value& value);
