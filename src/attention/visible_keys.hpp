@@ -2,7 +2,6 @@
 // far as they mask keys at either end.
 #pragma once
 
-#include "attention/kv_pages.hpp"
 #include "attention/problem.hpp"
 #include "attention/relative_bias.hpp"
 #include "kernels/table.hpp"
