@@ -33,15 +33,11 @@ bool as_one_product(const View<const float, 3>& a, bool one_b, const View<float,
 template <class T>
 void check_batch(const View<const T, 3>& a, const View<const T, 3>& b, const PackedMatrix* packed, const View<T, 3>& c,
                  const GemmBatchOptions& options) {
-  const Operand of_a = caller.operand("a", a), of_c = caller.operand("c", c);
-  const View<const float, 2> packed_shape = packed != nullptr ? shape_of(*packed) : View<const float, 2>{};
-  const Operand of_b = packed != nullptr ? caller.operand("b", packed_shape) : caller.operand("b", b);
-  check_product(of_a, of_b, packed != nullptr, of_c);
-  check_activations(of_b, packed, options.activations);
+  const Operand of_a = caller.operand("a", a), of_b = caller.operand("b", b), of_c = caller.operand("c", c);
+  const Operand bias = caller.operand("bias", options.bias), residual = caller.operand("residual", options.residual);
+  check_gemm(of_a, of_b, packed, of_c, bias, residual, options.activation, options.activations);
   check_same(of_c, 0, "products", of_a, 0, "products");
   if (packed == nullptr) check_same(of_c, 0, "products", of_b, 0, "products");
-  const Operand bias = caller.operand("bias", options.bias), residual = caller.operand("residual", options.residual);
-  check_epilogue(of_c, bias, options.activation, residual);
   if (bias) check_same(bias, 0, "products", of_c, 0, "products");
   if (residual) check_same(residual, 0, "products", of_c, 0, "products");
   check_threads(caller, options.num_threads);

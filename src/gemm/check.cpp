@@ -90,6 +90,15 @@ void check_activations(const Operand& b, const PackedMatrix* packed, DType activ
             " rows, with activations int8 at most ", max_rows);
 }
 
+void check_gemm(const Operand& a, const Operand& b, const PackedMatrix* packed, const Operand& c, const Operand& bias,
+                const Operand& residual, Activation activation, DType activations) {
+  const View<const float, 2> shape = packed != nullptr ? shape_of(*packed) : View<const float, 2>();
+  const Operand of_b = packed != nullptr ? b.caller.operand(b.name, shape) : b;
+  check_product(a, of_b, packed != nullptr, c);
+  check_activations(of_b, packed, activations);
+  check_epilogue(c, bias, activation, residual);
+}
+
 bool is_transposed(const View<float, 2>& c, const PackedMatrix* packed, const GemmOptions& options) {
   if (packed != nullptr || options.bias) return false;  // both refer to columns
   return c.strides[1] != 1 && c.strides[0] == 1;

@@ -86,12 +86,9 @@ void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, 
                   const View<float, 2>& c, const GemmOptions& options) {
   if (packed == nullptr && gemm_small(a, b, c, options)) return;
   constexpr Caller caller("gemm");
-  const Operand of_c = caller.operand("c", c);
-  const Operand of_b = caller.operand("b", b);
-  check_product(caller.operand("a", a), of_b, packed != nullptr, of_c);
-  check_activations(of_b, packed, options.activations);
-  check_epilogue(of_c, caller.operand("bias", options.bias), options.activation,
-                 caller.operand("residual", options.residual));
+  check_gemm(caller.operand("a", a), caller.operand("b", b), packed, caller.operand("c", c),
+             caller.operand("bias", options.bias), caller.operand("residual", options.residual), options.activation,
+             options.activations);
   check_threads(caller, options.num_threads);
   if (is_half(options.residual)) {
     const CallScope scope;

@@ -13,8 +13,6 @@ using namespace internal;
 
 namespace {
 
-constexpr Caller caller("gemm");
-
 /// The operands: b of 16 bits, or packed.
 struct Halves {
   View<const std::uint16_t, 2> a, b;
@@ -23,20 +21,13 @@ struct Halves {
   DType type;
 };
 
-void check(const Halves& x, const GemmOptions& options) {
-  const Operand of_c = caller.operand("c", x.c);
-  const View<const float, 2> packed = x.packed != nullptr ? shape_of(*x.packed) : View<const float, 2>();
-  const Operand of_b = x.packed != nullptr ? caller.operand("b", packed) : caller.operand("b", x.b);
-  check_product(caller.operand("a", x.a), of_b, x.packed != nullptr, of_c);
-  check_activations(of_b, x.packed, options.activations);
-  check_epilogue(of_c, caller.operand("bias", options.bias), options.activation,
-                 caller.operand("residual", options.residual));
-  check_threads(caller, options.num_threads);
-}
-
 void run(Halves x, const GemmOptions& options) {
   const CallScope scope;
-  check(x, options);
+  constexpr Caller caller("gemm");
+  check_gemm(caller.operand("a", x.a), caller.operand("b", x.b), x.packed, caller.operand("c", x.c),
+             caller.operand("bias", options.bias), caller.operand("residual", options.residual), options.activation,
+             options.activations);
+  check_threads(caller, options.num_threads);
   const kernels::KernelTable& kernel = active();
   if (is_empty(x.c)) return;
   x.b = with_safe_strides(x.b);

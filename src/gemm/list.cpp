@@ -40,11 +40,7 @@ struct Operands {
         residual(caller.operand("residual", p.options.residual)) {}
 
   void check(const Problem& p) const {
-    const View<const float, 2> shape = p.packed != nullptr ? shape_of(*p.packed) : View<const float, 2>{};
-    const Operand of_b = p.packed != nullptr ? caller.operand("b", shape) : b;
-    check_product(a, of_b, p.packed != nullptr, c);
-    check_activations(of_b, p.packed, p.options.activations);
-    check_epilogue(c, bias, p.options.activation, residual);
+    check_gemm(a, b, p.packed, c, bias, residual, p.options.activation, p.options.activations);
   }
 
   template <class F>
