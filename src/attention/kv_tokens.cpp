@@ -1,11 +1,12 @@
 #include "attention/kv_tokens.hpp"
 
+#include "core/quantise.hpp"
 #include "core/round.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 namespace headlane::internal {
@@ -58,14 +59,8 @@ void write_float_values(const kernels::KernelTable& kernel, Index first, const V
 /// max / 127 rounded to 16 bits, so that every q · scale is exact in float. A denormal scale would
 /// have fewer bits, and what is read would not be stored without a change; hence 0.
 float scale_of(float max) {
-  const auto word = std::bit_cast<std::uint32_t>(max / 127.0f);
-  return word < 0x00800000u ? 0.0f : std::bit_cast<float>((word + 0x7fu + (word >> 8 & 1u)) & ~0xffu);
-}
-
-/// rint(x / scale), from -127 to 127; ties to even: CallScope sets the rounding.
-std::int8_t quantised(float x, float divisor) {
-  constexpr float magic = 0x1.8p23f;  // from here on floats are integers, and the low bits of one its value
-  return static_cast<std::int8_t>(std::bit_cast<std::uint32_t>(x / divisor + magic));
+  const float scale = max / 127.0f;
+  return scale < std::numeric_limits<float>::min() ? 0.0f : rounded_to_16_bits(scale);
 }
 
 /// Scales, and what to divide by: 1 for a scale of 0, whose numbers then are 0 as well.
@@ -97,7 +92,7 @@ void convert_keys(const HeadOfPage& page, Index first, Index count, const float*
   }
   for (Index d = 0; d < dim; ++d, panel += panel_columns, to += page.key_columns())
     for (Index i = 0; i < count; ++i) {
-      if constexpr (std::is_integral_v<T>) to[i] = quantised(panel[i], divisors.divisor[i]);
+      if constexpr (std::is_integral_v<T>) to[i] = nearest_integer(panel[i] / divisors.divisor[i]);
       else to[i] = T(panel[i]);
     }
 }
@@ -120,7 +115,7 @@ void convert_values(const HeadOfPage& page, Index first, Index count, const floa
     T* to = reinterpret_cast<T*>(page.values()) + page.value_at(first, column);
     for (Index i = 0; i < count; ++i, from += panel_columns, to += page.value_width())
       for (Index j = 0; j < width_of_panel(page.value_dim, column); ++j) {
-        if constexpr (std::is_integral_v<T>) to[j] = quantised(from[j], divisors.divisor[i]);
+        if constexpr (std::is_integral_v<T>) to[j] = nearest_integer(from[j] / divisors.divisor[i]);
         else to[j] = T(from[j]);
       }
   }

@@ -1,10 +1,10 @@
 #include "gemm/stored.hpp"
 
+#include "core/quantise.hpp"
 #include "core/round.hpp"
 #include "core/scratch.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -15,19 +15,16 @@ namespace {
 
 using kernels::panel_columns;
 
-/// To nearest, ties to even. A denormal number stays: it may have no 16 bits.
-float rounded_to_16_bits(float x) {
-  const auto word = std::bit_cast<std::uint32_t>(x);
-  const bool is_normal = word >= 0x00800000u && word < 0x7f800000u;
-  return is_normal ? std::bit_cast<float>((word + 0x7fu + (word >> 8 & 1u)) & ~0xffu) : x;
+/// A denormal scale stays: it may have no 16 bits.
+float scale_of(float max) {
+  const float scale = max / 127.0f;
+  return std::isnormal(scale) ? rounded_to_16_bits(scale) : scale;
 }
 
 /// x / scale rounded to an integer, ties to even, at most 127 in magnitude: a denormal scale has
 /// few bits, and x / scale may be far from the quotient of the numbers that they were rounded from.
 std::int8_t quantised(float x, float scale) {
-  constexpr float round = 0x1.8p23f;  // the last bit of a sum with it is 1; faster than nearbyint
-  const float q = scale == 0.0f ? 0.0f : std::clamp(x / scale, -127.0f, 127.0f);
-  return static_cast<std::int8_t>(std::bit_cast<std::uint32_t>(q + round) & 0xffu);
+  return nearest_integer(scale == 0.0f ? 0.0f : std::clamp(x / scale, -127.0f, 127.0f));
 }
 
 /// Elements of a column of a panel.
@@ -128,7 +125,7 @@ void find_scales(const kernels::Source& source, float* scales) {
     const float size = std::abs(source.data[i * source.row_step + j * source.column_step]);
     if (size > scales[j] || std::isnan(size)) scales[j] = size;  // NaN stays: it is less than no size
   });
-  for (Index j = 0; j < source.columns; ++j) scales[j] = rounded_to_16_bits(scales[j] / 127.0f);
+  for (Index j = 0; j < source.columns; ++j) scales[j] = scale_of(scales[j]);
 }
 
 bool pack_stored(const kernels::Source& source, DType type, const float* scales, void* to, Index panel_items,
