@@ -29,12 +29,12 @@ void check_values_and_out(const AttentionArguments& a) {
   check_same(a.q, 0, "batch elements", a.v, 0, "batch elements");
   check_same(a.k, 1, "heads", a.v, 1, "heads");
   check_same(a.k, 2, "keys", a.v, 2, "values");
-  check_same_rows(a.result, a.q);
-  check_same(a.result, 3, "elements a head (head_dim)", a.v, 3, "elements a head (head_dim)");
+  check_same_rows(a.out, a.q);
+  check_same(a.out, 3, "elements a head (head_dim)", a.v, 3, "elements a head (head_dim)");
 }
 
-/// Each of q, k, v and the result as an operand. Data that a plan or a cache does not have is taken
-/// as given.
+/// Each of q, k, v and out as an operand. Data that a plan or a cache does not have is taken as
+/// given.
 void check_operands(const AttentionArguments& a) {
   alignas(64) static const float some = 0;
   const auto with_data = [&](Operand operand, bool given) {
@@ -45,11 +45,11 @@ void check_operands(const AttentionArguments& a) {
   check_operand(with_data(a.q, full));
   for (const Operand* keys : {&a.k, &a.v})
     if (keys->rank != 0) check_operand(with_data(*keys, full && !a.cached));
-  check_output(with_data(a.result, full));
+  check_output(with_data(a.out, full));
   if (!full) return;
-  check_no_overlap(a.result, a.q);
+  check_no_overlap(a.out, a.q);
   for (const Operand* keys : {&a.k, &a.v})
-    if (keys->rank != 0 && !a.cached) check_no_overlap(a.result, *keys);
+    if (keys->rank != 0 && !a.cached) check_no_overlap(a.out, *keys);
 }
 
 /// ALiBi multiplies distances as floats.
@@ -142,14 +142,11 @@ AttentionProblem checked_attention(const AttentionOperands& operands, const View
   const bool cached = keys.cache != nullptr;
   caller.require(!cached || !options.query_starts,
                  "query_starts is given with a cache, whose sequences are batch elements");
-  const AttentionArguments arguments{.caller = caller,
-                                     .level = level,
-                                     .cached = cached,
-                                     .options = options,
-                                     .q = operands.q,
-                                     .k = cached ? caller.operand("cache", keys.k) : operands.k,
-                                     .v = cached ? caller.operand("cache", keys.v) : operands.v,
-                                     .result = operands.out};
+  AttentionArguments arguments{operands, caller, level, cached, options};
+  if (cached) {
+    arguments.k = caller.operand("cache", keys.k);
+    arguments.v = caller.operand("cache", keys.v);
+  }
   const AttentionProblem problem = checked_problem(arguments, q, keys, out);
   // The axis is as long as the longest sequence; a length belongs to one.
   for (Index i = 0; cached && options.key_lengths && i < problem.batch; ++i) {
@@ -166,15 +163,7 @@ AttentionProblem checked_scores(const AttentionOperands& operands, const View<co
                  "query_starts or key_starts is given, sequences of variable length are not supported");
   caller.require(!options.sum && options.workspace.data() == nullptr,
                  "sum or workspace is given, which only attention has");
-  const AttentionArguments arguments{.caller = caller,
-                                     .level = CheckLevel::full,
-                                     .cached = false,
-                                     .options = options,
-                                     .q = operands.q,
-                                     .k = operands.k,
-                                     .v = {},
-                                     .result = operands.out};
-  return checked_problem(arguments, q, {.k = k, .v = {}}, {});
+  return checked_problem({operands, caller, CheckLevel::full, false, options}, q, {.k = k, .v = {}}, {});
 }
 
 }  // namespace headlane::internal

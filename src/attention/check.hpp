@@ -35,15 +35,12 @@ void for_each_output(Caller caller, const AttentionOptions& options, const F& f)
   });
 }
 
-/// The arguments of a call.
-struct AttentionArguments {
+/// The arguments of a call. v of rank 0: none.
+struct AttentionArguments : AttentionOperands {
   Caller caller;
   CheckLevel level;
   bool cached;  // k and v are sequences of a cache
   const AttentionOptions& options;
-  Operand q, k;
-  Operand v;       // rank 0: none
-  Operand result;  // out, or what a function has in its place
 };
 
 /// The last axis of q, k, v or out [batch, heads, rows, dim] is 1 … max_head_dim.

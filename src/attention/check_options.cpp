@@ -18,7 +18,7 @@ void check_outputs(const AttentionArguments& a) {
     check_output(output);
     check_same_rows(output, a.q);
     if (a.level == CheckLevel::shapes) return;
-    check_no_overlap(output, a.result);
+    check_no_overlap(output, a.out);
     check_no_overlap(output, a.q);
     if (a.cached) return;
     check_no_overlap(output, a.k);
@@ -32,7 +32,7 @@ void check_inputs(const AttentionArguments& a) {
   for_each_input(a.caller, a.options, [&](const Operand& input) {
     check_operand(input);
     if (a.level == CheckLevel::shapes) return;
-    check_no_overlap(a.result, input);
+    check_no_overlap(a.out, input);
     for_each_output(a.caller, a.options, [&](const Operand& output) { check_no_overlap(output, input); });
   });
 }
@@ -44,7 +44,7 @@ void check_workspace(const AttentionArguments& a) {
   const View<std::byte, 1> bytes(given.data(), {std::ssize(given)});
   const Operand workspace = a.caller.operand("workspace", bytes);
   const auto check = [&](const Operand& other) { check_no_overlap(workspace, other); };
-  check(a.result);
+  check(a.out);
   check(a.q);
   if (!a.cached) check(a.k);
   if (!a.cached && a.v.rank != 0) check(a.v);

@@ -104,7 +104,7 @@ AttentionProblem checked_attention(const AttentionOperands& operands, const View
 /// The same for operands that are these views.
 AttentionProblem checked_attention(Caller caller, const View<const float, 4>& q, const KeysAndValues& keys,
                                    const View<float, 4>& out, const AttentionOptions& options, CheckLevel level);
-/// The same without values, for functions whose result is not attention's.
+/// The same without values, for functions whose result is not attention's: operands.v is none.
 AttentionProblem checked_scores(const AttentionOperands& operands, const View<const float, 4>& q,
                                 const View<const float, 4>& k, const AttentionOptions& options);
 
