@@ -151,7 +151,7 @@ void merge_rows(const kernels::KernelTable& kernel, const Tensors<T>& x, const M
   copy_part(kernel, x.parts[0], x.type, rows, state);
   for (const AttentionPartOf<T>& part : x.parts.subspan(1)) {
     copy_part(kernel, part, x.type, rows, next);
-    kernel.attention_merge(state, {rows.count, out.shape[3], next.out, next.out_step, next.max, next.sum});
+    kernel.attention_merge(state, next, rows.count, out.shape[3]);
   }
   if (o.sinks) std::fill_n(sinks, rows.count, o.sinks(rows.head));
   float* result = next.out;

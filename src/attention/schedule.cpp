@@ -153,10 +153,8 @@ void run_in_place_by_keys(const TaskContext& context, const AttentionMemory& mem
     const bool resumes = p.options.resume;
     const AttentionState state = resumes ? state_at(plan, buffers.state) : partial_result(row_task, 0);
     if (resumes) load_state(context, rows, state);
-    for (Index i = resumes ? 0 : 1; i < blocks; ++i) {
-      const AttentionState next = partial_result(row_task, i);
-      p.kernel.attention_merge(state, {rows.count, p.keys.v.shape[3], next.out, next.out_step, next.max, next.sum});
-    }
+    for (Index i = resumes ? 0 : 1; i < blocks; ++i)
+      p.kernel.attention_merge(state, partial_result(row_task, i), rows.count, p.keys.v.shape[3]);
     p.kernel.attention_finish(state, output_of(p, rows, buffers, true));
   });
 }

@@ -53,8 +53,9 @@ struct KernelTable {
   void (*attention_block)(const AttentionBlock& block) noexcept;
   /// The same result where there are few keys.
   void (*attention_few_keys)(const FewKeys& x) noexcept;
-  /// Merges a part into the state, as attention_block does.
-  void (*attention_merge)(const AttentionState& state, const AttentionPartRows& part) noexcept;
+  /// Merges a part, which is over other keys, into the state, as attention_block does.
+  void (*attention_merge)(const AttentionState& state, const AttentionState& part, Index rows,
+                          Index value_dim) noexcept;
   /// out = state.out / state.sum, lse = state.max + log(state.sum); 0 and -inf for a row without
   /// visible keys.
   void (*attention_finish)(const AttentionState& state, const AttentionOutput& output) noexcept;

@@ -122,14 +122,6 @@ struct FewKeys {
   Prefetch prefetch[3];
 };
 
-/// A partial result of some rows, over other keys. Members as in AttentionState.
-struct AttentionPartRows {
-  Index rows, value_dim;
-  const float* out;
-  Index out_step;
-  const float *max, *sum;
-};
-
 /// Turns scores of some rows with one block of keys into probabilities: exp(score - max) · factor,
 /// 0 for masked keys.
 struct AttentionWeights {

@@ -32,10 +32,11 @@ HEADLANE_INLINE void merge_sums(const AttentionState& state, Index row, Index ro
 }
 
 template <class Arch>
-void attention_merge(const AttentionState& state, const AttentionPartRows& part) noexcept {
+void attention_merge(const AttentionState& state, const AttentionState& part, Index all_rows,
+                     Index value_dim) noexcept {
   using V = Lanes<Arch>;
-  for (Index first = 0; first < part.rows; first += lanes) {
-    const Index rows = part.rows - first < lanes ? part.rows - first : lanes;
+  for (Index first = 0; first < all_rows; first += lanes) {
+    const Index rows = all_rows - first < lanes ? all_rows - first : lanes;
     alignas(64) MergeFactors factors;
     merge_sums<Arch>(state, first, rows, V::load(part.max + first, rows, 0.0f), V::load(part.sum + first, rows, 0.0f),
                      factors);
@@ -43,8 +44,7 @@ void attention_merge(const AttentionState& state, const AttentionPartRows& part)
       const V keep = V::broadcast(factors.keep[i]), add = V::broadcast(factors.add[i]);
       float* out = state.out + (first + i) * state.out_step;
       const float* from = part.out + (first + i) * part.out_step;
-      for (Index j = 0; j < part.value_dim; j += lanes)
-        fma(V::load(from + j), add, V::load(out + j) * keep).store(out + j);
+      for (Index j = 0; j < value_dim; j += lanes) fma(V::load(from + j), add, V::load(out + j) * keep).store(out + j);
     }
   }
 }
