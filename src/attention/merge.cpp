@@ -64,14 +64,13 @@ void check(std::span<const AttentionPartOf<T>> parts, const View<T, 4>& out, con
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::string name = "parts[" + std::to_string(i) + "]";
     const std::string part = name + ".out", part_lse = name + ".lse", part_sum = name + ".sum";
-    check_part(caller.operand(part.c_str(), parts[i].out), caller.operand(part_lse.c_str(), parts[i].lse),
-               caller.operand(part_sum.c_str(), parts[i].sum), of_out);
-    for (const Operand& output : {of_out, lse, sum}) {
-      if (!output) continue;
-      check_no_overlap(output, caller.operand(part.c_str(), parts[i].out));
-      check_no_overlap(output, caller.operand(part_lse.c_str(), parts[i].lse));
-      if (parts[i].sum) check_no_overlap(output, caller.operand(part_sum.c_str(), parts[i].sum));
-    }
+    const Operand inputs[] = {caller.operand(part.c_str(), parts[i].out),
+                              caller.operand(part_lse.c_str(), parts[i].lse),
+                              caller.operand(part_sum.c_str(), parts[i].sum)};
+    check_part(inputs[0], inputs[1], inputs[2], of_out);
+    for (const Operand& output : {of_out, lse, sum})
+      for (const Operand& input : inputs)
+        if (output && input) check_no_overlap(output, input);
   }
   for (const Operand& output : {of_out, lse})
     if (output && sinks) check_no_overlap(output, sinks);
