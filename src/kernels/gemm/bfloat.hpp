@@ -6,6 +6,7 @@
 #include "kernels/gemm/block.hpp"
 #include "kernels/gemm/pack.hpp"
 #include "kernels/simd/flushing.hpp"
+#include "kernels/simd/half.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -137,16 +138,6 @@ void gemm_bfloat16(const GemmBlock& block) noexcept {
   using T = DotPair<Extended && has_bfloat_dot<Arch>>;
   for_each_halved_part<Tile<Arch>::rows>(
       block.m, [&](Index row, auto height) { gemm_row_of_tiles<Arch, T, height.value>(block, row); });
-}
-
-/// Bits whose upper half is x rounded to bfloat16, to nearest, ties to even. NaN stays NaN.
-template <class Arch>
-HEADLANE_INLINE typename Register<Arch>::Int rounded_bits(typename Register<Arch>::Float x) {
-  using R = Register<Arch>;
-  using Int = typename R::Int;
-  const Int bits = R::as_int(x), odd = R::shift_right(bits, 16) & Int(1);
-  const auto rounded = R::as_float(bits + Int(0x7fff) + odd), quiet = R::as_float(bits | Int(0x400000));
-  return R::as_int(R::select(x == x, rounded, quiet));
 }
 
 /// Rounds 16 elements to floats.

@@ -58,6 +58,16 @@ struct HalfStore<xsimd::neon64> {
 };
 #endif
 
+/// Bits whose upper half is x rounded to bfloat16, to nearest, ties to even. NaN stays NaN.
+template <class Arch>
+HEADLANE_INLINE typename Register<Arch>::Int rounded_bits(typename Register<Arch>::Float x) {
+  using R = Register<Arch>;
+  using Int = typename R::Int;
+  const Int bits = R::as_int(x), odd = R::shift_right(bits, 16) & Int(1);
+  const auto rounded = R::as_float(bits + Int(0x7fff) + odd), quiet = R::as_float(bits | Int(0x400000));
+  return R::as_int(R::select(x == x, rounded, quiet));
+}
+
 /// One register from one type to another.
 template <class Arch>
 HEADLANE_INLINE void convert_register(const bfloat16* from, float* to) {
@@ -74,12 +84,7 @@ HEADLANE_INLINE void convert_register(const float16* from, float* to) {
 }
 template <class Arch>
 HEADLANE_INLINE void convert_register(const float* from, bfloat16* to) {
-  using R = Register<Arch>;
-  using Int = typename R::Int;
-  const auto x = R::load(from);
-  const Int word = R::as_int(x), odd = R::shift_right(word, 16) & Int(1);
-  const auto rounded = R::as_float(word + Int(0x7fff) + odd), quiet = R::as_float(word | Int(0x400000));
-  HalfStore<Arch>::upper(to, R::as_int(R::select(x == x, rounded, quiet)));
+  HalfStore<Arch>::upper(to, rounded_bits<Arch>(Register<Arch>::load(from)));
 }
 template <class Arch>
 HEADLANE_INLINE void convert_register(const float* from, float16* to) {
