@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <limits>
 #include <new>
 
 namespace headlane {
@@ -50,10 +49,8 @@ PackedMatrix PackedMatrix::joined(std::span<const Columns> parts) {
     joined_of.require(begin >= 0 && begin <= end && end <= matrix->columns() && begin % panel_columns == 0, "parts[", i,
                       "] is of columns ", begin, " … ", end, ", of ", matrix->columns(),
                       "; it must begin at a multiple of 32");
-    constexpr Index max = std::numeric_limits<Index>::max() / static_cast<Index>(sizeof(float)) / 2;
-    Index elements = 0;
-    if (__builtin_add_overflow(round_up(columns, panel_columns), end - begin, &columns) || columns > max ||
-        __builtin_mul_overflow(like->rows(), round_up(columns, panel_columns), &elements) || elements > max)
+    if (__builtin_add_overflow(round_up(columns, panel_columns), end - begin, &columns) ||
+        !is_packable(std::max<Index>(like->rows(), 1), columns))
       throw std::bad_alloc();
   }
   PackedMatrix result(like->rows(), columns, like->type());
