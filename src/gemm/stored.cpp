@@ -55,7 +55,7 @@ float set_scale(float scale, float16& stored) {
 bool store_group(const ColumnOfRows& x, Index column, kernels::Int8Group& group) {
   const float inverse = set_scale(std::abs(largest_of(x)) / 127.0f, group.scales[column]);
   if (std::isnan(inverse)) return false;
-  for (Index i = 0; i < 32; ++i) {
+  for (Index i = 0; i < group_rows; ++i) {
     const double q = std::clamp(x[i] * inverse, -127.0f, 127.0f);
     group.numbers[i / 4][column].row[i % 4] = static_cast<std::int8_t>(q + std::copysign(0.5, q));
   }
@@ -67,7 +67,7 @@ bool store_group(const ColumnOfRows& x, Index column, kernels::Int8Group& group)
 bool store_group(const ColumnOfRows& x, Index column, kernels::Int4Group& group) {
   const float inverse = set_scale(largest_of(x) / -8.0f, group.scales[column]);
   if (std::isnan(inverse)) return false;
-  for (Index w = 0; w < 4; ++w) {
+  for (Index w = 0; w < group_rows / 8; ++w) {
     std::uint32_t bits = 0;
     for (Index i = 0; i < 8; ++i) {
       const double shifted = std::clamp(double{x[8 * w + i]} * double{inverse} + 8.5, 0.0, 15.0);

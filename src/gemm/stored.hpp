@@ -17,8 +17,11 @@ inline const void* bytes_from(const void* data, Index bytes) { return static_cas
 /// in whole panels.
 constexpr bool has_scales(DType type) { return type == DType::int8; }
 
-/// True if each 32 rows of a column have a scale.
-constexpr bool has_groups(DType type) { return kernels::unit_of(type).rows == 32; }
+/// The rows of a group that has a scale.
+inline constexpr Index group_rows = 32;
+
+/// True if each group of rows of a column has a scale.
+constexpr bool has_groups(DType type) { return kernels::unit_of(type).rows == group_rows; }
 
 /// The memory of `width` columns, a multiple of panel_columns, without scales that follow them.
 constexpr Index bytes_of_panels(Index rows, Index width, DType type) {

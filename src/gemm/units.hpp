@@ -9,9 +9,6 @@
 
 namespace headlane::internal {
 
-/// The rows of a group that has a scale.
-inline constexpr Index group_rows = 32;
-
 /// Rows and columns of a matrix.
 struct Part {
   Index row, rows, column, columns;

@@ -23,7 +23,7 @@ PackedMatrix repacked(const PackedMatrix& matrix, Index begin, Index end) {
 
 PackedMatrix repacked_integers(const PackedMatrix& matrix, Index begin, Index end) {
   const Index rows = matrix.rows(), columns = matrix.columns();
-  const Index groups = has_scales(matrix.type()) ? 1 : ceil_div(rows, 32);
+  const Index groups = has_scales(matrix.type()) ? 1 : ceil_div(rows, group_rows);
   std::vector<std::int8_t> all(static_cast<std::size_t>(rows * columns));
   std::vector<float> all_scales(static_cast<std::size_t>(groups * columns));
   const View<std::int8_t, 2> numbers(all.data(), {rows, columns});
