@@ -1,6 +1,7 @@
 #include "core/scratch.hpp"
 
 #include "core/huge_pages.hpp"
+#include "core/round.hpp"
 
 #include <cassert>
 #include <cstdlib>
@@ -132,7 +133,7 @@ void add_to_list(ThreadScratch& thread) {
 /// Returns false if memory runs out.
 bool grow(Buffer& buffer, Index floats) {
   add_to_list(mine);
-  const Index size = (floats + page - 1) / page * page;
+  const Index size = round_up(floats, page);
   free_buffer(buffer);
   ++mine.epoch;
   const auto bytes = static_cast<std::size_t>(size) * sizeof(float);

@@ -16,7 +16,7 @@ Shares::Shares(Team* team, Index count, Index unit) : team_(team) {
   require(count >= 0 && unit >= 1, "Shares: count is ", count, " and unit is ", unit,
           ", they must be at least 0 and 1");
   rank_ = static_cast<std::size_t>(rank);
-  const Index units = count / unit + (count % unit != 0 ? 1 : 0);
+  const Index units = ceil_div(count, unit);
   begins_.reserve(static_cast<std::size_t>(size) + 1);
   // The first units % size ranks have one unit more than the others.
   for (Index r = 0; r <= size; ++r) {
