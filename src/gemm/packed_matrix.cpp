@@ -4,8 +4,8 @@
 #include "core/call_scope.hpp"
 #include "core/dispatch.hpp"
 #include "core/huge_pages.hpp"
-#include "core/parallel.hpp"
 #include "gemm/check.hpp"
+#include "gemm/units.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -70,8 +70,7 @@ PackedMatrix::PackedMatrix(View<const float, 2> b, const PackOptions& options) {
   *this = PackedMatrix(b.shape[0], b.shape[1], options.type);
   if (!data_) return;
 
-  const int threads =
-      useful_threads(0, static_cast<double>(rows_) * static_cast<double>(columns_), options.num_threads);
+  const int threads = threads_for(*this, options.num_threads);
   const PackedColumns to = packed_columns(*this);
   clear_rest(to, columns_);
   auto* scales = const_cast<float*>(to.scales);  // of this matrix, which is not const
