@@ -6,8 +6,9 @@
 #include "io/error.hpp"
 #include "io/team.hpp"
 
+#include <headlane/disjoint.hpp>
+
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -39,15 +40,7 @@ void check_ids(const char* function, const char* name, std::size_t s, std::span<
 void check_out(const char* function, const View<float, 2>& out, Index rows, Index columns) {
   if (out.size(0) != rows || out.size(1) != columns)
     fail_call(function, "out has shape ", listed(out.shape), ", the result [", rows, ", ", columns, "]");
-  if (out.data == nullptr) fail_call(function, "out is null");
-  // Elements are distinct if one axis steps beyond all of the other. In double, since products of
-  // strides may overflow.
-  const double row = std::abs(static_cast<double>(out.stride(0))),
-               column = std::abs(static_cast<double>(out.stride(1)));
-  const auto m = static_cast<double>(rows), n = static_cast<double>(columns);
-  const bool by_rows = (m == 1 || row > (n - 1) * column) && (n == 1 || column > 0);
-  const bool by_columns = (n == 1 || column > (m - 1) * row) && (m == 1 || row > 0);
-  if (!by_rows && !by_columns) fail_call(function, "elements of out overlap: its strides are ", listed(out.strides));
+  require_disjoint(function, {"out", out}, {});
 }
 
 }  // namespace
