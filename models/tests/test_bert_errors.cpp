@@ -251,6 +251,9 @@ TEST_CASE("refused outputs and numbers leave the result alone") {
   refused.add_out("fewer rows", with_size(out, 0, 2), {"[2, 24]", "[3, 24]"});
   refused.add_out("more columns", with_size(out, 1, 25), {"[3, 25]", "[3, 24]"});
   refused.add_out("null", {nullptr, {3, 24}}, {"null"});
+  refused.add_out("misaligned",
+                  {reinterpret_cast<float*>(reinterpret_cast<std::byte*>(out.data) + 1), out.shape, out.strides},
+                  {"out is misaligned"});
   refused.add_out("equal rows", with_stride(out, 0, 0), {"overlap"});
   refused.add_out("equal columns", with_stride(out, 1, 0), {"overlap"});
   refused.add_out("rows that overlap", with_stride(out, 0, 23), {"overlap"});
