@@ -121,11 +121,17 @@ TEST_CASE("activations by their names") {
     const char* name;
     Activation activation;
     bool gated;
-  } cases[]{{"relu", Activation::relu, false},           {"gelu", Activation::gelu, false},
-            {"gelu_new", Activation::gelu_tanh, false},  {"gelu_pytorch_tanh", Activation::gelu_tanh, false},
-            {"silu", Activation::silu, false},           {"swish", Activation::silu, false},
-            {"gated-gelu", Activation::gelu_tanh, true}, {"gated-gelu_new", Activation::gelu_tanh, true},
-            {"gated-silu", Activation::silu, true},      {"gated-relu", Activation::relu, true}};
+  } cases[]{{"relu", Activation::relu, false},
+            {"gelu", Activation::gelu, false},
+            {"gelu_new", Activation::gelu_tanh, false},
+            {"gelu_pytorch_tanh", Activation::gelu_tanh, false},
+            {"gelu_fast", Activation::gelu_tanh, false},
+            {"silu", Activation::silu, false},
+            {"swish", Activation::silu, false},
+            {"gated-gelu", Activation::gelu_tanh, true},
+            {"gated-gelu_new", Activation::gelu_tanh, true},
+            {"gated-silu", Activation::silu, true},
+            {"gated-relu", Activation::relu, true}};
   for (const auto& [name, activation, gated] : cases) {
     INFO(name);
     const T5Config config = read({{"feed_forward_proj", std::string("\"") + name + "\""}});

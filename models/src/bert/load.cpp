@@ -1,6 +1,7 @@
 // Loads Bert from a folder: the config, and the weights under the tensor names of the layers.
 #include "bert/sentence_folder.hpp"
 #include "core/floating_point_scope.hpp"
+#include "io/activations.hpp"
 #include "io/config.hpp"
 #include "io/error.hpp"
 #include "io/quantized_weight.hpp"
@@ -15,6 +16,7 @@
 #include <array>
 #include <cstddef>
 #include <deque>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -27,20 +29,10 @@ namespace {
 
 using std::filesystem::path;
 
-/// By its name in transformers.
 Activation activation_of(const path& file, const std::string& name) {
-  constexpr std::array<std::pair<std::string_view, Activation>, 7> names{{{"gelu", Activation::gelu},
-                                                                          {"gelu_new", Activation::gelu_tanh},
-                                                                          {"gelu_fast", Activation::gelu_tanh},
-                                                                          {"gelu_pytorch_tanh", Activation::gelu_tanh},
-                                                                          {"relu", Activation::relu},
-                                                                          {"silu", Activation::silu},
-                                                                          {"swish", Activation::silu}}};
-  const auto* found = std::find_if(names.begin(), names.end(), [&](const auto& one) { return one.first == name; });
-  if (found == names.end())
-    fail(file, "'hidden_act' is ", in_quotes(name),
-         "; supported: gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu, swish");
-  return found->second;
+  const std::optional<Activation> found = activation_named(name);
+  if (!found) fail(file, "'hidden_act' is ", in_quotes(name), "; supported: ", activation_names);
+  return *found;
 }
 
 /// Refuses settings that would change the computation.

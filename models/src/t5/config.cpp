@@ -1,12 +1,13 @@
 #include "t5/config.hpp"
 
+#include "io/activations.hpp"
 #include "io/config.hpp"
 #include "io/error.hpp"
 
 #include <headlane/limits.hpp>
 
 #include <algorithm>
-#include <array>
+#include <optional>
 #include <utility>
 
 namespace headlane::models::internal {
@@ -15,33 +16,21 @@ namespace {
 constexpr Index max_tokens = Index{1} << 24, max_width = Index{1} << 20, max_layers = 1024, max_heads = 1024;
 constexpr Index max_length = Index{1} << 40;
 
-struct NamedActivation {
-  std::string_view name;
-  Activation activation;
-};
-// Names in transformers. The "gelu" of "gated-gelu" is an exception: it means gelu_new.
-constexpr std::array<NamedActivation, 6> activations{{{"relu", Activation::relu},
-                                                      {"gelu", Activation::gelu},
-                                                      {"gelu_new", Activation::gelu_tanh},
-                                                      {"gelu_pytorch_tanh", Activation::gelu_tanh},
-                                                      {"silu", Activation::silu},
-                                                      {"swish", Activation::silu}}};
-
 void read_feed_forward(const Config& file, const std::filesystem::path& path, std::string_view type, T5Config& config) {
   const std::string whole = file.text("feed_forward_proj", type == "mt5" ? "gated-gelu" : "relu");
   std::string_view name = whole;
   config.gated = name.starts_with("gated-");
   if (config.gated) name.remove_prefix(6);
-  if (config.gated && name == "gelu") name = "gelu_new";
+  if (config.gated && name == "gelu") name = "gelu_new";  // the one exception to the names
   // transformers writes what it makes of feed_forward_proj, and prefers it.
   config.gated = file.flag("is_gated_act", config.gated);
   const std::string own = file.text("dense_act_fn", std::string(name));
-  const auto found = std::ranges::find(activations, own, &NamedActivation::name);
-  if (found == activations.end()) {
+  const std::optional<Activation> found = activation_named(own);
+  if (!found) {
     if (own != name) fail(path, "'dense_act_fn' is ", in_quotes(own), ", which is not supported");
     fail(path, "'feed_forward_proj' is ", in_quotes(whole), ", which is not supported");
   }
-  config.activation = found->activation;
+  config.activation = *found;
 }
 
 void read_sizes(const Config& file, const std::filesystem::path& path, T5Config& config) {
