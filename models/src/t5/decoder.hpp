@@ -20,7 +20,6 @@ class T5Decoder final : public Decoder {
   T5Decoder(const T5Model& model, const T5Config& config, View<const float, 3> memory, std::span<const Index> starts,
             int num_threads, const std::function<void()>& poll);
 
-  [[nodiscard]] Index rows() const { return rows_; }
   View<const float, 3> step(std::span<const Index> ids) override;
   void logits(View<const float, 3> hidden, View<float, 3> logits) const override;
   void reorder(std::span<const Index> parents) override;
