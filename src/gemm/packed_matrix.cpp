@@ -5,7 +5,7 @@
 #include "core/dispatch.hpp"
 #include "core/huge_pages.hpp"
 #include "gemm/check.hpp"
-#include "gemm/units.hpp"
+#include "gemm/packed_units.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -1,7 +1,7 @@
 // PackedMatrix: elements back as floats, of the whole matrix or of some columns.
 #include "core/call_scope.hpp"
 #include "gemm/check.hpp"
-#include "gemm/units.hpp"
+#include "gemm/packed_units.hpp"
 
 #include <algorithm>
 #include <cstdlib>

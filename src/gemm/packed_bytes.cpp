@@ -1,7 +1,7 @@
 // PackedMatrix::from_bytes: elements that are packed already.
 #include "core/call_scope.hpp"
 #include "gemm/check.hpp"
-#include "gemm/units.hpp"
+#include "gemm/packed_units.hpp"
 
 #include <algorithm>
 #include <cmath>

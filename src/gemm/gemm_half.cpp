@@ -1,9 +1,8 @@
 // gemm of bfloat16 and float16: products of float32 copies, whose results are rounded.
-#include "gemm/half.hpp"
-
 #include "core/call_scope.hpp"
 #include "core/dispatch.hpp"
 #include "gemm/check.hpp"
+#include "gemm/half.hpp"
 
 #include <headlane/gemm.hpp>
 

@@ -2,7 +2,7 @@
 #include "core/call_scope.hpp"
 #include "core/parallel.hpp"
 #include "gemm/check.hpp"
-#include "gemm/units.hpp"
+#include "gemm/packed_units.hpp"
 
 #include <algorithm>
 #include <atomic>
