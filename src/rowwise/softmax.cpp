@@ -157,8 +157,6 @@ void softmax_blocks(const KernelTable& kernel, const Problem& p, Index first, In
   }
 }
 
-int axis_of(const SoftmaxOptions& options, int rank) { return options.axis < 0 ? options.axis + rank : options.axis; }
-
 /// For an x that is not empty.
 template <class Input>
 int threads_for(const Input& x, int axis, const SoftmaxOptions& options) {

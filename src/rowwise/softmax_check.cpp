@@ -51,7 +51,7 @@ void check_softmax(const Operand& x, const Operand& y, const SoftmaxOptions& opt
   const Caller caller = x.caller;
   check_elementwise(x, y);
   caller.require(options.axis >= -x.rank && options.axis < x.rank, "axis is ", options.axis, ", x has shape ", x);
-  const int axis = options.axis < 0 ? options.axis + x.rank : options.axis;
+  const int axis = axis_of(options, x.rank);
   check_per_element(caller.operand("mask", options.mask), x, y);
   check_per_element(caller.operand("bias", options.bias), x, y);
   check_lengths(caller.operand("lengths", options.lengths), x, y, axis);
