@@ -1,6 +1,5 @@
 // Floating-point state (rounding mode, flush to zero, exception flags): it changes no result, and
 // no call changes it.
-#include "runtime/work.hpp"
 #include "support/every_call.hpp"
 #include "support/floating_point_state.hpp"
 #include "support/scope.hpp"
@@ -59,33 +58,6 @@ TEST_CASE("the floating-point state of the caller and of its threads changes no 
         });
         check("set in the team alone", s, threads);
       }
-  }
-}
-
-TEST_CASE("a call leaves the floating-point state of its caller unchanged") {
-  const State original = state();
-  const Work work;
-  for (const auto name : available_isas()) {
-    const IsaScope scope(name);
-    for (const State wanted : all_states) {
-      set_state(wanted);
-      work.run_gemm();
-      const State after_gemm = state();
-      work.run_softmax();
-      const State after_softmax = state();
-      work.run_activate();
-      const State after_activate = state();
-      work.run_attention();
-      const State after_attention = state();
-      work.run_multi_head();
-      const State after_multi_head = state();
-      set_state(original);
-      CHECK(after_gemm == wanted);
-      CHECK(after_softmax == wanted);
-      CHECK(after_activate == wanted);
-      CHECK(after_attention == wanted);
-      CHECK(after_multi_head == wanted);
-    }
   }
 }
 

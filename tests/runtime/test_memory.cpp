@@ -1,12 +1,11 @@
 // Memory: a warm call allocates nothing, and attention stores no matrix of scores.
-#include "runtime/work.hpp"
 #include "support/allocation_count.hpp"
 #include "support/child.hpp"
+#include "support/every_call.hpp"
 #include "support/scope.hpp"
 
 #include <doctest/doctest.h>
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -18,24 +17,17 @@ namespace {
 
 #if !defined(HEADLANE_TEST_SANITIZED)
 TEST_CASE("a warm call allocates nothing") {
-  const Work work;
+  const EveryCall work(24);
   for (const int threads : {1, 2}) {
-    const ThreadsScope scope(threads);
-    for (int i = 0; i < 3; ++i) work.run();
+    for (int i = 0; i < 3; ++i) work.run(threads);
     const auto bytes = static_cast<std::ptrdiff_t>(mallinfo2().uordblks);
-    const auto allocated_by = [&](void (Work::*call)() const) {
+    for (const EveryCall::Call& call : work.calls()) {
       const long start = allocations;
-      (work.*call)();
-      return allocations - start;
-    };
-    const std::array<long, 5> counts{allocated_by(&Work::run_gemm), allocated_by(&Work::run_softmax),
-                                     allocated_by(&Work::run_attention), allocated_by(&Work::run_multi_head),
-                                     allocated_by(&Work::run_activate)};
-    const auto grown = static_cast<std::ptrdiff_t>(mallinfo2().uordblks) - bytes;
-    const std::array<std::string, 5> names{"gemm", "softmax", "attention", "multi_head_attention", "activate"};
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      CHECK_MESSAGE(counts[i] == 0, names[i], ", ", threads, " threads");
+      call.run(threads);
+      const long made = allocations - start;
+      CHECK_MESSAGE(made == 0, call.name, ", ", threads, " threads");
     }
+    const auto grown = static_cast<std::ptrdiff_t>(mallinfo2().uordblks) - bytes;
     CHECK_MESSAGE(std::abs(grown) < 1024, threads, " threads");  // libomp's own moves; scratch is never so small
   }
   const long before = allocations;

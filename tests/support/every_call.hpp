@@ -14,6 +14,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -24,22 +25,25 @@ namespace headlane::test {
 /// that of the elements: products of 1e-20 are denormal.
 class EveryCall {
  public:
+  /// of_functions: without those that need a PackedMatrix or a layer, which the library computes.
+  enum class Calls { all, of_functions };
   struct Call {
     std::string name;
     std::function<void(int threads)> run;
     std::function<std::uint64_t()> hash;  ///< of the outputs
   };
 
-  explicit EveryCall(Index size, float magnitude = 1) : size_(size), magnitude_(magnitude) {
+  explicit EveryCall(Index size, float magnitude = 1, Calls calls = Calls::all) : size_(size), magnitude_(magnitude) {
     add_products();
-    add_packed();
     add_rowwise();
     add_attention();
     add_caches();
     add_positions();
+    add_halves<bfloat16>("bfloat16", calls);
+    add_halves<float16>("float16", calls);
+    if (calls == Calls::of_functions) return;
+    add_packed();
     add_layers();
-    add_halves<bfloat16>("bfloat16");
-    add_halves<float16>("float16");
   }
   EveryCall(const EveryCall&) = delete;
   EveryCall& operator=(const EveryCall&) = delete;
@@ -85,7 +89,7 @@ class EveryCall {
   void add_positions();
   void add_layers();
   template <class T>
-  void add_halves(const std::string& type);
+  void add_halves(const std::string& type, Calls calls);
   template <class T>
   void add_half_rows(const std::string& type);
   template <class T>
@@ -108,17 +112,7 @@ class EveryCall {
 inline void EveryCall::add_products() {
   const Index m = size_, n = size_ + 30, k = 600;
   const auto a = input<2>({m, k}), b = input<2>({k, n}), gate = input<2>({k, n}), c = output<2>({m, n});
-  const auto bias = input<1>({n});
   add("gemm", [=](int threads) { gemm(a, b, c, {.alpha = 0.7f, .num_threads = threads}); }, c);
-  packed_.emplace_back(b);
-  const PackedMatrix& packed = packed_.back();
-  const auto of_packed = output<2>({m, n});
-  add(
-      "gemm, packed",
-      [=, &packed](int threads) {
-        gemm(a, packed, of_packed, {.bias = bias, .activation = Activation::gelu, .num_threads = threads});
-      },
-      of_packed);
   const auto batch = input<3>({3, m, 65}), right = input<3>({3, 65, n}), products = output<3>({3, m, n});
   add("gemm_batch", [=](int threads) { gemm_batch(batch, right, products, {.num_threads = threads}); }, products);
   const auto first = output<2>({m, n}), second = output<2>({m, n});
@@ -142,12 +136,22 @@ inline void EveryCall::add_products() {
         headlane_cblas_sgemm(101, 111, 111, m, n, k, 1, a.data, a.strides[0], b.data, b.strides[0], 0, of_c.data,
                              of_c.strides[0]);
         set_num_threads(0);
+        if (headlane_cblas_error() != nullptr) throw std::invalid_argument(headlane_cblas_error());
       },
       of_c);
 }
 
 inline void EveryCall::add_packed() {
   const Index k = 600, n = 2 * size_ + 30;
+  const auto a = input<2>({size_, k}), c = output<2>({size_, n});
+  const auto bias = input<1>({n});
+  const PackedMatrix& right = packed_.emplace_back(input<2>({k, n}));
+  add(
+      "gemm, packed",
+      [=, &right](int threads) {
+        gemm(a, right, c, {.bias = bias, .activation = Activation::gelu, .num_threads = threads});
+      },
+      c);
   const PackedMatrix& packed = packed_.emplace_back(input<2>({k, n}), PackOptions{.type = DType::int8});
   const auto all = output<2>({k, n}), some = output<2>({60, k});
   add("PackedMatrix::unpack", [=, &packed](int threads) { packed.unpack(all, threads); }, all);
