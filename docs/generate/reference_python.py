@@ -164,8 +164,24 @@ def fields(node):
     return [ast.unparse(entry) for entry in node.body if isinstance(entry, ast.AnnAssign)]
 
 
-def class_blocks(node, links):
+@functools.cache
+def classes():
+    """The classes of the package's own modules, by name."""
+    nodes = [node for path in PACKAGE.glob("*.py") for node in definitions(path)]
+    return {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+
+
+def methods_of(node):
+    """Its own methods, then those of its bases."""
     methods = {m.name: m for m in node.body if isinstance(m, ast.FunctionDef) and not is_overload(m)}
+    for base in node.bases:
+        if getattr(base, "id", "") in classes():
+            methods = methods | {n: m for n, m in methods_of(classes()[base.id]).items() if n not in methods}
+    return methods
+
+
+def class_blocks(node, links):
+    methods = methods_of(node)
     if "__init__" in methods:
         yield code(signature(methods["__init__"], node.name, method=True))
     yield docstring(node, links)

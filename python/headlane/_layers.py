@@ -20,19 +20,36 @@ def restored(layer: type, state: State, options: dict[str, Any]) -> Any:
     return layer(state, **options)
 
 
-def has_packed(state: State, prefix: str) -> bool:
-    """Whether a layer keeps a PackedMatrix of its state as it is."""
-    return any(isinstance(x, _core.PackedMatrix) and name.startswith(prefix) for name, x in state.items())
+class Layer:
+    """What all layers have: a base in front of the class of _core."""
+
+    __slots__ = ()
+    _options: dict[str, Any]
+    _packed: bool  # it keeps a PackedMatrix of its state as it is
+
+    def _construct(self, state: State, prefix: str, options: dict[str, Any], **more: Any) -> None:
+        super().__init__(state, prefix, **options, **more)
+        self._options = options
+        self._packed = any(
+            isinstance(x, _core.PackedMatrix) and name.startswith(prefix) for name, x in state.items()
+        )
+
+    __copy__ = __deepcopy__ = itself
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """The tensors of the layer, bit for bit, under their names without the prefix. In attention,
+        three projections from rows of one width are joined as "in_proj_weight".
+        """
+        return super().state_dict()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        kind = type(self)
+        if self._packed:
+            raise TypeError(f"{kind.__name__} has weights that were packed before it: it cannot be pickled")
+        return restored, (kind, self.state_dict(), self._options)
 
 
-def pickled(kind: type, layer: Any) -> tuple[Any, ...]:
-    """What __reduce__ returns."""
-    if layer._packed:
-        raise TypeError(f"{kind.__name__} has weights that were packed before it: it cannot be pickled")
-    return restored, (kind, layer.state_dict(), layer._options)
-
-
-class Linear(_core.Linear):
+class Linear(Layer, _core.Linear):
     """torch.nn.Linear, from a state dict.
 
     Args:
@@ -56,9 +73,7 @@ class Linear(_core.Linear):
         weights: DType = "float32",
         activations: ActivationDType = "float32",
     ) -> None:
-        _core.Linear.__init__(self, state, prefix, weights, activations)
-        self._options = {"weights": weights, "activations": activations}
-        self._packed = has_packed(state, prefix)
+        self._construct(state, prefix, {"weights": weights, "activations": activations})
 
     def forward(
         self,
@@ -84,17 +99,9 @@ class Linear(_core.Linear):
         return _core.Linear.forward(self, x, activation, residual, out, num_threads)
 
     __call__ = forward
-    __copy__ = __deepcopy__ = itself
-
-    def state_dict(self) -> dict[str, np.ndarray]:
-        """The tensors of the layer, bit for bit, under their names without the prefix."""
-        return _core.Linear.state_dict(self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return pickled(Linear, self)
 
 
-class Embedding(_core.Embedding):
+class Embedding(Layer, _core.Embedding):
     """torch.nn.Embedding, from a state dict.
 
     Args:
@@ -118,14 +125,8 @@ class Embedding(_core.Embedding):
         weights: DType = "float32",
         activations: ActivationDType = "float32",
     ) -> None:
-        self._options = {
-            "tied": tied,
-            "max_length": max_length,
-            "weights": weights,
-            "activations": activations,
-        }
-        _core.Embedding.__init__(self, state, prefix, **self._options)
-        self._packed = has_packed(state, prefix)
+        options = {"tied": tied, "max_length": max_length, "weights": weights, "activations": activations}
+        self._construct(state, prefix, options)
 
     def forward(
         self, ids: Any, *, scale: float = 1.0, add: bool = False, truncate: bool = False, out: Any = None
@@ -145,7 +146,6 @@ class Embedding(_core.Embedding):
         return _core.Embedding.forward(self, ids, scale, add, truncate, out)
 
     __call__ = forward
-    __copy__ = __deepcopy__ = itself
 
     def logits(self, x: Array, *, out: Array | None = None, num_threads: int | None = None) -> Array:
         """x @ weight.T, for a tied embedding.
@@ -160,15 +160,8 @@ class Embedding(_core.Embedding):
         """
         return _core.Embedding.logits(self, x, out, num_threads)
 
-    def state_dict(self) -> dict[str, np.ndarray]:
-        """As Linear.state_dict."""
-        return _core.Embedding.state_dict(self)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return pickled(Embedding, self)
-
-
-class FeedForward(_core.FeedForward):
+class FeedForward(Layer, _core.FeedForward):
     """linear2(activation(linear1(x))), the feed-forward part of torch.nn.TransformerEncoderLayer.
 
     With "linear_gate.weight" it is gated: linear2(activation(linear_gate(x)) * linear1(x)). The hidden
@@ -195,9 +188,8 @@ class FeedForward(_core.FeedForward):
         weights: DType = "float32",
         activations: ActivationDType = "float32",
     ) -> None:
-        _core.FeedForward.__init__(self, state, prefix, activation, weights, activations)
-        self._options = {"activation": activation, "weights": weights, "activations": activations}
-        self._packed = has_packed(state, prefix)
+        options = {"activation": activation, "weights": weights, "activations": activations}
+        self._construct(state, prefix, options)
 
     def forward(self, x: Array, *, out: Array | None = None, num_threads: int | None = None) -> Array:
         """Computes the layer.
@@ -213,11 +205,3 @@ class FeedForward(_core.FeedForward):
         return _core.FeedForward.forward(self, x, out, num_threads)
 
     __call__ = forward
-    __copy__ = __deepcopy__ = itself
-
-    def state_dict(self) -> dict[str, np.ndarray]:
-        """As Linear.state_dict."""
-        return _core.FeedForward.state_dict(self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return pickled(FeedForward, self)

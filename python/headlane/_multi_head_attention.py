@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from . import _core
-from ._immutable import itself
 from ._kv_cache import KvCache
-from ._layers import has_packed, pickled
+from ._layers import Layer
 from ._types import ActivationDType, Array, DType, ScoreOptions, Sequences, State, Unpack
 
 
-class MultiHeadAttention(_core.MultiHeadAttention):
+class MultiHeadAttention(Layer, _core.MultiHeadAttention):
     """torch.nn.MultiheadAttention, batch first, from a state dict.
 
     Bool masks are the opposite of torch.nn.MultiheadAttention's: as in scaled_dot_product_attention,
@@ -44,15 +41,14 @@ class MultiHeadAttention(_core.MultiHeadAttention):
         weights: DType = "float32",
         activations: ActivationDType = "float32",
     ) -> None:
-        self._options = {
+        options = {
             "num_heads": num_heads,
             "num_kv_heads": num_kv_heads,
             "scale": scale,
             "weights": weights,
             "activations": activations,
         }
-        _core.MultiHeadAttention.__init__(self, state, prefix, **self._options)
-        self._packed = has_packed(state, prefix)
+        self._construct(state, prefix, options)
 
     def forward(
         self,
@@ -91,7 +87,6 @@ class MultiHeadAttention(_core.MultiHeadAttention):
         )
 
     __call__ = forward
-    __copy__ = __deepcopy__ = itself
 
     def remember(
         self,
@@ -116,12 +111,3 @@ class MultiHeadAttention(_core.MultiHeadAttention):
         _core.MultiHeadAttention.remember(
             self, memory, cache, sequences, key_lengths, key_starts, num_threads
         )
-
-    def state_dict(self) -> dict[str, np.ndarray]:
-        """As Linear.state_dict. Three projections from rows of one width are joined as
-        "in_proj_weight".
-        """
-        return _core.MultiHeadAttention.state_dict(self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return pickled(MultiHeadAttention, self)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from . import _core
-from ._immutable import itself
 from ._kv_cache import KvCache
-from ._layers import has_packed, pickled
+from ._layers import Layer
 from ._types import (
     ActivationDType,
     Array,
@@ -25,7 +22,44 @@ if TYPE_CHECKING:
     from .mpi import Communicator
 
 
-class EncoderLayer(_core.EncoderLayer):
+class _TransformerLayer(Layer):
+    """What EncoderLayer and DecoderLayer are constructed from."""
+
+    __slots__ = ()
+    _team: _core.MpiTeam | None
+
+    def __init__(
+        self,
+        state: State,
+        prefix: str = "",
+        *,
+        num_heads: int,
+        num_kv_heads: int | None = None,
+        scale: float | None = None,
+        activation: str | None = "relu",
+        norm: str = "layer",
+        norm_first: bool = False,
+        layer_norm_eps: float = 1e-5,
+        weights: DType = "float32",
+        activations: ActivationDType = "float32",
+        team: Communicator | None = None,
+    ) -> None:
+        options = {
+            "num_heads": num_heads,
+            "num_kv_heads": num_kv_heads,
+            "scale": scale,
+            "activation": activation,
+            "norm": norm,
+            "norm_first": norm_first,
+            "layer_norm_eps": layer_norm_eps,
+            "weights": weights,
+            "activations": activations,
+        }
+        self._team = None if team is None else _core.MpiTeam(team)
+        self._construct(state, prefix, options, team=self._team)
+
+
+class EncoderLayer(_TransformerLayer, _core.EncoderLayer):
     """torch.nn.TransformerEncoderLayer, batch first and without dropout, from its state dict.
 
     Bool masks are the opposite of PyTorch's src_mask and src_key_padding_mask: True marks a visible key
@@ -51,37 +85,6 @@ class EncoderLayer(_core.EncoderLayer):
 
     __slots__ = ("_options", "_packed", "_team")
 
-    def __init__(
-        self,
-        state: State,
-        prefix: str = "",
-        *,
-        num_heads: int,
-        num_kv_heads: int | None = None,
-        scale: float | None = None,
-        activation: str | None = "relu",
-        norm: str = "layer",
-        norm_first: bool = False,
-        layer_norm_eps: float = 1e-5,
-        weights: DType = "float32",
-        activations: ActivationDType = "float32",
-        team: Communicator | None = None,
-    ) -> None:
-        self._options = {
-            "num_heads": num_heads,
-            "num_kv_heads": num_kv_heads,
-            "scale": scale,
-            "activation": activation,
-            "norm": norm,
-            "norm_first": norm_first,
-            "layer_norm_eps": layer_norm_eps,
-            "weights": weights,
-            "activations": activations,
-        }
-        self._team = None if team is None else _core.MpiTeam(team)
-        _core.EncoderLayer.__init__(self, state, prefix, **self._options, team=self._team)
-        self._packed = has_packed(state, prefix)
-
     def forward(
         self,
         x: Array,
@@ -106,17 +109,9 @@ class EncoderLayer(_core.EncoderLayer):
         return _core.EncoderLayer.forward(self, x, attn_mask, options, out, num_threads)
 
     __call__ = forward
-    __copy__ = __deepcopy__ = itself
-
-    def state_dict(self) -> dict[str, np.ndarray]:
-        """As MultiHeadAttention.state_dict."""
-        return _core.EncoderLayer.state_dict(self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return pickled(EncoderLayer, self)
 
 
-class DecoderLayer(_core.DecoderLayer):
+class DecoderLayer(_TransformerLayer, _core.DecoderLayer):
     """torch.nn.TransformerDecoderLayer, batch first and without dropout, from its state dict.
 
     Bool masks are the opposite of PyTorch's tgt_mask, memory_mask and padding masks: True marks a visible
@@ -127,37 +122,6 @@ class DecoderLayer(_core.DecoderLayer):
     """
 
     __slots__ = ("_options", "_packed", "_team")
-
-    def __init__(
-        self,
-        state: State,
-        prefix: str = "",
-        *,
-        num_heads: int,
-        num_kv_heads: int | None = None,
-        scale: float | None = None,
-        activation: str | None = "relu",
-        norm: str = "layer",
-        norm_first: bool = False,
-        layer_norm_eps: float = 1e-5,
-        weights: DType = "float32",
-        activations: ActivationDType = "float32",
-        team: Communicator | None = None,
-    ) -> None:
-        self._options = {
-            "num_heads": num_heads,
-            "num_kv_heads": num_kv_heads,
-            "scale": scale,
-            "activation": activation,
-            "norm": norm,
-            "norm_first": norm_first,
-            "layer_norm_eps": layer_norm_eps,
-            "weights": weights,
-            "activations": activations,
-        }
-        self._team = None if team is None else _core.MpiTeam(team)
-        _core.DecoderLayer.__init__(self, state, prefix, **self._options, team=self._team)
-        self._packed = has_packed(state, prefix)
 
     def forward(
         self,
@@ -213,7 +177,6 @@ class DecoderLayer(_core.DecoderLayer):
         )
 
     __call__ = forward
-    __copy__ = __deepcopy__ = itself
 
     def remember(
         self,
@@ -227,10 +190,3 @@ class DecoderLayer(_core.DecoderLayer):
     ) -> None:
         """As MultiHeadAttention.remember, with the projections of the cross-attention."""
         _core.DecoderLayer.remember(self, memory, cache, sequences, key_lengths, key_starts, num_threads)
-
-    def state_dict(self) -> dict[str, np.ndarray]:
-        """As MultiHeadAttention.state_dict."""
-        return _core.DecoderLayer.state_dict(self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return pickled(DecoderLayer, self)

@@ -135,6 +135,14 @@ def test_layers(name):
         assert run(other).tobytes() == expected
 
 
+class OwnLinear(headlane.Linear):
+    pass
+
+
+def test_a_derived_layer_keeps_its_class():
+    assert {type(other) for other in copies(OwnLinear({"weight": normal(3, 4)}))} == {OwnLinear}
+
+
 @pytest.mark.parametrize("weights", ["bfloat16", "float16", "int8", "int8_group32", "int4_group32"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_keep_the_type_of_their_weights(name, weights):
