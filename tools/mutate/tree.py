@@ -8,8 +8,6 @@ import subprocess
 
 from plant import blamed, planted
 
-FOLDERS = ["include", "src", "models", "python", "tests", "cmake", "examples", "docs"]
-FILES = ["CMakeLists.txt", "pyproject.toml", "README.md", "LICENSE"]
 TOOLS = pathlib.Path(__file__).parent
 # GCC's: what an error in a template was needed for stands before it.
 PLACE = re.compile(r"^([^\s:]+):(\d+):(\d+): (?:(?:fatal )?(error): | +required (?:from|by))")
@@ -48,22 +46,20 @@ class Tree:
     def copy(self):
         """The sources as they are; what is the same is left alone, so that little is built again."""
         shutil.rmtree(self.root, ignore_errors=True)
-        for folder in FOLDERS:
-            shutil.copytree(
-                self.project / folder,
-                self.root / folder,
-                ignore=shutil.ignore_patterns("__pycache__", "*.so"),
-            )
-        for file in FILES:
-            shutil.copy(self.project / file, self.root / file)
-        names = {path.relative_to(self.root) for path in self.root.rglob("*") if path.is_file()}
-        for folder in FOLDERS:
-            for path in [path for path in (self.source / folder).rglob("*") if path.is_file()]:
-                if path.relative_to(self.source) not in names:
-                    path.unlink()
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=self.project, check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        names = {name for name in listed.stdout.split("\0") if (self.project / name).is_file()}
+        for name in names:
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(self.project / name, self.root / name)
+        for path in [path for path in self.source.rglob("*") if path.is_file()]:
+            if self.build not in path.parents and str(path.relative_to(self.source)) not in names:
+                path.unlink()
         for name in names:
             content = (self.root / name).read_bytes()
-            if str(name) == "CMakeLists.txt":
+            if name == "CMakeLists.txt":
                 content += (MORE.format(TOOLS / "switch.cpp") + (KERNELS if self.kernels else "")).encode()
             write_if_changed(self.source / name, content)
 
@@ -157,11 +153,10 @@ class Tree:
 
     def copy_files(self, kept):
         """Every file as it is, but for those that get faults now."""
-        for folder in FOLDERS:
-            for path in (self.root / folder).rglob("*.?pp"):
-                name = str(path.relative_to(self.root))
-                if name not in kept:
-                    write_if_changed(self.source / name, path.read_bytes())
+        for path in self.root.rglob("*.?pp"):
+            name = str(path.relative_to(self.root))
+            if name not in kept:
+                write_if_changed(self.source / name, path.read_bytes())
 
     def make_package(self, folder=None, changed=None):
         """The Python package as it would be installed; `changed`: (its file, what is in it instead)."""
