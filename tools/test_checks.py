@@ -105,3 +105,15 @@ def test_a_test_that_is_not_built(tmp_path):
     assert list(check_tests.faults(tmp_path)) == [
         f"{tmp_path}/gemm/test_forgotten.cpp is not built: no CMakeLists.txt in {tmp_path} names it"
     ]
+
+
+def test_a_fault_in_a_line_that_has_changed(tmp_path):
+    (tmp_path / "tools/mutate").mkdir(parents=True)
+    (tmp_path / "a.cpp").write_text("  int x = 0;  // a: b\n")
+    (tmp_path / check_tests.EQUIVALENT).write_text(
+        "# the reason: none\n\na.cpp: int x = 0; // a: b  =>  *\na.cpp: int y = 0;  =>  *\nb.cpp: c  =>  d\n"
+    )
+    assert list(check_tests.stale_entries(tmp_path)) == [
+        f"{check_tests.EQUIVALENT}: a.cpp has no line int y = 0;",
+        f"{check_tests.EQUIVALENT}: b.cpp has no line c",
+    ]
