@@ -3,6 +3,7 @@
 #include "io/input_file.hpp"
 #include "io/json.hpp"
 #include "io/safetensors.hpp"
+#include "support/process.hpp"
 
 #include <doctest/doctest.h>
 #include <headlane/models/checkpoint.hpp>
@@ -32,22 +33,14 @@ double seconds_of(const Call& call) {
   return least;
 }
 
-/// A line of /proc/self/status, in MB.
-double memory(std::string_view key) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with(key)) return std::stod(line.substr(line.find(':') + 1)) / 1024;
-  return 0;
-}
-
-/// The peak memory of call(), in MB; 0 if the kernel does not report it.
+/// The peak memory of call(), in MiB; 0 if the kernel does not report it.
 template <class Call>
 double peak_of(const Call& call) {
   std::ofstream reset("/proc/self/clear_refs");
   const bool done = static_cast<bool>(reset << "5" << std::flush);
-  const double before = memory("VmRSS");
+  const double before = mib_of_process("VmRSS");
   call();
-  return done ? memory("VmHWM") - before : 0;
+  return done ? mib_of_process("VmHWM") - before : 0;
 }
 
 std::string many_tensors(int n) {

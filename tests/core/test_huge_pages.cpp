@@ -2,6 +2,7 @@
 // thread; and Linux is asked for huge pages.
 #include "core/huge_pages.hpp"
 #include "support/data.hpp"
+#include "support/process.hpp"
 
 #include <doctest/doctest.h>
 #include <headlane/packed_matrix.hpp>
@@ -121,30 +122,20 @@ TEST_CASE("blocks that are made one after the other lie side by side, and the la
 #endif
 
 #if !defined(HEADLANE_TEST_SANITIZED)
-/// Anonymous memory of the process, in bytes.
-std::size_t resident() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    std::size_t size = 0;
-    if (word == "RssAnon:" && status >> size) return size * kib;
-  }
-  return 0;
-}
-
 // Every second one is freed: their memory is used again, or the system's.
 TEST_CASE("what is freed between other blocks is used again, and whole pages go back to the system") {
   for (const std::size_t bytes : {150 * kib, 3 * mib}) {
     std::vector<Filled> kept, freed;
-    const std::size_t before = resident();
+    const std::size_t before = bytes_of_process("RssAnon");
     for (std::size_t i = 0; i < 60 * mib / bytes; ++i) {
       kept.emplace_back(bytes, 1);
       freed.emplace_back(bytes, 2);
     }
-    const std::size_t all = resident() - before;
+    const std::size_t all = bytes_of_process("RssAnon") - before;
     freed.clear();
-    if (bytes > 2 * mib) CHECK(resident() - before < all - 30 * mib / 2);
+    if (bytes > 2 * mib) CHECK(bytes_of_process("RssAnon") - before < all - 30 * mib / 2);
     for (std::size_t i = 0; i < 60 * mib / bytes; ++i) freed.emplace_back(bytes, 3);
-    CHECK(resident() - before < all + 4 * mib);
+    CHECK(bytes_of_process("RssAnon") - before < all + 4 * mib);
     for (const Filled& block : kept) CHECK(block.intact());
     for (const Filled& block : freed) CHECK(block.intact());
   }

@@ -2,20 +2,13 @@
 // library may use four and each step is large enough for them. A program of its own, since threads
 // stay.
 #include "support/layer_case.hpp"
+#include "support/process.hpp"
 
 #include <doctest/doctest.h>
 #include <headlane/headlane.hpp>
 
-#include <filesystem>
-#include <iterator>
-
 namespace headlane::test {
 namespace {
-
-Index threads_of_process() {
-  const std::filesystem::directory_iterator tasks("/proc/self/task");
-  return std::distance(begin(tasks), end(tasks));
-}
 
 TEST_CASE("layers: num_threads = 1 starts no thread in any of their parts") {
   constexpr Index length = 200, width = 512;

@@ -2,13 +2,13 @@
 #include "support/allocation_count.hpp"
 #include "support/child.hpp"
 #include "support/every_call.hpp"
+#include "support/process.hpp"
 #include "support/scope.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <malloc.h>
 #include <string>
 
@@ -36,32 +36,20 @@ TEST_CASE("a warm call allocates nothing") {
   CHECK(allocations == before + 1);  // it does count
 }
 
-// A field of /proc/self/status, in MiB.
-double status_of(const std::string& key) {
-  std::ifstream file("/proc/self/status");
-  std::string word;
-  while (file >> word) {
-    double kib = 0;
-    if (word == key + ":" && file >> kib) return kib / 1024;
-  }
-  return 0;
-}
-
 const bool memory_registered = [] {
   child_tasks()["memory"] = [] {
     const AttentionTensors t({.q_heads = 4, .kv_heads = 2, .q_length = 16384, .kv_length = 16384}, 1);
-    const double before = status_of("VmRSS");
+    const double before = mib_of_process("VmRSS");
     t.run(causal(0));
-    std::printf("%f", status_of("VmHWM") - before);
+    std::printf("%f", mib_of_process("VmHWM") - before);
     return 0;
   };
   return true;
 }();
 
 TEST_CASE("causal attention at L = 16384 needs at most 64 MiB besides inputs and outputs") {
-  if (slow_isa()) return;
+  if (slow_isa() || !can_start_children()) return;
   const ChildResult child = run_child("memory");
-  if (child.status == not_started) return;
   const double mib = std::atof(child.output.c_str());
   MESSAGE("attention, 4 heads, L = 16384: ", mib, " MiB beyond inputs and outputs");
   CHECK(child.status == 0);

@@ -3,13 +3,12 @@
 #include "core/cpu_limits.hpp"
 #include "support/child.hpp"
 #include "support/every_call.hpp"
+#include "support/process.hpp"
 #include "support/sanitized.hpp"
 #include "support/scope.hpp"
 
 #include <doctest/doctest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <sched.h>
 #include <thread>
@@ -20,10 +19,6 @@ namespace headlane::test {
 
 using namespace internal;
 namespace {
-
-Index threads_of_process() {
-  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
-}
 
 /// Returns 0 if the results have these hashes.
 int compare(const EveryCall& work, const std::vector<std::uint64_t>& expected) {
@@ -36,8 +31,6 @@ int compare(const EveryCall& work, const std::vector<std::uint64_t>& expected) {
   std::printf("the same bits");
   return 0;
 }
-
-bool can_start_children() { return run_child("nothing").status == 0; }
 
 // ---- processors ----
 
@@ -81,10 +74,7 @@ int in_little_memory() {
   const EveryCall work(60);
   work.run(1);
   const std::vector<std::uint64_t> expected = work.hashes();
-  std::ifstream file("/proc/self/statm");
-  rlim_t pages = 0;
-  file >> pages;
-  const rlim_t bytes = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (rlim_t{150} << 20);
+  const rlim_t bytes = bytes_of_process("VmSize") + (rlim_t{150} << 20);
   const rlimit limit{bytes, bytes};
   if (setrlimit(RLIMIT_AS, &limit) != 0) return 1;
   for (int round = 0; round < 3; ++round) work.run(1000);
@@ -172,13 +162,6 @@ TEST_CASE("the destructor of a global object computes the same bits") {
 
 // ---- scratch memory ----
 
-double resident_mib() {
-  std::ifstream file("/proc/self/statm");
-  double pages = 0;
-  file >> pages >> pages;
-  return pages * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 20);
-}
-
 constexpr Index d_model = 256;
 
 /// Prints the MiB of scratch memory after a layer has processed `rows` rows, and after
@@ -190,11 +173,11 @@ int memory_kept(Index rows) {
   const Tensor<3> x({rows / 64, 64, d_model}), y({rows / 64, 64, d_model});
   for_each(x.view, [](float& element) { element = 1; });
   for_each(y.view, [](float& element) { element = 1; });
-  const double before = resident_mib();
+  const double before = mib_of_process("VmRSS");
   layer.forward(x.view, y.view);
-  const double kept = resident_mib() - before;
+  const double kept = mib_of_process("VmRSS") - before;
   release_scratch();
-  std::printf("%d %d", static_cast<int>(kept), static_cast<int>(resident_mib() - before));
+  std::printf("%d %d", static_cast<int>(kept), static_cast<int>(mib_of_process("VmRSS") - before));
   layer.forward(x.view, y.view);  // works as before
   return 0;
 }
@@ -221,7 +204,6 @@ TEST_CASE("scratch memory: large buffers are freed after the call, others by rel
 #endif
 
 const bool registered = [] {
-  child_tasks()["nothing"] = [] { return 0; };
   child_tasks()["max threads"] = [] { return std::printf("%d", max_threads()) < 0 ? 1 : 0; };
   child_tasks()["one processor"] = on_one_processor;
   child_tasks()["very many threads"] = with_very_many;

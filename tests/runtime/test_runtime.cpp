@@ -3,6 +3,7 @@
 #include "kernels/table.hpp"
 #include "support/child.hpp"
 #include "support/every_call.hpp"
+#include "support/process.hpp"
 #include "support/scope.hpp"
 
 #include <doctest/doctest.h>
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <vector>
 
@@ -91,14 +91,10 @@ int print(const std::string& text) {
 // library's own number is 1.
 int threads_after(const std::function<void(int)>& call) {
   set_num_threads(1);
-  const auto count = [] {
-    const std::filesystem::directory_iterator threads("/proc/self/task");
-    return std::distance(begin(threads), end(threads));
-  };
   call(0);
-  if (count() != 1) return print("more than one without being asked");
+  if (threads_of_process() != 1) return print("more than one without being asked");
   call(3);
-  return print(std::to_string(count()));
+  return print(std::to_string(threads_of_process()));
 }
 
 /// The functions without a message about HEADLANE_ISA, which is `name`.
@@ -142,12 +138,6 @@ const bool tasks_registered = [] {
   child_tasks()["threads"] = [] { return print(std::to_string(num_threads())); };
   return true;
 }();
-
-bool can_start_children() {
-  const bool can = run_child("threads").status != not_started;
-  if (!can) MESSAGE("this program cannot start itself again here: skipped");
-  return can;
-}
 
 TEST_CASE("HEADLANE_ISA selects the instruction set; an unknown name is an error in every function") {
   if (!can_start_children()) return;

@@ -1,6 +1,7 @@
 // Calls from several threads at once and from the caller's own parallel region: the same bits as a
 // call alone.
 #include "support/attention_case.hpp"
+#include "support/process.hpp"
 #include "support/scope.hpp"
 
 #include <doctest/doctest.h>
@@ -9,8 +10,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <filesystem>
-#include <iterator>
 #include <thread>
 
 #ifdef _OPENMP
@@ -99,10 +98,6 @@ TEST_CASE("called from inside the caller's own parallel region") {
     callers.work(omp_get_thread_num());
     callers.check();
   }
-}
-
-Index threads_of_process() {
-  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
 }
 
 // The most threads that exist while f() runs, this watcher included.

@@ -1,6 +1,8 @@
 // Runs this test program again in another environment: for state that is decided once per process.
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -15,7 +17,7 @@ namespace headlane::test {
 
 /// Tasks of a child process by name, called by main(). The value returned is the exit code.
 inline std::map<std::string, std::function<int()>>& child_tasks() {
-  static std::map<std::string, std::function<int()>> tasks;
+  static std::map<std::string, std::function<int()>> tasks{{"nothing", [] { return 0; }}};
   return tasks;
 }
 
@@ -59,6 +61,12 @@ inline ChildResult run_child(const std::string& task,
   int status = 0;
   if (child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status)) result.status = WEXITSTATUS(status);
   return result;
+}
+
+inline bool can_start_children() {
+  const bool can = run_child("nothing").status != not_started;
+  if (!can) MESSAGE("this program cannot start itself again here: skipped");
+  return can;
 }
 
 }  // namespace headlane::test
