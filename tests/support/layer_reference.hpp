@@ -10,6 +10,7 @@
 //   activations  their largest slope · e
 #pragma once
 
+#include "support/norm_case.hpp"
 #include "support/tolerance.hpp"
 
 #include <headlane/layers.hpp>
@@ -156,39 +157,18 @@ inline Bounded add(Bounded x, const Bounded& y) {
 }
 
 inline Bounded norm(const Bounded& x, const StateDict& state, const std::string& prefix, NormKind kind, float eps) {
-  const Index n = x.shape[2];
-  const double count = static_cast<double>(n), chain = std::ceil(count / 64);
-  const std::vector<double> weight = vector(state, prefix + "weight", 0, n),
-                            bias = vector(state, prefix + "bias", 0, n);
-  const bool centred = kind == NormKind::layer;
+  const auto n = static_cast<std::ptrdiff_t>(x.shape[2]);
+  const NormCase norm{.centred = kind == NormKind::layer, .eps = eps};
+  const std::vector<double> weight = vector(state, prefix + "weight", 0, n);
+  const std::vector<double> bias = norm.centred ? vector(state, prefix + "bias", 0, n) : std::vector<double>();
   Bounded y(x.shape);
-  for (Index row = 0; row < x.shape[0] * x.shape[1]; ++row) {
-    const auto first = static_cast<std::size_t>(row * n), size = static_cast<std::size_t>(n);
-    double mean = 0, magnitude = 0, mean_error = 0, square = 0, square_error = 0;
-    for (std::size_t i = first; i < first + size; ++i) {
-      mean += x.value[i] / count;
-      magnitude += (std::abs(x.value[i]) + x.error[i]) / count;
-      mean_error += x.error[i] / count;
-    }
-    if (!centred) mean = mean_error = 0;
-    for (std::size_t i = first; i < first + size; ++i) {
-      square += (x.value[i] - mean) * (x.value[i] - mean) / count;
-      square_error += (x.error[i] + mean_error) * (x.error[i] + mean_error) / count;
-    }
-    const double root = std::sqrt(square + double{eps}), off = std::sqrt(square_error), least = root - off;
-    REQUIRE(least > 0);  // otherwise there is no bound
-    const double g = chain + 11, w = g * unit * magnitude / least;
-    for (std::size_t j = 0; j < size; ++j) {
-      const std::size_t i = first + j;
-      const double z = (x.value[i] - mean) / root, from = (x.error[i] + mean_error + std::abs(z) * off) / least;
-      const double factor = std::abs(weight[j]);
-      y.value[i] = z * weight[j] + (centred ? bias[j] : 0.0);
-      const double size_of_y = std::abs(y.value[i]) + from * factor;
-      const double own =
-          centred ? g * unit * (1 + 2 * w) * (1 + 2 * w) * (1 + std::abs(z) + from) * factor + unit * size_of_y
-                  : (chain / 2 + 8) * unit * size_of_y;
-      y.error[i] = from * factor + own + smallest * (1 + factor);
-    }
+  for (std::ptrdiff_t first = 0; first < x.shape[0] * x.shape[1] * n; first += n) {
+    const auto row = [&](const std::vector<double>& all) {
+      return std::vector<double>(all.begin() + first, all.begin() + first + n);
+    };
+    const ExpectedRow expected = norm_reference(norm, row(x.value), row(x.error), weight, bias);
+    std::copy(expected.value.begin(), expected.value.end(), y.value.begin() + first);
+    std::copy(expected.bound.begin(), expected.bound.end(), y.error.begin() + first);
   }
   return y;
 }

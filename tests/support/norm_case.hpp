@@ -88,30 +88,43 @@ struct NormTensors {
   }
 };
 
-/// One row; empty weight or bias: none.
-inline ExpectedRow norm_reference(const NormCase& norm, const std::vector<float>& s, const std::vector<float>& weight,
-                                  const std::vector<float>& bias) {
-  const double n = static_cast<double>(s.size()), chain = std::ceil(n / 64);
-  double mean = 0, magnitude = 0, square = 0;
-  for (const float e : s) {
-    mean += double{e} / n;
-    magnitude += std::abs(double{e}) / n;
+/// One row of x, whose elements may be off by these errors; empty weight or bias: none.
+inline ExpectedRow norm_reference(const NormCase& norm, const std::vector<double>& x, const std::vector<double>& errors,
+                                  const std::vector<double>& weight, const std::vector<double>& bias) {
+  const double n = static_cast<double>(x.size()), chain = std::ceil(n / 64);
+  double mean = 0, magnitude = 0, mean_error = 0, square = 0, square_error = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    mean += x[i] / n;
+    magnitude += (std::abs(x[i]) + errors[i]) / n;
+    mean_error += errors[i] / n;
   }
-  if (!norm.centred) mean = 0;
-  for (const float e : s) square += (double{e} - mean) * (double{e} - mean) / n;
-  const double root = std::sqrt(square + double{norm.eps});
-  const double g = chain + 11, w = g * unit * magnitude / root;
+  if (!norm.centred) mean = mean_error = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    square += (x[i] - mean) * (x[i] - mean) / n;
+    square_error += (errors[i] + mean_error) * (errors[i] + mean_error) / n;
+  }
+  const double root = std::sqrt(square + double{norm.eps}), off = std::sqrt(square_error), least = root - off;
+  if (off != 0) REQUIRE(least > 0);  // otherwise there is no bound
+  const double g = chain + 11, w = g * unit * magnitude / least;
   ExpectedRow result;
-  for (std::size_t i = 0; i < s.size(); ++i) {
-    const double z = (double{s[i]} - mean) / root, factor = weight.empty() ? 1.0 : double{weight[i]};
-    const double y = z * factor + (bias.empty() ? 0.0 : double{bias[i]}), small = smallest * (1 + std::abs(factor));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double z = (x[i] - mean) / root, from = (errors[i] + mean_error + std::abs(z) * off) / least;
+    const double signed_factor = weight.empty() ? 1.0 : weight[i], factor = std::abs(signed_factor);
+    const double y = z * signed_factor + (bias.empty() ? 0.0 : bias[i]), size = std::abs(y) + from * factor;
+    const double own = norm.centred
+                           ? g * unit * (1 + 2 * w) * (1 + 2 * w) * (1 + std::abs(z) + from) * factor + unit * size
+                           : (chain / 2 + 8) * unit * size;
     result.value.push_back(y);
-    if (norm.centred)
-      result.bound.push_back(g * unit * (1 + 2 * w) * (1 + 2 * w) * (1 + std::abs(z)) * std::abs(factor) +
-                             unit * std::abs(y) + small);
-    else result.bound.push_back((chain / 2 + 8) * unit * std::abs(y) + small);
+    result.bound.push_back(from * factor + own + smallest * (1 + factor));
   }
   return result;
+}
+
+/// One row of exact elements.
+inline ExpectedRow norm_reference(const NormCase& norm, const std::vector<float>& s, const std::vector<float>& weight,
+                                  const std::vector<float>& bias) {
+  const auto wide = [](const std::vector<float>& x) { return std::vector<double>(x.begin(), x.end()); };
+  return norm_reference(norm, wide(s), std::vector<double>(s.size()), wide(weight), wide(bias));
 }
 
 /// Every combination of what may be given.
