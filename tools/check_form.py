@@ -19,8 +19,6 @@ MARKS = {
 }  # fmt: skip
 FOLDERS = ".ci bench cmake docs examples include models mpi python src tests tools".split()
 FILES = ["CMakeLists.txt", "dev"]
-# Tables, which are longer than a file of code may be.
-TABLES: set[str] = set()
 # Texts whose lines are data: sentences and their translations.
 DATA = {"models/little/lexicon.py", "models/little/small_talk.py"}
 # A line that opens a block but no function.
@@ -69,7 +67,7 @@ def faults(path: Path, text: str) -> Iterator[str]:
         limit = MAX_COMMENT if line.lstrip().startswith(comment) else MAX_CODE
         if len(line) > limit and str(path) not in DATA:
             yield f"{path}:{number}: {len(line)} columns, more than {limit}"
-    if len(lines) > MAX_FILE and str(path) not in TABLES:
+    if len(lines) > MAX_FILE:
         yield f"{path}: {len(lines)} lines, more than {MAX_FILE}"
     for first, length in python_functions(text) if path.suffix == ".py" else braced_functions(lines):
         if length > MAX_FUNCTION:

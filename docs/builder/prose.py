@@ -5,7 +5,6 @@ import re
 # "Shapes: …", "Arithmetic, memory and errors: …"; the rest of the line belongs to the section.
 SECTION = re.compile(r"^([A-Z][A-Za-z]+(?:,? (?:and )?[a-z]+){0,4}):(?:\s+|$)(.*)")
 ERROR = re.compile(r"^(Error), (.*)")  # "Error, u = 2^-24: …"
-FORMULA_INDENT = 4
 
 
 class Links:
