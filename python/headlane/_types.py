@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Optional, TypedDict, TypeVar, Union
 
 if sys.version_info >= (3, 11):
-    from typing import Unpack
+    from typing import Unpack as Unpack
 elif TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Unpack as Unpack
 else:  # for typing.get_type_hints()
     Unpack = Optional
 
@@ -99,25 +99,3 @@ class GenerateOptions(TypedDict, total=False):
     length_penalty: float
     early_stopping: bool | str
     no_repeat_ngram_size: int
-
-
-__all__ = [
-    "ActivationDType",
-    "Array",
-    "CacheDType",
-    "CallOptions",
-    "GenerateOptions",
-    "GgufValue",
-    "InnerCallOptions",
-    "InnerOptions",
-    "MaskedScoreOptions",
-    "MergeOptions",
-    "No",
-    "Parts",
-    "ScoreCallOptions",
-    "ScoreOptions",
-    "Sequences",
-    "State",
-    "Unpack",
-    "Yes",
-]
