@@ -52,4 +52,7 @@ configure() {
 # build [TARGET …]: in the folder of the last `configure`; without a target everything.
 build() { cmake --build "$folder" -j "$(nproc)" --target "${@:-all}"; }
 
+# pattern NAME …: what ctest -R takes for these tests, with any instruction set.
+pattern() { echo "^($(IFS='|' && echo "$*"))(\$|[.])"; }
+
 run_tests() { ctest --test-dir "$folder" --output-on-failure -j "$(nproc)" "$@"; }

@@ -27,7 +27,7 @@ do_asan() {
       -DHEADLANE_KERNEL_CHECKS=-fno-sanitize=null,alignment,pointer-overflow
     mapfile -t replays < <(ninja -C "$folder" -t targets all | sed -n 's/^\(replay_[a-z0-9_]*\):.*/\1/p')
     build "${memory[@]/#/test_}" "${replays[@]}"
-    set -- -R "^(fuzz_.*|$(IFS='|' && echo "${memory[*]}"))(\$|[.])" "$@"
+    set -- -R "$(pattern 'fuzz_.*' "${memory[@]}")" "$@"
   else
     local parts=(TESTS MODELS)
     if have_mpi; then parts+=(MPI); fi
@@ -39,12 +39,11 @@ do_asan() {
 
 # The tests that start threads, and the races that the sanitizer has to report. Not runtime.*, which
 # counts threads: the sanitizer starts one itself.
-threaded='^(threads|tasks|bits|planted_race'
-threaded+='|attention|attention_cache|attention_options|attention_variable_length|attention_weights'
-threaded+='|attention_workspace|merge|kv_cache'
-threaded+='|gemm|gemm_batch|gemm_gated|gemm_int8|gemm_packed|gemm_stored|cblas|cblas_errors'
-threaded+='|activation|norm|softmax|softmax_masked'
-threaded+='|rotary|sinusoidal|embedding|layers|layers_cache|layers_same|layers_threads|bert|t5|t5_search)([.]|$)'
+threaded=(threads tasks bits planted_race attention attention_cache attention_options attention_variable_length
+  attention_weights attention_workspace merge kv_cache gemm gemm_batch gemm_gated gemm_int8 gemm_packed gemm_stored
+  cblas cblas_errors activation norm softmax softmax_masked rotary sinusoidal embedding layers layers_cache layers_same
+  layers_threads bert t5 t5_search)
+threaded_quickly=(threads tasks bits layers_same gemm_packed)
 
 # libomp is not instrumented: Archer, which comes with it, tells the sanitizer where threads wait
 # for each other.
@@ -53,12 +52,12 @@ do_tsan() {
   if [[ ${1:-} == --quick ]]; then
     shift
     configure tsan TESTS
-    build test_threads test_tasks test_bits test_layers_same test_gemm_packed planted_race
-    set -- -R '^(threads|tasks|bits|layers_same|gemm_packed|planted_race)([.]|$)' "$@"
+    build "${threaded_quickly[@]/#/test_}" planted_race
+    set -- -R "$(pattern "${threaded_quickly[@]}" planted_race)" "$@"
   else
     configure tsan TESTS MODELS
     build
-    (($#)) || set -- -R "$threaded"
+    (($#)) || set -- -R "$(pattern "${threaded[@]}")"
   fi
   export OMP_TOOL_LIBRARIES=/usr/lib/llvm-$llvm/lib/libarcher.so
   export TSAN_OPTIONS="ignore_noninstrumented_modules=1 halt_on_error=0 exitcode=66 ${TSAN_OPTIONS:-}"

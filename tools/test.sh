@@ -7,7 +7,7 @@ test_kernels() {
   local unoptimised
   mapfile -t unoptimised < <(ninja -C "$folder" -t targets all | sed -n 's/^\(headlane_[a-z0-9]*_unoptimised\):.*/\1/p')
   build "${@/#/test_}" "${unoptimised[@]}"
-  run_tests -R "^($(IFS='|' && echo "$*")|flags|symbols|symbols_unoptimised|instructions)(\$|[.])"
+  run_tests -R "$(pattern "$@" flags symbols symbols_unoptimised instructions)"
 }
 
 do_test() {
