@@ -8,8 +8,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ._lines import read_at
 
 # The files that models and their tokenizers are read from, in each folder, beside the weights.
@@ -68,11 +66,6 @@ def model_files(folder: str, modules: bool) -> dict[str, Any]:
             if (path := Path(folder, part, name)).is_file():
                 found[os.path.join(part, name)] = file_digest(path)
     return dict(sorted(found.items()))
-
-
-def pieces_digest(digests: np.ndarray) -> str:
-    """Of the whole input, from those of its pieces."""
-    return hashlib.blake2b(np.ascontiguousarray(digests).tobytes(), digest_size=8).hexdigest()
 
 
 def differences(before: dict[str, Any], now: dict[str, Any], path: str = "") -> list[str]:

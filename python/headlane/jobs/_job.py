@@ -158,7 +158,7 @@ class Job:
         found = {
             "size": self._index.size,
             "lines": self._index.lines,
-            "digest": _identity.pieces_digest(self._digests),
+            "digest": digest_of(self._digests.tobytes()),
         }
         header = digest_of(self._model.header(self._index.lines))
         return {**identity, "input": found, "piece_lines": self._index.piece_lines, "header": header}
