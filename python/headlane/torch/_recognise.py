@@ -27,7 +27,7 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-def _is_close(y: Any, exact: torch.Tensor, scale: torch.Tensor | float = 1e-3) -> bool:
+def _is_rounded(y: Any, exact: torch.Tensor, scale: torch.Tensor | float = 1e-3) -> bool:
     """Whether y is equal but for roundings, those of numbers as large as `scale` too."""
     if type(y) is not torch.Tensor or y.dtype != torch.float32 or y.shape != exact.shape:
         return False
@@ -68,7 +68,7 @@ def activation_of(function: Callable[[torch.Tensor], Any]) -> str | None:
     if not keeps_type or not _is_same(x, given):
         return None
     for name, activation in ACTIVATIONS.items():
-        if _is_close(y, activation(x.double()), 1 + x.abs()):
+        if _is_rounded(y, activation(x.double()), 1 + x.abs()):
             return name
     return None
 
@@ -248,6 +248,6 @@ def _is_norm(state: NormState, probe: Any, x: torch.Tensor, y: Any) -> bool:
     factor = torch.rsqrt((wide - mean).square().mean(-1, keepdim=True) + eps) * (weight + state.offset)
     exact = sum(bias, (wide - mean) * factor)
     if not state.centred:
-        return _is_close(y, exact)
+        return _is_rounded(y, exact)
     # The mean is rounded, and so is the sum with the bias.
-    return _is_close(y, exact, sum(map(abs, bias), mean.abs() * factor.abs() + 1e-3))
+    return _is_rounded(y, exact, sum(map(abs, bias), mean.abs() * factor.abs() + 1e-3))

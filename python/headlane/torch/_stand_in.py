@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _namespace = functools.cache(vars)  # of a class: one object for each
-_CONSTANTS = (
+_UNCHANGING = (
     type(None),
     int,
     float,
@@ -52,7 +52,7 @@ def is_constant(value: Any) -> bool:
         return all(map(is_constant, (value.func, *value.args, *value.keywords.values())))
     if isinstance(value, types.BuiltinFunctionType):
         return value.__self__ is None or isinstance(value.__self__, (type, types.ModuleType))
-    return isinstance(value, _CONSTANTS)
+    return isinstance(value, _UNCHANGING)
 
 
 def is_simple(module: nn.Module) -> bool:
