@@ -241,16 +241,13 @@ inline void EveryCall::add_attention() {
 inline void EveryCall::add_caches() {
   const Index keys = 520 + size_;
   const auto q = input<4>({2, 4, size_, 48}), k = input<4>({2, 2, keys, 48}), v = input<4>({2, 2, keys, 40});
-  for (const auto& [name, type] : {std::pair("KvCache", DType::float32),
-                                   {"KvCache, bfloat16", DType::bfloat16},
-                                   {"KvCache, float16", DType::float16},
-                                   {"KvCache, int8", DType::int8}}) {
+  for (const DType type : {DType::float32, DType::bfloat16, DType::float16, DType::int8}) {
     KvCache& cache = caches_.emplace_back(2, 48, 40, KvCacheOptions{.type = type});
     const auto out = output<4>({2, 4, size_, 40}), decoded = output<4>({2, 4, 1, 40});
     const auto keys_read = output<3>({2, keys, 48}), values_read = output<3>({2, keys, 40});
     const std::array<Index, 2> sequences{cache.add(), cache.add()};
     add(
-        name,
+        std::string("KvCache of ") + name_of(type),
         [=, &cache](int threads) {
           for (const Index sequence : sequences) cache.truncate(sequence, 0);
           cache.append(sequences, k, v);
