@@ -34,7 +34,7 @@
 //   or what one rank refuses, is the same std::invalid_argument on all ranks, which names them, and
 //   they may go on. A layer within another one, and those of models, compare nothing of their own.
 //   An error that occurs later on some ranks only, such as a full cache or a number that is not
-//   finite for an int8 cache, is an exception on those ranks alone (Team).
+//   finite for an int8 cache, is an exception on those ranks alone (Team::abandoned).
 //   state_dict() needs the whole weights: an error in a team of several ranks.
 // Aliasing: y may be x itself (same data and strides), unless stated otherwise; other overlaps
 //   are an error.

@@ -21,7 +21,7 @@ namespace headlane {
 /// Threads: one thread at a time calls an object, that of the call of a layer or model.
 /// Errors: a failure of the connection is an exception of the implementation, which the layer or
 ///   model passes on. An exception that only some ranks throw, such as std::bad_alloc, leaves the
-///   others waiting: the implementation has to end them, too.
+///   others waiting: the implementation has to end them, too. abandoned() tells it.
 class HEADLANE_API Team {
  public:
   virtual ~Team();
@@ -42,6 +42,10 @@ class HEADLANE_API Team {
   /// it when they are made, and in each call before anything else is sent; the text of a rank that
   /// refuses its arguments begins with "an error, ".
   virtual void agree(std::string_view what, std::string_view mine) = 0;
+
+  /// An exception ends a call of a layer or model on this rank after the ranks have agreed. Others
+  /// may not have it: they are out of step. It sends nothing.
+  virtual void abandoned() noexcept {}
 
  protected:
   Team() = default;

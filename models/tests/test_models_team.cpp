@@ -1,5 +1,6 @@
 // T5 and Bert on the ranks of a team: the bits of one process.
 #include "bert_calls.hpp"
+#include "support/lone_team.hpp"
 #include "support/team_case.hpp"
 #include "t5_case.hpp"
 
@@ -177,6 +178,34 @@ TEST_CASE("a call agrees once, and a layer gathers four times") {
   // The lookup, and four of each encoder layer; then the same again, the lookup and six of the
   // decoder layer, and the logits.
   for (const std::vector<Index>& mine : counts) CHECK(mine == std::vector<Index>{1, 0, 2, 13, 3, 13 + 13 + 8});
+}
+
+TEST_CASE("a call that an exception ends is abandoned, unless progress throws") {
+  const Folder folder;
+  write_t5(folder, {});
+  BertCase given;
+  given.make(1);
+  const Loaded loaded(given);
+  LoneTeam team;
+  const T5 t5(folder.path(), {.team = &team});
+  const Bert bert(loaded.folder.path(), {.team = &team});
+  const Sentences ids = given.sentences({3, 5}, 7), inputs = t5_inputs();
+  const auto check = [&](const auto& call) {
+    team.fails = true;
+    CHECK_THROWS_AS(call(), std::runtime_error);
+    CHECK(team.is_abandoned);
+    team.fails = team.is_abandoned = false;
+  };
+  check([&] { (void)t5.generate(inputs, {}); });
+  check([&] { (void)t5.encode(inputs[3]); });
+  check([&] { (void)t5.logits(inputs[3], inputs[1]); });
+  check([&] { (void)encoded(bert, ids, {}); });
+  check([&] { (void)embedded(bert, ids, {}); });
+
+  const auto stop = [](const auto&) { throw std::runtime_error("enough"); };
+  CHECK_THROWS_WITH((void)t5.generate(inputs, {.progress = stop}), "enough");
+  CHECK_THROWS_WITH((void)encoded(bert, ids, {.progress = stop}), "enough");
+  CHECK_FALSE(team.is_abandoned);
 }
 
 }  // namespace

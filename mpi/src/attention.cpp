@@ -163,7 +163,6 @@ void attention(Transport& transport, View<const float, 4> q, View<const float, 4
   Messages messages(transport);
   if (plans_of(call).front().travels == Travels::keys) run_key_ring(messages, call);
   else run_result_chain(messages, call);
-  messages.finish();
 }
 
 }  // namespace headlane::mpi

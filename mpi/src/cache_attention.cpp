@@ -244,7 +244,6 @@ void attention(Transport& transport, View<const float, 4> q, const KvCache& cach
     finish(messages, call, chain, merged, rows, results);
     results.copy_to(out, options.lse, rows.local);
   }
-  messages.finish();
 }
 
 }  // namespace headlane::mpi

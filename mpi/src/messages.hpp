@@ -2,6 +2,7 @@
 #pragma once
 
 #include "floats.hpp"
+#include "together.hpp"
 
 #include <headlane/mpi/transport.hpp>
 
@@ -10,27 +11,10 @@
 
 namespace headlane::mpi::internal {
 
-/// Marks the transport as broken at the end of the scope unless all ranks got to stay(): an
-/// exception of this rank alone leaves it out of step with the others.
-class StepGuard {
- public:
-  explicit StepGuard(Transport& transport) : transport_(transport) {}
-  ~StepGuard() {
-    if (!stays_) transport_.mark_broken();
-  }
-  StepGuard(const StepGuard&) = delete;
-  StepGuard& operator=(const StepGuard&) = delete;
-  void stay() { stays_ = true; }
-
- private:
-  Transport& transport_;
-  bool stays_ = false;
-};
-
 /// The functions of a Transport, which counts the messages under way.
 class Messages {
  public:
-  explicit Messages(Transport& transport) : transport_(transport), guard_(transport) {}
+  explicit Messages(Transport& transport) : transport_(transport), guard_(&transport) {}
 
   [[nodiscard]] int rank() const { return transport_.rank(); }
   [[nodiscard]] int size() const { return transport_.size(); }
@@ -57,8 +41,6 @@ class Messages {
     transport_.all_gather(buffer, begins);
     --under_way_;
   }
-  /// The call has succeeded.
-  void finish() { guard_.stay(); }
 
   /// The number of messages that were started and not yet waited for.
   [[nodiscard]] std::size_t under_way() const { return under_way_; }

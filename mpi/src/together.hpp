@@ -3,21 +3,20 @@
 #pragma once
 
 #include "core/agreement.hpp"
-#include "messages.hpp"
 
 #include <headlane/mpi/transport.hpp>
 
-#include <stdexcept>
 #include <string>
 
 namespace headlane::mpi::internal {
+
+using headlane::internal::StepGuard;
 
 /// Calls check(), which throws if this rank refuses its arguments, and compares the text that
 /// describe() returns, which tells what must be the same everywhere. Collective.
 template <class Describe, class Check>
 void check_together(Transport& transport, const char* caller, const Describe& describe, const Check& check) {
   transport.require_intact(caller);
-  StepGuard guard(transport);
   std::string text;
   headlane::internal::agree_on(
       text,
@@ -25,15 +24,7 @@ void check_together(Transport& transport, const char* caller, const Describe& de
         own = describe();
         check();
       },
-      [&](const std::string& own) {
-        try {
-          transport.agree(caller, own);
-        } catch (const std::invalid_argument&) {  // on every rank
-          guard.stay();
-          throw;
-        }
-        guard.stay();
-      });
+      [&](const std::string& own) { transport.agree(caller, own); });
 }
 
 }  // namespace headlane::mpi::internal

@@ -3,6 +3,7 @@
 
 #include "error.hpp"
 #include "floats.hpp"
+#include "together.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -98,6 +99,23 @@ std::string difference(const std::vector<std::string>& texts) {
   return result;
 }
 
+/// How the texts of the ranks differ; empty if they are the same.
+std::string difference_of_all(Transport& transport, std::string_view mine) {
+  const StepGuard guard(&transport);
+  struct Summary {
+    std::uint64_t hash;
+    Index length;
+  };
+  const std::vector<Summary> all = all_of(transport, Summary{hash_of(mine), static_cast<Index>(mine.size())});
+  bool same = true;
+  std::vector<Index> lengths;
+  for (const Summary& one : all) {
+    same = same && one.hash == all.front().hash && one.length == all.front().length;
+    lengths.push_back(one.length);
+  }
+  return same ? "" : difference(texts_of(transport, mine, lengths));
+}
+
 }  // namespace
 
 void Transport::require_intact(std::string_view what) const {
@@ -109,19 +127,8 @@ void Transport::require_intact(std::string_view what) const {
 
 void Transport::agree(std::string_view what, std::string_view mine) {
   require_intact(what);
-  struct Summary {
-    std::uint64_t hash;
-    Index length;
-  };
-  const std::vector<Summary> all = all_of(*this, Summary{hash_of(mine), static_cast<Index>(mine.size())});
-  bool same = true;
-  std::vector<Index> lengths;
-  for (const Summary& one : all) {
-    same = same && one.hash == all.front().hash && one.length == all.front().length;
-    lengths.push_back(one.length);
-  }
-  if (same) return;
-  fail(what, ": the ranks differ: ", difference(texts_of(*this, mine, lengths)));
+  const std::string differing = difference_of_all(*this, mine);
+  if (!differing.empty()) fail(what, ": the ranks differ: ", differing);
 }
 
 }  // namespace headlane::mpi

@@ -5,8 +5,10 @@
 #include "thread_ranks.hpp"
 
 #include <doctest/doctest.h>
+#include <headlane/layers.hpp>
 #include <headlane/mpi/kv_cache.hpp>
 
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <chrono>
@@ -232,6 +234,41 @@ TEST_CASE("mpi::attention: no memory for messages on one rank") {
     CAPTURE(name);
     fail_everywhere(call, [](FailingTransport&, long n) { messages_until_failure = n; });
   }
+}
+
+/// A layer of two heads, one for each of two ranks; the keys of rank 1 have the weight `key`.
+MultiHeadAttention two_heads(Team& team, float key) {
+  Tensor<2> in({3 * 64, 64}), out({64, 64});
+  for_each(in.view, [](float& x) { x = 0.5f; });
+  for_each(out.view, [](float& x) { x = 0.5f; });
+  for_each(in.view.slice(0, 64 + 32, 2 * 64), [&](float& x) { x = key; });
+  return {{{"in_proj_weight", AnyView<const float>(in.view)}, {"out_proj.weight", AnyView<const float>(out.view)}},
+          "",
+          {.heads = 2, .team = &team}};
+}
+
+TEST_CASE("a layer of a team: one rank that throws has its later calls refused") {
+  std::array<std::string, 2> first, second;
+  CHECK_NOTHROW(run_transports(2, [&](ThreadTransport& transport) {
+    const auto rank = static_cast<std::size_t>(transport.rank());
+    const MultiHeadAttention layer = two_heads(transport, 1e38f);
+    KvCache cache(layer.kv_heads(), 32, 32, {.type = DType::int8});
+    const Index sequence = cache.add();
+    Tensor<3> x({1, 1, 64}), y({1, 1, 64});
+    for_each(x.view, [](float& value) { value = 1; });
+    for (std::string* message : {&first[rank], &second[rank]}) {
+      try {
+        layer.forward(x.view, cache, {&sequence, 1}, y.view);
+      } catch (const std::exception& error) {
+        *message = error.what();
+      }
+      transport.end();
+    }
+    CHECK(transport.is_broken());
+  }));
+  check_words(first[1], {"not finite"});
+  for (const std::string& message : second)
+    check_words(message, {"MultiHeadAttention::forward: an earlier call on this transport ended"});
 }
 
 #if !defined(HEADLANE_TEST_SANITIZED)  // sanitizers bring their own operator new

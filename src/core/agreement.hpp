@@ -1,6 +1,9 @@
-// How ranks agree on arguments: a rank that threw alone would leave the others waiting.
+// How ranks agree on arguments: a rank that threw alone would leave the others waiting. And what
+// becomes of one that throws later.
 // Header-only, since headlane::models and headlane::mpi use it as well.
 #pragma once
+
+#include <headlane/team.hpp>
 
 #include <exception>
 #include <string>
@@ -31,5 +34,32 @@ void agree_on(std::string& text, const Describe& describe, const Agree& agree) {
   agree(text);
   if (refused) std::rethrow_exception(refused);
 }
+
+/// A call from where the ranks have agreed: an exception that leaves the scope abandons it.
+class StepGuard {
+ public:
+  /// team: null for one process.
+  explicit StepGuard(Team* team) noexcept : team_(team), exceptions_(std::uncaught_exceptions()) {}
+  ~StepGuard() {
+    if (team_ != nullptr && std::uncaught_exceptions() > exceptions_) team_->abandoned();
+  }
+  StepGuard(const StepGuard&) = delete;
+  StepGuard& operator=(const StepGuard&) = delete;
+
+  /// Calls f(), whose exception all ranks throw: they stay in step.
+  template <class F>
+  void together(const F& f) {
+    try {
+      f();
+    } catch (...) {
+      team_ = nullptr;
+      throw;
+    }
+  }
+
+ private:
+  Team* team_;
+  int exceptions_;
+};
 
 }  // namespace headlane::internal

@@ -134,6 +134,7 @@ void DecoderLayer::forward(View<const float, 3> x, View<const float, 3> memory, 
                   .self_options = self,
                   .cross_options = cross};
   check(call);
+  const ComparedScope compared(self_attn_.shares().team());
   run(call);
 }
 
@@ -148,6 +149,7 @@ void DecoderLayer::forward(View<const float, 3> x, KvCache& cache, std::span<con
                   .self_options = self,
                   .cross_options = cross};
   check(call);
+  const ComparedScope compared(self_attn_.shares().team());
   AppendGuard appended(cache, sequences);
   run(call);
   appended.commit();
@@ -159,7 +161,7 @@ void forward_halves(const DecoderLayer& layer, const HalfRows& rows, const Atten
                     const AttentionOptions& cross) {
   const CallScope scope;
   check_call(layer, rows.operands(caller), rows.type, {}, {.kind = KeySource::Kind::memory}, self, cross);
-  const ComparedScope compared;
+  const ComparedScope compared(layer.self_attn().shares().team());
   const WideRows wide(rows, self.num_threads);
   layer.forward(wide.x, wide.memory, wide.y, self, cross);
   wide.round();
@@ -178,7 +180,7 @@ void forward_halves(const DecoderLayer& layer, const HalfRows& rows, const Cache
   const CallScope scope;
   check_call(layer, rows.operands(caller), rows.type, growing(caches.own, caches.sequences),
              projected(caches.memory, caches.memory_sequences), self, cross);
-  const ComparedScope compared;
+  const ComparedScope compared(layer.self_attn().shares().team());
   const WideRows wide(rows, self.num_threads);
   layer.forward(wide.x, caches.own, caches.sequences, caches.memory, caches.memory_sequences, wide.y, self, cross);
   wide.round();

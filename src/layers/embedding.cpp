@@ -126,6 +126,7 @@ void Embedding::forward(View<const Index, 2> ids, View<float, 3> y, const Embedd
   const CallScope scope;
   const Index length = checked_together(ids, forward_caller.operand("y", y), DType::float32, options);
   if (length == 0) return;
+  const ComparedScope compared(rows_.team());
   if (rows_.divided()) return forward_together(ids.slice(1, 0, length), y, options);
   const PackedColumns packed = packed_columns(packed_);
   for (Index b = 0; b < ids.shape[0]; ++b)
@@ -184,7 +185,7 @@ void Embedding::forward_halves(const View<const Index, 2>& ids, const View<std::
   const CallScope scope;
   checked_together(ids, forward_caller.operand("y", y), type, options);
   if (is_empty(y)) return;
-  const ComparedScope compared;
+  const ComparedScope compared(rows_.team());
   const AnyView<const std::uint16_t> before(y);
   HalfCopies copies(active(), 1);
   copies.reserve(before);
@@ -214,6 +215,7 @@ void Embedding::check_logits(const Operand& x, const Operand& y, DType type, int
 void Embedding::logits(View<const float, 3> x, View<float, 3> y, int num_threads) const {
   const CallScope scope;
   check_logits(logits_caller.operand("x", x), logits_caller.operand("y", y), DType::float32, num_threads);
+  const ComparedScope compared(rows_.team());
   const TeamOutput out(rows_, 1, y);
   for_each_matrix(x, out.own(), {}, [&](const auto& from, const auto& to, const auto&) {
     multiply(from, packed_, 0, to, {.activations = options_.activations, .num_threads = num_threads});
@@ -225,7 +227,7 @@ void Embedding::logits_halves(const HalfRows& rows, int num_threads) const {
   const CallScope scope;
   const ForwardOperands operands = rows.operands(logits_caller);
   check_logits(operands.x, operands.y, rows.type, num_threads);
-  const ComparedScope compared;
+  const ComparedScope compared(rows_.team());
   const WideRows wide(rows, num_threads);
   logits(wide.x, wide.y, num_threads);
   wide.round();

@@ -46,7 +46,7 @@ constexpr Caller caller = "EncoderLayer::forward";
 void forward_halves(const EncoderLayer& layer, const HalfRows& rows, const AttentionOptions& options) {
   const CallScope scope;
   check_attention_together(layer.self_attn(), rows.operands(caller), {}, rows.type, options);
-  const ComparedScope compared;
+  const ComparedScope compared(layer.self_attn().shares().team());
   const WideRows wide(rows, options.num_threads);
   layer.forward(wide.x, wide.y, options);
   wide.round();
@@ -64,6 +64,7 @@ void EncoderLayer::forward(View<const float16, 3> x, View<float16, 3> y, const A
 void EncoderLayer::forward(View<const float, 3> x, View<float, 3> y, const AttentionOptions& options) const {
   const CallScope scope;
   check_attention_together(self_attn_, {caller.operand("x", x), caller.operand("y", y)}, {}, DType::float32, options);
+  const ComparedScope compared(self_attn_.shares().team());
   const View<float, 3> sum = scratch_rows(Purpose::sum, x.shape[0], x.shape[1], x.shape[2]);
   sublayer(norm1_, norm_first_, x, sum, options.num_threads, [&](const auto& in, const auto& out, const auto& add) {
     attend(caller, self_attn_, in, {}, out, add, options);

@@ -72,7 +72,7 @@ void check_rows(const FeedForward& layer, const View<const T, 3>& x, const View<
 void forward_halves(const FeedForward& layer, const HalfRows& rows, int num_threads) {
   const CallScope scope;
   check_rows(layer, rows.x, rows.y, rows.type, num_threads);
-  const ComparedScope compared;
+  const ComparedScope compared(layer.linear1().columns().team());
   const WideRows wide(rows, num_threads);
   layer.forward(wide.x, wide.y, num_threads);
   wide.round();
@@ -90,6 +90,7 @@ void FeedForward::forward(View<const float16, 3> x, View<float16, 3> y, int num_
 void FeedForward::forward(View<const float, 3> x, View<float, 3> y, int num_threads) const {
   const CallScope scope;
   check_rows(*this, x, y, DType::float32, num_threads);
+  const ComparedScope compared(linear1_.columns().team());
   feed_forward(*this, x, y, {}, num_threads);
 }
 

@@ -70,7 +70,7 @@ void check_linear_together(const Linear& layer, const View<const T, 3>& x, const
 void forward_halves(const Linear& layer, const HalfRows& rows, const LinearOptions& options) {
   const CallScope scope;
   check_linear_together(layer, rows.x, rows.y, rows.type, options);
-  const ComparedScope compared;
+  const ComparedScope compared(layer.columns().team());
   const WideRows wide(rows, options.num_threads);
   layer.forward(wide.x, wide.y, options);
   wide.round();
@@ -88,10 +88,8 @@ void Linear::forward(View<const float16, 3> x, View<float16, 3> y, const LinearO
 void Linear::forward(View<const float, 3> x, View<float, 3> y, const LinearOptions& options) const {
   const CallScope scope;
   check_linear_together(*this, x, y, DType::float32, options);
-  if (is_half(options.residual)) {
-    const ComparedScope compared;
-    return forward(x, y, with_wide(options, &LinearOptions::residual));
-  }
+  const ComparedScope compared(columns_.team());
+  if (is_half(options.residual)) return forward(x, y, with_wide(options, &LinearOptions::residual));
   const TeamOutput out(columns_, 1, y);
   const View<const float, 3> residual = out.own_of(options.residual.of<float>());
   for_each_matrix(x, out.own(), residual, [&](const auto& from, const auto& to, const auto& add) {

@@ -3,6 +3,7 @@
 #include "core/check.hpp"
 #include "layers/attention_layer.hpp"
 #include "layers/half.hpp"
+#include "layers/together.hpp"
 
 namespace headlane {
 
@@ -25,6 +26,7 @@ void forward_floats(Caller caller, const MultiHeadAttention& layer, const View<c
   check_attention_together(layer,
                            {caller.operand("x", x), caller.operand("y", y), caller.operand("memory", source.memory)},
                            source, DType::float32, options);
+  const ComparedScope compared(layer.shares().team());
   run(caller, layer, x, source, y, options);
 }
 
@@ -33,6 +35,7 @@ void forward_halves(Caller caller, const MultiHeadAttention& layer, const HalfRo
                     const AttentionOptions& options) {
   const CallScope scope;
   check_attention_together(layer, rows.operands(caller), source, rows.type, options);
+  const ComparedScope compared(layer.shares().team());
   const WideRows wide(rows, options.num_threads);
   source.memory = wide.memory;
   run(caller, layer, wide.x, source, wide.y, options);

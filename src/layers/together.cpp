@@ -9,7 +9,7 @@ constinit thread_local bool compared = false;
 
 }  // namespace
 
-ComparedScope::ComparedScope() noexcept : outer_(compared) { compared = true; }
+ComparedScope::ComparedScope(Team* team) noexcept : outer_(compared), guard_(team) { compared = true; }
 ComparedScope::~ComparedScope() { compared = outer_; }
 
 bool compares(const Team* team) { return team != nullptr && team->size() > 1 && !compared; }

@@ -14,16 +14,18 @@
 namespace headlane::internal {
 
 /// While it lives, the layers that this thread makes or calls compare nothing: the one that they
-/// belong to has, or will.
+/// belong to has, or will. An exception that leaves it abandons the call of the team, if one is
+/// given.
 class ComparedScope {
  public:
-  ComparedScope() noexcept;
+  explicit ComparedScope(Team* team = nullptr) noexcept;
   ComparedScope(const ComparedScope&) = delete;
   ComparedScope& operator=(const ComparedScope&) = delete;
   ~ComparedScope();
 
  private:
   bool outer_;
+  StepGuard guard_;
 };
 
 /// True if the ranks of the team compare a call that this thread begins.

@@ -1,6 +1,8 @@
 // Memory of the layers of a team: nothing is allocated once warm, each allocation may fail, and
-// layers may be moved.
+// layers may be moved. A call that an exception ends is abandoned.
 #include "support/failing_allocation.hpp"
+#include "support/half_tensor.hpp"
+#include "support/lone_team.hpp"
 #include "support/scope.hpp"
 #include "support/team_case.hpp"
 
@@ -8,22 +10,11 @@
 #include <headlane/headlane.hpp>
 
 #include <optional>
+#include <thread>
 #include <utility>
 
 namespace headlane::test {
 namespace {
-
-/// One rank of three, whose others have computed zeros.
-class LoneTeam final : public Team {
- public:
-  [[nodiscard]] int rank() const override { return 1; }
-  [[nodiscard]] int size() const override { return 3; }
-  void all_gather(float* buffer, std::span<const Index> begins) override {
-    std::fill(buffer, buffer + begins[1], 0.0f);
-    std::fill(buffer + begins[2], buffer + begins[3], 0.0f);
-  }
-  void agree(std::string_view, std::string_view) override {}
-};
 
 const LayerSizes sizes{.d_model = 96, .heads = 6, .kv_heads = 3, .head_dim = 16, .memory_width = 96, .d_ff = 160};
 
@@ -34,6 +25,7 @@ struct OneRank {
         encoder(state.dict, "", options_of(sizes, team)),
         tied(state.dict, "linear1.", {.tied = true, .team = team}),
         table(state.dict, "linear1.", {.team = team}),
+        feed_forward(state.dict, "", {.team = team}),
         linear(state.dict, "linear1.", DType::int8, DType::float32, team) {
     reset();
   }
@@ -52,6 +44,7 @@ struct OneRank {
   DecoderLayer decoder;
   EncoderLayer encoder;
   Embedding tied, table;
+  FeedForward feed_forward;
   Linear linear;
   Tensor<3> x = normal({2, 40, 96}, 1), y{{2, 40, 96}}, wide{{2, 40, 160}}, lse{{2, 6, 40}};
   Tensor<1> slopes{{6}};
@@ -109,6 +102,77 @@ TEST_CASE("layers of a team: each allocation fails") {
                  [&]() -> std::uint64_t { return made ? made->self_attn().in_proj().bytes() : 0; }, true},
                 20);
 }
+
+/// Calls forward() of all layers, from and to x and y of one type; says which of them.
+template <class X, class F>
+void for_each_forward(OneRank& rank, const X& x, const X& y, const X& wide, const F& f) {
+  const MultiHeadAttention& attention = rank.decoder.multihead_attn();
+  f("Linear", [&] { rank.linear.forward(x.view, wide.view); });
+  f("FeedForward", [&] { rank.feed_forward.forward(x.view, y.view); });
+  f("attention", [&] { attention.forward(x.view, y.view); });
+  f("attention to memory", [&] { attention.forward(x.view, x.view, y.view); });
+  f("attention over a cache", [&] { attention.forward(x.view, *rank.own, rank.both, y.view); });
+  f("EncoderLayer", [&] { rank.encoder.forward(x.view, y.view); });
+  f("DecoderLayer", [&] { rank.decoder.forward(x.view, x.view, y.view); });
+  f("DecoderLayer over caches",
+    [&] { rank.decoder.forward(x.view, *rank.own, rank.both, *rank.projected, rank.both, y.view); });
+  f("Embedding", [&] { rank.tied.forward({rank.ids.data(), {2, 40}}, y.view); });
+  f("Embedding::logits", [&] { rank.tied.logits(x.view, wide.view); });
+}
+
+TEST_CASE("layers of a team: a call that an exception ends is abandoned") {
+  LoneTeam team;
+  OneRank rank(&team);
+  rank.decoder.multihead_attn().project_memory(rank.x.view, *rank.projected, rank.both);
+  const auto abandons = [&](const char* name, const auto& call) {
+    CAPTURE(name);
+    CHECK_NOTHROW(call());
+    CHECK_FALSE(team.is_abandoned);
+    team.fails = true;
+    CHECK_THROWS_AS(call(), std::runtime_error);
+    CHECK(team.is_abandoned);
+    team.fails = team.is_abandoned = false;
+  };
+  for_each_forward(rank, rank.x, rank.y, rank.wide, abandons);
+  using Halves = HalfTensor<bfloat16, 3>;
+  for_each_forward(rank, Halves(rank.x.view), Halves(rank.y.view), Halves(rank.wide.view), abandons);
+  // What is refused is refused on all ranks.
+  CHECK_THROWS_AS(rank.linear.forward(rank.x.view, rank.y.view), std::invalid_argument);
+  CHECK_FALSE(team.is_abandoned);
+}
+
+#if !defined(HEADLANE_TEST_SANITIZED)
+TEST_CASE("layers of a team: so is one without memory, once the ranks have agreed") {
+  LoneTeam team;
+  OneRank rank(&team);
+  rank.decoder.multihead_attn().project_memory(rank.x.view, *rank.projected, rank.both);
+  const HalfTensor<float16, 3> x(rank.x.view), y(rank.y.view), wide(rank.wide.view);
+  long abandoned = 0;
+  for_each_forward(rank, x, y, wide, [&](const char* name, const auto& call) {
+    CAPTURE(name);
+    bool failed = true;
+    for (long n = 0; failed && n < 200; ++n) {
+      CAPTURE(n);
+      team.agrees = team.is_abandoned = failed = false;
+      std::thread([&] {  // whose scratch memory is not there yet
+        const ThreadsScope one(1);
+        until_failure = n;
+        try {
+          call();
+        } catch (const std::bad_alloc&) {
+          failed = true;
+        }
+        until_failure = -1;
+      })
+          .join();
+      CHECK(team.is_abandoned == (failed && team.agrees));
+      abandoned += team.is_abandoned ? 1 : 0;
+    }
+    CHECK_FALSE(failed);
+  });
+  CHECK(abandoned > 20);
+}
+#endif
 
 TEST_CASE("layers of a team that are moved") {
   LoneTeam team;

@@ -85,6 +85,7 @@ struct Bert::Call {
   Index prompt_tokens;
   const std::function<void(const EncodeProgress&)>& progress;
   Workspace* work = nullptr;
+  headlane::internal::StepGuard* guard = nullptr;
 
   [[nodiscard]] bool pools() const { return pooling.front() != Pooling::none; }
 };
@@ -175,7 +176,8 @@ View<const float, 2> Bert::states(const Call& call, std::size_t first, std::size
   for (const EncoderLayer& layer : layers_) {
     layer.forward(x, x, {.query_starts = starts, .key_starts = starts, .num_threads = call.num_threads});
     if (call.progress)
-      call.progress({.finished_sentences = static_cast<Index>(first), .sentences = std::ssize(call.ids)});
+      call.guard->together(
+          [&] { call.progress({.finished_sentences = static_cast<Index>(first), .sentences = std::ssize(call.ids)}); });
   }
   return View<const float, 3>(x).select(0, 0);
 }
@@ -184,6 +186,8 @@ void Bert::run(Call call) const {
   const headlane::internal::FloatingPointScope scope;
   Workspaces& workspaces = unmoved(workspaces_, call.function, "model");
   check_together(call);
+  auto guard = guard_of(team_);
+  call.guard = &guard;
   std::unique_ptr<Workspace> work = workspaces.take();
   call.work = work.get();
   Index row = 0;

@@ -80,6 +80,11 @@ void check_together(Team* team, const char* function, const Check& check, const 
   });
 }
 
+/// Of a call that the ranks have compared.
+inline headlane::internal::StepGuard guard_of(Team* team) {
+  return headlane::internal::StepGuard(is_divided(team) ? team : nullptr);
+}
+
 /// Calls load(), which returns what all ranks must have. If it throws on one rank, all throw.
 template <class Load>
 void load_together(Team* team, const char* what, const Load& load) {

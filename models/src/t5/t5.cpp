@@ -129,13 +129,14 @@ std::vector<std::vector<Index>> T5::generate(std::span<const std::vector<Index>>
     }
   };
   check_together(team, function, check, [&] { return text_of(inputs, options); });
+  auto guard = guard_of(team);
   if (inputs.empty()) return {};
   const Index length = std::ssize(ids);
   std::vector<float> memory(static_cast<std::size_t>(length * config.d_model));
   const View<float, 3> states(memory.data(), {1, length, config.d_model});
   GenerateProgress progress{.sentences = std::ssize(inputs)};
   const std::function<void()> poll = [&] {
-    if (options.progress) options.progress(progress);
+    if (options.progress) guard.together([&] { options.progress(progress); });
   };
   model.encode(ids, starts, states, options.num_threads, poll);
   T5Decoder decoder(model, config, states, starts, options.num_threads, poll);
@@ -149,6 +150,7 @@ std::vector<float> T5::encode(std::span<const Index> input, int num_threads) con
   check_together(
       all.team, function, [&] { check_ids(function, "the input", input, all.config); },
       [&] { return Description().add("input", input).text(); });
+  const auto guard = guard_of(all.team);
   return all.encode(input, num_threads);
 }
 
@@ -164,6 +166,7 @@ std::vector<float> T5::logits(std::span<const Index> input, std::span<const Inde
         check_ids(function, "the input", input, config);
       },
       [&] { return Description().add("input", input).add("output", output).text(); });
+  const auto guard = guard_of(team);
   const std::vector<float> memory = all.encode(input, num_threads);
   const Index length = std::ssize(output), d = config.d_model;
   std::vector<float> hidden(static_cast<std::size_t>(length * d));

@@ -20,8 +20,8 @@ namespace headlane::mpi {
 ///   An exception that not all ranks throw (std::bad_alloc, or one of the transport; not a refusal
 ///   of arguments) breaks the transport of the rank: messages may be under way, which no function
 ///   here can take back, and the next call would take them for its own. Every later call of
-///   headlane::mpi on it throws std::runtime_error. The memory of messages under way is never
-///   freed.
+///   headlane::mpi, and of a layer or model of the team, throws std::runtime_error. The memory of
+///   messages under way is never freed.
 class HEADLANE_API Transport : public Team {
  public:
   /// A message under way.
@@ -42,6 +42,7 @@ class HEADLANE_API Transport : public Team {
   /// As Team::agree, by all_gather().
   void agree(std::string_view what, std::string_view mine) override;
 
+  void abandoned() noexcept override { mark_broken(); }
   /// Called by headlane::mpi when an exception leaves this rank out of step with the others; an
   /// implementation may call it, too.
   void mark_broken() noexcept { broken_ = true; }
