@@ -24,7 +24,9 @@ void EndResults::finish(Index element, const AttentionPart& part, const View<con
                         const View<const Index, 1>& query_lengths, int num_threads) {
   const View<float, 3> of_lse = with_lse_ ? lse().slice(0, element, element + 1) : View<float, 3>();
   merge({&part, 1}, out().slice(0, element, element + 1), {.lse = of_lse, .sinks = sinks, .num_threads = num_threads});
-  if (with_lse_ && sinks && query_lengths) clear_padding(of_lse.select(0, 0), rows, query_lengths(element));
+  if (!sinks || !query_lengths) return;
+  clear_padding(out().select(0, element), with_lse_ ? of_lse.select(0, 0) : View<float, 2>(), rows,
+                query_lengths(element));
 }
 
 void EndResults::copy_to(const View<float, 4>& to, const View<float, 3>& to_lse, Index first) const {

@@ -186,10 +186,12 @@ void finish(const SequenceCall& call, const PartialResult& states) {
   const AttentionOptions& o = call.options;
   const AttentionPart part{states.out(), states.max(), states.sum()};
   merge({&part, 1}, call.out, {.lse = o.lse, .sinks = o.sinks, .num_threads = o.num_threads});
-  if (!o.lse || !o.sinks || !o.query_lengths) return;
+  if (!o.sinks || !o.query_lengths) return;
   for (Index b = 0; b < call.batch(); ++b)
-    for (const Rows& own : call.rows_of(call.rank))
-      clear_padding(o.lse.select(0, b).slice(1, own.local, own.local + own.count), own, o.query_lengths(b));
+    for (const Rows& own : call.rows_of(call.rank)) {
+      const auto rows = [&](const auto& view) { return view.select(0, b).slice(1, own.local, own.local + own.count); };
+      clear_padding(rows(call.out), o.lse ? rows(o.lse) : View<float, 2>(), own, o.query_lengths(b));
+    }
 }
 
 }  // namespace

@@ -19,10 +19,12 @@ void copy(const View<const float, 4>& from, const View<float, 4>& to) {
       }
 }
 
-void clear_padding(const View<float, 2>& lse, const Rows& rows, Index query_length) {
-  for (Index h = 0; h < lse.shape[0]; ++h)
-    for (Index i = std::max<Index>(query_length - rows.position, 0); i < rows.count; ++i)
-      lse(h, i) = -std::numeric_limits<float>::infinity();
+void clear_padding(const View<float, 3>& out, const View<float, 2>& lse, const Rows& rows, Index query_length) {
+  for (Index h = 0; h < out.shape[0]; ++h)
+    for (Index i = std::max<Index>(query_length - rows.position, 0); i < rows.count; ++i) {
+      for (Index j = 0; j < out.shape[2]; ++j) out(h, i, j) = 0;
+      if (lse) lse(h, i) = -std::numeric_limits<float>::infinity();
+    }
 }
 
 }  // namespace headlane::mpi::internal

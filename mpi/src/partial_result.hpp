@@ -32,8 +32,9 @@ struct PartialResult {
 /// Copies rows of elements, [batch, heads, rows, dim].
 void copy(const View<const float, 4>& from, const View<float, 4>& to);
 
-/// Sets the log-sum-exps [heads, rows] of padding queries to -inf: those from position query_length
-/// of their sequence on, to which merge() gave that of their sink.
-void clear_padding(const View<float, 2>& lse, const Rows& rows, Index query_length);
+/// Sets padding queries to 0 in out [heads, rows, value_dim] and to -inf in lse [heads, rows], if
+/// that is given: those from position query_length of their sequence on, to which merge() gave what
+/// their sink has.
+void clear_padding(const View<float, 3>& out, const View<float, 2>& lse, const Rows& rows, Index query_length);
 
 }  // namespace headlane::mpi::internal

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <limits>
 
 namespace headlane::test {
 namespace {
@@ -79,6 +80,22 @@ TEST_CASE("mpi::attention: four chunks of keys, causal, more queries than are co
       if (ranks == 2) check_ranks(transport, problem, {.keys = cut, .queries = one}, 1);
       if (ranks == 3) check_ranks(transport, problem, {.keys = cut}, 1);
     }));
+}
+
+TEST_CASE("mpi::attention: padding queries whose sink is infinite or NaN") {
+  AttentionSizes s{.batch = 2, .q_heads = 3, .q_length = 600, .kv_length = 1100, .head_dim = 8, .value_dim = 5};
+  const std::array<Index, 2> lengths{2, 550};
+  const std::array<float, 3> sinks{infinity, std::numeric_limits<float>::quiet_NaN(), -infinity};
+  static const bool visible = true;
+  AttentionOptions options{.sinks = {sinks.data(), {3}}, .query_lengths = {lengths.data(), {2}}};
+  const SequenceProblem results(s, 4, options);
+  options.mask = {&visible, {2, 3, 600, 1100}, {0, 0, 0, 0}};
+  const SequenceProblem keys(s, 4, options);
+  CHECK_NOTHROW(run_transports(3, [&](ThreadTransport& transport) {
+    const auto cut = [](Index length) { return mpi::SequenceCut::contiguous(length, 3); };
+    check_ranks(transport, results, {.keys = cut(1100)}, 1);
+    check_ranks(transport, keys, {.keys = cut(1100), .queries = cut(600)}, 1);
+  }));
 }
 
 TEST_CASE("mpi::attention: no keys, no queries, no rows on some ranks") {
