@@ -45,64 +45,6 @@ std::vector<SequencePiece> extended(std::vector<SequencePiece> pieces, Index tok
   return pieces;
 }
 
-}  // namespace
-
-KvCache::State::Sequence& KvCache::State::at(const char* function, Index sequence) {
-  const auto found = sequences.find(sequence);
-  refuse_unless(found != sequences.end(), function, ": sequence is ", sequence, ", which the cache does not have");
-  return found->second;
-}
-
-Index KvCache::State::number() {
-  if (free.empty()) return static_cast<Index>(sequences.size());
-  const Index number = free.back();
-  free.pop_back();
-  return number;
-}
-
-KvCache::KvCache(const Transport& transport, Index kv_heads, Index head_dim, Index value_dim,
-                 const KvCacheOptions& options) {
-  refuse_unless(options.page_size <= grid, "KvCache: page_size is ", options.page_size, ", the maximum is ", grid);
-  state_ = std::make_unique<State>(
-      State{transport.rank(), transport.size(), headlane::KvCache(kv_heads, head_dim, value_dim, options), {}, {}});
-}
-
-KvCache::~KvCache() = default;
-KvCache::KvCache(KvCache&&) noexcept = default;
-KvCache& KvCache::operator=(KvCache&&) noexcept = default;
-
-KvCache::State& KvCache::state(const char* function) const {
-  refuse_unless(state_ != nullptr, function, ": the cache was moved from");
-  return *state_;
-}
-
-Index KvCache::add() {
-  State& s = state("add");
-  const Index number = s.number();
-  s.sequences[number] = {};
-  return number;
-}
-
-Index KvCache::fork(Index sequence, Index length) {
-  State& s = state("fork");
-  const State::Sequence& from = s.at("fork", sequence);
-  const Index end = length < 0 ? from.length() : length;
-  refuse_unless(end <= from.length(), "fork: length is ", length, ", the sequence has ", from.length(), " keys");
-  State::Sequence copy;
-  std::size_t block = 0;
-  for (const SequencePiece& piece : from.pieces) {
-    if (piece.begin >= end) break;
-    extend(copy.pieces, piece.rank, std::min(piece.end, end));
-    for (Index at = piece.begin; piece.rank == s.rank && at < std::min(piece.end, end); at += grid)
-      copy.blocks.push_back(s.own.fork(from.blocks[block++], std::min(std::min(piece.end, end) - at, grid)));
-  }
-  const Index number = s.number();
-  s.sequences[number] = std::move(copy);
-  return number;
-}
-
-namespace {
-
 /// Undoes what was appended to the own blocks of a sequence, unless it is committed.
 class BlocksGuard {
  public:
@@ -124,6 +66,61 @@ class BlocksGuard {
   Index last_;
   bool committed_ = false;
 };
+
+}  // namespace
+
+KvCache::State::Sequence& KvCache::State::at(const char* function, Index sequence) {
+  const auto found = sequences.find(sequence);
+  refuse_unless(found != sequences.end(), function, ": sequence is ", sequence, ", which the cache does not have");
+  return found->second;
+}
+
+Index KvCache::State::insert(Sequence&& sequence) {
+  const Index number = free.empty() ? static_cast<Index>(sequences.size()) : free.back();
+  sequences.emplace(number, std::move(sequence));
+  if (!free.empty()) free.pop_back();
+  return number;
+}
+
+KvCache::KvCache(const Transport& transport, Index kv_heads, Index head_dim, Index value_dim,
+                 const KvCacheOptions& options) {
+  refuse_unless(options.page_size <= grid, "KvCache: page_size is ", options.page_size, ", the maximum is ", grid);
+  state_ = std::make_unique<State>(
+      State{transport.rank(), transport.size(), headlane::KvCache(kv_heads, head_dim, value_dim, options), {}, {}});
+}
+
+KvCache::~KvCache() = default;
+KvCache::KvCache(KvCache&&) noexcept = default;
+KvCache& KvCache::operator=(KvCache&&) noexcept = default;
+
+KvCache::State& KvCache::state(const char* function) const {
+  refuse_unless(state_ != nullptr, function, ": the cache was moved from");
+  return *state_;
+}
+
+Index KvCache::add() { return state("add").insert({}); }
+
+Index KvCache::fork(Index sequence, Index length) {
+  State& s = state("fork");
+  const State::Sequence& from = s.at("fork", sequence);
+  const Index end = length < 0 ? from.length() : length;
+  refuse_unless(end <= from.length(), "fork: length is ", length, ", the sequence has ", from.length(), " keys");
+  State::Sequence copy;
+  copy.blocks.reserve(from.blocks.size());
+  BlocksGuard guard(s.own, copy.blocks);
+  std::size_t block = 0;
+  for (const SequencePiece& piece : from.pieces) {
+    if (piece.begin >= end) break;
+    extend(copy.pieces, piece.rank, std::min(piece.end, end));
+    for (Index at = piece.begin; piece.rank == s.rank && at < std::min(piece.end, end); at += grid)
+      copy.blocks.push_back(s.own.fork(from.blocks[block++], std::min(std::min(piece.end, end) - at, grid)));
+  }
+  const Index number = s.insert(std::move(copy));
+  guard.commit();
+  return number;
+}
+
+namespace {
 
 /// As the cache of the rank that stores them checks them: all ranks refuse the same arguments.
 void check_tokens(const headlane::KvCache& own, const char* name, const View<const float, 3>& x, Index columns,
@@ -230,8 +227,9 @@ void KvCache::truncate(Index sequence, Index length) {
 
 void KvCache::remove(Index sequence) {
   State& s = state("remove");
-  for (const Index block : s.at("remove", sequence).blocks) s.own.remove(block);
+  const State::Sequence& of = s.at("remove", sequence);
   s.free.push_back(sequence);
+  for (const Index block : of.blocks) s.own.remove(block);
   s.sequences.erase(sequence);
 }
 

@@ -24,7 +24,8 @@ struct KvCache::State {
   std::vector<Index> free;  // numbers of removed sequences
 
   [[nodiscard]] Sequence& at(const char* function, Index sequence);
-  Index number();
+  /// Its number; without memory, nothing has changed.
+  Index insert(Sequence&& sequence);
 };
 
 }  // namespace headlane::mpi

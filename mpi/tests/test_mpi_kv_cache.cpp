@@ -1,11 +1,13 @@
 // A cache that is cut over ranks, which are threads here: bit-identical to one of a single process.
 #include "cache_case.hpp"
+#include "support/allocation_count.hpp"
 #include "support/scope.hpp"
 #include "thread_ranks.hpp"
 
 #include <doctest/doctest.h>
 
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,6 +95,46 @@ TEST_CASE("mpi::KvCache: bad input") {
     CHECK(first_difference(out.view, expected.view) == "");
   });
 }
+
+#if !defined(HEADLANE_TEST_SANITIZED)  // sanitizers bring their own operator new
+TEST_CASE("mpi::KvCache: add, fork and remove without memory change nothing") {
+  run_transports(1, [&](ThreadTransport& t) {
+    mpi::KvCache cache(t, 1, 8, 8, {.page_size = 512});
+    const Tensor<3> k({1, 20 * 512, 8});
+    for (const Index number : {0, 1, 2}) {
+      CHECK(cache.add() == number);
+      cache.append(number, k.view, k.view);
+    }
+    const std::size_t bytes = cache.bytes();
+    const auto fails_until_it_does_not = [](const auto& call) {
+      bool failed = true;
+      long n = 0;
+      for (; failed && n < 200; ++n) {
+        until_failure = n;
+        try {
+          call();
+          failed = false;
+        } catch (const std::bad_alloc&) {
+        }
+        until_failure = -1;
+      }
+      CHECK(n > 1);
+      CHECK_FALSE(failed);
+    };
+    fails_until_it_does_not([&] { cache.remove(1); });
+    Index number = 0;
+    fails_until_it_does_not([&] { number = cache.fork(2); });
+    CHECK(number == 1);
+    fails_until_it_does_not([&] { number = cache.add(); });
+    CHECK(number == 3);
+    // No page is held by what failed.
+    for (const Index sequence : {1, 2}) cache.remove(sequence);
+    cache.append(cache.add(), k.view, k.view);
+    cache.append(number, k.view, k.view);
+    CHECK(cache.bytes() == bytes);
+  });
+}
+#endif
 
 TEST_CASE("mpi::attention over a cache: what one rank refuses, all refuse") {
   std::vector<std::string> messages(2);
