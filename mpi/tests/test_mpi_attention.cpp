@@ -137,6 +137,15 @@ TEST_CASE("mpi::attention: ranks that differ all throw one message that names th
   const Index lengths[] = {7000};
   check_words(message_of_all([&](mpi::Transport& t) { attend(t, {.key_lengths = {lengths, {1}}}, cut); }),
               {"key_lengths[0] is 7000"});
+  // All ranks make the same mistake, with rows of their own.
+  const mpi::AttentionCut cut_too{.keys = cut.keys, .queries = cut.keys};
+  const std::string message = message_of_all([&](mpi::Transport& t) {
+    const Index rows = cut.keys.length_of(t.rank());
+    const Tensor<4> x({1, 2, rows, 8});
+    mpi::attention(t, x.view, x.view, x.view, x.view, cut_too);
+  });
+  check_words(message,
+              {"ranks 0, 1 have an error, ", "rank 2 has an error, ", "out of shape [1, 2, 512, 8] overlaps q"});
 }
 
 TEST_CASE("mpi::attention: keys and values are checked on ranks without queries, too") {
