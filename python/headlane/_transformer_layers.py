@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from . import _core
 from ._kv_cache import KvCache
 from ._layers import Layer
+from ._team import refused_together
 from ._types import (
     ActivationDType,
     Array,
@@ -160,7 +161,10 @@ class DecoderLayer(_TransformerLayer, _core.DecoderLayer):
             An array of x's shape.
         """
         if cross is not None and not isinstance(cross, dict):
-            raise TypeError(f"DecoderLayer.forward: cross has type {type(cross).__name__}; wanted: a dict")
+            with refused_together(self._team, "DecoderLayer.forward", "DecoderLayer::forward"):
+                raise TypeError(
+                    f"DecoderLayer.forward: cross has type {type(cross).__name__}; wanted: a dict"
+                )
         return _core.DecoderLayer.forward(
             self,
             x,

@@ -147,6 +147,8 @@ def check_layers(comm: mpi.Communicator) -> None:
             {"out": np.zeros(5, np.float32)},
             {"is_causal": layer is headlane.EncoderLayer},
         ]
+        if layer is headlane.DecoderLayer:
+            changes += [{"cross": []}, {"cross": {"softcap": 2.0}}, {"cross": {"no_such_option": 1}}]
         refused(comm, made, given, changes)
 
 
