@@ -146,6 +146,13 @@ void compute_piece(const CacheCall& call, const View<const float, 4>& q, const E
   run(whole, 1, {middle, piece.size()});
 }
 
+std::vector<Index> blocks_of_ranks(const CacheCall& call, int ranks) {
+  std::vector<Index> blocks(static_cast<std::size_t>(ranks), 0);
+  for (const Element& element : call.elements)
+    for (const SequencePiece& piece : element.pieces) blocks[static_cast<std::size_t>(piece.rank)] += blocks_of(piece);
+  return blocks;
+}
+
 /// The partial results of the rank's own blocks, for some queries.
 std::vector<ChainElement> compute(const CacheCall& call, const Rows& rows, KeptMemory& memory) {
   const PartialResult state{nullptr, 1, call.heads(), rows.count, call.own.value_dim()};
@@ -230,11 +237,10 @@ void attention(Transport& transport, View<const float, 4> q, const KvCache& cach
     call.elements.push_back({sequence.pieces, sequence.blocks, options_of(options, number, keys, queries)});
   }
   const Index of_row = std::max<Index>(call.heads() * (state.own.value_dim() + 2), 1);
-  Index blocks = 1;  // of all ranks: they divide the queries alike
-  for (const Index length : lengths) blocks += length / grid + 1;
-  const Index at_a_time = std::max<Index>(partial_floats / (of_row * (blocks / transport.size() + 1)), 1);
-  Index own_blocks = 0;
-  for (const Element& element : call.elements) own_blocks += static_cast<Index>(element.blocks.size());
+  const std::vector<Index> blocks = blocks_of_ranks(call, transport.size());
+  const Index most = *std::max_element(blocks.begin(), blocks.end());  // all ranks divide the queries alike
+  const Index at_a_time = std::max<Index>(partial_floats / (of_row * std::max<Index>(most, 1)), 1);
+  const Index own_blocks = blocks[static_cast<std::size_t>(state.rank)];
   KeptMemory memory(messages, Slot::blocks, own_blocks * of_row * std::min(at_a_time, q.shape[2]));
   for (Index first = 0; first < q.shape[2] && q.shape[0] * q.shape[1] > 0; first += at_a_time) {
     const Rows rows{first, first, std::min(at_a_time, q.shape[2] - first)};

@@ -50,6 +50,25 @@ TEST_CASE("mpi::KvCache: blocks go to the ranks evenly, memory too") {
     }));
 }
 
+TEST_CASE("mpi::attention over a cache: many short sequences, which are all on rank 0, take 32 MiB of blocks") {
+  constexpr Index value_dim = 510, queries = 31;
+  run_transports(2, [&](ThreadTransport& t) {
+    mpi::KvCache cache(t, 1, 1, value_dim, {.page_size = 32});
+    Random random(1);
+    const Tensor<3> k = random_tensor<3>({1, 2, 1}, random), v = random_tensor<3>({1, 2, value_dim}, random);
+    std::vector<Index> all;
+    for (int i = 0; i < 64; ++i) {
+      all.push_back(cache.add());
+      cache.append(all.back(), k.view, v.view);
+    }
+    const Tensor<4> q = random_tensor<4>({64, 16, queries, 1}, random), out({64, 16, queries, value_dim});
+    most_message_bytes = message_bytes;
+    mpi::attention(t, q.view, cache, all, out.view, {.num_threads = 1});
+    // Blocks, results of runs of blocks, and end results.
+    CHECK(most_message_bytes <= std::size_t{3 * 33} << 20);
+  });
+}
+
 TEST_CASE("mpi::KvCache: bad input") {
   run_transports(1, [&](ThreadTransport& t) {
     mpi::KvCache cache(t, 2, 8, 8);

@@ -23,7 +23,7 @@ namespace headlane::mpi {
 /// contiguous runs of equal size; if they are fewer than the ranks, each to the rank with the
 /// fewest keys of the sequence (the lowest of these).
 ///
-/// Memory: the rank's own keys and values, as headlane::KvCache stores them, and 24 bytes for each
+/// Memory: the rank's own keys and values, as headlane::KvCache stores them, and 32 bytes for each
 ///   run of blocks of all ranks.
 /// Errors: as headlane::KvCache; std::invalid_argument for pages of more than 512 keys. Every rank
 ///   checks all arguments that it has before anything is stored. What one rank alone refuses (no
@@ -81,8 +81,8 @@ class HEADLANE_API KvCache {
 /// What travels: a partial result of value_dim + 2 floats for each query and head, from the rank of
 ///   each run of blocks to that of the next one, and the results, which are broadcast.
 /// Memory: a partial result for each own block of the sequences, of so many queries at a time that
-///   they take 32 MiB at most (one query if that is more), and one for each own run of blocks. Up
-///   to 64 MiB stay with the thread.
+///   they take 32 MiB at most on every rank (one query if that is more), and one for each own run
+///   of blocks; the results of so many queries. Up to 64 MiB stay with the thread.
 /// Errors: std::invalid_argument on every rank, before anything is written, if the arguments of any
 ///   rank are refused, if these or the caches differ between ranks, or if the ranks of the
 ///   transport are not those of the cache. std::bad_alloc, std::runtime_error (Transport).
