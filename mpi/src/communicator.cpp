@@ -52,6 +52,14 @@ void check_initialised() {
         "MPI_Init_thread with MPI_THREAD_FUNNELED or a higher level");
 }
 
+/// MPI's default handler would end the job.
+void check_kind(MPI_Comm comm) {
+  if (comm == MPI_COMM_NULL) fail("mpi::Communicator: the communicator is MPI_COMM_NULL");
+  int is_inter = 0;
+  MPI_Comm_test_inter(comm, &is_inter);
+  if (is_inter != 0) fail("mpi::Communicator: the communicator connects two groups, an intra-communicator is wanted");
+}
+
 }  // namespace
 
 /// The requests of a ticket are those of its pieces; the tickets waited for are used again.
@@ -76,6 +84,7 @@ struct Communicator::State {
 
 Communicator::Communicator(MPI_Comm comm) : state_(std::make_unique<State>()) {
   check_initialised();
+  check_kind(comm);
   check("MPI_Comm_dup", MPI_Comm_dup(comm, &state_->comm), *this);
   check("MPI_Comm_set_errhandler", MPI_Comm_set_errhandler(state_->comm, MPI_ERRORS_RETURN), *this);
   MPI_Comm_rank(state_->comm, &state_->rank);
@@ -140,7 +149,8 @@ Transport::Ticket Communicator::start_receive(int from, void* data, std::size_t 
 
 void Communicator::wait(Ticket ticket) {
   std::vector<MPI_Request>& requests = state_->requests(ticket);
-  check("MPI_Waitall", MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE), *this);
+  // One by one: MPI_Waitall would return that there is an error in a status.
+  for (MPI_Request& request : requests) check("MPI_Wait", MPI_Wait(&request, MPI_STATUS_IGNORE), *this);
   requests.clear();
   state_->free.push_back(ticket);
 }

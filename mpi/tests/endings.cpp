@@ -1,5 +1,6 @@
 // A program of several ranks, run by mpirun: how jobs begin and end that are not as they should be.
 //   level   a Communicator before MPI is initialised, without threads, and after MPI is finalised
+//   kinds   communicators that are refused, and a message that is too long
 //   killed  rank 1 dies by SIGKILL while keys are under way; mpirun ends the others and says why
 //   thrown  rank 1 throws there, its next call is refused, and it ends the job
 #include <headlane/mpi/attention.hpp>
@@ -20,10 +21,10 @@ using headlane::Index;
 using headlane::View;
 using headlane::mpi::Communicator;
 
-bool refuses(const std::string& words) {
+bool refuses(const std::string& words, MPI_Comm comm = MPI_COMM_WORLD) {
   std::string message = "it is not refused";
   try {
-    const Communicator ranks;
+    const Communicator ranks(comm);
   } catch (const std::invalid_argument& error) {
     message = error.what();
   }
@@ -41,6 +42,34 @@ int level(int argc, char** argv) {
   else std::fprintf(stderr, "this MPI has no MPI_THREAD_SINGLE\n");
   MPI_Finalize();
   right = refuses("MPI was finalised") && right;
+  return right ? 0 : 1;
+}
+
+/// Two ranks: communicators that are refused, and a message that is longer than expected.
+int kinds(int argc, char** argv) {
+  int given = 0, rank = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &given);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm own = MPI_COMM_NULL, both = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, rank, 0, &own);
+  MPI_Intercomm_create(own, 0, MPI_COMM_WORLD, 1 - rank, 0, &both);
+  bool right = refuses("MPI_COMM_NULL", MPI_COMM_NULL);
+  right = refuses("connects two groups", both) && right;
+  MPI_Comm_free(&both);
+  MPI_Comm_free(&own);
+  {
+    Communicator ranks;
+    std::vector<char> data(100);
+    try {
+      ranks.wait(rank == 0 ? ranks.start_send(1, data.data(), 100) : ranks.start_receive(0, data.data(), 50));
+      right = rank == 0 && right;
+    } catch (const std::runtime_error& error) {
+      const std::string message = error.what();
+      right = rank == 1 && message.starts_with("mpi::Communicator: MPI_Wait: ") &&
+              message.find("IN_STATUS") == std::string::npos && right;
+    }
+  }
+  MPI_Finalize();
   return right ? 0 : 1;
 }
 
@@ -101,7 +130,8 @@ int end(int argc, char** argv, bool kills) {
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "level") return level(argc, argv);
+  if (what == "kinds") return kinds(argc, argv);
   if (what == "killed" || what == "thrown") return end(argc, argv, what == "killed");
-  std::fprintf(stderr, "usage: mpi_endings level|killed|thrown\n");
+  std::fprintf(stderr, "usage: mpi_endings level|kinds|killed|thrown\n");
   return 2;
 }

@@ -16,9 +16,10 @@ namespace headlane::mpi {
 /// Threads: MPI_THREAD_FUNNELED is enough. Only the thread that initialised MPI, on which all calls
 ///   are made, sends and receives; OpenMP's threads compute.
 /// Errors: the constructor throws std::invalid_argument if MPI is not initialised, if it was
-///   finalised, if its thread level is MPI_THREAD_SINGLE, or if the ranks have different versions
-///   of the library; an error of MPI is a std::runtime_error with MPI's text and breaks the
-///   communicator (Transport), whose functions that send or receive then throw.
+///   finalised, if its thread level is MPI_THREAD_SINGLE, for MPI_COMM_NULL and a communicator of
+///   two groups, or if the ranks have different versions of the library; an error of MPI is a
+///   std::runtime_error with MPI's text and breaks the communicator (Transport), whose functions
+///   that send or receive then throw.
 class HEADLANE_API Communicator final : public Transport {
  public:
   /// Collective over `comm`. Destroy it before MPI_Finalize.
