@@ -100,8 +100,8 @@ std::string difference(const std::vector<std::string>& texts) {
   return result;
 }
 
-/// How the texts of the ranks differ; empty if they are the same.
-std::string difference_of_all(Transport& transport, std::string_view mine) {
+/// The texts of all ranks; none if they are the same.
+std::vector<std::string> differing_texts(Transport& transport, std::string_view mine) {
   const StepGuard guard(&transport);
   struct Summary {
     std::uint64_t hash;
@@ -114,7 +114,7 @@ std::string difference_of_all(Transport& transport, std::string_view mine) {
     same = same && one.hash == all.front().hash && one.length == all.front().length;
     lengths.push_back(one.length);
   }
-  return same ? "" : difference(texts_of(transport, mine, lengths));
+  return same ? std::vector<std::string>() : texts_of(transport, mine, lengths);
 }
 
 }  // namespace
@@ -128,8 +128,16 @@ void Transport::require_intact(std::string_view what) const {
 
 void Transport::agree(std::string_view what, std::string_view mine) {
   require_intact(what);
-  const std::string differing = difference_of_all(*this, mine);
-  if (!differing.empty()) fail(what, ": the ranks differ: ", differing);
+  std::vector<std::string> texts = differing_texts(*this, std::string(what).append("\n").append(mine));
+  if (texts.empty()) return;
+  // The message has the function of each rank only if these differ, and begins with that of rank 0.
+  const std::string first = texts.front().substr(0, texts.front().find('\n') + 1);
+  const bool same = std::all_of(texts.begin(), texts.end(), [&](const auto& text) { return text.starts_with(first); });
+  for (std::string& text : texts) {
+    if (same) text.erase(0, first.size());
+    else text.replace(text.find('\n'), 1, ": ");
+  }
+  fail(std::string_view(first).substr(0, first.size() - 1), ": the ranks differ: ", difference(texts));
 }
 
 }  // namespace headlane::mpi

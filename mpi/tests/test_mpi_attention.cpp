@@ -137,6 +137,8 @@ TEST_CASE("mpi::attention: ranks that differ all throw one message that names th
   const Index lengths[] = {7000};
   check_words(message_of_all([&](mpi::Transport& t) { attend(t, {.key_lengths = {lengths, {1}}}, cut); }),
               {"key_lengths[0] is 7000"});
+  check_words(message_of_all([](mpi::Transport& t) { t.agree(t.rank() == 1 ? "g" : "f", "x of 3, y"); }),
+              {"f: the ranks differ: ranks 0, 2 have f: x of 3; rank 1 has g: x of 3"});
   // All ranks make the same mistake, with rows of their own.
   const mpi::AttentionCut cut_too{.keys = cut.keys, .queries = cut.keys};
   const std::string message = message_of_all([&](mpi::Transport& t) {

@@ -39,7 +39,7 @@ class HEADLANE_API Transport : public Team {
   /// Copies what rank `root` has in data to all ranks. Collective.
   virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
 
-  /// As Team::agree, by all_gather().
+  /// As Team::agree, by all_gather(). `what` has to be the same, too.
   void agree(std::string_view what, std::string_view mine) override;
 
   void abandoned() noexcept override { mark_broken(); }
