@@ -19,8 +19,8 @@ void check(Index length, int ranks) {
 
 /// Piece `number` of `count` of as equal sizes as the grid allows.
 SequencePiece equal_piece(Index length, Index number, Index count, Index rank) {
-  const Index blocks = ceil_div(length, grid);
-  const auto at = [&](Index n) { return std::min(length, blocks * n / count * grid); };
+  const Index blocks = ceil_div(length, grid), each = blocks / count, more = blocks % count;
+  const auto at = [&](Index n) { return std::min(length, (each * n + more * n / count) * grid); };
   return {.rank = static_cast<int>(rank), .begin = at(number), .end = at(number + 1)};
 }
 

@@ -280,6 +280,9 @@ TEST_CASE("SequenceCut: covers every position once, on the grid") {
       CHECK(most <= (length / 512 / ranks + 9) * 512);
     }
   }
+  constexpr Index longest = Index{1} << 62;
+  CHECK(mpi::SequenceCut::contiguous(longest, 1000).length() == longest);
+  CHECK(mpi::SequenceCut::cyclic(longest, 1000).length() == longest);
   CHECK_THROWS_WITH(mpi::SequenceCut(2, {{0, 0, 100, 0}, {1, 100, 200, 0}}),
                     "SequenceCut: pieces[1] begins at 100, which is not a multiple of 512");
   CHECK_THROWS_WITH(mpi::SequenceCut(2, {{0, 0, 512, 0}, {1, 600, 700, 0}}),
