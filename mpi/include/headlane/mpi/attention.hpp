@@ -53,8 +53,9 @@ struct SequencePlan {
 ///   ranks, and if the ranks have different instruction sets.
 /// What travels: keys if that is fewer bytes for the rank that sends most, or if queries are cut
 ///   and a mask or a bias is given, whose rows other ranks do not have.
-///     keys     each rank receives all keys and values but its own, in chunks of about 8 MiB, and
-///              passes them on; while a chunk is computed, the next one is under way
+///     keys     each rank receives all keys and values but its own, in chunks of 8 MiB at most
+///              (of 512 keys of all batch elements if that is more), and passes them on; while
+///              a chunk is computed, the next one is under way
 ///     results  queries, if cut, are all-gathered; a partial result of value_dim + 2 floats for
 ///              each query and head goes from the owner of each piece of keys to that of the next;
 ///              results are broadcast, or sent to the rank that has the query
