@@ -13,9 +13,10 @@ namespace headlane::mpi::internal {
 
 inline constexpr const char* attention_name = "mpi::attention";
 
+/// Throws std::invalid_argument, "mpi::attention: …", unless `condition`.
 template <class... Parts>
 void refuse_unless(bool condition, const Parts&... parts) {
-  require_of(attention_name, condition, parts...);
+  if (!condition) fail(attention_name, ": ", parts...);
 }
 
 /// Refuses options that belong to calls of one process.

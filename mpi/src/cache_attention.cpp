@@ -83,7 +83,7 @@ std::string description_of(const State& state, const View<const float, 4>& q, st
       text << ' ' << number << " of " << found->second.length() << " keys in " << found->second.pieces.size()
            << " runs (checksum " << std::hex << checksum(found->second.pieces) << std::dec << ')';
   }
-  text << ", " << internal::description_of(options);
+  describe(text, options);
   return text.str();
 }
 

@@ -1,7 +1,10 @@
 #include "description.hpp"
 
 #include <ios>
+#include <optional>
 #include <sstream>
+#include <string_view>
+#include <type_traits>
 
 namespace headlane::mpi::internal {
 namespace {
@@ -19,21 +22,22 @@ void add_cut(std::ostream& text, const char* name, const SequenceCut& cut) {
 
 }  // namespace
 
-std::string description_of(const AttentionOptions& o) {
-  std::ostringstream text;
+void describe(std::ostream& text, const AttentionOptions& options) {
   text << std::hexfloat;  // exact
-  if (o.scale) text << "scale " << *o.scale << ", ";
-  text << "softcap " << o.softcap << (o.causal ? ", causal" : ", not causal") << ", causal_offset " << o.causal_offset
-       << ", window " << o.window_left << ' ' << o.window_right << ", relative_bias.max_distance "
-       << o.relative_bias.max_distance << (o.relative_bias.bidirectional ? "" : ", of one direction");
-  add_values(text, "causal_offsets", o.causal_offsets);
-  add_values(text, "query_lengths", o.query_lengths);
-  add_values(text, "key_lengths", o.key_lengths);
-  for_each_option(o, [&](const char* name, const auto& member) {
-    if constexpr (requires { member.shape; })
-      if (is_given(member)) text << ", with " << name;
+  for_each_option(options, [&](const char* name, const auto& option) {
+    using Option = std::remove_cvref_t<decltype(option)>;
+    if constexpr (std::is_same_v<Option, std::optional<float>>) {
+      if (option) text << ", " << name << ' ' << *option;
+    } else if constexpr (std::is_same_v<Option, bool>) {
+      text << (option ? ", " : ", not ") << name;
+    } else if constexpr (std::is_arithmetic_v<Option>) {
+      if (name != std::string_view("num_threads")) text << ", " << name << ' ' << option;
+    } else if constexpr (std::is_same_v<Option, View<const Index, 1>>) {
+      add_values(text, name, option);
+    } else if constexpr (requires { option.shape; }) {
+      if (is_given(option)) text << ", with " << name;
+    }
   });
-  return text.str();
 }
 
 std::string description_of(const SequenceCall& call) {
@@ -43,7 +47,7 @@ std::string description_of(const SequenceCall& call) {
   add_cut(text, "keys", call.cut.keys);
   if (call.cut.queries) add_cut(text, "queries", *call.cut.queries);
   else text << ", all " << call.q.shape[2] << " queries";
-  text << ", " << description_of(call.options);
+  describe(text, call.options);
   return text.str();
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <ostream>
 #include <string>
 
 namespace headlane::mpi::internal {
@@ -18,7 +19,8 @@ bool is_given(const V& view) {
   return none > 0 && none < std::ssize(view.shape);
 }
 
-std::string description_of(const AttentionOptions& options);
+/// Adds each option but num_threads: a view by its elements if these are lengths or offsets.
+void describe(std::ostream& text, const AttentionOptions& options);
 std::string description_of(const SequenceCall& call);
 
 }  // namespace headlane::mpi::internal
