@@ -59,7 +59,6 @@ Index value_at(const View<const Index, 1>& values, Index i, Index otherwise) { r
 /// The keys of element e alone, with the position of its first query.
 AttentionOptions options_of(const AttentionOptions& whole, Index e, Index keys, Index queries) {
   AttentionOptions o = of_element(whole, e);
-  constexpr Index beyond = Index{1} << 60;
   o.causal_offset =
       keys - queries + std::clamp(value_at(whole.causal_offsets, e, whole.causal_offset), -beyond, beyond);
   o.causal_offsets = {};

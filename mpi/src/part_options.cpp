@@ -5,9 +5,6 @@
 namespace headlane::mpi::internal {
 namespace {
 
-/// No position is that far from another.
-constexpr Index beyond = Index{1} << 60;
-
 /// values[b] = f(given(b)); `given` then refers to the values.
 template <class F>
 void replace(View<const Index, 1>& given, std::vector<Index>& values, const F& f) {

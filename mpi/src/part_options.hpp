@@ -8,6 +8,9 @@
 
 namespace headlane::mpi::internal {
 
+/// No position is that far from another.
+inline constexpr Index beyond = Index{1} << 60;
+
 /// Queries: their position in the sequence, and where a rank has them.
 struct Rows {
   Index position = 0, local = 0, count = 0;
