@@ -29,6 +29,7 @@ class PythonTransport final : public mpi::Transport {
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
   void agree(std::string_view what, std::string_view mine) override;
+  void abandoned() noexcept override {}  // failed() marks the Python object, which others may share
   void all_gather(float* buffer, std::span<const Index> begins) override;
   [[nodiscard]] Ticket start_send(int to, const void* data, std::size_t bytes) override;
   [[nodiscard]] Ticket start_receive(int from, void* data, std::size_t bytes) override;
