@@ -28,40 +28,33 @@ class Keys(NamedTuple):
         """With the numbers of nodes in place of the nodes."""
         return self._replace(read=Read(**{name: at[x] for name, x in self.read.there().items()}))
 
-    def _layer(self, values: list[Any]) -> Any:
-        return layer_of(values[self.read.cache], self.call.entries[0])
-
-    def _memory(self, values: list[Any], length: int) -> tuple[Any, Any, int] | None:
+    def _memory(self, values: list[Any], length: int, claimed: list[Any]) -> tuple[Any, Any, int] | None:
         """Keys and values of the cache, and how many there are; None if they do not fit."""
-        layer = self._layer(values)
+        layer = layer_of(values[self.read.cache], self.call.entries[0])
         if self.call.changes_cache:
             claim = getattr(layer, "claim", None)
-            return claim and claim(length)
+            memory = claim and claim(length)
+            if memory is not None:
+                claimed.append(layer)
+            return memory
         keys, entries = getattr(layer, "keys", None), getattr(layer, "values", None)
         for x in (keys, entries):
             if type(x) is not torch.Tensor or x.dim() != 4 or (x.requires_grad and torch.is_grad_enabled()):
                 return None
         return keys, entries, keys.shape[2]
 
-    def given(self, values: list[Any], length: int) -> tuple[Any, ...] | None:
-        """Mask, whether it is causal, scale, other options and the memory of the cache; None if it does not fit."""
+    def given(self, values: list[Any], length: int, claimed: list[Any]) -> tuple[Any, ...] | None:
+        """Mask, whether it is causal, scale, other options and the memory of the cache; None if it does not fit. A
+        layer of the cache that gets so many new keys is added to those that are claimed.
+        """
         memory, kv_length = None, length
         if self.read.cache is not None:
-            memory = self._memory(values, length)
+            memory = self._memory(values, length, claimed)
             if memory is None:
                 return None
             kv_length = memory[2] + (length if self.call.changes_cache else 0)
         mask, bias = (None if x is None else values[x] for x in (self.read.mask, self.read.bias))
         return *self.call.options_of(mask, bias, length, kv_length), memory
-
-    def end(self, values: list[Any], length: int, was_written: bool) -> None:
-        """After the run that was given this."""
-        if self.call.changes_cache:
-            layer = self._layer(values)
-            if was_written:
-                layer.take(length)
-            else:
-                layer.release(length)
 
 
 class Attended(NamedTuple):

@@ -228,15 +228,17 @@ class Rows:
         def step(values: list[Any]) -> Any:
             given = [x if (x := values[place]).is_contiguous() else x.contiguous() for place in places]
             length = given[0].shape[1] if attentions else 0
-            keys = [x.given(values, length) for x in attentions]
+            claimed: list[Any] = []
+            keys = [x.given(values, length, claimed) for x in attentions]
             made = None
             if None not in keys:
                 made = run(given, [values[x] if type(x) is int else x() for x in vectors], keys, threads())
-            for x, one in zip(attentions, keys):
-                if one is not None:
-                    x.end(values, length, made is not None)
             if made is None:
+                for layer in claimed:
+                    layer.release(length)
                 return NotImplemented
+            for layer in claimed:
+                layer.take(length)
             for place, value in zip(results, made):
                 values[place] = value
             return None
