@@ -165,7 +165,8 @@ add = _journal.Journal.add
 
 def careless(journal, piece, data, offset, digest):
     add(journal, piece, data, offset, digest)
-    if len(journal.records) <= 3:
+    # Two ranks, each once, which may be in two of the three rounds that a job tries.
+    if len(journal.records) == 1 and os.environ["OMPI_COMM_WORLD_RANK"] != "2":
         begin = offset // 4096 * 4096
         os.pwrite(journal._output, bytes(offset - begin), begin)
 
