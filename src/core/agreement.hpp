@@ -1,5 +1,5 @@
-// How ranks agree on arguments: a rank that threw alone would leave the others waiting. And what
-// becomes of one that throws later.
+// How ranks agree on arguments, as a rank that threw alone would leave the others waiting; and how
+// a call is abandoned in which a rank throws later.
 // Header-only, since headlane::models and headlane::mpi use it as well.
 #pragma once
 
@@ -35,7 +35,8 @@ void agree_on(std::string& text, const Describe& describe, const Agree& agree) {
   if (refused) std::rethrow_exception(refused);
 }
 
-/// A call from where the ranks have agreed: an exception that leaves the scope abandons it.
+/// Abandons the call of a team if an exception leaves the scope, which begins once the ranks have
+/// agreed.
 class StepGuard {
  public:
   /// team: null for one process.

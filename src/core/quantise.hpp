@@ -15,7 +15,7 @@ constexpr float rounded_to_16_bits(float x) {
 
 /// rint(x) for -128 … 127; ties to even: CallScope sets the rounding. Faster than nearbyint.
 inline std::int8_t nearest_integer(float x) {
-  constexpr float magic = 0x1.8p23f;  // from here on floats are integers, and the low bits of one its value
+  constexpr float magic = 0x1.8p23f;  // floats from here on are integers: the low bits of the sum are x
   return static_cast<std::int8_t>(std::bit_cast<std::uint32_t>(x + magic) & 0xffu);
 }
 

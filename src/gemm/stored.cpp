@@ -123,7 +123,7 @@ void find_scales(const kernels::Source& source, float* scales) {
   std::fill_n(scales, source.columns, 0.0f);
   for_each_element(source, [&](Index i, Index j) {
     const float size = std::abs(source.data[i * source.row_step + j * source.column_step]);
-    if (size > scales[j] || std::isnan(size)) scales[j] = size;  // NaN stays: it is less than no size
+    if (size > scales[j] || std::isnan(size)) scales[j] = size;  // NaN stays: no size is greater
   });
   for (Index j = 0; j < source.columns; ++j) scales[j] = scale_of(scales[j]);
 }

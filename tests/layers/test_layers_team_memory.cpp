@@ -136,7 +136,7 @@ TEST_CASE("layers of a team: a call that an exception ends is abandoned") {
   for_each_forward(rank, rank.x, rank.y, rank.wide, abandons);
   using Halves = HalfTensor<bfloat16, 3>;
   for_each_forward(rank, Halves(rank.x.view), Halves(rank.y.view), Halves(rank.wide.view), abandons);
-  // What is refused is refused on all ranks.
+  // All ranks throw if one of them refuses its arguments: they stay in step.
   CHECK_THROWS_AS(rank.linear.forward(rank.x.view, rank.y.view), std::invalid_argument);
   CHECK_FALSE(team.is_abandoned);
 }

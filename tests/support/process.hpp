@@ -1,4 +1,4 @@
-// What the kernel reports of this process, in /proc/self.
+// The threads and the memory of this process, from /proc/self.
 #pragma once
 
 #include <headlane/view.hpp>

@@ -31,7 +31,7 @@ using std::filesystem::path;
 
 Activation activation_of(const path& file, const std::string& name) {
   const std::optional<Activation> found = activation_named(name);
-  if (!found) fail(file, "'hidden_act' is ", in_quotes(name), "; supported: ", activation_names);
+  if (!found) fail(file, "'hidden_act' is ", in_quotes(name), "; supported: ", activation_names());
   return *found;
 }
 

@@ -80,7 +80,7 @@ void check_together(Team* team, const char* function, const Check& check, const 
   });
 }
 
-/// Of a call that the ranks have compared.
+/// Guards the rest of a call, once the ranks have agreed on its arguments.
 inline headlane::internal::StepGuard guard_of(Team* team) {
   return headlane::internal::StepGuard(is_divided(team) ? team : nullptr);
 }

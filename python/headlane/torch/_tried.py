@@ -74,7 +74,7 @@ class Tried:
         )
         if self.is_possible:
             self._own = own
-            self._before = [x.keys for x in own.layers]
+            self._before = [x.keys for x in own.layers]  # tensors that the copies have, too
             self._own_trial = self.trial = copy.copy(own)
             self._own_trial.layers = [copy.copy(x) for x in own.layers]
             if is_pair:
