@@ -40,7 +40,8 @@ void agree_on(std::string& text, const Describe& describe, const Agree& agree) {
 class StepGuard {
  public:
   /// team: null for one process.
-  explicit StepGuard(Team* team) noexcept : team_(team), exceptions_(std::uncaught_exceptions()) {}
+  explicit StepGuard(Team* team) noexcept
+      : team_(team), exceptions_(team == nullptr ? 0 : std::uncaught_exceptions()) {}
   ~StepGuard() {
     if (team_ != nullptr && std::uncaught_exceptions() > exceptions_) team_->abandoned();
   }

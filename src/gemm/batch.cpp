@@ -35,7 +35,7 @@ void check_batch(const View<const T, 3>& a, const View<const T, 3>& b, const Pac
                  const GemmBatchOptions& options) {
   const Operand of_a = caller.operand("a", a), of_b = caller.operand("b", b), of_c = caller.operand("c", c);
   const Operand bias = caller.operand("bias", options.bias), residual = caller.operand("residual", options.residual);
-  check_gemm(of_a, of_b, packed, of_c, bias, residual, options.activation, options.activations);
+  check_gemm_by(of_a, of_b, packed, of_c, bias, residual, options.activation, options.activations);
   check_same(of_c, 0, "products", of_a, 0, "products");
   if (packed == nullptr) check_same(of_c, 0, "products", of_b, 0, "products");
   if (bias) check_same(bias, 0, "products", of_c, 0, "products");

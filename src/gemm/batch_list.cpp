@@ -40,7 +40,7 @@ struct Operands {
         residual(caller.operand("residual", p.options.residual)) {}
 
   void check(const Problem& p) const {
-    check_gemm(a, b, p.packed, c, bias, residual, p.options.activation, p.options.activations);
+    check_gemm_by(a, b, p.packed, c, bias, residual, p.options.activation, p.options.activations);
   }
 
   template <class F>

@@ -92,11 +92,16 @@ void check_activations(const Operand& b, const PackedMatrix* packed, DType activ
 
 void check_gemm(const Operand& a, const Operand& b, const PackedMatrix* packed, const Operand& c, const Operand& bias,
                 const Operand& residual, Activation activation, DType activations) {
-  const View<const float, 2> shape = packed != nullptr ? shape_of(*packed) : View<const float, 2>();
-  const Operand of_b = packed != nullptr ? b.caller.operand(b.name, shape) : b;
-  check_product(a, of_b, packed != nullptr, c);
-  check_activations(of_b, packed, activations);
+  check_product(a, b, packed != nullptr, c);
+  check_activations(b, packed, activations);
   check_epilogue(c, bias, activation, residual);
+}
+
+void check_gemm_by(const Operand& a, const Operand& b, const PackedMatrix* packed, const Operand& c,
+                   const Operand& bias, const Operand& residual, Activation activation, DType activations) {
+  if (packed == nullptr) return check_gemm(a, b, nullptr, c, bias, residual, activation, activations);
+  const View<const float, 2> shape = shape_of(*packed);
+  check_gemm(a, b.caller.operand(b.name, shape), packed, c, bias, residual, activation, activations);
 }
 
 bool is_transposed(const View<float, 2>& c, const PackedMatrix* packed, const GemmOptions& options) {
@@ -108,22 +113,23 @@ Product product_of(const View<const float, 2>& a, const View<const float, 2>& b,
                    const View<float, 2>& c, const GemmOptions& options) {
   const View<const float, 1>& bias = options.bias;
   const View<const float, 2> residual = options.residual.of<float>();
-  const Product p{.a = with_safe_strides(a),
-                  .b = with_safe_strides(b),
-                  .packed = packed != nullptr ? packed_columns(*packed) : PackedColumns(),
-                  .c = c,
-                  .alpha = options.alpha,
-                  .beta = options.beta,
-                  .activations = options.activations,
-                  .epilogue = {.bias = bias.data,
-                               .bias_step = bias.strides[0],
-                               .activation = options.activation,
-                               .factor = nullptr,
-                               .factor_row_step = 0,
-                               .residual = residual.data,
-                               .row_step = residual.strides[0],
-                               .column_step = residual.strides[1]}};
-  return is_transposed(c, packed, options) ? transposed(p) : p;
+  Product p{.a = with_safe_strides(a),
+            .b = with_safe_strides(b),
+            .packed = packed != nullptr ? packed_columns(*packed) : PackedColumns(),
+            .c = c,
+            .alpha = options.alpha,
+            .beta = options.beta,
+            .activations = options.activations,
+            .epilogue = {.bias = bias.data,
+                         .bias_step = bias.strides[0],
+                         .activation = options.activation,
+                         .factor = nullptr,
+                         .factor_row_step = 0,
+                         .residual = residual.data,
+                         .row_step = residual.strides[0],
+                         .column_step = residual.strides[1]}};
+  if (is_transposed(c, packed, options)) p = transposed(p);
+  return p;
 }
 
 }  // namespace headlane::internal

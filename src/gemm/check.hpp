@@ -23,9 +23,12 @@ void check_epilogue(const Operand& c, const Operand& bias, Activation activation
 /// Checks that b is what products with these activations need.
 void check_activations(const Operand& b, const PackedMatrix* packed, DType activations);
 
-/// All of these: a · b → c and its epilogue. A packed matrix takes the place of b.
+/// All of these: a · b → c and its epilogue. b: of a packed matrix, its shape_of().
 void check_gemm(const Operand& a, const Operand& b, const PackedMatrix* packed, const Operand& c, const Operand& bias,
                 const Operand& residual, Activation activation, DType activations);
+/// The same; the shape of a packed matrix takes the place of b.
+void check_gemm_by(const Operand& a, const Operand& b, const PackedMatrix* packed, const Operand& c,
+                   const Operand& bias, const Operand& residual, Activation activation, DType activations);
 
 /// The product that a call describes, whose residual is of float32.
 Product product_of(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,

@@ -56,8 +56,8 @@ struct Gated {
 template <class T>
 void check(const Gated<T>& x, const GemmGatedOptions& options) {
   const auto check_branch = [&](const Operand& weights, const PackedMatrix* packed, const Operand& bias) {
-    check_gemm(caller.operand("a", x.a), weights, packed, caller.operand("c", x.c), bias, {}, options.activation,
-               options.activations);
+    check_gemm_by(caller.operand("a", x.a), weights, packed, caller.operand("c", x.c), bias, {}, options.activation,
+                  options.activations);
   };
   check_branch(caller.operand("gate", x.gate), x.packed_gate, caller.operand("gate_bias", options.gate_bias));
   check_branch(caller.operand("up", x.up), x.packed_up, caller.operand("up_bias", options.up_bias));

@@ -23,9 +23,9 @@ struct Halves {
 void run(Halves x, const GemmOptions& options) {
   const CallScope scope;
   constexpr Caller caller("gemm");
-  check_gemm(caller.operand("a", x.a), caller.operand("b", x.b), x.packed, caller.operand("c", x.c),
-             caller.operand("bias", options.bias), caller.operand("residual", options.residual), options.activation,
-             options.activations);
+  check_gemm_by(caller.operand("a", x.a), caller.operand("b", x.b), x.packed, caller.operand("c", x.c),
+                caller.operand("bias", options.bias), caller.operand("residual", options.residual), options.activation,
+                options.activations);
   check_threads(caller, options.num_threads);
   const kernels::KernelTable& kernel = active();
   if (is_empty(x.c)) return;
