@@ -1,5 +1,7 @@
 """What tests of decoders in headlane.torch have in common: models, comparisons, and whether caches had room."""
 
+import inspect
+
 import torch
 import transformers
 from headlane.torch import _fused
@@ -7,6 +9,9 @@ from headlane.torch._cache import GROWING
 from torch_cases import seeded
 
 transformers.logging.set_verbosity_error()
+# What models call the cache that they are given, which changed in transformers 5.24.
+_FORWARD = inspect.signature(transformers.LlamaForCausalLM.forward)
+CACHE = "cache" if "cache" in _FORWARD.parameters else "past_key_values"
 SPECIAL = {"vocab_size": 50, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
 LLAMA = {**SIZES, **SPECIAL, "num_key_value_heads": 2}
@@ -53,12 +58,46 @@ MODELS = {
     "Olmoe": ({**LLAMA, **EXPERTS}, 5),
     "GraniteMoe": ({**LLAMA, "num_local_experts": 2, "residual_multiplier": 0.5}, 5),
 }
+IDS = torch.arange(3, 21).view(2, 9)
+PADDED = torch.tensor([[0] * 4 + [1] * 5, [1] * 9])
+INPUTS = [{"input_ids": IDS}, {"input_ids": IDS, "attention_mask": PADDED}]
 AVERAGES = ("Gemma2",)  # where nothing is visible, as for padding in a window; headlane.torch has zeros
 
 
 def made(name):
     config = getattr(transformers, f"{name.split()[0]}Config")(**MODELS[name][0])
     return seeded(transformers.AutoModelForCausalLM.from_config, config)
+
+
+def steps(model, given, cache=None, count=3):
+    """Logits of a prompt and of tokens one by one, and the cache."""
+    given, logits = dict(given), []
+    cache = transformers.DynamicCache(config=model.config) if cache is None else cache
+    for token in range(count + 1):
+        logits.append(model(**given, **{CACHE: cache}, use_cache=True).logits)
+        given["input_ids"] = torch.tensor([[7 + token], [8 + token]])
+        if "attention_mask" in given:
+            mask = given["attention_mask"]
+            given["attention_mask"] = torch.cat((mask, mask.new_ones(2, 1)), 1)
+    return logits, cache
+
+
+def entries(cache):
+    """Keys and values of the layers that have some."""
+    return [x for layer in cache.layers if hasattr(layer, "keys") for x in (layer.keys, layer.values)]
+
+
+def runs_with_caches(monkeypatch):
+    """A list to which plans are added that are run with a cache."""
+    seen, run = [], _fused.Plan.run
+
+    def watched(plan, inputs):
+        if any(not isinstance(x, torch.Tensor) for x in inputs):
+            seen.append(plan)
+        return run(plan, inputs)
+
+    monkeypatch.setattr(_fused.Plan, "run", watched)
+    return seen
 
 
 def same(one, other):

@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import headlane.torch  # noqa: E402
+from decoder_cases import CACHE  # noqa: E402
 from headlane.torch._cache import GrowingLayer, GrowingSlidingLayer, grow  # noqa: E402
 from test_torch_models import IDS, made  # noqa: E402
 from torch_cases import normal  # noqa: E402
@@ -21,7 +22,7 @@ def new_cache(is_growing, window=None, layers=1):
     config = transformers.MistralConfig(num_hidden_layers=layers, sliding_window=window)
     cache = DynamicCache(config=config if window else None)
     if is_growing:
-        grow(None, (), {"past_key_values": cache})
+        grow(None, (), {CACHE: cache})
         if not window:  # it has no layers yet
             cache.layer_class_to_replicate = GrowingLayer
     return cache
@@ -197,7 +198,7 @@ def test_a_pickle_has_keys_and_values_only(window):
     ours, theirs = (DynamicCache(config=transformers.MistralConfig(sliding_window=window)) for _ in range(2))
     for cache in (ours, theirs):
         append(cache, 2, 0)
-    grow(None, (), {"past_key_values": ours})
+    grow(None, (), {CACHE: ours})
     for cache in (ours, theirs):
         append(cache, 2, 1)
     assert "_headlane_keys" in vars(ours.layers[0])
@@ -286,11 +287,11 @@ def test_models(name):
     headlane.torch.optimize(optimized.get_submodule("lm_head"), inplace=True)
     options = {"max_new_tokens": 9, "do_sample": False, "pad_token_id": 0, "return_dict_in_generate": True}
     options["attention_mask"] = torch.ones_like(IDS)
-    cache = optimized.generate(IDS, **options).past_key_values
+    cache = optimized.generate(IDS, **options)[CACHE]
     cache = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
     assert all(type(x) is GrowingLayer and "_headlane_keys" in x.__dict__ for x in cache.layers)
     given = DynamicCache()
-    optimized.generate(IDS, **options, past_key_values=given if name != "t5" else None)
+    optimized.generate(IDS, **options, **{CACHE: given if name != "t5" else None})
     headlane.torch.restore(optimized)
     assert [dict(x._forward_pre_hooks) for x in optimized.modules()] == hooks
     assert not any(x._forward_pre_hooks_with_kwargs for x in optimized.modules())

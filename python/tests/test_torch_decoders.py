@@ -1,51 +1,35 @@
 """headlane.torch: layers of decoders as a few calls, with a cache, and the bits of their modules one by one."""
 
-import copy
-
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import headlane.torch  # noqa: E402
-from decoder_cases import AVERAGES, MODELS, check_modules, claims_in, close, made, real, same  # noqa: E402
+from decoder_cases import (  # noqa: E402
+    AVERAGES,
+    CACHE,
+    IDS,
+    INPUTS,
+    MODELS,
+    check_modules,
+    claims_in,
+    close,
+    entries,
+    made,
+    real,
+    runs_with_caches,
+    same,
+    steps,
+)
 from headlane.torch import _fused, _operations  # noqa: E402
 from torch_cases import normal, seeded  # noqa: E402
 
 transformers.logging.set_verbosity_error()
-IDS = torch.arange(3, 21).view(2, 9)
-PADDED = torch.tensor([[0] * 4 + [1] * 5, [1] * 9])
-INPUTS = [{"input_ids": IDS}, {"input_ids": IDS, "attention_mask": PADDED}]
-
-
-def steps(model, given, cache=None, count=3):
-    """Logits of a prompt and of tokens one by one, and the cache."""
-    given, logits = dict(given), []
-    cache = transformers.DynamicCache(config=model.config) if cache is None else cache
-    for token in range(count + 1):
-        logits.append(model(**given, past_key_values=cache, use_cache=True).logits)
-        given["input_ids"] = torch.tensor([[7 + token], [8 + token]])
-        if "attention_mask" in given:
-            mask = given["attention_mask"]
-            given["attention_mask"] = torch.cat((mask, mask.new_ones(2, 1)), 1)
-    return logits, cache
-
-
-def entries(cache):
-    return [x for layer in cache.layers for x in (layer.keys, layer.values)]
 
 
 @pytest.fixture
 def runs(monkeypatch):
-    """Which plans with an update of a cache were run."""
-    seen, run = [], _fused.Plan.run
-
-    def watched(plan, inputs):
-        if any(not isinstance(x, torch.Tensor) for x in inputs):
-            seen.append(plan)
-        return run(plan, inputs)
-
-    monkeypatch.setattr(_fused.Plan, "run", watched)
-    return seen
+    return runs_with_caches(monkeypatch)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -123,35 +107,16 @@ def test_a_prompt_is_the_tokens_one_by_one():
     for _ in range(2):
         whole = optimized(IDS).logits
         cache = transformers.DynamicCache()
-        alone = [optimized(IDS[:, i : i + 1], past_key_values=cache).logits for i in range(9)]
+        alone = [optimized(IDS[:, i : i + 1], **{CACHE: cache}).logits for i in range(9)]
         assert whole.equal(torch.cat(alone, 1))
         assert whole[:1].equal(optimized(IDS[:1]).logits)
-
-
-@torch.no_grad()
-def test_copies_of_a_cache():
-    """Two continuations of a prompt, from its cache and a copy of it."""
-    model = made("GPT2")
-    optimized = headlane.torch.optimize(model)
-    expected = [steps(model, {"input_ids": x}, steps(model, INPUTS[0])[1])[0] for x in (IDS, IDS.flip(1))]
-    for copied in (copy.deepcopy, copy.copy):
-        _, cache = steps(optimized, INPUTS[0])
-        other = copied(cache)
-        if copied is copy.copy:
-            other.layers = [copy.copy(x) for x in cache.layers]
-        before = [x.clone() for x in entries(cache)]
-        one = steps(optimized, {"input_ids": IDS}, other)[0]
-        assert same(entries(cache), before)
-        two = steps(optimized, {"input_ids": IDS.flip(1)}, cache)[0]
-        close(one, expected[0])
-        close(two, expected[1])
 
 
 class Shifted(transformers.models.llama.modeling_llama.LlamaDecoderLayer):
     """A layer whose result is added to a tensor that may be repeated."""
 
     def forward(self, x, shift, position_embeddings, cache=None):
-        mixed, _ = self.self_attn(x, position_embeddings, None, past_key_values=cache)
+        mixed, _ = self.self_attn(x, position_embeddings, None, **{CACHE: cache})
         return self.mlp(x + mixed) + shift
 
 
@@ -166,56 +131,6 @@ def test_sums_that_repeat_rows():
         ours, theirs = transformers.DynamicCache(), transformers.DynamicCache()
         close([optimized(x, shift, tables, ours)], [layer(x, shift, tables, theirs)])
         close(entries(ours), entries(theirs))
-
-
-class Packed(transformers.models.llama.modeling_llama.LlamaDecoderLayer):
-    """A layer that is given its cache in a tuple."""
-
-    def forward(self, x, position_embeddings, state=None):
-        cache = None if state is None else state[0]
-        mixed, _ = self.self_attn(x, position_embeddings, None, past_key_values=cache)
-        return self.mlp(x + mixed)
-
-
-@torch.no_grad()
-def test_a_cache_in_a_tuple(runs):
-    """It is appended to once in each call, the first one as well."""
-    layer = seeded(Packed, headlane.torch.optimize(made("Llama")).config, 0)
-    optimized = headlane.torch.optimize(layer)
-    ours, theirs = transformers.DynamicCache(), transformers.DynamicCache()
-    x, tables = normal(2, 5, 32), (normal(1, 5, 8, seed=2), normal(1, 5, 8, seed=3))
-    for _ in range(3):
-        close([optimized(x, tables, (ours,))], [layer(x, tables, (theirs,))])
-        close(entries(ours), entries(theirs))
-    assert entries(ours)[0].shape[2] == 15
-    assert runs
-
-
-class OwnCache(transformers.DynamicCache):
-    """One that counts its updates."""
-
-    updates = 0
-
-    def update(self, *arguments, **options):
-        self.updates += 1
-        return super().update(*arguments, **options)
-
-
-@pytest.mark.parametrize("make", [OwnCache, lambda: transformers.StaticCache(made("Llama").config, 40)])
-@torch.no_grad()
-def test_other_caches(make, runs, monkeypatch):
-    """No plan is made for them, as they cannot be copied by those who do not know them."""
-    model = made("Llama")
-    optimized = headlane.torch.optimize(model)
-    recorded, of = [], _fused.Plan.of
-    monkeypatch.setattr(_fused.Plan, "of", lambda *given: recorded.append(given) or of(*given))
-    for _ in range(2):
-        recorded.clear()
-        ours, theirs = (steps(each, INPUTS[0], make()) for each in (optimized, model))
-        close(ours[0], theirs[0])
-        if isinstance(ours[1], OwnCache):
-            assert ours[1].updates == theirs[1].updates == 8
-    assert runs == recorded == []
 
 
 @pytest.mark.parametrize("fault", ["raises", "another number", "another key"])

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import headlane.torch  # noqa: E402
-from decoder_cases import check_modules, claims_in, close, same  # noqa: E402
+from decoder_cases import CACHE, check_modules, claims_in, close, same  # noqa: E402
 from headlane.torch import _fused  # noqa: E402
 from torch_cases import seeded  # noqa: E402
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache  # noqa: E402
@@ -78,7 +78,7 @@ def steps(model, given, cache=None, count=3):
     tokens = torch.tensor([[3, 4, 5], [3, 6, 7]])
     for token in range(count + 1):
         made = model(
-            encoder_outputs=encoded, decoder_input_ids=tokens, past_key_values=cache, use_cache=True, **mask
+            encoder_outputs=encoded, decoder_input_ids=tokens, **{CACHE: cache}, use_cache=True, **mask
         )
         logits.append(made.logits)
         tokens = torch.tensor([[7 + token], [8 + token]])
@@ -189,7 +189,7 @@ def test_fewer_sequences_than_the_encoder_has():
             tokens = torch.tensor([[7], [8]])
             encoded = each.get_encoder()(IDS)
             try:
-                result = each(encoder_outputs=encoded, decoder_input_ids=tokens, past_key_values=cache)
+                result = each(encoder_outputs=encoded, decoder_input_ids=tokens, **{CACHE: cache})
                 results.append([result.logits])
             except (RuntimeError, ValueError):
                 results.append(before[2:])
@@ -210,7 +210,7 @@ def test_keys_in_another_order(runs):
         for layer in cache.cross_attention_cache.layers:
             layer.keys = layer.keys.transpose(2, 3).contiguous().transpose(2, 3)
         encoded = each.get_encoder()(IDS)
-        results.append(each(encoder_outputs=encoded, decoder_input_ids=tokens, past_key_values=cache).logits)
+        results.append(each(encoder_outputs=encoded, decoder_input_ids=tokens, **{CACHE: cache}).logits)
         assert len(runs) == (0 if each is model else 2)
         assert each is model or cache.self_attention_cache.layers[1].keys.data_ptr() == before
     close(*results)
@@ -227,7 +227,7 @@ def test_layers_that_are_not_there(runs):
         _, cache = steps(each, INPUTS[0], count=1)
         cache.cross_attention_cache.layers = cache.cross_attention_cache.layers[:1]
         with pytest.raises(IndexError):
-            each(encoder_outputs=each.get_encoder()(IDS), decoder_input_ids=IDS[:, :1], past_key_values=cache)
+            each(encoder_outputs=each.get_encoder()(IDS), decoder_input_ids=IDS[:, :1], **{CACHE: cache})
 
 
 @pytest.mark.parametrize("fault", ["raises", "another number"])

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import headlane.torch  # noqa: E402
+from decoder_cases import CACHE  # noqa: E402
 from headlane.torch._report import Record  # noqa: E402
 
 transformers.logging.set_verbosity_error()
@@ -176,8 +177,8 @@ def test_prefill_equals_decode(name):
     whole = optimized(IDS).logits
     cache, steps = None, []
     for i in range(IDS.shape[1]):
-        output = optimized(IDS[:, i : i + 1], past_key_values=cache, use_cache=True)
-        cache = output.past_key_values
+        output = optimized(IDS[:, i : i + 1], **{CACHE: cache}, use_cache=True)
+        cache = output[CACHE]
         steps.append(output.logits)
     assert torch.cat(steps, 1).equal(whole)
     assert optimized(IDS[1:]).logits.equal(whole[1:])

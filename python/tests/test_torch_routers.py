@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import headlane.torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
+from decoder_cases import CACHE  # noqa: E402
 from expert_cases import made  # noqa: E402
 from headlane.torch._calls import CallsLinear  # noqa: E402
 from torch import nn  # noqa: E402
@@ -54,7 +55,7 @@ def test_a_sequence_alone_and_among_others_and_token_by_token(name, dtype):
         assert optimized(alone[None]).logits[0].equal(row)
         cache = transformers.DynamicCache(config=optimized.config)
         for i, token in enumerate(alone):
-            result = optimized(token.view(1, 1), past_key_values=cache, use_cache=True)
+            result = optimized(token.view(1, 1), **{CACHE: cache}, use_cache=True)
             assert result.logits[0, 0].equal(row[i])
 
 

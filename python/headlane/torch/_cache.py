@@ -9,6 +9,7 @@ from torch.compiler import is_compiling
 from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer, EncoderDecoderCache
 
 _LEAST = 64  # positions that a buffer has to spare
+ARGUMENTS = ("cache", "past_key_values")  # by which models are given one: since transformers 5.24, and before
 
 
 def _of_each_position(x: torch.Tensor) -> tuple[int, ...]:
@@ -199,7 +200,7 @@ GROWING = {DynamicLayer: GrowingLayer, DynamicSlidingWindowLayer: GrowingSliding
 
 def grow(module: Any, arguments: Any, options: dict[str, Any]) -> None:
     """A hook in front of a model's forward function: the cache that it is given grows in place."""
-    cache = options.get("past_key_values")
+    cache = next((options[name] for name in ARGUMENTS if options.get(name) is not None), None)
     if cache is None or is_compiling():
         return
     if isinstance(cache, EncoderDecoderCache):

@@ -21,7 +21,8 @@ class CacheValue:
     def __getattr__(self, name: str) -> Any:
         raise NotPlain
 
-    def update(self, keys: Any, values: Any, *arguments: Any) -> tuple[Cached, Cached]:
+    def update(self, keys: Any, values: Any, *arguments: Any, kwargs: Any = None) -> tuple[Cached, Cached]:
+        """kwargs: Those of the attention, since transformers 5.24; a DynamicCache does not use them."""
         if any(type(x) is not int for x in arguments):
             raise NotPlain
         entries = Entries(self._node, arguments, keys, values)

@@ -140,7 +140,7 @@ def set_attention(model: nn.Module) -> list[tuple[Any, str]]:
         return []
     import headlane.transformers as ours
 
-    from ._cache import grow
+    from ._cache import ARGUMENTS, grow
 
     _register()
     before: dict[int, tuple[Any, str]] = {}
@@ -152,7 +152,7 @@ def set_attention(model: nn.Module) -> list[tuple[Any, str]]:
         wanted = _IMPLEMENTATIONS.get(own, own)
         if wanted in _IMPLEMENTATIONS.values() and not ours._has_own_attention(type(part)):
             part.set_attn_implementation(wanted)  # of its parts too, which follow
-        has_cache = "past_key_values" in inspect.signature(part.forward).parameters
+        has_cache = not inspect.signature(part.forward).parameters.keys().isdisjoint(ARGUMENTS)
         is_ours = part.config._attn_implementation in _IMPLEMENTATIONS.values()
         if has_cache and is_ours and grow not in part._forward_pre_hooks.values():
             part.register_forward_pre_hook(grow, with_kwargs=True)

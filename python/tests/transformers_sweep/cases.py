@@ -78,9 +78,8 @@ def tensors(output: Any, name: str = "") -> list[tuple[str, torch.Tensor]]:
     if isinstance(output, torch.Tensor):
         return [(name, output)] if output.is_floating_point() else []
     if isinstance(output, dict):
-        found = [
-            tensors(v, f"{name}.{k}") for k, v in output.items() if k not in ("past_key_values", "attentions")
-        ]
+        others = "cache", "past_key_values", "attentions"
+        found = [tensors(v, f"{name}.{k}") for k, v in output.items() if k not in others]
     elif isinstance(output, (list, tuple)):
         found = [tensors(v, f"{name}[{k}]") for k, v in enumerate(output)]
     else:
