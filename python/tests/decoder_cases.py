@@ -31,6 +31,7 @@ MODELS = {
     "Mistral": (LLAMA, 3),
     "Qwen2": (LLAMA, 3),
     "Qwen3": ({**LLAMA, "head_dim": 8}, 3),
+    "Qwen3_5Text": ({**LLAMA, "head_dim": 8, "layer_types": ["full_attention"] * 2}, 3),  # gated attention
     "Olmo": (LLAMA, 3),  # norms without weights
     "Olmo2": (LLAMA, 3),
     "Phi": ({**LLAMA, "head_dim": 8}, 3),  # turns half of each head

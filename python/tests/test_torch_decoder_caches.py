@@ -11,9 +11,12 @@ from decoder_cases import (  # noqa: E402
     CACHE,
     IDS,
     INPUTS,
+    LLAMA,
+    check_modules,
     close,
     entries,
     made,
+    real,
     runs_with_caches,
     same,
     steps,
@@ -46,6 +49,34 @@ def test_copies_of_a_cache():
         two = steps(optimized, {"input_ids": IDS.flip(1)}, cache)[0]
         close(one, expected[0])
         close(two, expected[1])
+
+
+LFM2 = transformers.Lfm2Config(**LLAMA, layer_types=["conv", "full_attention"])
+QWEN3_5 = transformers.Qwen3_5TextConfig(
+    **LLAMA,
+    head_dim=8,
+    layer_types=["linear_attention", "full_attention"],
+    linear_num_key_heads=2,
+    linear_num_value_heads=4,
+    linear_key_head_dim=8,
+    linear_value_head_dim=8,
+)
+
+
+@pytest.mark.parametrize("config", [LFM2, QWEN3_5], ids=["Lfm2", "Qwen3_5"])
+@torch.no_grad()
+def test_states_beside_keys(config, runs, monkeypatch):
+    """Layers with attention have plans where the cache also has the states of others, which are no keys."""
+    model = seeded(transformers.AutoModelForCausalLM.from_config, config)
+    optimized = headlane.torch.optimize(model)
+    for given in INPUTS:
+        steps(optimized, given)
+        runs.clear()
+        ours, theirs = (steps(each, given) for each in (optimized, model))
+        assert [len(plan.with_room) for plan in runs] == [1] * 4
+        close(real(ours[0], given), real(theirs[0], given))
+        close(real(entries(ours[1]), given), real(entries(theirs[1]), given))
+        check_modules(monkeypatch, ours, entries, steps, optimized, given)
 
 
 class Packed(transformers.models.llama.modeling_llama.LlamaDecoderLayer):

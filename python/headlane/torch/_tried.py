@@ -52,6 +52,15 @@ class Repeated:
             own.update(after)
 
 
+def _keys(layer: Any) -> Any:
+    """None if a layer of a cache has none, as that of linear attention."""
+    return getattr(layer, "keys", None)
+
+
+def _changed(layers: list[Any], before: set[int]) -> list[torch.Tensor]:
+    return [x for layer in layers if id(_keys(layer)) not in before for x in (layer.keys, layer.values)]
+
+
 class Tried:
     """A cache, and a copy that the code of a module changes. Of an EncoderDecoderCache the cache of the encoder's
     keys is not copied: plans only read it.
@@ -67,14 +76,16 @@ class Tried:
             return
         is_pair = type(cache) is theirs.EncoderDecoderCache
         own = cache.self_attention_cache if is_pair else cache
+        # Those of linear attention remain what they are: no plan changes any.
+        known = {*ours.GROWING, *ours.GROWING.values(), getattr(theirs, "LinearAttentionLayer", None)}
         self.is_possible = (
             type(own) is theirs.DynamicCache
             and not getattr(own, "offloading", False)
-            and all(type(x) in (*ours.GROWING, *ours.GROWING.values()) for x in own.layers)
+            and all(type(x) in known for x in own.layers)
         )
         if self.is_possible:
             self._own = own
-            self._before = [x.keys for x in own.layers]  # tensors that the copies have, too
+            self._before = [_keys(x) for x in own.layers]  # tensors that the copies have, too
             self._own_trial = self.trial = copy.copy(own)
             self._own_trial.layers = [copy.copy(x) for x in own.layers]
             if is_pair:
@@ -83,12 +94,8 @@ class Tried:
 
     def new_entries(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Keys and values of the layers that were changed, in the cache and in the copy."""
-        before = {id(x) for x in self._before}
-        of_cache, of_trial = (
-            [x for layer in cache.layers if id(layer.keys) not in before for x in (layer.keys, layer.values)]
-            for cache in (self._own, self._own_trial)
-        )
-        return of_cache, of_trial
+        before = set(map(id, self._before))
+        return _changed(self._own.layers, before), _changed(self._own_trial.layers, before)
 
     def take_trial(self) -> None:
         """Makes the cache what the copy has become."""

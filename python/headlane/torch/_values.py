@@ -126,8 +126,7 @@ class Value(Recorded):
         if batch is not known[0] or not (length is known[1] or (length == -1 and -1 not in sizes[2:])):
             raise NotPlain
         if len(sizes) == 3:
-            width = self._width
-            if last != -1 and (width is None or last != width):
+            if last not in (-1, self._width):
                 raise NotPlain
             return self._viewed()
         if type(last) is not int or last <= 0 or self._split not in (0, last):
@@ -290,6 +289,8 @@ class Value(Recorded):
         graph = value._graph
         if func is F.dropout and kwargs.get("training", args[2] if len(args) > 2 else True) is False:
             return args[0]
+        if func in (torch.chunk, torch.split) and isinstance(args[0], Value):
+            return getattr(args[0], func.__name__)(*args[1:], **kwargs)
         if func in (torch.add, torch.mul) and len(args) == 2 and not kwargs:
             return graph.apply("add" if func is torch.add else "multiply", *args)
         if func is F.gelu and len(args) == 1:
