@@ -43,12 +43,13 @@ struct SoftmaxOptions {
 ///   of -inf only makes the row NaN; an element of -inf beside others returns 0 (log: -inf). With
 ///   mask, bias, lengths or causal it is as in attention: only the elements that are not masked
 ///   become NaN, and a row in which all elements are masked or -inf returns 0 (log: -inf).
-/// Arithmetic: s_j - max s is one fma; with a bias, s_j = fma(scale, x_j, bias_j) comes first. exp
-///   is at most 1 ULP off, and 0 below -87.3365, where it is less than any normal number. Element j
-///   is added to partial sum j mod 16, and the partial sums fold 16 → 8 → 4 → 2 → 1. The bits are
-///   the same for every instruction set, number of threads, stride and axis. Masked elements count
-///   as scores of -inf, so that without a bias a row without masked elements has the bits of plain
-///   softmax.
+/// Arithmetic: s_j - max s is one fma; if |max s| >= 2^26 and the scale is not 1, the largest of
+///   these differences, which is the rounding of max s, is then subtracted from all. With a bias,
+///   s_j = fma(scale, x_j, bias_j) comes first, and the scale is 1 from there on. exp is at most
+///   1 ULP off, and 0 below -87.3365, where it is less than any normal number. Element j is added
+///   to partial sum j mod 16, and the partial sums fold 16 → 8 → 4 → 2 → 1. The bits are the same
+///   for every instruction set, number of threads, stride and axis. Masked elements count as scores
+///   of -inf, so that without a bias a row without masked elements has the bits of plain softmax.
 /// Error: with n the row length and u = 2^-24,
 ///     |y - exact| <= (2·|s_j - max s| + ceil(n / 16) + 2·ln(n + 1) + 9) · u · y + 2^-126
 ///   and with `log`

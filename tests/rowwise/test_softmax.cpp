@@ -5,6 +5,7 @@
 #include "support/softmax_case.hpp"
 
 #include <bit>
+#include <limits>
 
 namespace headlane::test {
 namespace {
@@ -56,6 +57,24 @@ TEST_CASE("softmax: a large offset common to the row cancels") {
   for (const float offset : {1000.0f, -1000.0f, 30000.0f})
     for (const float scale : {1.0f, 0.7f, -0.3f})
       check_softmax<2>({.scale = scale}, {.shape = {4, 100}, .seed = 31, .mean = offset, .spread = 1});
+}
+
+TEST_CASE("softmax: scores whose rounding is larger than their distances") {
+  for (const bool log : {false, true})
+    for (const float offset : {0x1p26f, 2e8f, 1.4e9f, -1e10f, 3e38f, std::numeric_limits<float>::lowest()})
+      for (const float scale : {0.7f, -0.3f}) {
+        const float spread = std::abs(offset) < 1e38f ? std::abs(offset) * 0x1p-22f : 0.0f;
+        check_softmax<2>({.scale = scale, .log = log},
+                         {.shape = {4, 100}, .seed = 32, .mean = offset, .spread = spread});
+        Random random(33);
+        Tensor<1> x({100}), y({100}), masked({100});
+        for_each(x.view, [&](float& e) { e = offset + spread * random.normal(); });
+        const bool visible = true;
+        softmax(x.view, y.view, {.scale = scale, .log = log});
+        softmax(x.view, masked.view, {.scale = scale, .log = log, .mask = View<const bool, 1>(&visible, {100}, {0})});
+        INFO(name_of({.log = log}), " of ", offset, ", scale ", scale);
+        CHECK(different_bits(masked.view, y.view) == 0);
+      }
 }
 
 TEST_CASE("softmax: along another axis, through a permuted view") {

@@ -41,12 +41,12 @@ HEADLANE_INLINE Lanes<Arch> scaled(const float* x, Index count, const Lanes<Arch
 
 /// The largest score of a row: the first pass.
 template <class Arch, bool Scaled>
-HEADLANE_INLINE float largest_of_row(const SoftmaxRows& rows, const float* x) {
+HEADLANE_INLINE float largest_of_row(float scale_of_x, Index n, const float* x) {
   using V = Lanes<Arch>;
-  const V scale = V::broadcast(rows.scale);
+  const V scale = V::broadcast(scale_of_x);
   V largest[group_size<Arch>];  // several, for max has a latency of its own
   for (V& v : largest) v = V::broadcast(-__builtin_inff());
-  for_each_group<Arch>(rows.n, [&](Index i, auto vectors, Index count) {
+  for_each_group<Arch>(n, [&](Index i, auto vectors, Index count) {
 #pragma GCC unroll 4
     for (int j = 0; j < vectors.value; ++j)
       largest[j] = max(scaled<Arch, Scaled>(x + i + j * lanes, count - j * lanes, scale, V::zero()), largest[j]);
@@ -55,12 +55,24 @@ HEADLANE_INLINE float largest_of_row(const SoftmaxRows& rows, const float* x) {
   return largest[0].reduce_max();
 }
 
+/// From here on the rounding of the largest score, which all differences to it contain, may exceed
+/// 2. The error bound has room for no more, and exp for values of up to 88.
+inline constexpr float first_far = 0x1p26f;
+
+template <class Arch, bool Log>
+__attribute__((noinline)) void softmax_far_below(float largest, float scale_of_x, Index n, const float* x, float* y);
+
 /// The second and third pass over a row, whose largest score is `largest`. between() is called
 /// between them.
 template <class Arch, bool Log, bool Scaled, class Between>
 HEADLANE_INLINE void softmax_below(float largest, float scale_of_x, Index n, const float* x, float* y, Index x_ahead,
                                    Index y_ahead, const Between& between) {
   using V = Lanes<Arch>;
+  const float size = __builtin_fabsf(largest);
+  if (Scaled && scale_of_x != 1.0f && size >= first_far && size < __builtin_inff()) {
+    softmax_far_below<Arch, Log>(largest, scale_of_x, n, x, y);
+    return between();
+  }
   const V scale = V::broadcast(scale_of_x), shift = V::broadcast(-largest);
   const auto load = [&](Index i, Index count) {
     __builtin_prefetch(x + x_ahead + i);  // the next row comes while this one keeps the FMA units busy
@@ -83,6 +95,17 @@ HEADLANE_INLINE void softmax_below(float largest, float scale_of_x, Index n, con
 #pragma GCC unroll 4
       for (int j = 0; j < group; ++j) divide(i + j * lanes, lanes);
   for (; i < n; i += lanes) divide(i, n - i);
+}
+
+/// The same of a row whose scores are far from 0: y first becomes the differences to `largest`,
+/// whose own maximum is subtracted without a rounding.
+template <class Arch, bool Log>
+void softmax_far_below(float largest, float scale_of_x, Index n, const float* x, float* y) {
+  using V = Lanes<Arch>;
+  const V scale = V::broadcast(scale_of_x), shift = V::broadcast(-largest);
+  for (Index i = 0; i < n; i += lanes) store_some(y + i, n - i, scaled<Arch, true>(x + i, n - i, scale, shift));
+  const float above = largest_of_row<Arch, true>(1.0f, n, y);
+  softmax_below<Arch, Log, true>(above, 1.0f, n, y, y, 0, 0, [] {});
 }
 
 /// A row of so many Lanes, which stays in registers. The scale is 1.
@@ -155,11 +178,11 @@ __attribute__((noinline)) void softmax_rows_of_kind(const SoftmaxRows& given) {
   const bool is_early = rows.n <= longest_early<Arch>;
   const float* const last = rows.x + (rows.rows - 1) * rows.x_step;
   float next = 0;
-  if (is_early) next = largest_of_row<Arch, Scaled>(rows, rows.x);
+  if (is_early) next = largest_of_row<Arch, Scaled>(rows.scale, rows.n, rows.x);
   for_each_row(rows, [&](const float* x, float* y, Index x_ahead, Index y_ahead) HEADLANE_INLINE_LAMBDA {
-    const float largest = is_early ? next : largest_of_row<Arch, Scaled>(rows, x);
+    const float largest = is_early ? next : largest_of_row<Arch, Scaled>(rows.scale, rows.n, x);
     softmax_below<Arch, Log, Scaled>(largest, rows.scale, rows.n, x, y, x_ahead, y_ahead, [&] {
-      if (is_early && x != last) next = largest_of_row<Arch, Scaled>(rows, x + rows.x_step);
+      if (is_early && x != last) next = largest_of_row<Arch, Scaled>(rows.scale, rows.n, x + rows.x_step);
     });
   });
 }
