@@ -10,7 +10,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES  # 
 from transformers_sweep import cases, table  # noqa: E402
 
 TABLE = Path(__file__).parents[2] / "docs" / "site" / "guide" / "transformers.md"
-VERSION = f"with transformers {transformers.__version__} and"
+IS_OF_THIS_VERSION = f"with transformers {transformers.__version__} and" in TABLE.read_text()
 # One for each thing that a model may do to attention: masks of its own, biases, sinks, selected
 # keys, its own code.
 REPRESENTATIVE = [
@@ -41,13 +41,11 @@ REPRESENTATIVE = [
 def test_as_the_table_says(model_type):
     row = cases.sweep(model_type)
     assert row["status"] in ("equal", "not used"), row
-    expected = table.read(TABLE).get(model_type, "not run")
+    expected = table.read(TABLE).get(model_type, "not run") if IS_OF_THIS_VERSION else "not run"
     assert expected in ("not run", table.status(row)), row
 
 
-@pytest.mark.skipif(
-    VERSION not in TABLE.read_text(), reason="the table is of another version of transformers"
-)
+@pytest.mark.skipif(not IS_OF_THIS_VERSION, reason="the table is of another version of transformers")
 def test_table_has_every_model_type():
     rows = table.read(TABLE)
     assert set(rows) == set(CONFIG_MAPPING_NAMES)
