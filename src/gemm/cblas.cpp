@@ -2,7 +2,8 @@
 // calling thread keeps.
 #include <headlane/cblas.h>
 
-#include "core/check.hpp"
+#include "core/call_scope.hpp"
+#include "gemm/check.hpp"
 
 #include <headlane/gemm.hpp>
 
@@ -75,6 +76,7 @@ void headlane_cblas_sgemm(int layout, int trans_a, int trans_b, int64_t m, int64
                           const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* c,
                           int64_t ldc) noexcept {
   using namespace headlane;
+  const CallScope scope;
   clear_error();
   try {
     const bool column_major = is_column_major(layout);
@@ -91,7 +93,7 @@ void headlane_cblas_sgemm(int layout, int trans_a, int trans_b, int64_t m, int64
       of_a = {nullptr, {m, 0}};
       of_b = {nullptr, {0, n}};
     }
-    gemm(of_a, of_b, of_c, {.alpha = alpha, .beta = beta});
+    gemm_in_scope(of_a, of_b, nullptr, of_c, {.alpha = alpha, .beta = beta});
   } catch (const std::bad_alloc&) {
     set_error("out of memory");
   } catch (const std::exception& error) {

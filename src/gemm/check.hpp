@@ -63,8 +63,12 @@ inline PackedColumns packed_columns(const PackedMatrix& b) {
   return {b.data(), b.type(), b.rows(), static_cast<const float*>(scales), width, 0};
 }
 
+/// gemm() for callers that have a CallScope: by `packed` of the shape of b, unless that is null.
+void gemm_in_scope(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
+                   const View<float, 2>& c, const GemmOptions& options);
+
 /// c = a · columns first … first + n - 1 of b, where c has n columns, with the options of gemm, the
-/// residual in float32. The arguments are checked; first is a multiple of 32.
+/// residual in float32. The arguments are checked, within a CallScope; first is a multiple of 32.
 void multiply(const View<const float, 2>& a, const PackedMatrix& b, Index first, const View<float, 2>& c,
               const GemmOptions& options);
 

@@ -16,7 +16,6 @@ namespace internal {
 namespace {
 
 void run(const Batch& batch, int num_threads) {
-  const CallScope scope;
   const kernels::KernelTable& kernel = active();
   const Product& product = batch.first;
   const Index m = product.c.shape[0], n = product.c.shape[1];
@@ -77,27 +76,23 @@ bool gemm_small(const View<const float, 2>& a, const View<const float, 2>& b, co
   block.c = c.data;
   block.c_row_step = c.strides[0];
   block.alpha = 1;
-  const CallScope scope;
   kernel.gemm_block(block);
   return true;
 }
 
-void gemm_checked(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
-                  const View<float, 2>& c, const GemmOptions& options) {
+}  // namespace
+
+void gemm_in_scope(const View<const float, 2>& a, const View<const float, 2>& b, const PackedMatrix* packed,
+                   const View<float, 2>& c, const GemmOptions& options) {
   if (packed == nullptr && gemm_small(a, b, c, options)) return;
   constexpr Caller caller("gemm");
   check_gemm(caller.operand("a", a), caller.operand("b", b), packed, caller.operand("c", c),
              caller.operand("bias", options.bias), caller.operand("residual", options.residual), options.activation,
              options.activations);
   check_threads(caller, options.num_threads);
-  if (is_half(options.residual)) {
-    const CallScope scope;
-    return gemm_checked(a, b, packed, c, with_wide(options, &GemmOptions::residual));
-  }
+  if (is_half(options.residual)) return gemm_in_scope(a, b, packed, c, with_wide(options, &GemmOptions::residual));
   run({.first = product_of(a, b, packed, c, options)}, options.num_threads);
 }
-
-}  // namespace
 
 void multiply(const View<const float, 2>& a, const PackedMatrix& b, Index first, const View<float, 2>& c,
               const GemmOptions& options) {
@@ -111,11 +106,13 @@ void multiply(const View<const float, 2>& a, const PackedMatrix& b, Index first,
 using namespace internal;
 
 void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c, const GemmOptions& options) {
-  gemm_checked(a, b, nullptr, c, options);
+  const CallScope scope;
+  gemm_in_scope(a, b, nullptr, c, options);
 }
 
 void gemm(View<const float, 2> a, const PackedMatrix& b, View<float, 2> c, const GemmOptions& options) {
-  gemm_checked(a, shape_of(b), &b, c, options);
+  const CallScope scope;
+  gemm_in_scope(a, shape_of(b), &b, c, options);
 }
 
 }  // namespace headlane

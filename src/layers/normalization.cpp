@@ -1,5 +1,6 @@
 #include <headlane/normalization.hpp>
 
+#include "core/call_scope.hpp"
 #include "core/check.hpp"
 #include "layers/rows.hpp"
 #include "layers/state_dict_reader.hpp"
@@ -17,6 +18,7 @@ using namespace internal;
 
 Normalization::Normalization(const StateDict& state, std::string_view prefix, NormKind kind, float eps)
     : kind_(kind), eps_(eps) {
+  const CallScope scope;
   const StateDictReader tensors("Normalization", state, prefix);
   require(kind == NormKind::layer || kind == NormKind::rms, "Normalization: kind is ", static_cast<Index>(kind),
           ", which is none of layer and rms");

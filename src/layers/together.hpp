@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/agreement.hpp"
+#include "core/call_scope.hpp"
 #include "core/check.hpp"
 #include "core/scratch.hpp"
 #include "layers/description.hpp"
@@ -61,6 +62,7 @@ void add_version(Description& description);
 /// what must be the same everywhere.
 template <class Make, class Describe>
 void make_together(Team* team, const char* layer, const Make& make, const Describe& describe) {
+  const CallScope scope;
   if (!compares(team)) return make();
   std::string own;
   compare(*team, layer, own, [&](std::string& text) {
