@@ -47,8 +47,8 @@ class HEADLANE_API DecoderLayer {
 
   /// The next tokens of sequences, bit-identical to all positions at once.
   ///
-  /// cache holds the earlier tokens of the sequences, to which those of x are appended;
-  /// memory what multihead_attn().project_memory() wrote.
+  /// cache holds the earlier tokens of the sequences, each named once, to which those of x are
+  /// appended; memory what multihead_attn().project_memory() wrote.
   void forward(View<const float, 3> x, KvCache& cache, std::span<const Index> sequences,
                const KvCache& memory, std::span<const Index> memory_sequences, View<float, 3> y,
                const AttentionOptions& self = {}, const AttentionOptions& cross = {}) const;

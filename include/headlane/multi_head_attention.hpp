@@ -104,9 +104,9 @@ class HEADLANE_API MultiHeadAttention {
 
   /// Self-attention over a cache (of kv_heads, head_dim, head_dim): always causal.
   ///
-  /// Appends the keys and values of x, batch element b to sequence sequences[b], then attends to
-  /// everything the sequence holds. With query_lengths, each sequence grows by its own length, and
-  /// padding rows are not appended.
+  /// Appends the keys and values of x, batch element b to sequence sequences[b], each named once,
+  /// then attends to everything the sequence holds. With query_lengths, each sequence grows by its
+  /// own length, and padding rows are not appended.
   /// Errors: as all layers; the cache is then unchanged.
   void forward(View<const float, 3> x, KvCache& cache, std::span<const Index> sequences,
                View<float, 3> y, const AttentionOptions& options = {}) const;

@@ -71,19 +71,15 @@ void check_finite(const Operand& of_x, Index s, const View<const float, 3>& x) {
     }
 }
 
-/// Appends tokens[i] to sequences[i]. The arguments are checked, except that no sequence is named
-/// twice, and that int8 has all numbers: there may be so many of them that no memory holds them.
+/// Appends tokens[i] to sequences[i]. The arguments are checked, except that int8 has all numbers:
+/// there may be so many of them that no memory holds them.
 void append_to(KvPages& pages, std::span<const Index> sequences, const Operand& of_k, const Operand& of_v,
                std::span<const Tokens> tokens) {
   const kernels::KernelTable& kernel = active();
   Index count = 0;
   ++pages.calls;
-  for (std::size_t i = 0; i < sequences.size(); ++i) {
-    Index& call = pages.at(sequences[i]).call;
-    caller.require(call != pages.calls, "sequence ", sequences[i], " is named twice in sequences");
-    call = pages.calls;
+  for (std::size_t i = 0; i < sequences.size(); ++i)
     if (tokens[i].count() > 0) count += needed_pages(pages, sequences[i], tokens[i].count());
-  }
   const Index in_use = pages.pages_in_use();
   if (pages.max_pages > 0 && count > pages.max_pages - in_use)
     fail<std::length_error>(caller.function(), ": ", in_use, " pages are in use and ", count,
@@ -163,6 +159,7 @@ template <class T, class... Type>
 void append_several(KvPages& pages, std::span<const Index> sequences, const View<const T, 4>& k,
                     const View<const T, 4>& v, const View<const Index, 1>& lengths, Type... type) {
   for (const Index sequence : sequences) check_sequence(pages, caller, sequence);
+  check_named_once(pages, caller, sequences);
   const Operand of_k = caller.operand("k", k), of_v = caller.operand("v", v);
   check_pair(pages, of_k, of_v);
   for (const Operand& x : {of_k, of_v})

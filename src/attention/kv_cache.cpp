@@ -87,6 +87,7 @@ KvPages& KvCache::pages(const char* function) const {
   return *pages_;
 }
 
+KvPages& KvPages::of(KvCache& cache, Caller caller) { return cache.pages(caller.function()); }
 const KvPages& KvPages::of(const KvCache& cache, Caller caller) { return cache.pages(caller.function()); }
 
 Index KvCache::add() { return pages("KvCache::add").add(-1, 0); }

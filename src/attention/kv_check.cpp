@@ -18,6 +18,15 @@ void check_sequence(const KvPages& pages, Caller caller, Index sequence) {
                  static_cast<Index>(pages.sequences.size()));
 }
 
+void check_named_once(KvPages& pages, Caller caller, std::span<const Index> sequences) {
+  ++pages.calls;
+  for (const Index sequence : sequences) {
+    Index& call = pages.at(sequence).call;
+    caller.require(call != pages.calls, "sequence ", sequence, " is named twice in sequences");
+    call = pages.calls;
+  }
+}
+
 void check_pair(const KvPages& pages, const Operand& k, const Operand& v) {
   check_tokens(pages, k, pages.head_dim, "head_dim");
   check_tokens(pages, v, pages.value_dim, "value_dim");

@@ -32,10 +32,11 @@ struct KvPages {
     std::vector<Page*> pages;
     Index length = 0;      // -1: the number is free
     Index next_free = -1;  // the free number after this one
-    Index call = 0;        // the last append() that named it
+    Index call = 0;        // the last check_named_once() that saw it
   };
 
   /// The pages of a cache. Throws std::invalid_argument if the cache was moved from.
+  static KvPages& of(KvCache& cache, Caller caller);
   static const KvPages& of(const KvCache& cache, Caller caller);
 
   Index kv_heads, head_dim, value_dim, page_size, max_pages;
@@ -45,7 +46,7 @@ struct KvPages {
   Index free_pages = 0;
   std::vector<Sequence> sequences{};
   Index free_number = -1;
-  Index calls = 0;  // of append()
+  Index calls = 0;  // of append() and check_named_once()
 
   [[nodiscard]] bool has(Index sequence) const;
   [[nodiscard]] Index length(Index sequence) const;

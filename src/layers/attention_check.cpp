@@ -1,4 +1,5 @@
 // Checks of the arguments of MultiHeadAttention.
+#include "attention/kv_check.hpp"
 #include "attention/problem.hpp"
 #include "core/check.hpp"
 #include "layers/attention_layer.hpp"
@@ -55,6 +56,7 @@ void check_attention(const MultiHeadAttention& layer, const ForwardOperands& ope
     if (options.lse) check_no_overlap(caller.operand("lse", options.lse), memory);
   }
   if (source.cache != nullptr) check_cache(caller, layer, *source.cache, source.sequences, x.shape[0]);
+  if (source.growing != nullptr) check_named_once(KvPages::of(*source.growing, caller), caller, source.sequences);
 }
 
 void check_keys(const MultiHeadAttention& layer, const ForwardOperands& operands, const KeySource& source,

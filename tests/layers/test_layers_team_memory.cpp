@@ -138,6 +138,11 @@ TEST_CASE("layers of a team: a call that an exception ends is abandoned") {
   for_each_forward(rank, Halves(rank.x.view), Halves(rank.y.view), Halves(rank.wide.view), abandons);
   // All ranks throw if one of them refuses its arguments: they stay in step.
   CHECK_THROWS_AS(rank.linear.forward(rank.x.view, rank.y.view), std::invalid_argument);
+  const std::array<Index, 2> twice{1, 1};
+  CHECK_THROWS_WITH_AS(rank.decoder.self_attn().forward(rank.x.view, *rank.own, twice, rank.y.view),
+                       "MultiHeadAttention::forward: sequence 1 is named twice in sequences", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(rank.decoder.forward(rank.x.view, *rank.own, twice, *rank.projected, rank.both, rank.y.view),
+                       "DecoderLayer::forward: sequence 1 is named twice in sequences", std::invalid_argument);
   CHECK_FALSE(team.is_abandoned);
 }
 
