@@ -20,7 +20,8 @@ struct ActivateOptions {
 ///   neighbouring element.
 /// Error: see activation_kind.hpp.
 /// Memory: a call allocates nothing once warm.
-/// Errors: std::invalid_argument before anything is written; std::bad_alloc.
+/// Errors: std::invalid_argument before anything is written, for Activation::none, too;
+///   std::bad_alloc.
 HEADLANE_API void activate(AnyView<const float> x, AnyView<float> y, Activation activation,
                            const ActivateOptions& options = {});
 

@@ -51,7 +51,9 @@ namespace headlane {
 ///     |out - exact| <= (2·(D + 3)·S + 4·M + N + ceil(N / 16) + 8·B + 12) · u · Σ_j p_j |v_j|
 ///     |lse - exact| <= ((D + 3)·S + 2·M + |lse| + ceil(N / 16) + 4·B
 ///                       + 2·ln(kv_length + 1) + 8) · u
-///   plus underflow. Options add to the sums in parentheses for out and lse:
+///   plus underflow, and unless something overflows: Σ_j exp(s_j - max s) · |v_j|, which is summed
+///   before it is divided by Σ_j exp(s_j - max s), has to be finite. Options add to the sums in
+///   parentheses for out and lse:
 ///     bias or relative bias    2·M and 1·M; with both, twice that. M includes them.
 ///     softcap or ALiBi         12·X and 6·X, X = the largest magnitude of a score before the
 ///                              softcap and before the biases

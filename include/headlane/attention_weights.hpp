@@ -18,7 +18,7 @@ namespace headlane {
 /// Arithmetic: the scores and the largest score m of attention(), then exp(score - m) times the
 ///   factor that attention() ends with (1 / sum, with a sink less its share): the bits depend on
 ///   the row alone.
-/// Error: in the terms of attention(),
+/// Error: in the terms of attention(), and unless something overflows,
 ///     |weight - exact| <= (2·(D + 3)·S + 4·M + N + ceil(N / 16) + 8·B + 12) · u · weight + 2^-126
 /// Aliasing: as in attention().
 /// Memory: scratch is kept per thread.

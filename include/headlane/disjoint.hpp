@@ -42,8 +42,11 @@ struct NamedView {
 /// axes of larger arrays, and calls a function at each position, checks the whole arrays first: no
 /// single call sees that one of them writes what a later one reads.
 ///
-/// Aliasing: arguments that interleave, such as different columns of one buffer, do not overlap.
-///   Inputs may overlap each other. An input without data is skipped.
+/// Aliasing: arguments that interleave, such as different columns of one buffer, do not overlap if
+///   they are apart modulo the greatest common divisor of the strides of both, those of adjacent
+///   elements left out; otherwise they count as overlapping. Elements [.., q] of a buffer [m, n, 4]
+///   are apart with rows of 16 elements, not with rows of 18. Inputs may overlap each other. An
+///   input without data is skipped.
 /// Errors: std::invalid_argument, "function: out of shape [2, 3] overlaps a of shape [3]", if there
 ///   is an overlap, or if the output has no data.
 HEADLANE_API void require_disjoint(const char* function, const NamedView& output,

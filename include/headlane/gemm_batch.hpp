@@ -67,7 +67,8 @@ using GemmProblem = GemmProblemOf<float>;
 /// Computes every product of a list as gemm does. Sizes may differ: the experts of a mixture, the
 /// sequences of a variable-length batch.
 ///
-/// Aliasing: no c may overlap any operand of any problem.
+/// Aliasing: no c may overlap any operand of any problem, as require_disjoint() sees it
+///   (disjoint.hpp).
 /// Errors: as gemm. All problems are checked before anything is written; messages number them
 ///   from 0.
 HEADLANE_API void gemm_batch(std::span<const GemmProblem> problems, int num_threads = 0);

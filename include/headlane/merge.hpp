@@ -52,7 +52,8 @@ struct MergeOptions {
 /// Error: with u = 2^-24, P parts, and w_i the share of part i, in addition to that of the parts:
 ///     2·(max |lse_i| + 4·P) · u · Σ_i w_i |out_i|    in out
 ///     (max |lse_i| + 4·P + 8) · u                    in lse
-///   max |lse_i| only where a part has no `sum`.
+///   max |lse_i| only where a part has no `sum`. Unless something overflows:
+///   Σ_i exp(lse_i - max lse) · |out_i| is divided last.
 /// Memory: a call allocates nothing once warm.
 /// Errors: std::invalid_argument, before anything is written; std::bad_alloc.
 /// Source: Milakov and Gimelshein 2018; Dao et al. 2023 (Flash-Decoding).

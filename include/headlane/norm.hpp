@@ -36,12 +36,13 @@ struct RmsNormOptions {
 /// large means.
 ///
 /// Shapes: x and y have the same shape, of any rank from 1 to 8, and any strides. With a last axis
-///   of length 0 nothing is written, with one of length 1 y is bias (or 0).
+///   of length 0 nothing is written, with one of length 1 y is bias (or 0), unless eps is 0.
 /// Aliasing: y may be x itself or residual itself (the same data and strides), and so may sum, but
 ///   not both the same one. Any other overlap of y or sum with anything is an error.
 /// Special values: they affect only their own row. A row is NaN throughout if an element of s is
 ///   NaN or infinite, if a sum below overflows (one |s| of 2^66 among others does), or if it has
-///   no spread and eps is 0. sum receives x + residual in any case.
+///   no spread and eps is 0. With an eps of 0 its elements are NaN or infinite if its variance
+///   underflows to 0 (every |d| below 2^-75). sum receives x + residual in any case.
 /// Arithmetic:
 ///     s = x + residual
 ///     mean = (Σ s) / n
@@ -86,7 +87,9 @@ HEADLANE_API void layer_norm(AnyView<const float16> x, AnyView<float16> y,
 ///
 /// Shapes and aliasing: as layer_norm. With a last axis of length 1, y is ± weight (or ±1), apart
 ///   from eps.
-/// Special values, memory and errors: as layer_norm.
+/// Special values: as layer_norm, but for an eps of 0: a row may have no spread. If its mean square
+///   is 0, or underflows to 0 (every |s| below 2^-75), y is NaN where s is 0, otherwise infinite.
+/// Memory and errors: as layer_norm.
 /// Arithmetic: sums as in layer_norm.
 ///     s = x + residual
 ///     square = (Σ s²) / n     by fma(s, s, …)

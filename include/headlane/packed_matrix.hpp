@@ -161,8 +161,9 @@ class HEADLANE_API PackedMatrix {
   void unpack_columns(View<const Index, 1> columns, View<float16, 2> out,
                       int num_threads = 0) const;
   /// Copies the numbers [rows, columns] and scales of a matrix of integers, any strides: scales
-  /// [1, columns] of int8, [ceil(rows / 32), columns] of groups. from_numbers() makes the same
-  /// matrix of them; packing what unpack() returns need not, since it finds scales of its own.
+  /// [1, columns] of int8, 0 if there are no rows, [ceil(rows / 32), columns] of groups.
+  /// from_numbers() makes the same matrix of them; packing what unpack() returns need not, since it
+  /// finds scales of its own.
   /// Throws std::invalid_argument for another shape or type, and if the outputs overlap.
   void unpack(View<std::int8_t, 2> numbers, View<float, 2> scales, int num_threads = 0) const;
   /// For each block of 512 rows all panels of 32 columns, each row by row; for bfloat16 by two rows
