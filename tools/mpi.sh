@@ -31,7 +31,8 @@ do_test-mpi() {
   have_mpi || return 0
   need_build "${test_packages[@]}"
   configure release TESTS MPI
-  build mpi_ranks mpi_endings test_mpi_attention test_mpi_kv_cache test_mpi_failures test_mpi_plan
+  build mpi_ranks mpi_endings \
+    test_mpi_attention test_mpi_kv_cache test_mpi_failures test_mpi_floating_point test_mpi_plan
   run_tests -R '^mpi'
   test_mpi_in_python "$@"
 }

@@ -2,6 +2,7 @@
 #include <headlane/mpi/attention.hpp>
 
 #include "attention_check.hpp"
+#include "core/floating_point_scope.hpp"
 #include "description.hpp"
 #include "sequence_call.hpp"
 #include "together.hpp"
@@ -149,6 +150,7 @@ SequencePlan plan_attention(int rank, View<const float, 4> q, View<const float, 
 
 void attention(Transport& transport, View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
                View<float, 4> out, const AttentionCut& cut, const AttentionOptions& options) {
+  const headlane::internal::FloatingPointScope scope;
   const SequenceCall call{q, k, v, out, cut, options, transport.rank()};
   check_together(
       transport, attention_name, [&] { return description_of(call); }, [&] { check(call, transport.size()); });

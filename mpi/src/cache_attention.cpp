@@ -1,6 +1,7 @@
 // attention() over a cache that is cut over ranks: partial results travel.
 #include "attention_check.hpp"
 #include "block_results.hpp"
+#include "core/floating_point_scope.hpp"
 #include "description.hpp"
 #include "end_result.hpp"
 #include "grid.hpp"
@@ -215,6 +216,7 @@ void finish(Messages& messages, const CacheCall& call, const std::vector<ChainEl
 
 void attention(Transport& transport, View<const float, 4> q, const KvCache& cache, std::span<const Index> sequences,
                View<float, 4> out, const AttentionOptions& options) {
+  const headlane::internal::FloatingPointScope scope;
   std::vector<Index> lengths;
   check_together(
       transport, attention_name,

@@ -1,4 +1,5 @@
 // KvCache over ranks: which rank has which blocks, and the storage of the own ones.
+#include "core/floating_point_scope.hpp"
 #include "error.hpp"
 #include "grid.hpp"
 #include "kv_cache_state.hpp"
@@ -165,6 +166,7 @@ void store(headlane::KvCache& own, std::vector<Index>& blocks, int rank, const s
 }  // namespace
 
 void KvCache::append(Index sequence, View<const float, 3> k, View<const float, 3> v) {
+  const headlane::internal::FloatingPointScope scope;
   State& s = state("append");
   State::Sequence& to = s.at("append", sequence);
   refuse_unless(k.shape[1] == v.shape[1], "append: k has ", k.shape[1], " tokens, v has ", v.shape[1]);
