@@ -66,6 +66,23 @@ def test_batches_of_more_than_one_axis(kind):
 
 
 @pytest.mark.parametrize("kind", HALVES)
+def test_out_beside_the_query(kind):
+    """In one buffer with it, as a block of columns, and at any element."""
+    q, k = (HALVES[kind](RNG.standard_normal((2, 3, 2, n, 8), np.float32)) for n in (4, 6))
+    expected = headlane.scaled_dot_product_attention(q, k, k)
+    buffer = HALVES[kind](np.zeros(2 * 384 + 1, np.float32))
+    columns = HALVES[kind](np.zeros((2, 3, 2, 4, 16), np.float32))
+    for out, query in (
+        (buffer[:384].reshape(q.shape), buffer[384:768].reshape(q.shape)),
+        (buffer[1:385].reshape(q.shape), q),
+        (columns[..., 8:], columns[..., :8]),
+    ):
+        query[...] = q
+        headlane.scaled_dot_product_attention(query, k, k, out=out)
+        assert (out == expected).all()
+
+
+@pytest.mark.parametrize("kind", HALVES)
 def test_parts_of_float32(kind):
     """Parts whose out is float32 merge to the result of all keys, rounded once."""
     q, k, v = (HALVES[kind](RNG.standard_normal((2, n, 8), np.float32)) for n in (5, 600, 600))

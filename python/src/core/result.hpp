@@ -43,7 +43,7 @@ class Result {
     std::vector<NamedView> views;
     for (const Array* input : inputs)
       if (input != nullptr) views.emplace_back(input->name(), typed(any_view<const float>(*input), *input));
-    require_disjoint(array_->call().function(), {"out", any_view<const float>(*array_)}, views);
+    require_disjoint(array_->call().function(), {"out", typed(any_view<const float>(*array_), *array_)}, views);
   }
 
   /// The same for another output of the call, where the library sees copies of both.
