@@ -134,3 +134,30 @@ def test_children_of_fork_compute():
 def test_too_many_threads():
     with pytest.raises(ValueError, match="set_num_threads: threads is 1000000"):
         headlane.set_num_threads(10**6)
+
+
+ENDING = """
+import threading, time
+import headlane, numpy as np
+
+a, cache, began = np.ones((64, 64), np.float32), headlane.KvCache(2, 64), []
+sequence, keys = cache.add(), np.ones((2, 64, 64), np.float32)
+
+def compute():
+    while True:
+        headlane.matmul(a, a)
+        cache.append(sequence, keys, keys)
+        cache.truncate(sequence, 0)
+        began.append(0)
+
+for _ in range(4):
+    threading.Thread(target=compute, daemon=True).start()
+while len(began) < 100:
+    time.sleep(0.01)
+"""
+
+
+def test_threads_that_compute_when_the_interpreter_ends():
+    for _ in range(3):
+        ended = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, timeout=120)
+        assert (ended.returncode, ended.stderr) == (0, b"")

@@ -22,7 +22,7 @@ namespace {
 template <class Lock, class Self, class F>
 auto locked(Self& self, F f) {
   try {
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     const Lock lock(self.mutex);
     return f(self.cache);
   } catch (const std::invalid_argument& error) {

@@ -4,6 +4,7 @@
 
 #include "core/float_copy.hpp"
 #include "core/floating_point_scope.hpp"
+#include "core/gil.hpp"
 #include "core/text.hpp"
 
 #include <nanobind/nanobind.h>
@@ -100,7 +101,7 @@ class Call {
   template <class F>
   void compute(F f) const {
     try {
-      const nb::gil_scoped_release release;
+      const GilRelease release;
       const headlane::internal::FloatingPointScope state;
       for (const FloatCopy& copy : copies_) copy.widen(threads_);
       f();

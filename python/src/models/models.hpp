@@ -31,7 +31,7 @@ class Signals {
   void operator()() {
     const auto now = std::chrono::steady_clock::now();
     if (now - checked_ < std::chrono::milliseconds(10)) return;
-    const nb::gil_scoped_acquire acquire;
+    const GilAcquire acquire;
     checked_ = std::chrono::steady_clock::now();
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }

@@ -100,7 +100,7 @@ auto change(LockedCutCache& self, const Call& call, F f) {
 
 template <class F>
 auto read(const LockedCutCache& self, F f) {
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   const std::shared_lock lock(self.mutex);
   return f(self.cache);
 }
@@ -260,7 +260,7 @@ void add_mpi(nb::module_& module) {
         const Call titled(given != nullptr ? given : call.function());
         on_ranks(titled, &transport, titled.function(), [&] {
           const std::string title = call.text("what", what), text = call.text("mine", mine);
-          const nb::gil_scoped_release release;
+          const GilRelease release;
           transport.agree(title, text);
         });
       },

@@ -67,7 +67,7 @@ void PythonTransport::refuse(const Call& call, const char* function, const std::
 }
 
 void PythonTransport::failed(const Call& call, const char* function) {
-  const nb::gil_scoped_acquire gil;
+  const GilAcquire gil;
   if (stage_ == Stage::begun) {
     const Handled error = handled();
     try {
@@ -81,34 +81,34 @@ void PythonTransport::failed(const Call& call, const char* function) {
 }
 
 void PythonTransport::all_gather(float* buffer, std::span<const Index> begins) {
-  const nb::gil_scoped_acquire gil;
+  const GilAcquire gil;
   nb::list positions;
   for (const Index begin : begins) positions.append(begin);
   call_method(object_, "_all_gather", address(buffer), positions);
 }
 
 mpi::Transport::Ticket PythonTransport::start_send(int to, const void* data, std::size_t bytes) {
-  const nb::gil_scoped_acquire gil;
+  const GilAcquire gil;
   return nb::cast<int>(call_method(object_, "_start_send", to, address(data), bytes));
 }
 
 mpi::Transport::Ticket PythonTransport::start_receive(int from, void* data, std::size_t bytes) {
-  const nb::gil_scoped_acquire gil;
+  const GilAcquire gil;
   return nb::cast<int>(call_method(object_, "_start_receive", from, address(data), bytes));
 }
 
 void PythonTransport::wait(Ticket ticket) {
-  const nb::gil_scoped_acquire gil;
+  const GilAcquire gil;
   call_method(object_, "_wait", ticket);
 }
 
 void PythonTransport::progress() {
-  const nb::gil_scoped_acquire gil;
+  const GilAcquire gil;
   call_method(object_, "_progress");
 }
 
 void PythonTransport::broadcast(void* data, std::size_t bytes, int root) {
-  const nb::gil_scoped_acquire gil;
+  const GilAcquire gil;
   call_method(object_, "_broadcast", address(data), bytes, root);
 }
 
