@@ -105,6 +105,14 @@ def test_plan(kind):
     assert headlane.plan_attention(*map(HALVES[kind], (q, k, k)), is_causal=True) == plan
 
 
+def test_plan_copies_nothing():
+    """Windows of one buffer, of which a copy in float32 would have 512 GiB."""
+    heads, keys, dim = 2**12, 2**18, 128
+    buffer = np.zeros(heads + keys + dim, np.float16)
+    windows = np.lib.stride_tricks.as_strided(buffer, (heads, keys, dim), (2, 2, 2))
+    assert headlane.plan_attention(windows[:, :1], windows, windows).tasks > 0
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_operator(dtype):
     """PyTorch's operator, alone and compiled; its registrations know the type of the result."""

@@ -106,6 +106,10 @@ nb::object plan_attention_of(nb::handle query, nb::handle key, nb::handle value,
   const auto out_of = [](const View<float, 4>& q, Index columns) {
     return View<float, 4>(nullptr, {q.shape[0], q.shape[1], q.shape[2], columns});
   };
+  const auto without_data = [](View<float, 4> view) {
+    view.data = nullptr;
+    return view;
+  };
   const ScoreOptions given(call, attn_mask, options, num_threads);
   const bool grouped = call.flag("enable_gqa", enable_gqa);
   if (nb::isinstance<LockedKvCache>(key)) {
@@ -116,14 +120,12 @@ nb::object plan_attention_of(nb::handle query, nb::handle key, nb::handle value,
     });
     return tuple_of(plan);
   }
-  const ScoreOperands of(call, query, key, value, grouped);
+  const ScoreOperands of(call, query, key, value, grouped, Floats());
   const Index keys = given.mask_keys(of.key->size(-2));
   of.check(given, keys);
-  const View<float, 4> q = of.query_at({});
-  call.compute([&] {
-    plan = plan_attention(q, of.key_at({}), of.value_at({}), out_of(q, of.value->size(-1)),
-                          of.options_at(given, keys, {}));
-  });
+  const View<float, 4> q = without_data(of.query_at({})), k = without_data(of.key_at({})),
+                       v = without_data(of.value_at({}));
+  call.plan([&] { plan = plan_attention(q, k, v, out_of(q, v.shape[3]), of.options_at(given, keys, {})); });
   return tuple_of(plan);
 }
 

@@ -100,12 +100,20 @@ class Call {
   /// prefixed with the name of this one.
   template <class F>
   void compute(F f) const {
-    try {
-      const GilRelease release;
-      const headlane::internal::FloatingPointScope state;
+    plan([&] {
       for (const FloatCopy& copy : copies_) copy.widen(threads_);
       f();
       for (const FloatCopy& copy : copies_) copy.round(threads_);
+    });
+  }
+
+  /// The same for an `f` that reads no elements: the copies are not filled.
+  template <class F>
+  void plan(F f) const {
+    try {
+      const GilRelease release;
+      const headlane::internal::FloatingPointScope state;
+      f();
     } catch (const std::invalid_argument& error) {
       throw std::invalid_argument(prefixed(error.what()));
     } catch (const std::length_error& error) {
