@@ -1,9 +1,8 @@
-"""KvCache: sequences, sharing, errors that change nothing, threads.
+"""KvCache: sequences, sharing, errors that change nothing.
 tests/attention/test_kv_cache.cpp tests its contents.
 """
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import headlane
 import layouts
@@ -205,20 +204,16 @@ def test_torch():
     a = cache.add()
     cache.append(torch.tensor([a]), torch.ones(1, 3, 2, 8).transpose(1, 2), torch.ones(1, 2, 3, 5))
     assert cache.length(a) == 3
+    for number in torch.tensor([a]):  # tensors without axes
+        cache.append(number, torch.ones(2, 4, 8), torch.ones(2, 4, 5))
+        assert headlane.attention_over_cache(torch.ones(2, 1, 8), cache, number).shape == (2, 1, 5)
+    assert cache.length(a) == 7
 
 
-def test_threads():
-    cache = headlane.KvCache(2, 64, page_size=32)
-
-    def work(_):
-        mine = cache.add()
-        for _ in range(50):
-            cache.append(mine, tokens(2, 7, 64), tokens(2, 7, 64))
-            cache.remove(cache.fork(mine, 5))
-        length = cache.length(mine)
-        cache.remove(mine)
-        return length
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(work, range(12))) == [350] * 12
-    assert cache.pages_in_use == 0
+def test_numbers_without_axes():
+    """An array without axes is an integer, not a sequence of some."""
+    cache = headlane.KvCache(2, 8)
+    number = np.array(cache.add())
+    cache.append(number, tokens(2, 3, 8), tokens(2, 3, 8))
+    assert cache.length(number) == 3
+    assert headlane.attention_over_cache(tokens(2, 1, 8), cache, number).shape == (2, 1, 8)

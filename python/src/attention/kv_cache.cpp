@@ -51,21 +51,22 @@ View<const float, Rank> tokens_of(const Array& x, const char* axes) {
 void append_to(LockedKvCache& self, nb::handle sequences, nb::handle key, nb::handle value) {
   const Call call("KvCache.append");
   const Array k(call, "k", key, Element::float32), v(call, "v", value, Element::float32);
-  const std::vector<Index> numbers = call.integers("sequence", sequences);
+  const auto several = call.several_integers("sequence", sequences);
+  const Index one = several ? 0 : call.integer("sequence", sequences);
   const auto append = [&](const auto& to, const auto& view_k, const auto& view_v) {
     call.compute([&] {
       const std::unique_lock lock(self.mutex);
       self.cache.append(to, view_k, view_v);
     });
   };
-  if (!nb::hasattr(sequences, "__iter__")) {
+  if (!several) {
     const auto view_k = tokens_of<3>(k, "[kv_heads, tokens, head_dim]");
     const auto view_v = tokens_of<3>(v, "[kv_heads, tokens, value_dim]");
-    return append(numbers[0], view_k, view_v);
+    return append(one, view_k, view_v);
   }
   const auto view_k = tokens_of<4>(k, "[sequences, kv_heads, tokens, head_dim]");
   const auto view_v = tokens_of<4>(v, "[sequences, kv_heads, tokens, value_dim]");
-  append(numbers, view_k, view_v);
+  append(*several, view_k, view_v);
 }
 
 /// Keys [kv_heads, count, head_dim] and values [kv_heads, count, value_dim].

@@ -2,6 +2,7 @@
 #include <headlane/merge.hpp>
 
 #include "attention/arguments.hpp"
+#include "core/errors.hpp"
 #include "core/functions.hpp"
 
 #include <deque>
@@ -49,8 +50,7 @@ class Parts {
 
   void add(const Call& call, const nb::object& part) {
     const std::string name = "parts[" + std::to_string(parts_.size()) + "]";
-    const nb::object arrays = nb::steal(PySequence_Check(part.ptr()) != 0 ? PySequence_Tuple(part.ptr()) : nullptr);
-    PyErr_Clear();
+    const nb::object arrays = PySequence_Check(part.ptr()) != 0 ? elements_of(part) : nb::object();
     const std::size_t count = arrays.is_valid() ? nb::len(arrays) : 0;
     call.require(count == 2 || count == 3, name, " is neither (out, lse) nor (out, max, sum)");
     const auto array = [&](std::size_t i, const char* what) -> const Array* {

@@ -1,6 +1,7 @@
 #include "attention/options.hpp"
 
 #include "core/array_kinds.hpp"
+#include "core/errors.hpp"
 #include "core/functions.hpp"
 
 #include <algorithm>
@@ -103,8 +104,7 @@ void ScoreOptions::assign(View<T, Rank>& view, const char* name, nb::handle give
 /// (left, right); None is unbounded, as is the library's -1.
 void ScoreOptions::set_window(nb::handle given) {
   if (given.is_none()) return;
-  const nb::object pair = nb::steal(PySequence_Tuple(given.ptr()));
-  if (!pair.is_valid()) PyErr_Clear();
+  const nb::object pair = elements_of(given);
   if (!pair.is_valid() || nb::len(pair) != 2) call_->refuse_value("window", given, "a pair (left, right)");
   const auto size = [&](int side, const char* name) {
     const nb::object one = pair[side];

@@ -105,7 +105,7 @@ void Array::fail_as_type(const std::string& text) const { call_->fail_as_type(na
 
 /// Appends the exporter's reason, if it set a Python error.
 void Array::fail_to_export() const {
-  const std::string reason = PyErr_Occurred() != nullptr ? " (" + first_line(nb::python_error()) + ")" : "";
+  const std::string reason = PyErr_Occurred() != nullptr ? " (" + refusal_of(nb::python_error(), object_) + ")" : "";
   if (is_torch(object_))
     if (const std::string own = reason_of(object_, name_); !own.empty()) fail_as_type(own);
   fail_as_type(described(object_) +
@@ -201,6 +201,7 @@ void Array::from_dlpack(Access access) {
   // Without the table, a tensor that requires a gradient refuses to be exported even where none is
   // recorded.
   if (is_torch(object_) && nb::cast<bool>(object_.attr("requires_grad"))) source = object_.attr("detach")();
+  if (const nb::object capsule = exported(source, access != Access::read); capsule.is_valid()) source = capsule;
   nb::ndarray<> writable;
   if (access != Access::read && nb::try_cast(source, writable)) tensor_.emplace(writable);
   nb::ndarray<nb::ro> readable;

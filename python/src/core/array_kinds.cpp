@@ -8,7 +8,7 @@ namespace {
 std::atomic<PyObject*> numpy_ndarray, numpy_asarray, masked_array, numpy_bfloat16;
 std::atomic<PyObject*> torch_tensor, torch_parameter, torch_is_tracing, torch_plain_dispatch, torch_forward_ad,
     torch_is_grad_enabled;
-constinit Name requires_grad("requires_grad"), is_neg("is_neg"), current_level("_current_level");
+constinit Name requires_grad("requires_grad"), is_neg("is_neg"), current_level("_current_level"), dtype_name("dtype");
 
 bool is_a(nb::handle object, nb::handle type) {
   return PyType_IsSubtype(Py_TYPE(object.ptr()), reinterpret_cast<PyTypeObject*>(type.ptr())) != 0;
@@ -104,14 +104,33 @@ bool has_bfloat16(nb::handle array) {
 
 std::string described(nb::handle object) {
   std::string text = std::string("has type ") + nb::type_name(object.type()).c_str();
-  const nb::object dtype = nb::getattr(object, "dtype", nb::none());
-  if (!dtype.is_none()) text += std::string(", dtype ") + nb::str(nb::handle(dtype)).c_str();
+  const nb::object dtype = optional_attribute(object, dtype_name);
+  if (dtype.is_valid() && !dtype.is_none()) text += std::string(", dtype ") + nb::str(nb::handle(dtype)).c_str();
   return text;
 }
 
-std::string first_line(const nb::python_error& error) {
+std::string refusal_of(const nb::python_error& error, nb::handle object) {
+  const bool is_refusal =
+      is_numpy(object) || is_torch(object)
+          ? error.matches(PyExc_Exception)
+          : error.matches(PyExc_TypeError) || error.matches(PyExc_ValueError) || error.matches(PyExc_BufferError);
+  if (!is_refusal) throw nb::python_error(error);
   const std::string text = nb::str(nb::handle(error.value())).c_str();
   return text.substr(0, text.find('\n'));
+}
+
+nb::object exported(nb::handle object, bool to_be_written) {
+  static constinit Name name("__dlpack__");
+  const nb::object dlpack = optional_attribute(object, name);
+  if (!dlpack.is_valid()) return {};
+  for (const bool versioned : {to_be_written, !to_be_written}) {
+    try {
+      return versioned ? dlpack(nb::arg("max_version") = nb::make_tuple(1, 1)) : dlpack();
+    } catch (const nb::python_error& error) {
+      if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_BufferError) && !is_torch(object)) throw;
+    }
+  }
+  return {};
 }
 
 std::string reason_of(nb::handle tensor, const char* name) {
@@ -144,7 +163,8 @@ nb::object int64_array(const Call& call, const char* name, nb::handle given) {
   try {
     array = cached(numpy_asarray, "numpy", "asarray")(given);
   } catch (const nb::python_error& error) {
-    call.fail_as_type(name, " ", described(given), "; wanted: integers (", first_line(error), ")");
+    const std::string reason = refusal_of(error, given);
+    call.fail_as_type(name, " ", described(given), "; wanted: integers (", reason, ")");
   }
   const nb::object dtype = array.attr("dtype");
   const std::string kind = nb::str(dtype.attr("kind")).c_str();

@@ -19,8 +19,13 @@ nb::handle cached(std::atomic<PyObject*>& cache, const char* module, const char*
 /// The type's name and the dtype, if there is one: "has type ndarray, dtype float64".
 std::string described(nb::handle object);
 
-/// The message of an error, without the stack that PyTorch appends.
-std::string first_line(const nb::python_error& error);
+/// The message of an error by which an object refuses to give its values, without the stack that
+/// PyTorch appends. Throws an error of the caller's own code as it is.
+std::string refusal_of(const nb::python_error& error, nb::handle object);
+
+/// What __dlpack__ returns, invalid if there is none. nanobind asks in the same way, without and
+/// with DLPack's version, but loses exceptions.
+nb::object exported(nb::handle object, bool to_be_written);
 
 /// Throws for NumPy's masked arrays, and for tensors whose use PyTorch would record or intercept.
 void refuse_special(const Call& call, const char* name, nb::handle object);

@@ -1,5 +1,7 @@
 #include "core/call.hpp"
 
+#include "core/errors.hpp"
+
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -12,7 +14,7 @@ std::string short_repr(nb::handle given) {
   constexpr Py_ssize_t max_length = 100;
   const nb::object text = nb::steal(PyObject_ASCII(given.ptr()));
   const nb::object bytes = nb::steal(text.is_valid() ? PyUnicode_AsUTF8String(text.ptr()) : nullptr);
-  if (!bytes.is_valid()) PyErr_Clear();
+  if (!bytes.is_valid()) clear_error({PyExc_Exception});
   else if (PyBytes_Size(bytes.ptr()) <= max_length) return PyBytes_AsString(bytes.ptr());
   return std::string("of type ") + nb::type_name(given.type()).c_str();
 }
@@ -53,7 +55,7 @@ void Call::refuse_type(std::string_view name, nb::handle given, std::string_view
 Index Call::integer(std::string_view name, nb::handle given) const {
   const nb::object number = nb::steal(PyNumber_Index(given.ptr()));
   if (!number.is_valid()) {
-    PyErr_Clear();
+    clear_error({PyExc_TypeError});
     refuse_value(name, given, "an integer");
   }
   int overflow = 0;
@@ -81,7 +83,7 @@ double Call::float64(std::string_view name, nb::handle given) const {
   const double value = PyFloat_AsDouble(given.ptr());
   if (value != -1 || PyErr_Occurred() == nullptr) return value;
   const bool too_large = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
-  PyErr_Clear();
+  clear_error({PyExc_TypeError, PyExc_OverflowError});
   if (too_large) fail_as_value(name, given, ", which is beyond floating-point numbers");
   refuse_value(name, given, "a number");
 }
@@ -114,12 +116,14 @@ int Call::threads(nb::handle given, std::string_view name) const {
 }
 
 std::vector<Index> Call::integers(std::string_view name, nb::handle given) const {
-  if (!nb::hasattr(given, "__iter__")) return {integer(name, given)};
-  const nb::object elements = nb::steal(PySequence_List(given.ptr()));
-  if (!elements.is_valid()) {
-    PyErr_Clear();
-    refuse_value(name, given, "an integer or integers");
-  }
+  if (const auto several = several_integers(name, given)) return *several;
+  return {integer(name, given)};
+}
+
+std::optional<std::vector<Index>> Call::several_integers(std::string_view name, nb::handle given) const {
+  if (PyLong_Check(given.ptr()) != 0) return {};
+  const nb::object elements = elements_of(given);
+  if (!elements.is_valid()) return {};
   std::vector<Index> numbers;
   for (const nb::handle element : nb::borrow<nb::list>(elements))
     numbers.push_back(integer(name, numbers.size(), element));

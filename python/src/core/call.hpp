@@ -8,6 +8,7 @@
 #include "core/text.hpp"
 
 #include <nanobind/nanobind.h>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -65,6 +66,8 @@ class Call {
   [[nodiscard]] Index integer(std::string_view name, std::size_t index, nb::handle given) const;
   /// One integer, or a sequence of integers (an array, too).
   [[nodiscard]] std::vector<Index> integers(std::string_view name, nb::handle given) const;
+  /// The same; nothing if it is no sequence.
+  [[nodiscard]] std::optional<std::vector<Index>> several_integers(std::string_view name, nb::handle given) const;
 
   /// A bool of Python or NumPy.
   [[nodiscard]] bool flag(std::string_view name, nb::handle given) const;

@@ -22,7 +22,7 @@ bool has_in_namespace(nb::handle there, nb::handle name, nb::handle value) {
 /// The same of the attribute of an object.
 bool has_attribute(nb::handle there, nb::handle name, nb::handle value) {
   const nb::object found = nb::steal(PyObject_GetAttr(there.ptr(), name.ptr()));
-  if (!found.is_valid()) PyErr_Clear();
+  if (!found.is_valid()) clear_error({PyExc_AttributeError});
   return (found.is_valid() ? found.ptr() : there.ptr()) == value.ptr();
 }
 

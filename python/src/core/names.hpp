@@ -2,6 +2,8 @@
 // creates a Python string each time; these are created once.
 #pragma once
 
+#include "core/errors.hpp"
+
 #include <atomic>
 #include <nanobind/nanobind.h>
 
@@ -37,7 +39,7 @@ inline nb::object attribute(nb::handle object, const Name& name) {
 /// Invalid, without an error, if there is no such attribute.
 inline nb::object optional_attribute(nb::handle object, const Name& name) {
   PyObject* value = PyObject_GetAttr(object.ptr(), name.get());
-  if (value == nullptr) PyErr_Clear();
+  if (value == nullptr) clear_error({PyExc_AttributeError});
   return nb::steal(value);
 }
 

@@ -170,7 +170,8 @@ class Bytes {
                       "; wanted: adjacent bytes");
     } else if (PyObject_GetBuffer(given.ptr(), &buffer_, PyBUF_SIMPLE) != 0) {
       const nb::python_error error;
-      call.fail_as_type("bytes ", described(given), "; wanted: adjacent bytes (", first_line(error), ")");
+      const std::string reason = refusal_of(error, given);
+      call.fail_as_type("bytes ", described(given), "; wanted: adjacent bytes (", reason, ")");
     }
   }
   ~Bytes() {

@@ -1,5 +1,6 @@
 #include "models/models.hpp"
 
+#include "core/errors.hpp"
 #include "core/functions.hpp"
 
 #include <headlane/models/checkpoint_error.hpp>
@@ -11,11 +12,10 @@ namespace headlane::python {
 namespace {
 
 /// The elements of a sequence as a list. Throws TypeError for anything else, and for text.
-nb::object elements_of(const Call& call, const std::string& name, nb::handle object, const char* wanted) {
+nb::object list_of(const Call& call, const std::string& name, nb::handle object, const char* wanted) {
   const bool text = PyUnicode_Check(object.ptr()) || PyBytes_Check(object.ptr());
-  nb::object elements = nb::steal(text ? nullptr : PySequence_List(object.ptr()));
+  nb::object elements = text ? nb::object() : elements_of(object);
   if (elements.is_valid()) return elements;
-  PyErr_Clear();
   call.refuse_type(name, object, wanted);
 }
 
@@ -34,7 +34,7 @@ void translate(const std::exception_ptr& thrown, void* type) {
 }  // namespace
 
 std::vector<Index> sentence_of(const Call& call, const std::string& name, nb::handle object) {
-  const nb::object elements = elements_of(call, name, object, "a sequence of integers");
+  const nb::object elements = list_of(call, name, object, "a sequence of integers");
   std::vector<Index> sentence;
   sentence.reserve(nb::len(elements));
   for (const nb::handle element : nb::borrow<nb::list>(elements))
@@ -43,7 +43,7 @@ std::vector<Index> sentence_of(const Call& call, const std::string& name, nb::ha
 }
 
 std::vector<std::vector<Index>> sentences_of(const Call& call, const char* name, nb::handle object) {
-  const nb::object outer = elements_of(call, name, object, "a sequence of sequences of integers");
+  const nb::object outer = list_of(call, name, object, "a sequence of sequences of integers");
   std::vector<std::vector<Index>> sentences;
   sentences.reserve(nb::len(outer));
   for (const nb::handle given : nb::borrow<nb::list>(outer))
