@@ -36,8 +36,8 @@ class KvCache(_core.KvCache):
 
     add() and fork() return the number of a sequence; remove() makes it free for another one. Forked
     sequences share pages until one of them is appended to. A call that raises leaves the cache unchanged.
-    Any number of threads may use a cache. Copies, and caches from a pickle, have the same sequences with
-    the same numbers, and share pages likewise.
+    Any number of threads may use a cache, first come, first served. Copies, and caches from a pickle,
+    have the same sequences with the same numbers, and share pages likewise.
 
     With dtype "bfloat16" or "float16" it takes half the memory, with "int8" little more than a quarter:
     then each key and each value, of each kv head, has a scale, max(abs(key)) / 127, rounded to 16 bits.

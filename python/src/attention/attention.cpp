@@ -3,7 +3,7 @@
 #include "attention/kv_cache.hpp"
 #include "core/functions.hpp"
 
-#include <mutex>
+#include <shared_mutex>
 
 namespace headlane::python {
 namespace {

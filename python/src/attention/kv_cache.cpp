@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -34,12 +35,12 @@ auto locked(Self& self, F f) {
 
 template <class F>
 auto change(LockedKvCache& self, F f) {
-  return locked<std::unique_lock<std::shared_mutex>>(self, f);
+  return locked<std::unique_lock<FairMutex>>(self, f);
 }
 
 template <class F>
 auto read(const LockedKvCache& self, F f) {
-  return locked<std::shared_lock<std::shared_mutex>>(self, f);
+  return locked<std::shared_lock<FairMutex>>(self, f);
 }
 
 template <int Rank>

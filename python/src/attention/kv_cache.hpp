@@ -2,10 +2,10 @@
 #pragma once
 
 #include "core/call.hpp"
+#include "core/fair_mutex.hpp"
 
 #include <headlane/kv_cache.hpp>
 
-#include <shared_mutex>
 #include <span>
 
 namespace headlane::python {
@@ -14,7 +14,7 @@ namespace headlane::python {
 /// that a thread that waits for it blocks no other one.
 struct LockedKvCache {
   KvCache cache;
-  mutable std::shared_mutex mutex{};
+  mutable FairMutex mutex{};
 };
 
 /// Throws TypeError if the object is no cache, or its __init__() was not called.

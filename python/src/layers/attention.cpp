@@ -4,6 +4,7 @@
 #include "mpi/transport.hpp"
 
 #include <mutex>
+#include <shared_mutex>
 
 namespace headlane::python {
 namespace {

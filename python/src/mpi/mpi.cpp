@@ -2,6 +2,7 @@
 #include "attention/arguments.hpp"
 #include "core/define.hpp"
 #include "core/dtype.hpp"
+#include "core/fair_mutex.hpp"
 #include "core/functions.hpp"
 #include "mpi/transport.hpp"
 
@@ -85,7 +86,7 @@ nb::object attention_of_ranks(const Call& call, PythonTransport& transport, cons
 /// A cache and its lock, as LockedKvCache.
 struct LockedCutCache {
   mpi::KvCache cache;
-  mutable std::shared_mutex mutex{};
+  mutable FairMutex mutex{};
 };
 
 template <class F>
