@@ -11,6 +11,9 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+// The entry that nanobind defines has another name, and is called by the one below.
+#define PyInit__core headlane_init_core
+
 NB_MODULE(_core, module) {
   using namespace headlane;
   namespace nb = nanobind;
@@ -69,4 +72,15 @@ NB_MODULE(_core, module) {
         set_num_threads(python::Call("set_num_threads").threads(threads, "threads"));
       },
       "threads");
+}
+
+#undef PyInit__core
+
+/// nanobind has one set of classes in a process: a second interpreter, before it fails at NumPy,
+/// would replace those of the first.
+// NOLINTNEXTLINE(bugprone-reserved-identifier): the name that Python asks for
+extern "C" NB_EXPORT PyObject* PyInit__core() {
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0) return headlane_init_core();
+  PyErr_SetString(PyExc_ImportError, "headlane can only be imported in the main interpreter, not in a subinterpreter");
+  return nullptr;
 }

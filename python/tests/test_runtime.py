@@ -161,3 +161,23 @@ def test_threads_that_compute_when_the_interpreter_ends():
     for _ in range(3):
         ended = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, timeout=120)
         assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+SUBINTERPRETER = """
+import sys
+import headlane
+interpreters = __import__("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
+
+code = f"import sys; sys.path[:0] = {sys.path!r}; import headlane._core"
+failed = None
+try:
+    failed = interpreters.run_string(interpreters.create(), code)
+except Exception as error:
+    failed = error
+assert "subinterpreter" in str(failed), failed
+assert headlane.KvCache(1, 4).add() == 0
+"""
+
+
+def test_a_subinterpreter_is_refused():
+    subprocess.run([sys.executable, "-c", SUBINTERPRETER], check=True, timeout=120)
