@@ -48,7 +48,8 @@ bool interleave(const Operand& a, const Operand& b) {
   const Index distance =
       static_cast<Index>(reinterpret_cast<std::uintptr_t>(b.data) - reinterpret_cast<std::uintptr_t>(a.data));
   if (common == 0) return false;
-  const Index offset = (distance / bytes % common + common) % common;  // of b's runs from a's
+  const Index offset =
+      ((distance / bytes + of_b.first - of_a.first) % common + common) % common;  // of b's runs from a's
   return of_a.length <= offset && offset + of_b.length <= common;
 }
 
@@ -80,9 +81,13 @@ Runs runs_of(const Operand& operand) {
   Runs runs;
   const Axes axes = axes_by_step(operand);
   for (std::size_t i = 0; i < axes.count; ++i) {
-    const Index stride = operand.strides[axes.axis[i]];
-    if (stride == runs.length) runs.length *= operand.shape[axes.axis[i]];
-    else runs.pitch = std::gcd(runs.pitch, stride);
+    const int axis = axes.axis[i];
+    if (step(operand, axis) != runs.length) {
+      runs.pitch = std::gcd(runs.pitch, operand.strides[axis]);
+      continue;
+    }
+    if (operand.strides[axis] < 0) runs.first -= (operand.shape[axis] - 1) * runs.length;
+    runs.length *= operand.shape[axis];
   }
   return runs;
 }

@@ -127,10 +127,10 @@ struct Range {
 /// From the first byte of a checked operand that is not empty to behind the last one.
 Range range_of(const Operand& operand);
 
-/// An operand as runs of `length` adjacent elements that start at multiples of a pitch, from data
-/// on; pitch 0: one run.
+/// An operand as runs of `length` adjacent elements that start at multiples of a pitch, from
+/// data + first on; pitch 0: one run.
 struct Runs {
-  Index length = 1, pitch = 0;
+  Index first = 0, length = 1, pitch = 0;
 };
 Runs runs_of(const Operand& operand);
 

@@ -111,7 +111,9 @@ bool sweep(std::span<const Extent> extents, Index pitch) {
 }  // namespace
 
 Extent extent_of(const Operand& operand, bool written) {
-  return {range_of(operand), runs_of(operand), reinterpret_cast<std::uintptr_t>(operand.data),
+  const Runs runs = runs_of(operand);
+  const auto data = reinterpret_cast<std::uintptr_t>(operand.data);
+  return {range_of(operand), runs, data + static_cast<std::uintptr_t>(runs.first) * operand.element_size,
           static_cast<Index>(operand.element_size), written};
 }
 

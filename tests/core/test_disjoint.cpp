@@ -28,6 +28,27 @@ TEST_CASE("require_disjoint: separate rows, interleaved columns and empty views 
   CHECK_NOTHROW(require_apart(at(0, {4, 4}, {16, 1}), at(32, {4, 4}, {0, 0}).slice(0, 0, 0)));
 }
 
+/// The same elements in reverse along the axes that `axes` has a bit for.
+View<const float, 2> flipped(View<const float, 2> view, unsigned axes) {
+  for (const std::size_t axis : {0, 1}) {
+    if ((axes >> axis & 1U) == 0) continue;
+    view.data += (view.shape[axis] - 1) * view.strides[axis];
+    view.strides[axis] = -view.strides[axis];
+  }
+  return view;
+}
+
+TEST_CASE("require_disjoint: columns in reverse overlap what the same columns do") {
+  for (const Index columns : {1, 4, 5})
+    for (const Index other : {0, 4, 11})
+      for (unsigned axes = 0; axes < 16; ++axes) {
+        const auto out = flipped(at(4, {4, columns}, {16, 1}), axes & 3U),
+                   a = flipped(at(other, {4, 4}, {16, 1}), axes >> 2);
+        if (other >= 4 + columns || other + 4 <= 4) CHECK_NOTHROW(require_apart(out, a));
+        else CHECK_THROWS_AS(require_apart(out, a), std::invalid_argument);
+      }
+}
+
 TEST_CASE("require_disjoint: a common element is an error that names both arguments") {
   CHECK_THROWS_WITH_AS(require_apart(at(0, {2, 8}, {8, 1}), at(8, {2, 8}, {8, 1})),
                        "f: out of shape [2, 8] overlaps a of shape [2, 8]", std::invalid_argument);

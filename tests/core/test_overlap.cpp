@@ -65,10 +65,11 @@ TEST_CASE("blocks of one buffer: apart or not, as their elements are") {
       const Index most = random.integer(1, pitch);
       operands.all.push_back({block(pitch, row, random.integer(1, rows - row), column, random.integer(1, most)),
                               random.integer(0, 2) == 0});
-      if (random.integer(0, 5) == 0) {  // rows from the last one to the first
+      for (const std::size_t axis : {0, 1}) {
+        if (random.integer(0, 5) != 0) continue;  // else from the last row or column to the first
         View<const float, 2>& view = operands.all.back().view;
-        view.data += (view.shape[0] - 1) * view.strides[0];
-        view.strides[0] = -view.strides[0];
+        view.data += (view.shape[axis] - 1) * view.strides[axis];
+        view.strides[axis] = -view.strides[axis];
       }
     }
     const bool expected = operands.apart();
