@@ -33,7 +33,7 @@ HEADLANE_API std::string_view isa();
 /// (NEON), or "" for none. It changes no bit. AVX512-BF16 is not used on Intel's CPUs with
 /// AVX512-FP16, where fmas are faster, unless the environment variable HEADLANE_EXTENSIONS is
 /// "all"; that limits it to "vnni", too, or turns it off ("none"), if it is set when the library is
-/// first used or set_isa() is called.
+/// first used or set_isa() is called. Other values are ignored.
 ///
 /// Errors: as isa().
 HEADLANE_API std::string_view isa_extension();

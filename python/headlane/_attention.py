@@ -243,7 +243,8 @@ def attention_over_cache(
     """scaled_dot_product_attention over keys and values in a KvCache.
 
     The queries are the last ones of their sequence: the first one is at position number of keys -
-    q_length + causal_offset. So cache.append(...) followed by is_causal=True is decoding, or prefill in
+    number of queries + causal_offset, with the numbers of that sequence, key_lengths and query_lengths
+    included. So cache.append(...) followed by is_causal=True is decoding, or prefill in
     chunks. The result is bit-identical to that over the same keys and values in plain arrays.
 
     Args:

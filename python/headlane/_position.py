@@ -24,7 +24,7 @@ def sinusoidal_encoding(
     """Sinusoidal position encoding (Vaswani et al. 2017).
 
     Column 2j of row i is sin((offset + i) * base ** (-2j / d_model)), column 2j + 1 the cosine of the
-    same angle. The error is at most 1.4 ULP, for large positions too.
+    same angle. The error is at most 1.4 ULP + 2^-48 + |position| * 2^-61.
 
     Args:
         length: The number of rows.

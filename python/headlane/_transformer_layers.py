@@ -139,7 +139,7 @@ class DecoderLayer(_TransformerLayer, _core.DecoderLayer):
         num_threads: int | None = None,
         **options: Unpack[ScoreOptions],
     ) -> Array:
-        """Computes the layer. Self-attention is causal unless is_causal=False.
+        """Computes the layer. Self-attention is causal: with caches always, else unless is_causal=False.
 
         With caches instead of memory, x holds the next tokens of sequences whose earlier ones are in
         `cache`, and whose memory remember() has put into `memory_cache`.
