@@ -140,9 +140,9 @@ CASES = {
     ),
     "negative": (lambda: OVER(Q[0], CACHE, -1), ValueError, r"sequences\[0\] is -1"),
     "float": (lambda: OVER(Q[0], CACHE, [0.0, 1.0]), TypeError, r"sequences\[0\] is 0.0; wanted: an integer"),
-    "number": (lambda: OVER(Q, CACHE, [0]), ValueError, "q has 2 batch elements, cache has 1"),
-    "heads": (lambda: OVER(Q[:, :3], CACHE, [0, 1]), ValueError, "q has 3 heads, cache has 2"),
-    "head_dim": (lambda: OVER(Q[..., :8], CACHE, [0, 1]), ValueError, "q has 8 .*cache has 16"),
+    "number": (lambda: OVER(Q, CACHE, [0]), ValueError, "query has 2 batch elements, cache has 1"),
+    "heads": (lambda: OVER(Q[:, :3], CACHE, [0, 1]), ValueError, "query has 3 heads, cache has 2"),
+    "head_dim": (lambda: OVER(Q[..., :8], CACHE, [0, 1]), ValueError, "query has 8 .*cache has 16"),
     "5 axes": (lambda: OVER(Q[None], CACHE, [0, 1]), ValueError, r"query has shape \[1, 2, 4, 3, 16\]"),
     "mask": (
         lambda: OVER(Q, CACHE, [0, 1], np.ones((3, 5), bool)),

@@ -104,7 +104,7 @@ CASES = {
         ValueError,
         "attention_weights: .*variable length",
     ),
-    "head_dim": (lambda: headlane.attention_weights(X, X[:, :7]), ValueError, "q has 8 .*k has 7"),
+    "head_dim": (lambda: headlane.attention_weights(X, X[:, :7]), ValueError, "query has 8 .*key has 7"),
     "heads": (
         lambda: headlane.attention_weights(X4, X4[:, :3]),
         ValueError,
@@ -128,7 +128,7 @@ CASES = {
     "plan, values": (
         lambda: headlane.plan_attention(X, X, X[:3]),
         ValueError,
-        "k has 4 keys, v has 3 values",
+        "key has 4 keys, value has 3 values",
     ),
     "plan, None": (lambda: headlane.plan_attention(X, None, X), TypeError, "key has type NoneType"),
     "bucket": (lambda: headlane.t5_bucket(1, 3), ValueError, "t5_bucket: 3 buckets"),

@@ -6,9 +6,9 @@ from illegal_calls import SDPA, X4, X, check_refused
 
 CASES = {
     "vector": (lambda o: SDPA(X[0], X, X), ValueError, r"query has shape \[8\]"),
-    "head_dim": (lambda o: SDPA(X, X[:, :7], X, out=o), ValueError, "q has 8 .*head_dim.*k has 7"),
+    "head_dim": (lambda o: SDPA(X, X[:, :7], X, out=o), ValueError, "query has 8 .*head_dim.*key has 7"),
     "too wide": (lambda o: SDPA(*(np.ones((2, 600), np.float32),) * 3), ValueError, "head_dim 600"),
-    "keys, values": (lambda o: SDPA(X, X, X[:3], out=o), ValueError, "k has 4 keys, v has 3 values"),
+    "keys, values": (lambda o: SDPA(X, X, X[:3], out=o), ValueError, "key has 4 keys, value has 3 values"),
     "batches": (
         lambda o: SDPA(np.ones((3, 1, 4, 8), np.float32), X4, X4),
         ValueError,
@@ -43,7 +43,7 @@ CASES = {
     "key length": (
         lambda o: SDPA(X, X, X, key_lengths=[5], out=o),
         ValueError,
-        r"key_lengths\[0\] is 5, k has 4",
+        r"key_lengths\[0\] is 5, key has 4",
     ),
     "key length -1": (
         lambda o: SDPA(X4, X4, X4, key_lengths=np.array([4, -1])),
@@ -78,7 +78,11 @@ CASES = {
     ),
     "lengths float": (lambda o: SDPA(X, X, X, key_lengths=[1.0], out=o), TypeError, "key_lengths .*float64"),
     "lengths bool": (lambda o: SDPA(X, X, X, query_lengths=[True], out=o), TypeError, "query_lengths .*bool"),
-    "slopes": (lambda o: SDPA(X4, X4, X4, alibi_slopes=X[0, :5]), ValueError, "alibi_slopes has 5 .*q has 6"),
+    "slopes": (
+        lambda o: SDPA(X4, X4, X4, alibi_slopes=X[0, :5]),
+        ValueError,
+        "alibi_slopes has 5 .*query has 6",
+    ),
     "slopes of rank 2": (
         lambda o: SDPA(X4, X4, X4, alibi_slopes=X4[0, :, 0]),
         ValueError,
@@ -89,7 +93,7 @@ CASES = {
         TypeError,
         r"alibi_slopes .*float64.*alibi_slopes\.astype",
     ),
-    "sinks": (lambda o: SDPA(X, X, X, sinks=X[0], out=o), ValueError, "sinks has 8 .*q has 1"),
+    "sinks": (lambda o: SDPA(X, X, X, sinks=X[0], out=o), ValueError, "sinks has 8 .*query has 1"),
     "sinks list": (lambda o: SDPA(X, X, X, sinks=[1.0], out=o), TypeError, "sinks has type list"),
     "sinks are out": (lambda o: SDPA(X, X, X, sinks=o[0, :1], out=o), ValueError, "out .*overlaps sinks"),
     "slopes are out, rank 5": (
@@ -138,7 +142,7 @@ CASES = {
     "relative_bias": (
         lambda o: SDPA(X4, X4, X4, relative_bias=X),
         ValueError,
-        "relative_bias.table has 4 rows, q has 6 heads",
+        "relative_bias.table has 4 rows, query has 6 heads",
     ),
     "relative_bias of rank 1": (
         lambda o: SDPA(X, X, X, relative_bias=X[0], out=o),
@@ -190,7 +194,7 @@ CASES = {
     "starts, batch": (
         lambda o: SDPA(X4, X4, X4, query_starts=[0, 4], key_starts=[0, 4]),
         ValueError,
-        "q has 2 batch elements, with query_starts it has 1",
+        "query has 2 batch elements, with query_starts it has 1",
     ),
     "sum and sinks": (
         lambda o: SDPA(X, X, X, sinks=X[0, :1], return_sum=True, out=o),

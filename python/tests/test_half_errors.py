@@ -99,7 +99,7 @@ def test_out_that_overlaps_a_bias(kind):
     bias = out[:1].view(np.float16)[:, :8]
     for function in (headlane.softmax, headlane.log_softmax):
         for given in (out[1:2], bias):
-            with pytest.raises(ValueError, match=r"y of shape \[4, 8\] overlaps bias of shape \[4, 8\]"):
+            with pytest.raises(ValueError, match=r"out of shape \[4, 8\] overlaps bias of shape \[4, 8\]"):
                 function(KINDS[kind](calls.X[0]), bias=given, out=out)
     assert (wide(out) == 1).all()
 

@@ -123,9 +123,9 @@ X = np.ones((4, 8), np.float32)
         (
             {"residual": np.ones((4, 7), np.float32)},
             ValueError,
-            "residual has 7 elements along axis 1, y has 8",
+            "residual has 7 elements along axis 1, out has 8",
         ),
-        ({"residual": np.ones(8, np.float32)}, ValueError, "residual has rank 1, y has rank 2"),
+        ({"residual": np.ones(8, np.float32)}, ValueError, "residual has rank 1, out has rank 2"),
         ({"residual": np.ones((4, 8))}, TypeError, "residual .*float64"),
         ({"return_sum": np.ones((4, 7), np.float32)}, ValueError, "out has shape"),
         ({"eps": -1.0}, ValueError, "eps is -1"),
@@ -142,7 +142,7 @@ def test_errors(name, options, error, message):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_out_must_not_be_the_sum(name):
     x = X.copy()
-    with pytest.raises(ValueError, match="y of shape .* overlaps sum"):
+    with pytest.raises(ValueError, match="out of shape .* overlaps sum"):
         FUNCTIONS[name](x, return_sum=x, out=x)
     with pytest.raises(ValueError, match="x has no axis"):
         FUNCTIONS[name](np.array(1, np.float32))

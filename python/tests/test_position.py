@@ -115,7 +115,7 @@ def test_errors():
     x = np.zeros((2, 3, 4, 8), np.float32)
     with pytest.raises(ValueError, match="rotary_dim is 3"):
         headlane.rotary_embedding(x, rotary_dim=3)
-    with pytest.raises(ValueError, match="positions has 3 batch elements, y has 2"):
+    with pytest.raises(ValueError, match="positions has 3 batch elements, out has 2"):
         headlane.rotary_embedding(x, positions=[1, 2, 3])
     with pytest.raises(TypeError, match="positions has dtype float64"):
         headlane.rotary_embedding(x, positions=[1.5, 2.5])

@@ -161,5 +161,5 @@ def test_errors(name, options, error, message):
 
 def test_out_must_not_overlap_bias():
     x = np.ones((4, 8), np.float32)
-    with pytest.raises(ValueError, match="y of shape .* overlaps bias"):
+    with pytest.raises(ValueError, match="out of shape .* overlaps bias"):
         headlane.softmax(x, bias=x, out=x)

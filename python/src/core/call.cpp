@@ -2,9 +2,11 @@
 
 #include "core/errors.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <utility>
 
 namespace headlane::python {
 namespace {
@@ -25,6 +27,21 @@ bool is_numpy_bool(nb::handle given) {
   return name == "bool" || name == "bool_";
 }
 
+/// A message with the names that arguments have in Python, not in the library.
+std::string with_python_names(std::string text, std::string_view function) {
+  using Names = std::pair<std::string_view, std::string_view>;
+  constexpr Names outputs[] = {{" y ", " out "}, {" c ", " out "}};
+  constexpr Names inputs[] = {{" q ", " query "}, {" k ", " key "}, {" v ", " value "}};
+  const auto rename = [&](const Names& names) {
+    const auto& [from, to] = names;
+    for (auto at = text.find(from); at != std::string::npos; at = text.find(from, at + 1))
+      text.replace(at, from.size(), to);
+  };
+  std::ranges::for_each(outputs, rename);
+  if (function.find("attention") != std::string_view::npos) std::ranges::for_each(inputs, rename);
+  return text;
+}
+
 }  // namespace
 
 std::string with_dots(std::string message) {
@@ -36,7 +53,7 @@ std::string with_dots(std::string message) {
 }
 
 std::string Call::prefixed(const char* message_of_library) const {
-  std::string text = with_dots(message_of_library);
+  const std::string text = with_python_names(with_dots(message_of_library), function_);
   return text.starts_with(message()) ? text : message(text);
 }
 
