@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import atexit
 import os
+import pkgutil
 import runpy
 import sys
 import threading
+import types
 import weakref
 from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from typing import Any
 
 import torch
@@ -173,7 +176,8 @@ class Program:
 
     def _prepare(self, model: nn.Module) -> None:
         record = Record.of(model)
-        if model.training or _wants_gradient(model) or _is_watched():
+        # torch.jit.freeze() takes the attribute `training` away.
+        if getattr(model, "training", False) or _wants_gradient(model) or _is_watched():
             self._train(model)
         elif record is not None:
             if torch.is_grad_enabled() and Record.whole(model).frozen:
@@ -206,26 +210,62 @@ class Program:
         )
 
 
+def _run_script(path: str) -> None:
+    """As Python does: `__main__` stays when the last line has run, for threads and functions at the exit."""
+    path = os.path.abspath(path)
+    module: Any = types.ModuleType("__main__")
+    if path.endswith(".pyc"):
+        module.__loader__ = SourcelessFileLoader("__main__", path)
+        code = module.__loader__.get_code("__main__")
+    else:
+        module.__loader__ = SourceFileLoader("__main__", path)
+        code = module.__loader__.source_to_code(module.__loader__.get_data(path), path)
+    module.__file__, module.__cached__ = path, None
+    sys.modules["__main__"] = module
+    exec(code, module.__dict__)
+
+
+def _run(program: str, is_module: bool) -> None:
+    """What Python itself does with the program, and with sys.path before."""
+    run_module: Any = runpy._run_module_as_main  # type: ignore[attr-defined]
+    is_safe = getattr(sys.flags, "safe_path", False)
+    if is_module:
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        return run_module(program)
+    if not is_safe:
+        del sys.path[0]  # the current folder, where "python -m" looks for modules
+    place = os.path.abspath(program)
+    if pkgutil.get_importer(place) is not None:  # a folder or an archive with a __main__
+        sys.path.insert(0, place)
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        return run_module("__main__", alter_argv=False)
+    if not is_safe:
+        sys.path.insert(0, os.path.dirname(os.path.realpath(program)))
+    return _run_script(program)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m headlane.torch",
+        usage="%(prog)s [-h] [--weights TYPE] [--activations TYPE] [-m] program ...",
         description="Runs a program; its PyTorch models are optimized when they are first called for inference. "
         "HEADLANE_TORCH=report prints at the end what was replaced.",
     )
     parser.add_argument("--weights", choices=STORED, help="how weights are stored; as they are by default")
     parser.add_argument("--activations", choices=("float32", "int8", "bfloat16"), help="see optimize()")
     parser.add_argument("-m", dest="module", action="store_true", help="the program is a module")
-    parser.add_argument("program", help="a Python file, or with -m the name of a module")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="those of the program")
+    parser.add_argument(
+        "program",
+        nargs=argparse.REMAINDER,  # one argument with those behind it, of which argparse would take away "--"
+        help="a Python file, or with -m the name of a module, and its arguments",
+    )
     given = parser.parse_args(arguments)
+    words = given.program[1:] if given.program[:1] == ["--"] else given.program
+    if not words:
+        parser.error("the following arguments are required: program")
     program = Program(given.weights, given.activations)
     program.install()
     if os.environ.get("HEADLANE_TORCH") == "report":
         atexit.register(program.report)
-    sys.argv = [given.program, *given.arguments]
-    if given.module:
-        sys.path.insert(0, os.getcwd())
-        runpy.run_module(given.program, run_name="__main__", alter_sys=True)
-    else:
-        sys.path.insert(0, os.path.dirname(os.path.abspath(given.program)))
-        runpy.run_path(os.path.abspath(given.program), run_name="__main__")
+    sys.argv = words
+    _run(words[0], given.module)
