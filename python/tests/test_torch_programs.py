@@ -56,6 +56,35 @@ class Versioned(Pair):
         super().__setstate__(state[1])
 
 
+class Sized(Pair):
+    """With the usual __deepcopy__, and an argument that a call without any does not have."""
+
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x):
+        return super().forward(x) * self.scale
+
+    def __deepcopy__(self, memo):
+        kind = self.__class__
+        made = kind.__new__(kind)
+        memo[id(self)] = made
+        for name, value in self.__dict__.items():
+            made.__dict__[name] = copy.deepcopy(value, memo)
+        return made
+
+
+class Partly(Sized):
+    """Of which a copy does not have all attributes."""
+
+    def __deepcopy__(self, memo):
+        made = type(self).__new__(type(self))
+        made.__init__(self.scale)
+        made.load_state_dict(self.state_dict())
+        return made.eval()
+
+
 @pytest.fixture(autouse=True)
 def _without_gradients():
     torch.manual_seed(5)
@@ -93,6 +122,19 @@ def test_states_of_their_own(kind, copied):
         restored = copied(fused)
         headlane.torch.restore(restored)
         check(model, restored(x), x)
+
+
+@pytest.mark.parametrize("kind", [Sized, Partly])
+def test_copies_by_the_class(kind):
+    model, x = kind(0.5).eval(), normal(3, 16)
+    fused = headlane.torch.optimize(model)
+    made = copy.deepcopy(fused)
+    assert type(made) is (type(fused) if kind is Sized else kind)
+    for y in (made, copy.deepcopy(made), headlane.torch.optimize(nn.Sequential(fused).eval())):
+        check(model, y(x), x)
+    if kind is Sized:
+        headlane.torch.restore(made)
+        assert made(x).equal(model(x))
 
 
 @pytest.mark.parametrize("sparse", [torch.Tensor.to_sparse, torch.Tensor.to_sparse_csr])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 from typing import Any
 
@@ -19,6 +20,8 @@ def class_of(kind: type, original: type) -> type:
     }
     if hasattr(kind, "forward"):
         names["forward"] = _copy_of(kind.forward, original.forward)
+    if hasattr(original, "__deepcopy__"):
+        names["__deepcopy__"] = kind._deepcopy  # type: ignore[attr-defined]
     return type(original.__name__, (kind, original), names)
 
 
@@ -27,3 +30,12 @@ def _copy_of(function: Any, original: Any) -> Any:
     made = types.FunctionType(function.__code__, function.__globals__, closure=function.__closure__)
     made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
     return functools.update_wrapper(made, original)
+
+
+def needs_arguments(original: type) -> bool:
+    """Whether a call of a class without arguments would fail."""
+    try:
+        inspect.signature(original).bind()
+    except TypeError:
+        return True
+    return False

@@ -7,6 +7,7 @@ weights that were packed. Any other call goes to the code of its own class, for 
 
 from __future__ import annotations
 
+import copy
 import threading
 import weakref
 from typing import Any, Callable
@@ -19,7 +20,7 @@ from torch.compiler import is_compiling
 from headlane import _core
 
 from ..torch_ops import vectors_of
-from ._classes import class_of
+from ._classes import class_of, needs_arguments
 from ._packed import NAMES, Packed, dense_part
 from ._state import is_plain, is_plain_traced, threads
 from ._transformers import register_if_loaded
@@ -45,9 +46,14 @@ class Replaced:
     _headlane: Any
 
     def __new__(cls, *arguments: Any, **options: Any) -> Any:
-        """A call of the class, such as by slices of a Sequential, makes a module of the original one."""
+        """A call of the class, such as by slices of a Sequential, makes a module of the original one. A
+        __deepcopy__ that calls cls.__new__(cls) gets one of the original class, too, and fills it.
+        """
         if "headlane_original" in vars(cls):
-            return cls.headlane_original(*arguments, **options)
+            original = cls.headlane_original
+            if not arguments and not options and needs_arguments(original):
+                return original.__new__(original)
+            return original(*arguments, **options)
         return super().__new__(cls)  # of a class that a parametrization derived
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -79,6 +85,15 @@ class Replaced:
         module = object.__new__(self.headlane_original)
         module.__dict__ = self.__dict__
         return module._replicate_for_data_parallel()
+
+    def _deepcopy(self, memo: Any) -> Any:
+        """Where the class has a __deepcopy__ of its own; a copy that has all of the state is replaced, too."""
+        if give_back(self):
+            return copy.deepcopy(self, memo)
+        made = super().__deepcopy__(memo)  # type: ignore[misc]
+        if type(made) is self.headlane_original and "_headlane" in made.__dict__:
+            made.__class__ = type(self)
+        return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if give_back(self):
