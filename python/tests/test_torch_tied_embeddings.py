@@ -24,3 +24,22 @@ def test_indices(weights):
         with pytest.raises(theirs.type):
             optimized(wrong)
     assert torch.compile(optimized, backend="eager")(IDS).equal(model(IDS))
+
+
+@torch.no_grad()
+def test_addresses():
+    """By which accelerate finds parameters that share memory."""
+    optimized = headlane.torch.optimize(seeded(Tied))
+    addresses = [x.weight.data_ptr() for x in (optimized.embedding, optimized.head, *optimized.mlp[::2])]
+    assert addresses[0] == addresses[1] != 0
+    assert len(set(addresses)) == 3
+
+
+@torch.no_grad()
+def test_parameters_made_by_the_class():
+    """As accelerate moves them to another device."""
+    weight = headlane.torch.optimize(seeded(Tied)).head.weight
+    with pytest.raises(
+        RuntimeError, match=r"is packed and cannot be changed; headlane.torch.restore\(model\)"
+    ):
+        type(weight)(torch.empty(50, 24), requires_grad=False)

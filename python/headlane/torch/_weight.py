@@ -58,12 +58,9 @@ _REQUIRES_GRAD = (torch.Tensor.requires_grad_, torch.Tensor.requires_grad.__set_
 _READ = (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist)
 _SHARED = (torch.Tensor.__dlpack__, torch.Tensor.share_memory_)
 # What a program may ask for while a weight is packed.
-_ASKED = {torch.Tensor.__hash__, torch.Tensor.__len__, torch.Tensor.size, torch.Tensor.dim}
-_ASKED |= {
-    torch.Tensor.numel,
-    torch.Tensor.nelement,
-    torch.Tensor.element_size,
-    torch.Tensor.is_floating_point,
+_ASKED = {
+    getattr(torch.Tensor, name)
+    for name in "__hash__ __len__ size dim numel nelement element_size is_floating_point".split()
 }
 _ASKED |= {
     getattr(torch.Tensor, name).__get__
@@ -114,6 +111,8 @@ class _ReadOnly(torch.Tensor):
             _refuse()
         if func in _READ:
             return _read(func, *args, **(kwargs or {}))
+        if func is torch.Tensor.data_ptr and isinstance(args[0], PackedWeight):
+            return args[0].part0.data_ptr()  # not one for all, by which accelerate took them for tied
         if func in _SHARED:
             raise RuntimeError(
                 f"headlane.torch: {func.__name__} of a packed weight, which has no memory of its own: clone() "
@@ -193,13 +192,16 @@ class PackedWeight(_ReadOnly):
     """
 
     parts: tuple[Packed, ...]
+    part0: torch.Tensor  # the memory of the first one, and so on
     is_trained = False  # requires_grad, which takes longer to ask for
     # What it took the place of; in a program, itself, as what it was.
     origin: weakref.ref[torch.nn.Parameter] | torch.nn.Parameter | None = None
     became: weakref.ref[torch.nn.Parameter] | None = None  # by a conversion
 
     @staticmethod
-    def __new__(cls, parts: tuple[Any, ...], experts: int = 0) -> PackedWeight:
+    def __new__(cls, parts: tuple[Any, ...], experts: int = 0, requires_grad: bool = False) -> PackedWeight:
+        if isinstance(parts, torch.Tensor):  # type(parameter)(tensor, requires_grad=…), as accelerate has it
+            _refuse()
         shape: tuple[int, ...] = (sum(part.shape[0] for part in parts), parts[0].shape[1])
         if experts:
             shape = (experts, shape[0] // experts, shape[1])
