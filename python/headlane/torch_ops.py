@@ -136,7 +136,7 @@ class SharedMatrix:
     def __init__(self, matrix: headlane.PackedMatrix) -> None:
         self.matrix = matrix
         self.key = f"{matrix.rows} {matrix.columns} {matrix.dtype} {headlane.PackedMatrix.layout}"
-        self.bytes = torch.zeros(0, dtype=torch.uint8)
+        self.bytes = torch.zeros(0, dtype=torch.uint8, device="cpu")
         if matrix.nbytes == 0:
             return
         # PyTorch would warn of an array that is not writable. Nobody writes to this tensor.
@@ -231,7 +231,7 @@ def vectors_of(matrix: headlane.PackedMatrix, ids: torch.Tensor, dtype: torch.dt
     Raises:
         IndexError: there is no such column, as in torch.nn.functional.embedding.
     """
-    out = torch.empty((ids.numel(), matrix.rows), dtype=dtype)
+    out = torch.empty((ids.numel(), matrix.rows), dtype=dtype, device="cpu")
     try:
         matrix.unpack_columns(ids.reshape(-1), out, num_threads=threads())
     except ValueError as error:
@@ -249,10 +249,11 @@ def unpack(packed: torch.Tensor, key: str, dtype: torch.dtype, transposed: bool)
     """The matrix, or the transposed one: [out, in] of a layer."""
     shape = _shape_of(key)
     if transposed:
-        result = torch.empty(shape[::-1], dtype=dtype)
+        result = torch.empty(shape[::-1], dtype=dtype, device="cpu")
         _matrix_of(packed, key).unpack(result.T, num_threads=threads())
         return result
-    return _matrix_of(packed, key).unpack(torch.empty(shape, dtype=dtype), num_threads=threads())
+    result = torch.empty(shape, dtype=dtype, device="cpu")
+    return _matrix_of(packed, key).unpack(result, num_threads=threads())
 
 
 @unpack.register_fake

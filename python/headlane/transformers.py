@@ -113,7 +113,7 @@ def _with_masked(mask: torch.Tensor | None, masked: torch.Tensor) -> torch.Tenso
 
 def _only_selected(mask: torch.Tensor | None, indices: torch.Tensor, kv_length: int) -> torch.Tensor:
     """Visible are the keys of indices [batch, q_length, count] (DeepSeek-V3.2)."""
-    masked = torch.ones((*indices.shape[:2], kv_length), dtype=torch.bool)
+    masked = indices.new_ones((*indices.shape[:2], kv_length), dtype=torch.bool)
     return _with_masked(mask, masked.scatter(-1, indices.long(), False).unsqueeze(1))
 
 

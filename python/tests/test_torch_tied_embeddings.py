@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import headlane.torch  # noqa: E402
-from torch_cases import Tied, seeded  # noqa: E402
+from torch_cases import Tied, X, close, normal, seeded  # noqa: E402
 
 IDS = torch.arange(8)
 
@@ -24,6 +24,32 @@ def test_indices(weights):
         with pytest.raises(theirs.type):
             optimized(wrong)
     assert torch.compile(optimized, backend="eager")(IDS).equal(model(IDS))
+
+
+@pytest.mark.parametrize("weights", [None, "int8"])
+@torch.no_grad()
+def test_another_default_device(weights):
+    """On which new tensors are, unless code names one: optimize(), calls and conversions name the CPU."""
+    model = seeded(Tied)
+    expected = headlane.torch.optimize(model, weights=weights)(IDS)
+    optimized = headlane.torch.optimize(model, weights=weights)
+    with torch.device("meta"):
+        later = headlane.torch.optimize(model, weights=weights)
+        for each in (optimized, later):
+            assert each.float()(IDS).equal(expected)
+            assert each.head.weight.clone().device.type == "cpu"
+            headlane.torch.restore(each)
+            assert each(IDS).equal(model(IDS))
+
+
+@torch.no_grad()
+def test_masks_under_another_default_device():
+    model = seeded(torch.nn.MultiheadAttention, 24, 3, batch_first=True)
+    optimized = headlane.torch.optimize(model)
+    mask, padding = normal(5, 5), torch.arange(5).expand(2, 5) > 3
+    with torch.device("meta"):
+        result = optimized(X, X, X, attn_mask=mask, key_padding_mask=padding)[0]
+    close(result, model(X, X, X, attn_mask=mask, key_padding_mask=padding)[0])
 
 
 @torch.no_grad()

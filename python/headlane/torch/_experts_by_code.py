@@ -48,14 +48,14 @@ def run(
         raise ValueError(f"experts: an index is {wrong}, there are {count} experts")
     places = [i for i in sorted(range(len(numbers)), key=numbers.__getitem__) if numbers[i] != count]
     groups = [(number, len(list(same))) for number, same in groupby(numbers[i] for i in places)]
-    order = torch.tensor(places, dtype=torch.int64)
+    order = torch.tensor(places, dtype=torch.int64, device=index.device)
     tokens = order // max(1, index.shape[1])
     inner = activate(multiply(names[0], x[tokens], groups))
     result = multiply(names[1], inner.to(x.dtype), groups)
     if getattr(module, "has_post_expert_norm", False):
         result = module.post_expert_norm(result)
     result = result.float() * factors.reshape(-1)[order].float().unsqueeze(1)
-    return torch.zeros(x.shape, dtype=torch.float32).index_add_(0, tokens, result).to(x.dtype)
+    return result.new_zeros(x.shape).index_add_(0, tokens, result).to(x.dtype)
 
 
 def gate_of(module: Any) -> Activate:

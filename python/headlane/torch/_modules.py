@@ -164,7 +164,7 @@ class WithWeights(Replaced):
         parameters: dict[str, Any] = self._parameters  # type: ignore[attr-defined]
         weights = {name: value for name, value in parameters.items() if isinstance(value, PackedWeight)}
         for name, value in weights.items():
-            after = fn(torch.empty(0, dtype=value.dtype))
+            after = fn(torch.empty(0, dtype=value.dtype, device=value.device))
             if (after.dtype, after.device) != (value.dtype, value.device):
                 if give_back(self):
                     return self._apply(fn, recurse)

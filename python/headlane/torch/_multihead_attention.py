@@ -187,7 +187,6 @@ class MultiheadAttention(WithWeights):
         if all(x.dtype == torch.bool for x in masks):
             return ~masks[0] if len(masks) == 1 else ~(masks[0] | masks[1])
         floats = [
-            torch.zeros(x.shape, dtype=q.dtype).masked_fill_(x, -torch.inf) if x.dtype == torch.bool else x
-            for x in masks
+            q.new_zeros(x.shape).masked_fill_(x, -torch.inf) if x.dtype == torch.bool else x for x in masks
         ]
         return floats[0] if len(floats) == 1 else floats[0] + floats[1]

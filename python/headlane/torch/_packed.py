@@ -100,7 +100,7 @@ def dense_part(part: Any) -> torch.Tensor:
         return part.original
     if has_tangents():  # of which operators cannot ask
         with temporarily_clear_interpreter_stack():
-            dense = torch.empty(part.shape, dtype=part.dtype)
+            dense = torch.empty(part.shape, dtype=part.dtype, device="cpu")
             part.matrix.unpack(dense.T if part.transposed else dense, num_threads=threads())
             return dense
     return torch.ops.headlane.unpack(part.packed, part.key, part.dtype, part.transposed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,9 +21,13 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 AXES = 8  # at most
 
 
-def mode_of(model: torch.nn.Module) -> torch.inference_mode:
-    """Where tensors of the model are made: in inference mode they could never be trained."""
-    return torch.inference_mode(any(x.is_inference() for x in model.parameters()))
+@contextmanager
+def mode_of(model: torch.nn.Module) -> Iterator[None]:
+    """Where tensors of the model are made: in inference mode they could never be trained. Others are on the CPU,
+    whatever the default device.
+    """
+    with torch.inference_mode(any(x.is_inference() for x in model.parameters())), torch.device("cpu"):
+        yield
 
 
 def has_tangents() -> bool:

@@ -50,7 +50,7 @@ def _float_mask(**options: Any) -> torch.Tensor | None:
     mask, dtype = ours.headlane_mask(**options), options.get("dtype", torch.float32)
     if mask is None or mask.dtype is not torch.bool:
         return mask
-    made = torch.where(mask, torch.zeros((), dtype=dtype), torch.finfo(dtype).min)
+    made = torch.where(mask, mask.new_zeros((), dtype=dtype), torch.finfo(dtype).min)
     return ours.marked_causal(made) if not is_compiling() and hasattr(mask, "_headlane_causal") else made
 
 
@@ -124,7 +124,7 @@ def _eager_attention_forward(
     module: nn.Module, query: Any, key: Any, value: Any, mask: Any, *arguments: Any, **options: Any
 ) -> Any:
     if mask is not None and mask.dtype is torch.bool:
-        mask = torch.where(mask, torch.zeros((), dtype=query.dtype), torch.finfo(query.dtype).min)
+        mask = torch.where(mask, query.new_zeros(()), torch.finfo(query.dtype).min)
     return _eager_of(type(module))(module, query, key, value, mask, *arguments, **options)
 
 

@@ -25,7 +25,7 @@ def turn(parameter: Any, packed: Any) -> None:
     attributes = dict(parameter.__dict__)
     _swap(parameter, packed)
     parameter.__dict__.update({**attributes, "origin": packed})
-    packed.data = torch.empty(0, dtype=packed.dtype)
+    packed.data = torch.empty(0, dtype=packed.dtype, device="cpu")
 
 
 def turn_back(weight: Any) -> None:
