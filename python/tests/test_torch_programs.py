@@ -143,6 +143,18 @@ def test_sparse_inputs(sparse):
     check(model, headlane.torch.optimize(model)(sparse(x)), sparse(x))
 
 
+def test_scripts_are_refused():
+    for model in (Pair().eval(), nn.Linear(16, 16).eval()):
+        fused = headlane.torch.optimize(model)
+        for each in (fused, nn.Sequential(fused)):
+            with pytest.raises(
+                RuntimeError, match=r"torch.jit.script of an optimized model; restore\(model\)"
+            ):
+                torch.jit.script(each)
+        headlane.torch.restore(fused)
+        check(model, torch.jit.script(fused)(x := normal(3, 16)), x)
+
+
 def test_global_hooks_see_every_module():
     model, x = nn.TransformerDecoderLayer(16, 2, 32, batch_first=True).eval(), normal(2, 5, 16)
     fused = headlane.torch.optimize(model)

@@ -86,6 +86,10 @@ class Replaced:
         module.__dict__ = self.__dict__
         return module._replicate_for_data_parallel()
 
+    def __prepare_scriptable__(self) -> Any:
+        """Called by torch.jit.script()."""
+        raise RuntimeError("headlane.torch: torch.jit.script of an optimized model; restore(model) first")
+
     def _deepcopy(self, memo: Any) -> Any:
         """Where the class has a __deepcopy__ of its own; a copy that has all of the state is replaced, too."""
         if give_back(self):
