@@ -159,13 +159,13 @@ template <class T, class... Type>
 void append_several(KvPages& pages, std::span<const Index> sequences, const View<const T, 4>& k,
                     const View<const T, 4>& v, const View<const Index, 1>& lengths, Type... type) {
   for (const Index sequence : sequences) check_sequence(pages, caller, sequence);
-  check_named_once(pages, caller, sequences);
   const Operand of_k = caller.operand("k", k), of_v = caller.operand("v", v);
   check_pair(pages, of_k, of_v);
   for (const Operand& x : {of_k, of_v})
     x.require(x.shape[0] == static_cast<Index>(sequences.size()), " has ", x.shape[0], " sequences, sequences has ",
               static_cast<Index>(sequences.size()));
   check_token_lengths(caller, "lengths", lengths, static_cast<Index>(sequences.size()), "k", k.shape[2], "tokens");
+  check_named_once(pages, caller, sequences);
   append_checked(pages, sequences, of_k, k, of_v, v, lengths, type...);
 }
 
