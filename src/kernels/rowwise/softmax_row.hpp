@@ -60,7 +60,7 @@ HEADLANE_INLINE float largest_of_row(float scale_of_x, Index n, const float* x) 
 inline constexpr float first_far = 0x1p26f;
 
 template <class Arch, bool Log>
-__attribute__((noinline)) void softmax_far_below(float largest, float scale_of_x, Index n, const float* x, float* y);
+void softmax_far_below(float largest, float scale_of_x, Index n, const float* x, float* y);
 
 /// The second and third pass over a row, whose largest score is `largest`. between() is called
 /// between them.
@@ -95,17 +95,6 @@ HEADLANE_INLINE void softmax_below(float largest, float scale_of_x, Index n, con
 #pragma GCC unroll 4
       for (int j = 0; j < group; ++j) divide(i + j * lanes, lanes);
   for (; i < n; i += lanes) divide(i, n - i);
-}
-
-/// The same of a row whose scores are far from 0: y first becomes the differences to `largest`,
-/// whose own maximum is subtracted without a rounding.
-template <class Arch, bool Log>
-void softmax_far_below(float largest, float scale_of_x, Index n, const float* x, float* y) {
-  using V = Lanes<Arch>;
-  const V scale = V::broadcast(scale_of_x), shift = V::broadcast(-largest);
-  for (Index i = 0; i < n; i += lanes) store_some(y + i, n - i, scaled<Arch, true>(x + i, n - i, scale, shift));
-  const float above = largest_of_row<Arch, true>(1.0f, n, y);
-  softmax_below<Arch, Log, true>(above, 1.0f, n, y, y, 0, 0, [] {});
 }
 
 /// A row of so many Lanes, which stays in registers. The scale is 1.
@@ -185,6 +174,17 @@ __attribute__((noinline)) void softmax_rows_of_kind(const SoftmaxRows& given) {
       if (is_early && x != last) next = largest_of_row<Arch, Scaled>(rows.scale, rows.n, x + rows.x_step);
     });
   });
+}
+
+/// softmax_below() of a row whose scores are far from 0: y first becomes the differences to
+/// `largest`, whose own maximum is subtracted without a rounding.
+template <class Arch, bool Log>
+__attribute__((noinline)) void softmax_far_below(float largest, float scale_of_x, Index n, const float* x, float* y) {
+  using V = Lanes<Arch>;
+  const V scale = V::broadcast(scale_of_x), shift = V::broadcast(-largest);
+  for (Index i = 0; i < n; i += lanes) store_some(y + i, n - i, scaled<Arch, true>(x + i, n - i, scale, shift));
+  softmax_rows_of_kind<Arch, Log, true>(
+      {.x = y, .y = y, .x_step = n, .y_step = n, .rows = 1, .n = n, .scale = 1.0f, .log = Log});
 }
 
 template <class Arch>
