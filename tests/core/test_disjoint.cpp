@@ -30,7 +30,7 @@ TEST_CASE("require_disjoint: separate rows, interleaved columns and empty views 
 
 /// The same elements in reverse along the axes that `axes` has a bit for.
 View<const float, 2> flipped(View<const float, 2> view, unsigned axes) {
-  for (const std::size_t axis : {0, 1}) {
+  for (const std::size_t axis : {std::size_t{0}, std::size_t{1}}) {
     if ((axes >> axis & 1U) == 0) continue;
     view.data += (view.shape[axis] - 1) * view.strides[axis];
     view.strides[axis] = -view.strides[axis];

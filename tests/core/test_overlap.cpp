@@ -65,7 +65,7 @@ TEST_CASE("blocks of one buffer: apart or not, as their elements are") {
       const Index most = random.integer(1, pitch);
       operands.all.push_back({block(pitch, row, random.integer(1, rows - row), column, random.integer(1, most)),
                               random.integer(0, 2) == 0});
-      for (const std::size_t axis : {0, 1}) {
+      for (const std::size_t axis : {std::size_t{0}, std::size_t{1}}) {
         if (random.integer(0, 5) != 0) continue;  // else from the last row or column to the first
         View<const float, 2>& view = operands.all.back().view;
         view.data += (view.shape[axis] - 1) * view.strides[axis];
