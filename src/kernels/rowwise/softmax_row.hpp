@@ -69,7 +69,7 @@ HEADLANE_INLINE void softmax_below(float largest, float scale_of_x, Index n, con
                                    Index y_ahead, const Between& between) {
   using V = Lanes<Arch>;
   const float size = __builtin_fabsf(largest);
-  if (Scaled && scale_of_x != 1.0f && size >= first_far && size < __builtin_inff()) {
+  if (Scaled && scale_of_x != 1.0f && size >= first_far && size < __builtin_inff()) [[unlikely]] {
     softmax_far_below<Arch, Log>(largest, scale_of_x, n, x, y);
     return between();
   }
