@@ -38,7 +38,7 @@ def test_readers_do_not_overtake_a_writer():
     cache = headlane.KvCache(8, 64)
     read, written = cache.add(), cache.add()
     cache.append(read, tokens(8, 8192, 64), tokens(8, 8192, 64))
-    queries, one, has_read = tokens(8, 2048, 64), tokens(8, 1, 64), threading.Event()
+    queries, one, has_read = tokens(8, 8192, 64), tokens(8, 1, 64), threading.Event()
 
     def work():
         headlane.attention_over_cache(queries, cache, read, num_threads=1)

@@ -85,7 +85,8 @@ TEST_CASE("exception flags are unchanged after a call, and unmasked exceptions d
   }
 }
 
-/// What an option may be, in both types: converting one would be arithmetic of the caller's.
+/// The value of an option, as float and as double. A call takes the type that it needs: a
+/// conversion would already compute in the state under test.
 struct Number {
   float single;
   double twice;
@@ -195,8 +196,8 @@ void EveryNumber::add_layers() {
   calls_.insert(calls_.end(), layers.begin(), layers.end());
 }
 
-/// What a call in this state returns: the hash of y, or the message of its exception. Checks that
-/// the state stays, flags included.
+/// Makes a call in this state and returns its message, if it throws, and the hash of y. Checks that
+/// the call leaves the state as it was, exception flags included.
 std::string result_of(const NumberCall& call, const Number& option, unsigned wanted) {
   const Tensor<2> y = filled(1e38f);
   std::string error;

@@ -23,8 +23,9 @@ std::string described(nb::handle object);
 /// PyTorch appends. Throws an error of the caller's own code as it is.
 std::string refusal_of(const nb::python_error& error, nb::handle object);
 
-/// What __dlpack__ returns, invalid if there is none. nanobind asks in the same way, without and
-/// with DLPack's version, but loses exceptions.
+/// Calls object.__dlpack__() and returns the capsule, or an invalid object if there is no such
+/// method or it refuses. nanobind makes the same calls, with and without DLPack's version, but
+/// discards the exceptions that they raise.
 nb::object exported(nb::handle object, bool to_be_written);
 
 /// Throws for NumPy's masked arrays, and for tensors whose use PyTorch would record or intercept.

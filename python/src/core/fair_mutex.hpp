@@ -1,4 +1,4 @@
-// A lock that is exclusive or shared, for std::unique_lock and std::shared_lock.
+// A lock that is exclusive or shared, for std::unique_lock, std::shared_lock and std::lock.
 #pragma once
 
 #include <condition_variable>
