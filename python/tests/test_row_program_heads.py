@@ -7,38 +7,39 @@ from headlane import _core
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from row_programs import TYPES, WIDTH, linear, packed, random, run  # noqa: E402
 
-HALVES = (False, False)
-PAIRS = {"halves": HALVES, "interleaved": (True, False), "by pair": (True, True)}
+PAIRS = ("halves", "neighbours", "neighbours_by_pair", "neighbours_to_halves")
 IN_FLOAT32 = True
 
 
-def rotary(head_dim=8, rotary_dim=8, pairs=HALVES):
+def rotary(head_dim=8, rotary_dim=8, pairs="halves"):
     """A program that turns its value and one that it makes of it: a result between operations."""
     program = _core.RowProgram(1)
     matrix = packed(WIDTH, 2 * WIDTH, 1)
-    program.add_output(program.rotary(0, 0, 1, head_dim, rotary_dim, *pairs, not IN_FLOAT32))
+    program.add_output(program.rotary(0, 0, 1, head_dim, rotary_dim, pairs, not IN_FLOAT32))
     product = program.linear(0, matrix, -1, None, -1, "float32")
-    program.add_output(program.rotary(product, 0, 1, head_dim, rotary_dim, *pairs, not IN_FLOAT32))
+    program.add_output(program.rotary(product, 0, 1, head_dim, rotary_dim, pairs, not IN_FLOAT32))
     return program, matrix
 
 
-def turned(x, cosines, sines, head_dim=8, pairs=HALVES):
+def turned(x, cosines, sines, head_dim=8, pairs="halves"):
     """As transformers writes it."""
-    heads, (interleaved, by_pair) = x.unflatten(-1, (-1, head_dim)), pairs
+    heads, tables = x.unflatten(-1, (-1, head_dim)), (cosines.unsqueeze(2), sines.unsqueeze(2))
     first, rest = heads[..., : cosines.shape[-1]], heads[..., cosines.shape[-1] :]
-    one, two = (first[..., ::2], first[..., 1::2]) if interleaved else first.chunk(2, -1)
-    exchanged = torch.stack((-two, one), -1).flatten(-2) if interleaved else torch.cat((-two, one), -1)
-    if by_pair:
-        cosines, sines = (
-            table[..., : table.shape[-1] // 2].repeat_interleave(2, dim=-1) for table in (cosines, sines)
-        )
-    made = first * cosines.unsqueeze(2) + exchanged * sines.unsqueeze(2)
+    one, two = first.chunk(2, -1) if pairs == "halves" else (first[..., ::2], first[..., 1::2])
+    if pairs == "neighbours_to_halves":
+        c, s = (table[..., : table.shape[-1] // 2] for table in tables)
+        return torch.cat((one * c - two * s, two * c + one * s, rest), -1).flatten(2)
+    is_of_halves = pairs == "halves"
+    exchanged = torch.cat((-two, one), -1) if is_of_halves else torch.stack((-two, one), -1).flatten(-2)
+    if pairs == "neighbours_by_pair":
+        tables = [table[..., : table.shape[-1] // 2].repeat_interleave(2, dim=-1) for table in tables]
+    made = first * tables[0] + exchanged * tables[1]
     return torch.cat((made, rest), -1).flatten(2)
 
 
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("length", [1, 7, 300])
-@pytest.mark.parametrize("pairs", PAIRS.values(), ids=PAIRS)
+@pytest.mark.parametrize("pairs", PAIRS)
 def test_rotary(batch, length, pairs):
     program, matrix = rotary(pairs=pairs)
     x = random(3, length, WIDTH)
@@ -52,7 +53,7 @@ def test_rotary(batch, length, pairs):
 
 
 @pytest.mark.parametrize("rotary_dim", [0, 2, 6, 8])
-@pytest.mark.parametrize("pairs", PAIRS.values(), ids=PAIRS)
+@pytest.mark.parametrize("pairs", PAIRS)
 def test_rotary_of_the_first_numbers(rotary_dim, pairs):
     """Of a number that is fixed, or of as many as the tables have."""
     x = random(3, 5, WIDTH)
@@ -60,13 +61,33 @@ def test_rotary_of_the_first_numbers(rotary_dim, pairs):
         tables = [random(1, 5, width, seed=seed) for seed in (1, 2)]
         program, matrix = rotary(rotary_dim=rotary_dim, pairs=pairs)
         made = run(program, [x], tables)
-        if rotary_dim not in (0, width) or width in (3, 10):
+        if pairs == "neighbours_by_pair" and rotary_dim == 2 * width > 0:  # of each pair one number
+            tables = [torch.cat((table, table), -1) for table in tables]
+            assert made[0].equal(turned(x, *tables, pairs=pairs))
+        elif rotary_dim not in (0, width) or width in (3, 10):
             assert made is None
         else:
             assert made[0].equal(turned(x, *tables, pairs=pairs))
             assert made[1].equal(turned(linear(x, matrix), *tables, pairs=pairs))
         if width:
             assert run(program, [x], [tables[0], tables[1][..., 1:]]) is None
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", [(3, 7), (1500, 1), (0, 4)])
+def test_join(dtype, shape):
+    program = _core.RowProgram(2)
+    program.add_output(program.join(0, 1, 8, 4))
+    program.add_output(program.join(0, program.columns(1, 3, 8, 0), 8, 5))  # one for all heads
+    x, other = random(*shape, WIDTH, dtype=dtype), random(*shape, 12, seed=1, dtype=dtype)
+    heads = x.unflatten(-1, (3, 8))
+    for threads in (1, 2):
+        each, one = run(program, [x, other], threads=threads)
+        assert each.equal(torch.cat((heads, other.unflatten(-1, (3, 4))), -1).flatten(-2))
+        assert one.equal(torch.cat((heads, other[..., None, 3:8].expand(*shape, 3, 5)), -1).flatten(-2))
+    for width in (8, 16):  # as many heads, or one
+        assert run(program, [x, random(*shape, width, dtype=dtype)]) is None
+    assert run(program, [random(*shape, 20, dtype=dtype), other]) is None  # no heads of 8
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -86,13 +107,13 @@ def test_norms_of_heads(dtype, centred):
 
 
 @pytest.mark.parametrize("dtype", TYPES[1:])
-@pytest.mark.parametrize("pairs", PAIRS.values(), ids=PAIRS)
+@pytest.mark.parametrize("pairs", PAIRS)
 def test_rotary_of_16_bits(dtype, pairs):
     """Products and sums are rounded, as PyTorch's are, or in float32, and then to 16 bits."""
     x = random(2, 3, WIDTH, dtype=dtype)
     program = _core.RowProgram(1)
     for in_float32 in (False, IN_FLOAT32):
-        program.add_output(program.rotary(0, 0, 1, 8, 8, *pairs, in_float32))
+        program.add_output(program.rotary(0, 0, 1, 8, 8, pairs, in_float32))
     for type_of_tables in (dtype, torch.float32):
         tables = [random(2, 3, 8, seed=seed, dtype=type_of_tables) for seed in (1, 2)]
         narrow, wide = run(program, [x], tables)

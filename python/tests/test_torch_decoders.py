@@ -139,7 +139,7 @@ def test_a_plan_that_is_wrong(fault, monkeypatch):
     """It is found in the first call, whose result and cache are right."""
     model = made("Llama")
     optimized = headlane.torch.optimize(model)
-    run, heads = _fused.Plan.run, _operations._heads
+    run, heads = _fused.Plan.run, _operations.heads_of
 
     def wrong(plan, inputs):
         result = run(plan, inputs)
@@ -153,7 +153,7 @@ def test_a_plan_that_is_wrong(fault, monkeypatch):
         return heads(x, columns, head_dim) + (0.01 if x.shape[-1] == 16 and fault == "another key" else 0)
 
     monkeypatch.setattr(_fused.Plan, "run", wrong)
-    monkeypatch.setattr(_operations, "_heads", wrong_heads)
+    monkeypatch.setattr(_operations, "heads_of", wrong_heads)
     for _ in range(3):
         ours, theirs = steps(optimized, INPUTS[1]), steps(model, INPUTS[1])
         close(ours[0], theirs[0])

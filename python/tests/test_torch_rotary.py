@@ -6,10 +6,10 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import headlane.torch  # noqa: E402, F401
 from headlane.torch._graph import Graph  # noqa: E402
 from headlane.torch._nodes import Node, NotPlain, Size  # noqa: E402
-from headlane.torch._rotary import WideMask  # noqa: E402
+from headlane.torch._tables import WideMask  # noqa: E402
 from headlane.torch._values import Value  # noqa: E402
 
-HALVES = (False, False)
+HALVES, NEIGHBOURS, BY_PAIR = "halves", "neighbours", "neighbours_by_pair"
 
 
 class Given:
@@ -73,24 +73,24 @@ def of_first(g, width, rest=None):
         (lambda g: of_first(g, 2), 2, HALVES),
         (lambda g: of_first(g, g.cos.shape[-1]), 0, HALVES),
         (lambda g: of_first(g, g.sin.shape[-1]), 0, HALVES),
-        (lambda g: interleaved(g.x, g.cos, g.sin), 8, (True, False)),
-        (lambda g: interleaved(g.x, by_pair(g.cos), by_pair(g.sin)), 8, (True, True)),
-        (lambda g: (stacked(-g.x[..., 1::2], g.x[..., ::2]).float() * g.sin) + g.x * g.cos, 8, (True, False)),
-        (lambda g: cat(interleaved(g.x[..., :4], g.cos, g.sin), g.x[..., 4:]), 4, (True, False)),
+        (lambda g: interleaved(g.x, g.cos, g.sin), 8, NEIGHBOURS),
+        (lambda g: interleaved(g.x, by_pair(g.cos), by_pair(g.sin)), 8, BY_PAIR),
+        (lambda g: (stacked(-g.x[..., 1::2], g.x[..., ::2]).float() * g.sin) + g.x * g.cos, 8, NEIGHBOURS),
+        (lambda g: cat(interleaved(g.x[..., :4], g.cos, g.sin), g.x[..., 4:]), 4, NEIGHBOURS),
         (
             lambda g: cat(
                 interleaved(g.x[..., : g.cos.shape[-1]], by_pair(g.cos), by_pair(g.sin)),
                 g.x[..., by_pair(g.cos).shape[-1] :],
             ),
             0,
-            (True, True),
+            BY_PAIR,
         ),
     ],
 )
 def test_what_turns(code, rotary_dim, pairs):
     given = Given()
     node = code(given)._node
-    assert (node.kind, node.what, node.width) == ("rotary", (8, rotary_dim, *pairs, False), 32)
+    assert (node.kind, node.what, node.width) == ("rotary", (8, rotary_dim, pairs, False), 32)
     assert node.inputs == (given.x._node, given.cos.node, given.sin.node)
 
 
@@ -201,6 +201,7 @@ def test_16_bits_that_are_not(code):
         (lambda x: x[..., 8:][..., 8:], (16, 32)),
         (lambda x: x[..., :-8], (0, 24)),
         (lambda x: x.chunk(4, dim=-1)[1], (8, 16)),
+        (lambda x: x.split([8, 20, 4], dim=-1)[1], (8, 28)),
         (lambda x: x.chunk(2, dim=-1)[1].split(12, dim=2)[1], (28, 32)),
     ],
 )
@@ -240,7 +241,9 @@ def test_columns_of_heads():
         lambda x: x[8:],
         lambda x: x.chunk(5, dim=-1),
         lambda x: x.chunk(2),
-        lambda x: x.split([8, 24], dim=-1),
+        lambda x: x.split([8, 16], dim=-1),
+        lambda x: x.split([32, 0], dim=-1),
+        lambda x: x.split((8, 24)),
     ],
 )
 def test_other_parts(code):

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from ._cached import CacheValue, FilledCache, Pair
+from ._complex import Angles
 from ._nodes import Mask, Node, NotPlain, Size
-from ._rotary import WideMask
 from ._state import AXES, is_taken
+from ._tables import WideMask
 from ._values import Value
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ class Pairs(NamedTuple):
 
 class Input(NamedTuple):
     """A tensor that a module is given, with so many axes; None if it has another type than the weights, "wide" if
-    it is a table of float32 and these have 16 bits. Or a cache, of a class, or a pair of them.
+    it is a table of float32 and these have 16 bits, "complex" if it is one of complex numbers. Or a cache, of a
+    class, or a pair of them.
     """
 
     what: int | type | Pairs | str | None
@@ -40,6 +42,8 @@ class Input(NamedTuple):
             return Mask(node)
         if self.what == "wide":
             return WideMask(node)
+        if self.what == "complex":
+            return Angles(node, *(graph.add(Node("part", (node,), part)) for part in (_cosines, _sines)))
         if isinstance(self.what, Pairs):
             own = CacheValue(node, self.what.own, graph.updates)
             encoders = FilledCache(graph.add(Node("input")))
@@ -51,7 +55,15 @@ class Input(NamedTuple):
 
 
 _TENSORS = tuple(map(Input, range(AXES + 1)))
-_OTHER, _WIDE = Input(None), Input("wide")
+_OTHER, _WIDE, _COMPLEX = Input(None), Input("wide"), Input("complex")
+
+
+def _cosines(x: torch.Tensor) -> torch.Tensor:
+    return x.real.contiguous()
+
+
+def _sines(x: torch.Tensor) -> torch.Tensor:
+    return x.imag.contiguous()
 
 
 def input_of(x: Any, dtype: torch.dtype, found: list[Any]) -> Any:
@@ -68,7 +80,8 @@ def input_of(x: Any, dtype: torch.dtype, found: list[Any]) -> Any:
         return _TENSORS[x.dim()]
     if kind is torch.Tensor and is_taken(x, x.dtype):
         found.append(x)
-        return _WIDE if x.dtype is torch.float32 and x.dim() == 3 else _OTHER
+        kinds = {torch.float32: _WIDE, torch.complex64: _COMPLEX} if x.dim() == 3 else {}
+        return kinds.get(x.dtype, _OTHER)
     if kind.__module__ != "transformers.cache_utils":
         raise NotPlain
     if not hasattr(x, "cross_attention_cache"):

@@ -97,7 +97,7 @@ class AttendedCache(Attended):
     @classmethod
     def is_this(cls, node: Node) -> bool:
         call, one = node.what, cls(node)
-        if call.entries is None or len(call.entries) != 1 or not one._is_of_rows():
+        if call.entries is None or len(call.entries) != 1 or call.of_sources or not one._is_of_rows():
             return False
         (query_dim, key_dim), heads = (x[1] for x in call.heads[:2]), one._heads()
         return query_dim == key_dim and heads[1] == heads[2] and heads[0] % heads[1] == 0

@@ -16,7 +16,7 @@ def _of_each_position(x: torch.Tensor) -> tuple[int, ...]:
     return (*x.shape[:-2], x.shape[-1])
 
 
-class _Buffer:
+class Buffer:
     """Keys or values, and room for more. Those before `first` and behind `used` belong to nobody."""
 
     __slots__ = ("first", "memory", "used")
@@ -173,7 +173,7 @@ class _Growing(DynamicLayer):
     def _appended(self, name: str, before: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         buffer = self.__dict__.get(name)
         if buffer is None or not buffer.fits(before, new.shape[-2]):
-            buffer = self.__dict__[name] = _Buffer(before, new)
+            buffer = self.__dict__[name] = Buffer(before, new)
         return buffer.append(new)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from ._from_cache import FromCache
 from ._nodes import Node, NotPlain, Recorded, Size
 
 
@@ -100,6 +101,12 @@ class Entries:
         self.values = values
         self.arguments = arguments
         self.is_attended = False
+        self.length = Size()  # of all keys
+
+    def attend(self) -> None:
+        if self.is_attended:
+            raise NotPlain
+        self.is_attended = True
 
 
 class Cached(Recorded):
@@ -111,9 +118,22 @@ class Cached(Recorded):
 
     def attended_with(self, values: Any) -> Entries:
         """For the attention by these keys."""
-        entries = self._entries
-        is_pair = isinstance(values, Cached) and values._entries is entries
-        if not is_pair or (self._which, values._which) != (0, 1) or entries.is_attended:
+        is_pair = isinstance(values, Cached) and values._entries is self._entries
+        if not is_pair or (self._which, values._which) != (0, 1):
             raise NotPlain
-        entries.is_attended = True
-        return entries
+        self._entries.attend()
+        return self._entries
+
+    def as_source(self) -> FromCache:
+        """What others are computed from, of each position."""
+        new = self._entries.values if self._which else self._entries.keys
+        if new is None:
+            raise NotPlain
+        return FromCache(self._entries, new)
+
+    @property
+    def shape(self) -> Any:
+        return self.as_source().shape
+
+    def expand(self, *sizes: Any) -> FromCache:
+        return self.as_source().expand(*sizes)

@@ -43,6 +43,7 @@ _MOST, _MOST_IN_MEAN = 1 / 8, 1 / 32
 
 # Arguments that a layer may need although they have a default.
 _NEEDED = {"position_embeddings": (Input(3), Input(3)), "position_bias": Input(4)}
+_COMPLEX = {**_NEEDED, "position_embeddings": Input("complex")}
 
 
 class Fused(Replaced):
@@ -62,10 +63,13 @@ class Fused(Replaced):
         parameters = list(inspect.signature(type(module).forward).parameters.values())[1:]
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         needed = [x for x in parameters if x.default is x.empty and x.kind in positional]
-        given = tuple(_NEEDED.get(x.name, Input(3)) for x in needed)
         others = {x.name for x in parameters} - {x.name for x in needed}
-        options = {name: x for name, x in _NEEDED.items() if name in others}
-        return any(Plan.of(module, dtype, given, x) is not None for x in ({}, options))
+        for known in ({}, _NEEDED, _COMPLEX):
+            given = tuple((known or _NEEDED).get(x.name, Input(3)) for x in needed)
+            options = {name: x for name, x in known.items() if name in others}
+            if Plan.of(module, dtype, given, options) is not None:
+                return True
+        return False
 
     @classmethod
     def adopt(cls, module: nn.Module, state: Any = None) -> None:

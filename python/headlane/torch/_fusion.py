@@ -5,8 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from ._attended import Attended, AttendedCache
+from ._kept import AttendedKept
 from ._nodes import Node
-from ._operations import ACTIVATIONS, Columns, Elementwise, Gated, Norm, Other, Product, Rotary, Rows, Step
+from ._operations import (
+    ACTIVATIONS,
+    Columns,
+    Elementwise,
+    Gated,
+    Join,
+    Norm,
+    Other,
+    Product,
+    Rotary,
+    Rows,
+    Step,
+)
+
+_ALONE = (Other, AttendedKept)  # operations that run by themselves
 
 
 class Fusion:
@@ -32,11 +47,21 @@ class Fusion:
                 total = node.inputs[0]
                 if total.kind == "add" and self._only_user(total) is node and self._is_free(total):
                     self._fuse([total], Norm(node, node.what, total.inputs))
+        kept: dict[Node, set[Node]] = {x: _from_sources(x) for x in nodes if AttendedKept.is_this(x)}
+        inside = set().union(*kept.values())
         self.operations = [
-            self.made.get(x) or _alone(x, has_room)
+            AttendedKept(x, self._rows_of(kept[x], x)) if x in kept else self._operation_of(x)
             for x in nodes
-            if x.kind != "input" and x not in self.absorbed
+            if x.kind != "input" and x not in self.absorbed and x not in inside
         ]
+
+    def _operation_of(self, node: Node) -> Any:
+        return self.made.get(node) or _alone(node, self.has_room)
+
+    def _rows_of(self, inside: set[Node], attention: Node) -> Rows:
+        """Those that compute keys and values from their sources."""
+        read = attention.what.read(attention.inputs)
+        return Rows([self._operation_of(x) for x in self.nodes if x in inside], [read.key, read.value])
 
     def _is_free(self, node: Node) -> bool:
         return node not in self.made and node not in self.absorbed
@@ -87,10 +112,10 @@ class Fusion:
         calls: list[Any] = []
         rows: list[Any] = []
         for one in [*self.operations, None]:
-            if rows and (one is None or isinstance(one, Other) or self._begins_layer(one, rows)):
+            if rows and (one is None or isinstance(one, _ALONE) or self._begins_layer(one, rows)):
                 calls.append(self._as_one(rows))
                 rows = []
-            if isinstance(one, Other):
+            if isinstance(one, _ALONE):
                 calls.append(one)
             elif one is not None:
                 rows.append(one)
@@ -119,6 +144,19 @@ class Fusion:
         return Rows(rows, [one.result for one in rows if one.result in needed])
 
 
+def _from_sources(attention: Node) -> set[Node]:
+    """The nodes between the sources of keys and values, and these."""
+    read = attention.what.read(attention.inputs)
+    found: set[Node] = set()
+    rest = [read.key, read.value]
+    while rest:
+        node = rest.pop()
+        if node not in found and node is not read.key_source and node is not read.value_source:
+            found.add(node)
+            rest += node.inputs
+    return found
+
+
 def _alone(node: Node, has_room: bool) -> Any:
     """An operation that is not fused."""
     if node.kind == "linear":
@@ -135,4 +173,6 @@ def _alone(node: Node, has_room: bool) -> Any:
         return Rotary(node)
     if node.kind == "columns":
         return Columns(node)
+    if node.kind == "join":
+        return Join(node)
     return Elementwise(node) if Elementwise.is_this(node) else Other(node)

@@ -16,8 +16,9 @@ import torch
 from torch import nn
 
 from ._arguments import Input
-from ._cached import Entries
+from ._cached import Cached, Entries
 from ._experts import is_mixture
+from ._from_cache import FromCache
 from ._modules import Activation, Linear, Replaced, WithWeights
 from ._nodes import Node, NotPlain
 from ._norms import Norm
@@ -123,6 +124,8 @@ class Graph:
         if kind is None and module._modules and not is_called:
             return self.run(module, arguments, options)
         kind = kind or _CALL
+        if kind == "linear" and len(arguments) == 1 and _is_of_positions(arguments[0]):
+            return self._multiply_positions(module, arguments[0], options)
         if len(arguments) != 1 or options or not isinstance(arguments[0], Value):
             raise NotPlain
         if kind == _IDENTITY or (is_called and self._is_dropout(module)):
@@ -149,6 +152,13 @@ class Graph:
             if isinstance(module._headlane.eps, str):
                 self.read(module.__dict__, module._headlane.eps)
         return made
+
+    def _multiply_positions(self, module: nn.Module, x: Any, options: dict[str, Any]) -> FromCache:
+        """The product of one head with a matrix, which does not change."""
+        if module._parameters["bias"] is not None:
+            raise NotPlain
+        source = x if isinstance(x, FromCache) else x.as_source()
+        return source.map(lambda one: self.call(module, (one.without_heads(),), options))
 
     def _require_usual_call(self, original: Any) -> None:
         """A class may have a `__call__` of its own, which does more than its forward function."""
@@ -200,6 +210,11 @@ class Graph:
     @staticmethod
     def module_of(stand_in: Any) -> Any:
         return stand_in._of[0]
+
+
+def _is_of_positions(x: Any) -> bool:
+    """Whether it is [batch, heads, length, head_dim]."""
+    return isinstance(x, (Cached, FromCache)) or (isinstance(x, Value) and x.is_split)
 
 
 def _kind_of(child: nn.Module) -> str | None:

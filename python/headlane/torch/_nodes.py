@@ -40,12 +40,13 @@ class Size:
 
 
 class Node:
-    """An operation: "linear", "norm", "add", "multiply", "scale", "head_norm", "rotary", "columns", "attention",
-    "input", "call" of a module without parameters or of a mixture of experts, or the name of an activation.
+    """An operation: "linear", "norm", "add", "multiply", "scale", "head_norm", "rotary", "columns", "join",
+    "attention", "input", "part" of complex numbers, "call" of a module without parameters or of a mixture of
+    experts, or the name of an activation.
 
     what: The Linear, norm or module, the factor, the head_dim, how many of it are turned and how they are paired,
         and whether in float32, the norm of heads and their dim, which columns of how many at a time (0: of all),
-        or an Attention.
+        the head_dims of heads that are joined, the function, or an Attention.
     sizes: Of the result, but the last one; None if they are not known.
     width: The last size; None if it is not known.
     module: The module whose code has the operation.
@@ -82,6 +83,8 @@ class Read(NamedTuple):
     """What an attention reads: nodes, or their numbers, or values. None for what it does not.
 
     key, value: None if nothing is appended to the cache.
+    key_source, value_source: What the code appends to the cache in place of keys and values that it computes from
+        all of them.
     """
 
     query: Any
@@ -90,6 +93,8 @@ class Read(NamedTuple):
     cache: Any = None
     mask: Any = None
     bias: Any = None
+    key_source: Any = None
+    value_source: Any = None
 
     def there(self) -> dict[str, Any]:
         return {name: x for name, x in self._asdict().items() if x is not None}
@@ -102,9 +107,20 @@ class Attention:
     heads: Of queries, keys and values: which columns of their nodes, all if None, and the head_dim. Of keys and
         values that are in a cache it is what they must have: the queries'.
     entries: If it attends to a cache: the layer, or the arguments of update() behind keys and values.
+    of_sources: As heads, of key_source and value_source; None without them.
     """
 
-    __slots__ = ("arguments", "call_options", "entries", "heads", "module", "names", "options", "ours")
+    __slots__ = (
+        "arguments",
+        "call_options",
+        "entries",
+        "heads",
+        "module",
+        "names",
+        "of_sources",
+        "options",
+        "ours",
+    )
 
     def __init__(
         self,
@@ -115,6 +131,7 @@ class Attention:
         entries: tuple[int, ...] | None,
         arguments: Any,
         options: dict[str, Any],
+        of_sources: Sequence[Heads] | None = None,
     ) -> None:
         self.ours = ours  # headlane.transformers
         self.module = module
@@ -123,6 +140,7 @@ class Attention:
         self.entries = entries
         self.arguments = arguments
         self.options = options
+        self.of_sources = of_sources
         self.call_options = {name: x for name, x in options.items() if name in ours.CALL_OPTIONS}
 
     def __call__(self, query: Any, key: Any, value: Any, mask: Any, bias: Any) -> Any:

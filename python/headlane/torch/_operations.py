@@ -44,7 +44,7 @@ class Other(NamedTuple):
 
     def _function(self, places: list[int]) -> Callable[[list[Any]], torch.Tensor]:
         kind, what, first, last = self.result.kind, self.result.what, places[0], places[-1]
-        if kind == "call":
+        if kind in ("call", "part"):
             return lambda values: what(values[first])
         if kind == "add":
             return lambda values: values[first] + values[last]
@@ -56,7 +56,7 @@ class Other(NamedTuple):
 def _attention(call: Attention, places: list[int]) -> Callable[[list[Any]], torch.Tensor]:
     def compute(values: list[Any]) -> torch.Tensor:
         read = call.read([values[place] for place in places])
-        query, key, value = (x if x is None else _heads(x, *of) for x, of in zip(read[:3], call.heads))
+        query, key, value = (x if x is None else heads_of(x, *of) for x, of in zip(read[:3], call.heads))
         if call.is_of_filled_cache:
             layer = read.cache.layers[call.entries[0]]
             key, value = layer.keys, layer.values
@@ -67,7 +67,7 @@ def _attention(call: Attention, places: list[int]) -> Callable[[list[Any]], torc
     return compute
 
 
-def _heads(x: torch.Tensor, columns: tuple[int, int] | None, head_dim: int) -> torch.Tensor:
+def heads_of(x: torch.Tensor, columns: tuple[int, int] | None, head_dim: int) -> torch.Tensor:
     """[batch, heads, length, head_dim] of some columns of [batch, length, width]."""
     if columns is not None:
         x = x[..., columns[0] : columns[1]]
@@ -159,6 +159,19 @@ class Columns(NamedTuple):
 
     def add_to(self, rows: Rows) -> int:
         return rows.program.columns(rows.at[self.result.inputs[0]], *self.result.what)
+
+
+class Join(NamedTuple):
+    """The heads of two values, behind each other."""
+
+    result: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.result.inputs
+
+    def add_to(self, rows: Rows) -> int:
+        return rows.program.join(*(rows.at[x] for x in self.inputs), *self.result.what)
 
 
 class Elementwise(NamedTuple):

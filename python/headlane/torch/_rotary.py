@@ -5,88 +5,17 @@ Numbers of 16 bits may be turned in float32, if they are made so, or the tables 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ._nodes import Mask, Node, NotPlain, Recorded
+from ._complex import Pairs
+from ._nodes import NotPlain, Recorded
+from ._rotary_halves import Product
+from ._tables import HalfTable, Table, Width, axis_and_nodes, half, last_axis
 
 if TYPE_CHECKING:
     from ._values import Value
-
-
-class Width(NamedTuple):
-    """How many numbers a table has for a position, or half as many: only a call knows."""
-
-    table: Node
-    is_half: bool = False
-
-    def __floordiv__(self, other: Any) -> Width:
-        if other != 2 or self.is_half:
-            raise NotPlain
-        return Width(self.table, True)
-
-
-def _half(width: int | Width) -> int | Width:
-    if type(width) is int and width % 2:
-        raise NotPlain
-    return width // 2
-
-
-def last_axis(index: Any) -> slice:
-    """The slice in x[..., slice]."""
-    if type(index) is not tuple or len(index) != 2 or index[0] is not Ellipsis or type(index[1]) is not slice:
-        raise NotPlain
-    return index[1]
-
-
-class Table(Recorded):
-    """The cosines or sines of all positions, [batch, length, rotary_dim], with another axis for the heads.
-
-    by_pair: Whether its first half is repeated, a number for each pair.
-    is_wide: Whether it is of float32, of values of 16 bits.
-    """
-
-    def __init__(self, node: Node, axis: int, is_wide: bool, by_pair: bool = False) -> None:
-        self.node = node
-        self.axis = axis
-        self.is_wide = is_wide
-        self.by_pair = by_pair
-
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        return None, None, None, Width(self.node)
-
-    def __getitem__(self, index: Any) -> _HalfTable:
-        if last_axis(index) != slice(Width(self.node, True)) or self.by_pair:
-            raise NotPlain
-        return _HalfTable(self)
-
-    def __mul__(self, other: Any) -> Part:
-        if not isinstance(other, Part):
-            raise NotPlain
-        return other * self
-
-
-class WideMask(Mask):
-    """A tensor of float32, [..., ..., ...], of values of 16 bits: a mask, or a table."""
-
-    def unsqueeze(self, axis: int) -> Table:
-        if axis not in (1, 2):
-            raise NotPlain
-        return Table(self.node, axis, is_wide=True)
-
-
-class _HalfTable(Recorded):
-    """table[..., : table.shape[-1] // 2]"""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
-    def repeat_interleave(self, repeats: int, dim: int | None = None) -> Table:
-        if (repeats, dim) != (2, -1):
-            raise NotPlain
-        return Table(self._table.node, self._table.axis, self._table.is_wide, by_pair=True)
 
 
 class _Piece(Recorded):
@@ -160,13 +89,17 @@ class Part(_Piece):
         if type(width) is int and type(self.end) is int:
             self._require(0 < width <= self.end)
         else:  # of a table's width its half, and of all numbers the table's
-            self._require(isinstance(width, Width) and (type(self.end) is int or width == _half(self.end)))
+            self._require(isinstance(width, Width) and (type(self.end) is int or width == half(self.end)))
         begin, end = (0, width) if first is None else (width, self.end)
         return Part(self.x, begin, end, is_wide=self.is_wide)
 
     def __neg__(self) -> Part:
         self._require(self.is_plain())
         return Part(self.x, self.begin, self.end, negated=True, is_wide=self.is_wide)
+
+    def reshape(self, *sizes: Any) -> Pairs:
+        self._require(self.is_plain() and self.begin == 0 and self.end == self.x.head_dim and self.is_wide)
+        return Pairs.of(self.x, sizes, is_wide=True)
 
     def float(self) -> Part:
         if self.x.dtype is torch.float32:
@@ -177,7 +110,7 @@ class Part(_Piece):
 
     def followed_by(self, other: Part) -> Part:
         """(-second half, first half)"""
-        self._require(self.negated and other.begin == 0 and self.begin == other.end == _half(self.end))
+        self._require(self.negated and other.begin == 0 and self.begin == other.end == half(self.end))
         return Part(self.x, 0, self.end, exchanged=True, is_wide=self.is_wide)
 
     def __mul__(self, table: Any) -> Part:
@@ -196,7 +129,7 @@ class Part(_Piece):
         interleaved = self.interleaved or other.interleaved  # of the two one is exchanged
         self._require(cosines.by_pair == sines.by_pair and (interleaved or not sines.by_pair))
         turned = Turned(self.x, self.end, cosines, sines, interleaved, self.is_wide)
-        return turned.whole() if self.end == self.x.head_dim else turned
+        return turned.whole() if type(self.end) is int and self.end == self.x.head_dim else turned
 
 
 class _EverySecond(Recorded):
@@ -211,6 +144,13 @@ class _EverySecond(Recorded):
         if self.negated:
             raise NotPlain
         return _EverySecond(self.part, self.first, True)
+
+    def __mul__(self, table: Any) -> Product:
+        part = self.part
+        is_of_all = part.end == part.x.head_dim and type(part.end) is int and not part.is_wide
+        if self.negated or not isinstance(table, HalfTable) or table.is_wide or not is_of_all:
+            raise NotPlain
+        return Product(part.x, self.first, table)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> _Stacked:
@@ -236,7 +176,7 @@ class _Stacked(Recorded):
 
     def flatten(self, start: int) -> Part:
         part = self._part
-        _half(part.end)
+        half(part.end)
         if start != -2:
             raise NotPlain
         return Part(part.x, 0, part.end, exchanged=True, interleaved=True, is_wide=part.is_wide)
@@ -265,7 +205,10 @@ class Turned(_Piece):
             if end.is_half or all(end.table is not x.node for x in self.tables):
                 raise NotPlain
             end = 0
-        made = self.x.rotated(*self.tables, end, self.interleaved, self.is_wide)
+        pairs = "halves"
+        if self.interleaved:
+            pairs = "neighbours_by_pair" if self.tables[0].by_pair else "neighbours"
+        made = self.x.rotated(*axis_and_nodes(*self.tables), end, pairs, self.is_wide)
         return Wide(made) if self.is_wide else made
 
 

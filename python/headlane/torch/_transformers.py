@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.compiler import is_compiling
 
+from ._attend import attend
 from ._packed import NAMES
 from ._state import is_plain, is_plain_traced
 from ._values import Value
@@ -89,7 +90,7 @@ def _attention_or(own: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         if isinstance(query, Value):  # the code of a layer is recorded
             given = key, value, attention_mask, arguments, options
-            return query.attend(ours, module, *given), None
+            return attend(query, ours, module, *given), None
         plain = is_plain_traced if is_compiling() else is_plain
         is_ours = not getattr(module, "training", False) and not _are_weights_wanted(module, options)
         is_ours = is_ours and not (own is _eager_attention_forward and _has_hooks(module))

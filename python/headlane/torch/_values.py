@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 
-from ._cached import Cached
-from ._nodes import Attention, Mask, Node, NotPlain, Read, Recorded, Size
-from ._rotary import Part, Table, last_axis
+from ._complex import Pairs
+from ._from_cache import FromCache
+from ._functions import called
+from ._nodes import Heads, Node, NotPlain, Recorded
+from ._rotary import Part
+from ._tables import HalfTable, Table, Width, last_axis
 
 if TYPE_CHECKING:
     from ._graph import Graph
-
-_FUNCTIONS: dict[Any, str] = {
-    F.relu: "relu",
-    torch.relu: "relu",
-    torch.Tensor.relu: "relu",
-    F.silu: "silu",
-    F.sigmoid: "sigmoid",
-    torch.sigmoid: "sigmoid",
-    torch.Tensor.sigmoid: "sigmoid",
-    F.tanh: "tanh",
-    torch.tanh: "tanh",
-    torch.Tensor.tanh: "tanh",
-}
 
 
 class Value(Recorded):
@@ -33,7 +23,7 @@ class Value(Recorded):
     [batch, heads, length, head_dim] if its heads are first, [batch * length, width] if it is flat.
     """
 
-    __slots__ = ("__weakref__", "_columns", "_graph", "_heads_first", "_node", "_split", "is_flat")
+    __slots__ = ("__weakref__", "_columns", "graph", "_heads_first", "_node", "_split", "is_flat")
 
     def __init__(
         self,
@@ -44,7 +34,7 @@ class Value(Recorded):
         columns: tuple[int, int] | None = None,
         is_flat: bool = False,
     ) -> None:
-        self._graph = graph
+        self.graph = graph
         self._node = node
         self._split = split  # the head_dim
         self._heads_first = heads_first
@@ -53,7 +43,7 @@ class Value(Recorded):
         graph.add_value(self)
 
     def _viewed(self, split: int = 0, heads_first: bool = False, is_flat: bool = False) -> Value:
-        return Value(self._graph, self._node, split, heads_first, self._columns, is_flat)
+        return Value(self.graph, self._node, split, heads_first, self._columns, is_flat)
 
     @property
     def node(self) -> Node:
@@ -64,11 +54,16 @@ class Value(Recorded):
 
     def _own_node(self) -> Node:
         """That of its columns, if it has only some."""
-        return self._node if self._columns is None else self._graph.columns_of(self._node, *self._columns)
+        return self._node if self._columns is None else self.graph.columns_of(self._node, *self._columns)
 
     @property
     def head_dim(self) -> int:
         return self._split
+
+    @property
+    def length(self) -> Any:
+        sizes = self._node.sizes
+        return None if sizes is None or len(sizes) != 2 else sizes[1]
 
     @property
     def is_split(self) -> bool:
@@ -80,7 +75,7 @@ class Value(Recorded):
 
     @property
     def dtype(self) -> torch.dtype:
-        return self._graph.dtype
+        return self.graph.dtype
 
     @property
     def device(self) -> torch.device:
@@ -92,7 +87,7 @@ class Value(Recorded):
         if sizes is None or len(sizes) != 2 or self.is_flat:
             raise NotPlain
         if not self._split:
-            return (*sizes, Size() if width is None else width)
+            return (*sizes, Width(self._node) if width is None else width)
         heads = self._heads()
         batch, length = sizes
         middle = (heads, length) if self._heads_first else (length, heads)
@@ -110,11 +105,13 @@ class Value(Recorded):
             raise NotPlain
         return width // self._split
 
-    def view(self, *sizes: Any) -> Value:
+    def view(self, *sizes: Any) -> Any:
         """Splits the last axis of [batch, length, width] in two, or makes one of the two again, or of the first
-        two, and these again.
+        two, and these again; or makes it one head.
         """
         sizes = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple) else sizes
+        if self._split and len(sizes) == 5:
+            return Pairs.of(self, sizes)
         known = self._node.sizes
         if self._heads_first or known is None or len(known) != 2 or len(sizes) not in (2, 3, 4):
             raise NotPlain
@@ -122,6 +119,8 @@ class Value(Recorded):
             if self._split or sizes[0] != -1 or self._width is None or sizes[1] != self._width:
                 raise NotPlain
             return self._viewed(is_flat=True)
+        if len(sizes) == 4 and type(sizes[1]) is int and sizes[1] == 1:
+            return self._as_one_head(sizes)
         batch, length, last = sizes[0], sizes[1], sizes[-1]
         if batch is not known[0] or not (length is known[1] or (length == -1 and -1 not in sizes[2:])):
             raise NotPlain
@@ -138,17 +137,39 @@ class Value(Recorded):
 
     reshape = view
 
+    def _as_one_head(self, sizes: tuple[Any, ...]) -> Value:
+        batch, length = self._node.sizes or (None, None)
+        width = self._width_of_columns()
+        if sizes[0] is not batch or sizes[2] is not length or sizes[3] not in (-1, width):
+            raise NotPlain
+        return self._viewed(width, heads_first=True)
+
+    def as_source(self) -> FromCache:
+        return FromCache(None, self)
+
+    def expand(self, *sizes: Any) -> FromCache:
+        return self.as_source().expand(*sizes)
+
+    def without_heads(self) -> Value:
+        """[batch, length, width] of one head."""
+        if not self._heads_first or self._heads() != 1:
+            raise NotPlain
+        return self._viewed()
+
     def transpose(self, one: int, two: int) -> Value:
         if not self._split or {one % 4, two % 4} != {1, 2}:
             raise NotPlain
         return self._viewed(self._split, not self._heads_first)
 
     def split(self, size: Any, dim: int = 0) -> tuple[Value, ...]:
-        """Parts of so many columns, or of so many numbers of each head."""
+        """Parts of so many columns, or of so many numbers of each head; or of as many as a list says."""
         width = self._split or self._width_of_columns()
-        if type(size) is not int or size <= 0 or dim not in (3 if self._split else 2, -1):
+        if type(size) is int and size > 0:
+            size = [min(size, width - first) for first in range(0, width, size)]
+        is_right = type(size) in (list, tuple) and all(type(x) is int and x > 0 for x in size)
+        if not is_right or sum(size) != width or dim not in (3 if self._split else 2, -1):
             raise NotPlain
-        return tuple(self._some(first, min(first + size, width)) for first in range(0, width, size))
+        return tuple(self._some(end - one, end) for one, end in zip(size, accumulate(size)))
 
     def chunk(self, count: Any, dim: int = 0) -> tuple[Value, ...]:
         """As many parts, of equally many columns or numbers of each head."""
@@ -166,20 +187,25 @@ class Value(Recorded):
     def _some(self, begin: int, end: int) -> Value:
         if self._split:
             self._heads()
-            node = self._graph.columns_of(self._own_node(), begin, end, self._split)
-            return Value(self._graph, node, end - begin, self._heads_first)
+            node = self.graph.columns_of(self._own_node(), begin, end, self._split)
+            return Value(self.graph, node, end - begin, self._heads_first)
         first = 0 if self._columns is None else self._columns[0]
-        return Value(self._graph, self._node, columns=(first + begin, first + end))
+        return Value(self.graph, self._node, columns=(first + begin, first + end))
 
     def unsqueeze(self, axis: int) -> Table:
-        if axis not in (1, 2) or self.node.kind != "input" or len(self.shape) != 3:
+        if axis not in (1, 2) or not self._may_be_table():
             raise NotPlain
         return Table(self.node, axis, is_wide=False)
 
+    def _may_be_table(self) -> bool:
+        return self.node.kind == "input" and len(self.shape) == 3
+
     def __getitem__(self, index: Any) -> Any:
-        """The first or last numbers of each head, or some columns."""
+        """The first or last numbers of each head, some columns, or the first half of a table."""
         if self._split:
             return Part(self, 0, self._split)[index]
+        if self._may_be_table() and self._node.width is None:
+            return HalfTable.of(self._node, index)
         width = self._width_of_columns()
         part = last_axis(index)
         if not all(x is None or type(x) is int for x in (part.start, part.stop, part.step)):
@@ -192,23 +218,41 @@ class Value(Recorded):
     __iter__ = None  # outputs of transformers ask for it
 
     def rotated(
-        self, cosines: Table, sines: Table, rotary_dim: int, interleaved: bool, is_wide: bool
+        self, axis: int | None, tables: tuple[Node, Node], rotary_dim: int, pairs: str, is_wide: bool
     ) -> Value:
-        """Of each head the first numbers are turned: so many, or if 0 as many as the tables have."""
-        axis = 1 if self._heads_first else 2
-        if not cosines.axis == sines.axis == axis:
+        """Of each head the first numbers are turned: so many, or if 0 as many as the tables have. axis: The heads'."""
+        if axis != (1 if self._heads_first else 2):
             raise NotPlain
-        what = self._split, rotary_dim, interleaved, cosines.by_pair, is_wide
-        return self._of_heads("rotary", (cosines.node, sines.node), what)
+        return self._of_heads("rotary", tables, (self._split, rotary_dim, pairs, is_wide))
+
+    def joined(self, other: Any, is_repeated: bool = False) -> Value:
+        """Each head, and behind it that of the other value, or if it is repeated the only one that this has."""
+        if not isinstance(other, Value) or not self._split or not other._split:
+            raise NotPlain
+        heads = self._heads()
+        is_alike = self._heads_first is other._heads_first and self._node.sizes is other._node.sizes
+        if not is_alike or other._heads() != (1 if is_repeated else heads):
+            raise NotPlain
+        node = self.graph.add(
+            Node("join", (self._own_node(), other._own_node()), (self._split, other._split))
+        )
+        node.sizes, node.width = self._node.sizes, heads * sum(node.what)
+        return Value(self.graph, node, sum(node.what), self._heads_first)
+
+    def for_attention(self) -> tuple[Node, Heads]:
+        """Its node, and which columns of it are heads, [batch, heads, length, head_dim]."""
+        if not self._split or not self._heads_first:
+            raise NotPlain
+        return self._node, (self._columns, self._split)
 
     def _of_heads(self, kind: str, others: tuple[Node, ...], what: Any) -> Value:
         """The result of an operation on each head."""
         if not self._split:
             raise NotPlain
         mine = self._own_node()
-        node = self._graph.add(Node(kind, (mine, *others), what))
+        node = self.graph.add(Node(kind, (mine, *others), what))
         node.sizes, node.width = mine.sizes, mine.width
-        return Value(self._graph, node, self._split, self._heads_first)
+        return Value(self.graph, node, self._split, self._heads_first)
 
     def with_norm(self, norm: Any) -> Value:
         """The norm of each head."""
@@ -228,17 +272,17 @@ class Value(Recorded):
         return self.to(torch.float32)
 
     def __add__(self, other: Any) -> Value:
-        return self._graph.apply("add", self, other)
+        return self.graph.apply("add", self, other)
 
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, Table):
             return Part(self, 0, self._split) * other
         if type(other) not in (int, float):
-            return self._graph.apply("multiply", self, other)
+            return self.graph.apply("multiply", self, other)
         if self._columns or abs(other) > torch.finfo(torch.float32).max:
             raise NotPlain
-        made = self._graph.apply("scale", Value(self._graph, self._node), what=other)
-        return Value(self._graph, made._node, self._split, self._heads_first, is_flat=self.is_flat)
+        made = self.graph.apply("scale", Value(self.graph, self._node), what=other)
+        return Value(self.graph, made._node, self._split, self._heads_first, is_flat=self.is_flat)
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -250,51 +294,6 @@ class Value(Recorded):
     def __bool__(self) -> bool:
         raise NotPlain
 
-    def attend(
-        self, ours: Any, module: Any, key: Any, value: Any, mask: Any, arguments: Any, options: Any
-    ) -> Value:
-        """The result of transformers' attention, [batch, length, heads, head_dim]."""
-        entries = None
-        if isinstance(key, Cached):
-            entries = key.attended_with(value)
-            key, value = entries.keys, entries.values
-        is_filled = entries is not None and key is None
-        given = (self, self, self) if is_filled else (self, key, value)
-        if not all(isinstance(x, Value) and x._split and x._heads_first for x in given):
-            raise NotPlain
-        options = {name: x for name, x in options.items() if name not in ours.IGNORED}
-        bias = options.pop("position_bias", None)
-        if any(isinstance(x, (Value, Mask)) for x in (*arguments, *options.values())):
-            raise NotPlain
-        read = Read(
-            self._node,
-            None if is_filled else key._node,
-            None if is_filled else value._node,
-            entries and entries.cache,
-            None if mask is None else mask.node,
-            None if bias is None else bias.node,
-        ).there()
-        heads = tuple((x._columns, x._split) for x in given)
-        module = self._graph.module_of(module)
-        what = Attention(ours, module, read, heads, entries and entries.arguments, arguments, options)
-        node = self._graph.add(Node("attention", tuple(read.values()), what))
-        *_, (_, value_dim) = heads
-        node.sizes, node.width = self._node.sizes, self._heads() * value_dim
-        return Value(self._graph, node, value_dim)
-
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        value = next(x for x in (*args, *kwargs.values()) if isinstance(x, Value))
-        graph = value._graph
-        if func is F.dropout and kwargs.get("training", args[2] if len(args) > 2 else True) is False:
-            return args[0]
-        if func in (torch.chunk, torch.split) and isinstance(args[0], Value):
-            return getattr(args[0], func.__name__)(*args[1:], **kwargs)
-        if func in (torch.add, torch.mul) and len(args) == 2 and not kwargs:
-            return graph.apply("add" if func is torch.add else "multiply", *args)
-        if func is F.gelu and len(args) == 1:
-            return graph.apply("gelu_tanh" if kwargs.get("approximate") == "tanh" else "gelu", *args)
-        if func in _FUNCTIONS and len(args) == 1 and not any(kwargs.values()):
-            return graph.apply(_FUNCTIONS[func], *args)
-        raise NotPlain
+        return called(func, args, kwargs or {})

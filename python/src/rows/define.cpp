@@ -79,21 +79,37 @@ Place add_columns(RowProgram& self, Place x, Index begin, Index end, Index group
   return self.add(call, {.kind = Kind::columns, .x = x, .begin = begin, .end = end, .group = group});
 }
 
+/// The heads of x, of so many numbers, and behind each one that of `other`, of `other_dim`.
+Place add_join(RowProgram& self, Place x, Place other, Index head_dim, Index other_dim) {
+  const Call call(name);
+  constexpr Index most = std::numeric_limits<int>::max();
+  for (const Index dim : {head_dim, other_dim}) call.require(dim > 0 && dim <= most, "a size is ", dim);
+  return self.add(call, {.kind = Kind::join, .x = x, .residual = other, .head_dim = head_dim, .group = other_dim});
+}
+
+RotaryPairs pairs_named(const Call& call, nb::handle given) {
+  using enum RotaryPairs;
+  const std::string text = call.text("pairs", given);
+  if (text == "halves") return halves;
+  if (text == "neighbours") return neighbours;
+  if (text == "neighbours_by_pair") return neighbours_by_pair;
+  call.require(text == "neighbours_to_halves", "there are no pairs '", text, "'");
+  return neighbours_to_halves;
+}
+
 Place add_rotary(RowProgram& self, Place x, Place cosines, Place sines, Index head_dim, Index rotary_dim,
-                 bool interleaved, bool by_pair, bool in_float32) {
+                 nb::handle pairs, bool in_float32) {
   const Call call(name);
   call.require(head_dim > 0, "head_dim is ", head_dim);
   call.require(rotary_dim >= 0 && rotary_dim <= head_dim && rotary_dim % 2 == 0, "rotary_dim is ", rotary_dim);
   for (const Place table : {cosines, sines}) call.require(table >= 0, "there is no vector ", table);
-  call.require(interleaved || !by_pair, "tables by pair are of interleaved numbers");
   return self.add(call, {.kind = Kind::rotary,
                          .x = x,
                          .bias = cosines,
                          .second = sines,
                          .head_dim = head_dim,
                          .rotary_dim = rotary_dim,
-                         .interleaved = interleaved,
-                         .by_pair = by_pair,
+                         .pairs = pairs_named(call, pairs),
                          .in_float32 = in_float32});
 }
 
@@ -139,8 +155,8 @@ void add_row_program(nb::module_& module) {
   define(program, "scale", &add_scale, "x", "factor");
   define(program, "add", &add_pair<Kind::sum>, "x", "other");
   define(program, "multiply", &add_pair<Kind::product>, "x", "other");
-  define(program, "rotary", &add_rotary, "x", "cosines", "sines", "head_dim", "rotary_dim", "interleaved", "by_pair",
-         "in_float32");
+  define(program, "join", &add_join, "x", "other", "head_dim", "other_dim");
+  define(program, "rotary", &add_rotary, "x", "cosines", "sines", "head_dim", "rotary_dim", "pairs", "in_float32");
   define(program, "attention", &add_attention, "queries", "keys", "values", "heads");
   define(program, "attention_with_cache", &add_attention_with_cache, "queries", "keys", "values", "columns", "heads",
          "kv_heads", "head_dim", "value_dim");

@@ -17,6 +17,14 @@ namespace headlane::python {
 using Place = int;
 inline constexpr Place absent = -1;
 
+/// Which numbers of a head are turned together, and what a table has for them.
+enum class RotaryPairs {
+  halves,                ///< i and half + i, with a number of the table each
+  neighbours,            ///< 2i and 2i + 1, likewise
+  neighbours_by_pair,    ///< 2i and 2i + 1, with number i of the table for both, which may be all that it has
+  neighbours_to_halves,  ///< likewise; the results are i and half + i
+};
+
 /// Values are numbered: those that a run is given, then the results of the operations. So are
 /// vectors, which a run is given: biases, weights of norms, and tables of cosines and sines.
 struct Operation {
@@ -30,9 +38,10 @@ struct Operation {
     scale,       ///< x · factor
     sum,         ///< x + residual
     product,     ///< x · residual
+    join,        ///< each head of x, and behind it that of residual, or the only one that this has
     rotary,      ///< of each head of x the first numbers, as many as a table has: those · cosines +
                  ///< (their halves, exchanged, the first one negated) · sines; the others are x's;
-                 ///< interleaved: neighbours instead of halves
+                 ///< by RotaryPairs neighbours instead of halves
     attention,   ///< of the queries x to keys and values: all rows of a sequence; if kv_heads is
                  ///< not 0, these are appended to a cache unless they are absent, and x attends to
                  ///< all of the cache
@@ -48,12 +57,11 @@ struct Operation {
   bool centred = false;
   float eps = 0, factor = 1;
   Index heads = 0, head_dim = 0;
-  Place attention = absent;             // the number of an attention
-  Index rotary_dim = 0;                 // how many the tables have; 0: any number
-  bool interleaved = false;             // of rotary
-  bool by_pair = false;                 // the first half of a table has a number for each pair of neighbours
+  Place attention = absent;  // the number of an attention
+  Index rotary_dim = 0;      // how many the tables have; 0: any number
+  RotaryPairs pairs = RotaryPairs::halves;
   bool in_float32 = false;              // of rotary: rounded to the type once
-  Index begin = 0, end = 0, group = 0;  // of columns
+  Index begin = 0, end = 0, group = 0;  // of columns; group: of residual's heads in join, too
   Index kv_heads = 0, value_dim = 0;    // with a cache
   std::array<Index, 3> columns{};       // with a cache: the first of queries, keys and values
 

@@ -69,6 +69,22 @@ struct Attentions {
   }
 };
 
+/// Whether the tables of a rotary have a row for each position of a value, of as many numbers as
+/// are turned, or half of them if that is all that it reads.
+bool tables_fit(const Operation& operation, const Array& value, const Arrays& vectors) {
+  const std::optional<Array>& cosines = vectors[static_cast<std::size_t>(operation.bias)];
+  for (const Place place : {operation.bias, operation.second}) {
+    const std::optional<Array>& table = vectors[static_cast<std::size_t>(place)];
+    if (!table || table->rank() != 3 || value.rank() != 3 || table->size(1) != value.size(1) ||
+        (table->size(0) != 1 && table->size(0) != value.size(0)) || table->stride(2) != 1 ||
+        table->size(2) != cosines->size(2))
+      return false;
+  }
+  const Index numbers = cosines->size(2), turned = operation.rotary_dim;
+  if (operation.pairs == RotaryPairs::neighbours_by_pair && turned == 2 * numbers) return true;
+  return numbers % 2 == 0 && numbers <= operation.head_dim && (turned == 0 || turned == numbers);
+}
+
 }  // namespace
 
 Place RowProgram::add(const Call& call, Operation operation, const std::vector<nb::handle>& matrices) {
@@ -76,7 +92,8 @@ Place RowProgram::add(const Call& call, Operation operation, const std::vector<n
     call.require(value >= least && value < end(), "there is no value ", value);
   };
   require_value(operation.x, 0);
-  const bool is_of_two = operation.kind == Operation::Kind::sum || operation.kind == Operation::Kind::product;
+  using Kind = Operation::Kind;
+  const bool is_of_two = operation.kind == Kind::sum || operation.kind == Kind::product || operation.kind == Kind::join;
   require_value(operation.residual, is_of_two ? 0 : absent);
   const bool has_keys = operation.keys != absent || operation.values != absent;
   const bool needs_keys = operation.has_cache() ? has_keys : !operation.is_of_rows();
@@ -113,25 +130,14 @@ std::vector<Index> RowProgram::widths_of(const Arrays& values, const Arrays& vec
     const std::optional<Array>& vector = vectors[static_cast<std::size_t>(place)];
     fit = fit && (!vector || (vector->rank() == 1 && vector->size(0) == width));
   };
-  const auto require_tables = [&](const Operation& operation) {
-    const Array& value = *values[0];
-    for (const Place place : {operation.bias, operation.second}) {
-      const std::optional<Array>& table = vectors[static_cast<std::size_t>(place)];
-      fit = fit && table && table->rank() == 3 && value.rank() == 3 && table->size(1) == value.size(1) &&
-            (table->size(0) == 1 || table->size(0) == value.size(0)) && table->stride(2) == 1;
-    }
-    if (!fit) return;
-    const Index turned = vectors[static_cast<std::size_t>(operation.bias)]->size(2);
-    fit = turned == vectors[static_cast<std::size_t>(operation.second)]->size(2) && turned % 2 == 0 &&
-          turned <= operation.head_dim && (operation.rotary_dim == 0 || operation.rotary_dim == turned);
-  };
   for (const Operation& operation : operations_) {
     Index width = operation.matrix != nullptr ? operation.matrix->columns() : width_of(operation.x);
     for (const PackedMatrix* matrix : {operation.matrix, operation.up})
       fit = fit && (matrix == nullptr || (matrix->rows() == width_of(operation.x) && matrix->columns() == width));
-    fit = fit && (operation.residual == absent || width_of(operation.residual) == width);
+    const bool joins = operation.kind == Operation::Kind::join;
+    fit = fit && (operation.residual == absent || joins || width_of(operation.residual) == width);
     const Index head_dim = operation.head_dim;
-    if (operation.kind == Operation::Kind::rotary) require_tables(operation);
+    if (operation.kind == Operation::Kind::rotary) fit = fit && tables_fit(operation, *values[0], vectors);
     else
       for (const Place vector : {operation.bias, operation.second})
         require_vector(vector, head_dim > 0 ? head_dim : width);
@@ -141,6 +147,11 @@ std::vector<Index> RowProgram::widths_of(const Arrays& values, const Arrays& vec
       width = group > 0 ? width / group * (operation.end - operation.begin) : 0;
     }
     fit = fit && (head_dim == 0 || operation.has_cache() || width % head_dim == 0);
+    if (joins) {
+      const Index others = width / head_dim * operation.group, given = width_of(operation.residual);
+      fit = fit && (given == others || given == operation.group);
+      width += others;
+    }
     if (operation.has_cache()) {
       const Place inputs[] = {operation.x, operation.keys, operation.values};
       const Index widths_read[] = {operation.heads * head_dim, operation.kv_heads * head_dim,

@@ -8,26 +8,33 @@
 
 namespace headlane::python {
 
-/// Where the numbers of a pair are in a head, and those for them in a table, of `half` pairs.
-struct Halves {
-  static std::array<Index, 2> numbers(Index pair, Index half) { return {pair, half + pair}; }
-  static std::array<Index, 2> of_table(Index pair, Index half) { return numbers(pair, half); }
-};
-template <bool by_pair>
-struct Neighbours {
-  static std::array<Index, 2> numbers(Index pair, Index) { return {2 * pair, 2 * pair + 1}; }
-  static std::array<Index, 2> of_table(Index pair, Index half) {
-    return by_pair ? std::array{pair, pair} : numbers(pair, half);
+/// Where the numbers of a pair are in a head, of `half` pairs, and where their results, and what is
+/// for them in a table.
+template <RotaryPairs pairs>
+struct Pair {
+  static constexpr bool from_halves = pairs == RotaryPairs::halves;
+  static constexpr bool to_halves = from_halves || pairs == RotaryPairs::neighbours_to_halves;
+  static constexpr bool has_own_numbers = from_halves || pairs == RotaryPairs::neighbours;
+
+  Pair(Index pair, Index half)
+      : from(places(pair, half, from_halves)),
+        to(places(pair, half, to_halves)),
+        of_table(has_own_numbers ? from : std::array{pair, pair}) {}
+
+  static std::array<Index, 2> places(Index pair, Index half, bool in_halves) {
+    return in_halves ? std::array{pair, half + pair} : std::array{2 * pair, 2 * pair + 1};
   }
+
+  std::array<Index, 2> from, to, of_table;
 };
 
 /// y = x, of each head the first numbers turned: with the roundings of PyTorch's product, product
 /// and sum, each to `Product`, and the sum to the type. Row i of x is row first + i of all
 /// sequences.
-template <class Pairs, class Product, class T>
-void rotate_pairs(Index head_dim, const View<T, 2>& x, const View<T, 2>& y, const View<const float, 3>& cosines,
-                  const View<const float, 3>& sines, Index first) {
-  const Index turned = cosines.shape[2], half = turned / 2, length = cosines.shape[1];
+template <RotaryPairs pairs, class Product, class T>
+void rotate_pairs(Index head_dim, Index numbers, const View<T, 2>& x, const View<T, 2>& y,
+                  const View<const float, 3>& cosines, const View<const float, 3>& sines, Index first) {
+  const Index turned = numbers > 0 ? numbers : cosines.shape[2], half = turned / 2, length = cosines.shape[1];
   const auto product = [](float number, float factor) {
     return static_cast<float>(static_cast<Product>(number * factor));
   };
@@ -39,11 +46,11 @@ void rotate_pairs(Index head_dim, const View<T, 2>& x, const View<T, 2>& y, cons
       const T* from = x.data + i * x.shape[1] + at;
       T* to = y.data + i * x.shape[1] + at;
       for (Index pair = 0; pair < half; ++pair) {
-        const auto [one, two] = Pairs::numbers(pair, half);
-        const auto [of_one, of_two] = Pairs::of_table(pair, half);
-        const auto a = static_cast<float>(from[one]), b = static_cast<float>(from[two]);
-        to[one] = static_cast<T>(product(a, cosine[of_one]) - product(b, sine[of_one]));
-        to[two] = static_cast<T>(product(b, cosine[of_two]) + product(a, sine[of_two]));
+        const Pair<pairs> at_pair(pair, half);
+        const auto [of_one, of_two] = at_pair.of_table;
+        const auto a = static_cast<float>(from[at_pair.from[0]]), b = static_cast<float>(from[at_pair.from[1]]);
+        to[at_pair.to[0]] = static_cast<T>(product(a, cosine[of_one]) - product(b, sine[of_one]));
+        to[at_pair.to[1]] = static_cast<T>(product(b, cosine[of_two]) + product(a, sine[of_two]));
       }
       std::copy_n(from + turned, head_dim - turned, to + turned);
     }
@@ -53,9 +60,19 @@ void rotate_pairs(Index head_dim, const View<T, 2>& x, const View<T, 2>& y, cons
 template <class Product, class T>
 void rotate_by(const Operation& o, const View<T, 2>& x, const View<T, 2>& y, const View<const float, 3>& cosines,
                const View<const float, 3>& sines, Index first) {
-  if (!o.interleaved) rotate_pairs<Halves, Product>(o.head_dim, x, y, cosines, sines, first);
-  else if (!o.by_pair) rotate_pairs<Neighbours<false>, Product>(o.head_dim, x, y, cosines, sines, first);
-  else rotate_pairs<Neighbours<true>, Product>(o.head_dim, x, y, cosines, sines, first);
+  const auto rotate = [&]<RotaryPairs pairs> {
+    rotate_pairs<pairs, Product>(o.head_dim, o.rotary_dim, x, y, cosines, sines, first);
+  };
+  switch (o.pairs) {
+    case RotaryPairs::halves:
+      return rotate.template operator()<RotaryPairs::halves>();
+    case RotaryPairs::neighbours:
+      return rotate.template operator()<RotaryPairs::neighbours>();
+    case RotaryPairs::neighbours_by_pair:
+      return rotate.template operator()<RotaryPairs::neighbours_by_pair>();
+    case RotaryPairs::neighbours_to_halves:
+      return rotate.template operator()<RotaryPairs::neighbours_to_halves>();
+  }
 }
 
 template <class T>

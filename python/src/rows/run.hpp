@@ -165,6 +165,7 @@ class Run {
                   .activations = o.activations,
                   .num_threads = num_threads_});
     else if (o.kind == Kind::columns) copy_columns(o, x, y);
+    else if (o.kind == Kind::join) join_heads(o, x, value(o.residual), y);
     else if (o.kind == Kind::activation) activate(x, y, o.activation, {.num_threads = num_threads_});
     else if (o.kind == Kind::rotary) rotate(o, x, y, table(o.bias), table(o.second), first_of_group_ + row_);
     else if (o.kind == Kind::scale) each(x, x, y, [&](float one, float) { return one * o.factor; });
@@ -181,6 +182,18 @@ class Run {
     for (Index row = 0; row < rows_; ++row)
       for (Index from = o.begin, to = 0; to < y.shape[1]; from += group, to += width)
         std::copy_n(&x(row, from), width, &y(row, to));
+  }
+
+  /// Each head of x, and behind it that of `other`, or the only one that it has.
+  void join_heads(const Operation& o, const View<T, 2>& x, const View<T, 2>& other, const View<T, 2>& y) {
+    const Index dim = o.head_dim, other_dim = o.group, step = other.shape[1] == other_dim ? 0 : other_dim;
+    for (Index row = 0; row < rows_; ++row) {
+      T* to = y.data + row * y.shape[1];
+      for (Index head = 0; head * dim < x.shape[1]; ++head) {
+        to = std::copy_n(x.data + row * x.shape[1] + head * dim, dim, to);
+        to = std::copy_n(other.data + row * other.shape[1] + head * step, other_dim, to);
+      }
+    }
   }
 
   /// y = f(one, two) of each element, rounded to the type.

@@ -1,0 +1,57 @@
+"""A call of transformers' attention in the code of a module that is recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._cached import Cached
+from ._from_cache import attended
+from ._nodes import Attention, Mask, Node, NotPlain, Read
+from ._values import Value
+
+
+def attend(
+    query: Value, ours: Any, module: Any, key: Any, value: Any, mask: Any, arguments: Any, options: Any
+) -> Value:
+    """The result, [batch, length, heads, head_dim]."""
+    entries, sources = None, None
+    if isinstance(key, Cached):
+        entries = key.attended_with(value)
+        key, value = entries.keys, entries.values
+    elif not isinstance(key, Value):
+        entries, key, value = attended(key, value)
+        if entries is not None:
+            sources = entries.keys.for_attention(), entries.values.for_attention()
+    is_filled = entries is not None and key is None
+    if not is_filled and not all(isinstance(x, Value) for x in (key, value)):
+        raise NotPlain
+    given = [x.for_attention() for x in ((query,) * 3 if is_filled else (query, key, value))]
+    options = {name: x for name, x in options.items() if name not in ours.IGNORED}
+    bias = options.pop("position_bias", None)
+    if any(isinstance(x, (Value, Mask)) for x in (*arguments, *options.values())):
+        raise NotPlain
+    (of_query, of_key, of_value), heads = zip(*given)
+    read = Read(
+        of_query,
+        None if is_filled else of_key,
+        None if is_filled else of_value,
+        entries and entries.cache,
+        None if mask is None else mask.node,
+        None if bias is None else bias.node,
+        *([x for x, _ in sources] if sources else []),
+    ).there()
+    graph = query.graph
+    what = Attention(
+        ours,
+        graph.module_of(module),
+        read,
+        heads,
+        entries and entries.arguments,
+        arguments,
+        options,
+        sources and [x for _, x in sources],
+    )
+    node = graph.add(Node("attention", tuple(read.values()), what))
+    *_, (_, value_dim) = heads
+    node.sizes, node.width = of_query.sizes, query.shape[1] * value_dim
+    return Value(graph, node, value_dim)

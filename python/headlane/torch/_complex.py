@@ -1,0 +1,93 @@
+"""Rotary positions as products of complex numbers, of which neighbours of a head are the parts, as DeepSeek-V2
+writes them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ._nodes import Mask, Node, NotPlain, Recorded
+
+if TYPE_CHECKING:
+    from ._values import Value
+
+
+class Angles(Mask):
+    """A table of complex numbers, [batch, length, rotary_dim / 2], perhaps with another axis for the heads.
+
+    node: The input; cosines, sines: its parts.
+    """
+
+    def __init__(self, node: Node, cosines: Node, sines: Node, axis: int | None = None) -> None:
+        super().__init__(node)
+        self.tables = cosines, sines
+        self.axis = axis
+
+    def unsqueeze(self, axis: int) -> Angles:
+        if self.axis is not None or axis not in (1, 2):
+            raise NotPlain
+        return Angles(self.node, *self.tables, axis)
+
+    def to(self, device: Any) -> Angles:
+        if device != torch.device("cpu"):
+            raise NotPlain
+        return self
+
+
+class Pairs(Recorded):
+    """Each head as pairs of neighbours, [..., head_dim / 2, 2].
+
+    angles: By which they are turned, if they are.
+    """
+
+    def __init__(self, x: Value, is_wide: bool, angles: Angles | None = None) -> None:
+        self._x = x
+        self._is_wide = is_wide
+        self._angles = angles
+
+    @classmethod
+    def of(cls, x: Value, sizes: tuple[Any, ...], is_wide: bool = False) -> Pairs:
+        if x.head_dim % 2 or sizes[-2:] != (-1, 2) or sizes[:-2] != x.shape[:-1]:
+            raise NotPlain
+        return cls(x, is_wide)
+
+    def flatten(self, start: int) -> Pairs:
+        if start != 3 or self._angles is None:
+            raise NotPlain
+        return self
+
+    def type_as(self, x: Value) -> Value:
+        made, angles = self._x, self._angles
+        if angles is None or x.dtype is not made.dtype:
+            raise NotPlain
+        return made.rotated(angles.axis, angles.tables, made.head_dim, "neighbours_by_pair", self._is_wide)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Complex:
+        if func is not torch.view_as_complex or kwargs or args[0]._angles is not None:
+            raise NotPlain
+        return Complex(args[0]._x, args[0]._is_wide)
+
+
+class Complex(Recorded):
+    """The same as complex numbers."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, x: Value, is_wide: bool, angles: Angles | None = None) -> None:
+        self._x = x
+        self._is_wide = is_wide
+        self._angles = angles
+
+    def __mul__(self, angles: Any) -> Complex:
+        if self._angles is not None or not isinstance(angles, Angles):
+            raise NotPlain
+        return Complex(self._x, self._is_wide, angles)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Pairs:
+        if func is not torch.view_as_real or kwargs or args[0]._angles is None:
+            raise NotPlain
+        return Pairs(args[0]._x, args[0]._is_wide, args[0]._angles)

@@ -1,0 +1,109 @@
+"""Tables of cosines and sines in the code of a module that is recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._nodes import Mask, Node, NotPlain, Recorded, Size
+
+
+class Width(Size):
+    """How many numbers a table has for a position, or half as many."""
+
+    def __init__(self, table: Node, is_half: bool = False) -> None:
+        self.table = table
+        self.is_half = is_half
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Width) and (self.table, self.is_half) == (other.table, other.is_half):
+            return True
+        raise NotPlain
+
+    __hash__ = Size.__hash__
+
+    def __floordiv__(self, other: Any) -> Width:
+        if other != 2 or self.is_half:
+            raise NotPlain
+        return Width(self.table, True)
+
+
+def half(width: int | Width) -> int | Width:
+    if type(width) is int and width % 2:
+        raise NotPlain
+    return width // 2
+
+
+def last_axis(index: Any) -> slice:
+    """The slice in x[..., slice]."""
+    if type(index) is not tuple or len(index) != 2 or index[0] is not Ellipsis or type(index[1]) is not slice:
+        raise NotPlain
+    return index[1]
+
+
+class Table(Recorded):
+    """The cosines or sines of all positions, [batch, length, rotary_dim], with another axis for the heads.
+
+    by_pair: Whether its first half is repeated, a number for each pair.
+    is_wide: Whether it is of float32, of values of 16 bits.
+    """
+
+    def __init__(self, node: Node, axis: int, is_wide: bool, by_pair: bool = False) -> None:
+        self.node = node
+        self.axis = axis
+        self.is_wide = is_wide
+        self.by_pair = by_pair
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return None, None, None, Width(self.node)
+
+    def __getitem__(self, index: Any) -> HalfTable:
+        if self.by_pair:
+            raise NotPlain
+        return HalfTable.of(self.node, index, self.axis, self.is_wide)
+
+    def __mul__(self, other: Any) -> Any:
+        return other * self
+
+
+class WideMask(Mask):
+    """A tensor of float32, [..., ..., ...], of values of 16 bits: a mask, or a table."""
+
+    def unsqueeze(self, axis: int) -> Table:
+        if axis not in (1, 2):
+            raise NotPlain
+        return Table(self.node, axis, is_wide=True)
+
+
+class HalfTable(Recorded):
+    """table[..., : table.shape[-1] // 2], with another axis for the heads unless that is None."""
+
+    def __init__(self, node: Node, axis: int | None, is_wide: bool) -> None:
+        self.node = node
+        self.axis = axis
+        self.is_wide = is_wide
+
+    @classmethod
+    def of(cls, node: Node, index: Any, axis: int | None = None, is_wide: bool = False) -> HalfTable:
+        if last_axis(index) != slice(Width(node, True)):
+            raise NotPlain
+        return cls(node, axis, is_wide)
+
+    def unsqueeze(self, axis: int) -> HalfTable:
+        if self.axis is not None or axis not in (1, 2):
+            raise NotPlain
+        return HalfTable(self.node, axis, self.is_wide)
+
+    def repeat_interleave(self, repeats: int, dim: int | None = None) -> Table:
+        if (repeats, dim) != (2, -1) or self.axis is None:
+            raise NotPlain
+        return Table(self.node, self.axis, self.is_wide, by_pair=True)
+
+
+def axis_and_nodes(
+    cosines: Table | HalfTable, sines: Table | HalfTable
+) -> tuple[int | None, tuple[Node, Node]]:
+    """The axis that two tables have for the heads, and what they are."""
+    if cosines.axis != sines.axis:
+        raise NotPlain
+    return cosines.axis, (cosines.node, sines.node)
