@@ -44,6 +44,14 @@ def restore():
     headlane.set_num_threads(0)
 
 
+@pytest.fixture
+def decoder_runs(monkeypatch):
+    """The plans that are run with a cache."""
+    from decoder_cases import runs_with_caches
+
+    return runs_with_caches(monkeypatch)
+
+
 @pytest.fixture(scope="session")
 def encoder_folder(tmp_path_factory):
     """A small encoder for headlane.jobs."""

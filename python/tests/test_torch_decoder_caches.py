@@ -17,7 +17,6 @@ from decoder_cases import (  # noqa: E402
     entries,
     made,
     real,
-    runs_with_caches,
     same,
     steps,
 )
@@ -25,11 +24,6 @@ from headlane.torch import _fused  # noqa: E402
 from torch_cases import normal, seeded  # noqa: E402
 
 transformers.logging.set_verbosity_error()
-
-
-@pytest.fixture
-def runs(monkeypatch):
-    return runs_with_caches(monkeypatch)
 
 
 @torch.no_grad()
@@ -65,15 +59,15 @@ QWEN3_5 = transformers.Qwen3_5TextConfig(
 
 @pytest.mark.parametrize("config", [LFM2, QWEN3_5], ids=["Lfm2", "Qwen3_5"])
 @torch.no_grad()
-def test_states_beside_keys(config, runs, monkeypatch):
+def test_states_beside_keys(config, decoder_runs, monkeypatch):
     """Layers with attention have plans where the cache also has the states of others, which are no keys."""
     model = seeded(transformers.AutoModelForCausalLM.from_config, config)
     optimized = headlane.torch.optimize(model)
     for given in INPUTS:
         steps(optimized, given)
-        runs.clear()
+        decoder_runs.clear()
         ours, theirs = (steps(each, given) for each in (optimized, model))
-        assert [len(plan.with_room) for plan in runs] == [1] * 4
+        assert [len(plan.with_room) for plan in decoder_runs] == [1] * 4
         close(real(ours[0], given), real(theirs[0], given))
         close(real(entries(ours[1]), given), real(entries(theirs[1]), given))
         check_modules(monkeypatch, ours, entries, steps, optimized, given)
@@ -89,7 +83,7 @@ class Packed(transformers.models.llama.modeling_llama.LlamaDecoderLayer):
 
 
 @torch.no_grad()
-def test_a_cache_in_a_tuple(runs):
+def test_a_cache_in_a_tuple(decoder_runs):
     """It is appended to once in each call, the first one as well."""
     layer = seeded(Packed, headlane.torch.optimize(made("Llama")).config, 0)
     optimized = headlane.torch.optimize(layer)
@@ -99,7 +93,7 @@ def test_a_cache_in_a_tuple(runs):
         close([optimized(x, tables, (ours,))], [layer(x, tables, (theirs,))])
         close(entries(ours), entries(theirs))
     assert entries(ours)[0].shape[2] == 15
-    assert runs
+    assert decoder_runs
 
 
 class OwnCache(transformers.DynamicCache):
@@ -114,7 +108,7 @@ class OwnCache(transformers.DynamicCache):
 
 @pytest.mark.parametrize("make", [OwnCache, lambda: transformers.StaticCache(made("Llama").config, 40)])
 @torch.no_grad()
-def test_other_caches(make, runs, monkeypatch):
+def test_other_caches(make, decoder_runs, monkeypatch):
     """No plan is made for them, as they cannot be copied by those who do not know them."""
     model = made("Llama")
     optimized = headlane.torch.optimize(model)
@@ -126,4 +120,4 @@ def test_other_caches(make, runs, monkeypatch):
         close(ours[0], theirs[0])
         if isinstance(ours[1], OwnCache):
             assert ours[1].updates == theirs[1].updates == 8
-    assert runs == recorded == []
+    assert decoder_runs == recorded == []

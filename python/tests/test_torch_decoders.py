@@ -17,7 +17,6 @@ from decoder_cases import (  # noqa: E402
     entries,
     made,
     real,
-    runs_with_caches,
     same,
     steps,
 )
@@ -27,25 +26,20 @@ from torch_cases import normal, seeded  # noqa: E402
 transformers.logging.set_verbosity_error()
 
 
-@pytest.fixture
-def runs(monkeypatch):
-    return runs_with_caches(monkeypatch)
-
-
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("given", INPUTS, ids=["whole", "padded"])
 @torch.no_grad()
-def test_layers(name, given, runs, monkeypatch):
+def test_layers(name, given, decoder_runs, monkeypatch):
     model = made(name)
     optimized = headlane.torch.optimize(model)
     first, first_cache = steps(optimized, given)  # whose plans are made
-    runs.clear()
+    decoder_runs.clear()
     with monkeypatch.context() as context:
         claims = claims_in(context)
         result, cache = steps(optimized, given)
-    assert [len(plan.steps) for plan in runs] == [MODELS[name][1]] * 2 * 4
-    assert [len(plan.with_room) for plan in runs] == [MODELS[name][1] - 2] * 2 * 4
-    assert all(plan.is_deep for plan in runs)
+    assert [len(plan.steps) for plan in decoder_runs] == [MODELS[name][1]] * 2 * 4
+    assert [len(plan.with_room) for plan in decoder_runs] == [MODELS[name][1] - 2] * 2 * 4
+    assert all(plan.is_deep for plan in decoder_runs)
     assert sum(claims) == 2 * 2  # the first token after the prompt finds no room
     expected, expected_cache = steps(model, given)
     compared = given if name in AVERAGES else {}
@@ -61,15 +55,15 @@ def test_layers(name, given, runs, monkeypatch):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @torch.no_grad()
-def test_16_bits(name, dtype, runs, monkeypatch):
+def test_16_bits(name, dtype, decoder_runs, monkeypatch):
     """Each operation has the roundings that it has in its module."""
     model = made(name).to(dtype)
     optimized = headlane.torch.optimize(model)
     for given in INPUTS:
         steps(optimized, given)
-        runs.clear()
+        decoder_runs.clear()
         result, cache = steps(optimized, given)
-        assert [len(plan.with_room) for plan in runs] == [MODELS[name][1] - 2] * 8
+        assert [len(plan.with_room) for plan in decoder_runs] == [MODELS[name][1] - 2] * 8
         check_modules(monkeypatch, (result, cache), entries, steps, optimized, given)
         expected = real(steps(model, given)[0], given)
         error = max((x - y).abs().max() for x, y in zip(real(result, given), expected))
@@ -92,12 +86,12 @@ def test_without_a_cache(name):
     ("weights", "activations"), [("int8", None), ("int8", "int8"), ("int4_group32", None)]
 )
 @torch.no_grad()
-def test_fewer_bits(weights, activations, runs, monkeypatch):
+def test_fewer_bits(weights, activations, decoder_runs, monkeypatch):
     optimized = headlane.torch.optimize(made("Llama"), weights=weights, activations=activations)
     steps(optimized, INPUTS[0])
-    runs.clear()
+    decoder_runs.clear()
     result, cache = steps(optimized, INPUTS[0])
-    assert len(runs) == 8
+    assert len(decoder_runs) == 8
     check_modules(monkeypatch, (result, cache), entries, steps, optimized, INPUTS[0])
 
 
@@ -161,7 +155,7 @@ def test_a_plan_that_is_wrong(fault, monkeypatch):
 
 
 @torch.no_grad()
-def test_mixtures(runs):
+def test_mixtures(decoder_runs):
     """Hooks of modules in them are called, and results of their routers are found."""
     model = made("Mixtral")
     optimized = headlane.torch.optimize(model)
@@ -169,13 +163,13 @@ def test_mixtures(runs):
     mixture = next(x for x in optimized.modules() if hasattr(x, "experts"))
     seen = []
     hooks = [x.register_forward_hook(lambda *call: seen.append(call)) for x in mixture.children()]
-    runs.clear()
+    decoder_runs.clear()
     assert same(steps(optimized, INPUTS[0])[0], first)
-    assert (len(runs), len(seen)) == (2 * 4, len(hooks) * 4)
+    assert (len(decoder_runs), len(seen)) == (2 * 4, len(hooks) * 4)
     hooks.append(mixture.register_forward_hook(lambda module, given, result: 2 * result))
-    runs.clear()
+    decoder_runs.clear()
     assert not same(steps(optimized, INPUTS[0])[0], first)
-    assert len({id(x) for x in runs}) == 2  # the layer's attention, and the other layer
+    assert len({id(x) for x in decoder_runs}) == 2  # the layer's attention, and the other layer
     for hook in hooks:
         hook.remove()
     assert same(steps(optimized, INPUTS[0])[0], first)

@@ -16,7 +16,6 @@ from decoder_cases import (  # noqa: E402
     close,
     entries,
     real,
-    runs_with_caches,
     same,
     steps,
 )
@@ -53,11 +52,6 @@ def made(name, **more):
 
 
 @pytest.fixture
-def runs(monkeypatch):
-    return runs_with_caches(monkeypatch)
-
-
-@pytest.fixture
 def known(monkeypatch):
     """How many positions of a layer were known, for each attention."""
     seen, of = [], _kept.Kept.of
@@ -74,18 +68,18 @@ def known(monkeypatch):
 @pytest.mark.parametrize("given", INPUTS, ids=["whole", "padded"])
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
-def test_models(name, given, runs, known):
+def test_models(name, given, decoder_runs, known):
     model = made(name)
     expected, their_cache = steps(model, given)
     optimized = headlane.torch.optimize(model)
     for _ in range(2):
-        runs.clear()
+        decoder_runs.clear()
         known.clear()
         logits, cache = steps(optimized, given)
         close(real(logits, given), real(expected, given))
         close(real(entries(cache), given), real(entries(their_cache), given))
     assert known == [(n and n - 1, n or 9) for n in (0, 10, 11, 12) for _ in range(2)]
-    assert [len(x.steps) for x in runs] == [MODELS[name][1]] * 8
+    assert [len(x.steps) for x in decoder_runs] == [MODELS[name][1]] * 8
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -110,7 +104,7 @@ def test_bits(name):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", ["DeepseekV3", "DeepseekV2", "MiniCPM3"])
 @torch.no_grad()
-def test_16_bits(name, dtype, runs):
+def test_16_bits(name, dtype, decoder_runs):
     model = made(name)
     expected = steps(model, INPUTS[0])[0]
     model.to(dtype)
@@ -118,7 +112,7 @@ def test_16_bits(name, dtype, runs):
     logits = steps(headlane.torch.optimize(model), INPUTS[0])[0]
     for x, their, right in zip(logits, theirs, expected):
         assert (x - right).abs().max() <= 2 * (their - right).abs().max()
-    assert runs
+    assert decoder_runs
 
 
 @pytest.mark.parametrize("weights", ["bfloat16", "int8"])
