@@ -19,6 +19,13 @@ GPT2 = {**SPECIAL, "n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 64}
 OPT = {**SPECIAL, "hidden_size": 24, "ffn_dim": 40, "num_hidden_layers": 2, "num_attention_heads": 3}
 LAYER_TYPES = ["sliding_attention", "full_attention"]
 PARTIAL = {"partial_rotary_factor": 0.75}
+SCALED = {  # the factor is more than 1 from position 4 on
+    "rope_type": "yarn",
+    "rope_theta": 1e4,
+    "factor": 2.0,
+    "llama_4_scaling_beta": 0.3,
+    "original_max_position_embeddings": 4,
+}
 EXPERTS = {  # each token takes all: which ones it took would depend on a rounding
     "moe_intermediate_size": 24,
     "num_experts": 4,
@@ -53,6 +60,8 @@ MODELS = {
     "Cohere": (LLAMA, 3),  # layer norms of its own
     "Cohere2": ({**LLAMA, "sliding_window": 5, "layer_types": LAYER_TYPES}, 3),
     "Nemotron": (LLAMA, 3),
+    "NanoChat": (LLAMA, 3),  # turned backwards
+    "Ministral3": ({**LLAMA, "head_dim": 8, "rope_parameters": SCALED}, 12),  # factors of queries, by PyTorch
     "Mixtral": ({**LLAMA, "num_local_experts": 2}, 5),
     "Qwen2Moe": ({**LLAMA, **EXPERTS, "shared_expert_intermediate_size": 20}, 5),
     "Qwen3Moe": ({**LLAMA, **EXPERTS, "head_dim": 8}, 5),

@@ -7,7 +7,7 @@ from headlane import _core
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from row_programs import TYPES, WIDTH, linear, packed, random, run  # noqa: E402
 
-PAIRS = ("halves", "neighbours", "neighbours_by_pair", "neighbours_to_halves")
+PAIRS = ("halves", "halves_backwards", "neighbours", "neighbours_by_pair", "neighbours_to_halves")
 IN_FLOAT32 = True
 
 
@@ -24,6 +24,8 @@ def rotary(head_dim=8, rotary_dim=8, pairs="halves"):
 def turned(x, cosines, sines, head_dim=8, pairs="halves"):
     """As transformers writes it."""
     heads, tables = x.unflatten(-1, (-1, head_dim)), (cosines.unsqueeze(2), sines.unsqueeze(2))
+    if pairs == "halves_backwards":
+        return turned(x, cosines, -sines, head_dim)
     first, rest = heads[..., : cosines.shape[-1]], heads[..., cosines.shape[-1] :]
     one, two = first.chunk(2, -1) if pairs == "halves" else (first[..., ::2], first[..., 1::2])
     if pairs == "neighbours_to_halves":
@@ -71,6 +73,23 @@ def test_rotary_of_the_first_numbers(rotary_dim, pairs):
             assert made[1].equal(turned(linear(x, matrix), *tables, pairs=pairs))
         if width:
             assert run(program, [x], [tables[0], tables[1][..., 1:]]) is None
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("length", [1, 7, 300])
+def test_factors_of_positions(dtype, batch, length):
+    program = _core.RowProgram(1)
+    program.add_output(program.weigh(0, 0))
+    program.add_output(program.weigh(program.scale(0, 0.5), 0))
+    x, factors = random(3, length, WIDTH, dtype=dtype), random(batch, length, 1, seed=1, dtype=dtype)
+    for threads in (1, 2):
+        one, two = run(program, [x], [factors], threads=threads)
+        assert one.equal(x * factors)
+        assert two.equal(x * 0.5 * factors)
+    for other in (factors[0], factors[:, 1:], factors.expand(-1, -1, 2).contiguous(), None):
+        assert run(program, [x], [other]) is None
+    assert run(program, [x[0]], [factors]) is None
 
 
 @pytest.mark.parametrize("dtype", TYPES)

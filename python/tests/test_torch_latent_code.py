@@ -1,4 +1,4 @@
-"""headlane.torch: what the code of latent attention may be, and what it may not."""
+"""headlane.torch: what the code of latent attention and of factors of positions may be, and what it may not."""
 
 import pytest
 
@@ -179,3 +179,48 @@ def test_other_code(code):
     given = Given()
     with pytest.raises((NotPlain, TypeError)):
         code(given, given.product())
+
+
+def factors(x):
+    return (1 + 0.5 * torch.log(1 + torch.floor(x / 4)))[:, None, :, None]
+
+
+def test_factors_of_positions():
+    given = Given()
+    positions = Input(None).value(given.graph)
+    node = (given.x * factors(positions).to(torch.float32))._node
+    assert (node.kind, node.inputs[0], node.width) == ("weigh", given.x._node, 32)
+    value, node = torch.arange(10).view(2, 5), node.inputs[1]
+    functions = []
+    while node.kind == "torch":
+        functions.insert(0, node.what)
+        (node,) = node.inputs
+    assert node is positions.node
+    expected = factors(value)
+    for function in functions:
+        value = function(value)
+    assert value.equal(expected.squeeze(1))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        lambda x, p: x * factors(p),  # of another type, perhaps
+        lambda x, p: x * factors(p).to(torch.float64),
+        lambda x, p: x * p.to(torch.float32),
+        lambda x, p: x.transpose(1, 2) * factors(p).to(torch.float32),
+        lambda x, p: x * (factors(p).to(torch.float32) * 2).to("cpu"),
+        lambda x, p: x * (factors(p).to(torch.float32) * 2),
+        lambda x, p: x + factors(p).to(torch.float32),
+        lambda x, p: factors(factors(p)),
+        lambda x, p: p[:, None],
+        lambda x, p: p + p,
+        lambda x, p: p / x,
+        lambda x, p: torch.exp(p),
+        lambda x, p: 1 if p else 2,
+    ],
+)
+def test_other_factors(code):
+    given = Given()
+    with pytest.raises((NotPlain, TypeError, AttributeError)):
+        code(given.x, Input(None).value(given.graph))

@@ -10,6 +10,7 @@ import torch
 from ._cached import CacheValue, FilledCache, Pair
 from ._complex import Angles
 from ._nodes import Mask, Node, NotPlain, Size
+from ._other import Other
 from ._state import AXES, is_taken
 from ._tables import WideMask
 from ._values import Value
@@ -39,11 +40,11 @@ class Input(NamedTuple):
     def value(self, graph: Graph) -> Value | Mask | CacheValue | Pair:
         node = graph.add(Node("input"))
         if self.what is None:
-            return Mask(node)
+            return Other(graph, node)
         if self.what == "wide":
             return WideMask(node)
         if self.what == "complex":
-            return Angles(node, *(graph.add(Node("part", (node,), part)) for part in (_cosines, _sines)))
+            return Angles(node, *(graph.add(Node("torch", (node,), part)) for part in (_cosines, _sines)))
         if isinstance(self.what, Pairs):
             own = CacheValue(node, self.what.own, graph.updates)
             encoders = FilledCache(graph.add(Node("input")))

@@ -42,7 +42,11 @@ _ROUNDINGS = 256
 _MOST, _MOST_IN_MEAN = 1 / 8, 1 / 32
 
 # Arguments that a layer may need although they have a default.
-_NEEDED = {"position_embeddings": (Input(3), Input(3)), "position_bias": Input(4)}
+_NEEDED = {
+    "position_embeddings": (Input(3), Input(3)),
+    "position_bias": Input(4),
+    "position_ids": Input(None),
+}
 _COMPLEX = {**_NEEDED, "position_embeddings": Input("complex")}
 
 

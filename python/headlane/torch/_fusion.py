@@ -19,6 +19,7 @@ from ._operations import (
     Rotary,
     Rows,
     Step,
+    Weigh,
 )
 
 _ALONE = (Other, AttendedKept)  # operations that run by themselves
@@ -109,9 +110,10 @@ class Fusion:
         Operations on rows that follow each other are one call, for each layer of a stack.
         """
         at = {node: number for number, node in enumerate(self.nodes)}
-        calls: list[Any] = []
+        # What PyTorch computes reads inputs alone.
+        calls: list[Any] = [x for x in self.operations if x.result.kind == "torch"]
         rows: list[Any] = []
-        for one in [*self.operations, None]:
+        for one in [*(x for x in self.operations if x.result.kind != "torch"), None]:
             if rows and (one is None or isinstance(one, _ALONE) or self._begins_layer(one, rows)):
                 calls.append(self._as_one(rows))
                 rows = []
@@ -171,6 +173,8 @@ def _alone(node: Node, has_room: bool) -> Any:
         return AttendedCache(node)
     if node.kind == "rotary":
         return Rotary(node)
+    if node.kind == "weigh":
+        return Weigh(node)
     if node.kind == "columns":
         return Columns(node)
     if node.kind == "join":

@@ -139,7 +139,7 @@ class Graph:
         if kind == "norm" and x.is_split:
             made = x.with_norm(module)
         else:
-            x.node.width = x.node.width or _width_of(module)
+            _set_width(x.node, _width_of(module))
             made = self.apply(kind, x, what=module)
         if isinstance(module, Linear):
             self.read(module._parameters, "bias")
@@ -234,6 +234,15 @@ def _is_call(module: nn.Module) -> bool:
     """Whether a plan calls a module that has no parameters, as its own code may do anything."""
     has_parts = module._modules or module._parameters or module._buffers
     return not (isinstance(module, Replaced) or has_parts) and is_simple(module) and not changes_input(module)
+
+
+def _set_width(node: Node, width: int | None) -> None:
+    """Of a value, and of what it is the norm of."""
+    while node.width is None:
+        node.width = width
+        if node.kind != "norm":
+            break
+        (node,) = node.inputs
 
 
 def _width_of(module: nn.Module) -> int | None:

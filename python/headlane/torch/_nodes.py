@@ -40,9 +40,9 @@ class Size:
 
 
 class Node:
-    """An operation: "linear", "norm", "add", "multiply", "scale", "head_norm", "rotary", "columns", "join",
-    "attention", "input", "part" of complex numbers, "call" of a module without parameters or of a mixture of
-    experts, or the name of an activation.
+    """An operation: "linear", "norm", "add", "multiply", "scale", "weigh" by factors of positions, "head_norm",
+    "rotary", "columns", "join", "attention", "input", "torch", what PyTorch computes of inputs of other types, "call"
+    of a module without parameters or of a mixture of experts, or the name of an activation.
 
     what: The Linear, norm or module, the factor, the head_dim, how many of it are turned and how they are paired,
         and whether in float32, the norm of heads and their dim, which columns of how many at a time (0: of all),

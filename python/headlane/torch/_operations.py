@@ -44,7 +44,7 @@ class Other(NamedTuple):
 
     def _function(self, places: list[int]) -> Callable[[list[Any]], torch.Tensor]:
         kind, what, first, last = self.result.kind, self.result.what, places[0], places[-1]
-        if kind in ("call", "part"):
+        if kind in ("call", "torch"):
             return lambda values: what(values[first])
         if kind == "add":
             return lambda values: values[first] + values[last]
@@ -146,6 +146,20 @@ class Rotary(NamedTuple):
     def add_to(self, rows: Rows) -> int:
         x, *tables = self.result.inputs
         return rows.program.rotary(rows.at[x], *map(rows.table, tables), *self.result.what)
+
+
+class Weigh(NamedTuple):
+    """Rows times the factors of their positions."""
+
+    result: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.result.inputs[:1]
+
+    def add_to(self, rows: Rows) -> int:
+        x, factors = self.result.inputs
+        return rows.program.weigh(rows.at[x], rows.table(factors))
 
 
 class Columns(NamedTuple):

@@ -32,7 +32,7 @@ class _Piece(Recorded):
         if func is not torch.cat or kwargs != {"dim": -1} or len(args) != 1 or len(args[0]) != 2:
             raise NotPlain
         one, two = args[0]
-        if not (isinstance(one, _Piece) and isinstance(two, Part) and one.x is two.x and two.is_plain()):
+        if not (isinstance(one, _Piece) and isinstance(two, Part) and one.x is two.x and two.is_piece()):
             raise NotPlain
         if one.is_wide is not two.is_wide:
             raise NotPlain
@@ -40,8 +40,11 @@ class _Piece(Recorded):
 
 
 class Part(_Piece):
-    """x[..., begin:end], perhaps negated; or these numbers, or the same with their halves or neighbours exchanged
-    and the first one negated, times a table.
+    """x[..., begin:end], perhaps negated; or these numbers, or the same with the two of each pair exchanged and one
+    negated, times a table.
+
+    pairs: How those that were exchanged are paired: "halves", "halves_backwards", of which the second one is
+        negated, or "neighbours"; "" if none were.
     """
 
     def __init__(
@@ -50,22 +53,23 @@ class Part(_Piece):
         begin: int | Width,
         end: int | Width,
         negated: bool = False,
-        exchanged: bool = False,
+        pairs: str = "",
         table: Table | None = None,
-        interleaved: bool = False,
         is_wide: bool = False,
     ) -> None:
         self.x = x
         self.begin = begin
         self.end = end
         self.negated = negated
-        self.exchanged = exchanged
+        self.pairs = pairs
         self.table = table
-        self.interleaved = interleaved
         self.is_wide = is_wide
 
     def is_plain(self) -> bool:
-        return not self.negated and not self.exchanged and self.table is None
+        return not self.negated and self.is_piece()
+
+    def is_piece(self) -> bool:
+        return not self.pairs and self.table is None
 
     def _require(self, condition: bool) -> None:
         if not condition:
@@ -105,30 +109,31 @@ class Part(_Piece):
         if self.x.dtype is torch.float32:
             return self
         self._require(self.table is None)
-        given = self.begin, self.end, self.negated, self.exchanged, None, self.interleaved
-        return Part(self.x, *given, is_wide=True)
+        return Part(self.x, self.begin, self.end, self.negated, self.pairs, is_wide=True)
 
     def followed_by(self, other: Part) -> Part:
-        """(-second half, first half)"""
-        self._require(self.negated and other.begin == 0 and self.begin == other.end == half(self.end))
-        return Part(self.x, 0, self.end, exchanged=True, is_wide=self.is_wide)
+        """(-second half, first half), or (second half, -first half)"""
+        self._require(self.is_piece() and self.negated is not other.negated)
+        self._require(other.begin == 0 and self.begin == other.end == half(self.end))
+        pairs = "halves" if self.negated else "halves_backwards"
+        return Part(self.x, 0, self.end, pairs=pairs, is_wide=self.is_wide)
 
     def __mul__(self, table: Any) -> Part:
         self._require(
             isinstance(table, Table) and self.table is None and not self.negated and self.begin == 0
         )
-        is_wide = self.is_wide or table.is_wide
-        return Part(self.x, 0, self.end, False, self.exchanged, table, self.interleaved, is_wide)
+        return Part(self.x, 0, self.end, False, self.pairs, table, self.is_wide or table.is_wide)
 
     def __add__(self, other: Any) -> Any:
-        self._require(isinstance(other, Part) and self.exchanged != other.exchanged)
+        self._require(isinstance(other, Part) and bool(self.pairs) is not bool(other.pairs))
         self._require(self.x is other.x and self.end == other.end and self.is_wide is other.is_wide)
-        cosines, sines = (other.table, self.table) if self.exchanged else (self.table, other.table)
+        cosines, sines = (other.table, self.table) if self.pairs else (self.table, other.table)
         if cosines is None or sines is None:
             raise NotPlain
-        interleaved = self.interleaved or other.interleaved  # of the two one is exchanged
-        self._require(cosines.by_pair == sines.by_pair and (interleaved or not sines.by_pair))
-        turned = Turned(self.x, self.end, cosines, sines, interleaved, self.is_wide)
+        pairs = self.pairs or other.pairs
+        self._require(cosines.by_pair == sines.by_pair and (pairs == "neighbours" or not sines.by_pair))
+        pairs += "_by_pair" if sines.by_pair else ""
+        turned = Turned(self.x, self.end, cosines, sines, pairs, self.is_wide)
         return turned.whole() if type(self.end) is int and self.end == self.x.head_dim else turned
 
 
@@ -179,23 +184,23 @@ class _Stacked(Recorded):
         half(part.end)
         if start != -2:
             raise NotPlain
-        return Part(part.x, 0, part.end, exchanged=True, interleaved=True, is_wide=part.is_wide)
+        return Part(part.x, 0, part.end, pairs="neighbours", is_wide=part.is_wide)
 
 
 class Turned(_Piece):
     """The first numbers of each head, turned."""
 
     def __init__(
-        self, x: Value, end: int | Width, cosines: Table, sines: Table, interleaved: bool, is_wide: bool
+        self, x: Value, end: int | Width, cosines: Table, sines: Table, pairs: str, is_wide: bool
     ) -> None:
         self.x = x
         self.end = end
-        self.interleaved = interleaved
+        self.pairs = pairs
         self.is_wide = is_wide
         self.tables = cosines, sines
 
     def followed_by(self, other: Part) -> Value | Wide:
-        if (other.begin, other.end) != (self.end, self.x.head_dim):
+        if not other.is_plain() or (other.begin, other.end) != (self.end, self.x.head_dim):
             raise NotPlain
         return self.whole()
 
@@ -205,10 +210,7 @@ class Turned(_Piece):
             if end.is_half or all(end.table is not x.node for x in self.tables):
                 raise NotPlain
             end = 0
-        pairs = "halves"
-        if self.interleaved:
-            pairs = "neighbours_by_pair" if self.tables[0].by_pair else "neighbours"
-        made = self.x.rotated(*axis_and_nodes(*self.tables), end, pairs, self.is_wide)
+        made = self.x.rotated(*axis_and_nodes(*self.tables), end, self.pairs, self.is_wide)
         return Wide(made) if self.is_wide else made
 
 

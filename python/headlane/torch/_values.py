@@ -11,6 +11,7 @@ from ._complex import Pairs
 from ._from_cache import FromCache
 from ._functions import called
 from ._nodes import Heads, Node, NotPlain, Recorded
+from ._other import Other
 from ._rotary import Part
 from ._tables import HalfTable, Table, Width, last_axis
 
@@ -52,8 +53,7 @@ class Value(Recorded):
             raise NotPlain
         return self._own_node()
 
-    def _own_node(self) -> Node:
-        """That of its columns, if it has only some."""
+    def _own_node(self) -> Node:  # that of its columns, if it has only some
         return self._node if self._columns is None else self.graph.columns_of(self._node, *self._columns)
 
     @property
@@ -62,8 +62,8 @@ class Value(Recorded):
 
     @property
     def length(self) -> Any:
-        sizes = self._node.sizes
-        return None if sizes is None or len(sizes) != 2 else sizes[1]
+        sizes = self._node.sizes or ()
+        return sizes[1] if len(sizes) == 2 else None
 
     @property
     def is_split(self) -> bool:
@@ -138,9 +138,8 @@ class Value(Recorded):
     reshape = view
 
     def _as_one_head(self, sizes: tuple[Any, ...]) -> Value:
-        batch, length = self._node.sizes or (None, None)
         width = self._width_of_columns()
-        if sizes[0] is not batch or sizes[2] is not length or sizes[3] not in (-1, width):
+        if (sizes[0], sizes[2]) != self._node.sizes or sizes[3] not in (-1, width):
             raise NotPlain
         return self._viewed(width, heads_first=True)
 
@@ -148,7 +147,7 @@ class Value(Recorded):
         return FromCache(None, self)
 
     def expand(self, *sizes: Any) -> FromCache:
-        return self.as_source().expand(*sizes)
+        return FromCache(None, self).expand(*sizes)
 
     def without_heads(self) -> Value:
         """[batch, length, width] of one head."""
@@ -277,6 +276,8 @@ class Value(Recorded):
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, Table):
             return Part(self, 0, self._split) * other
+        if isinstance(other, Other):
+            return self._of_heads("weigh", (other.of_positions(self._heads_first, self.dtype),), None)
         if type(other) not in (int, float):
             return self.graph.apply("multiply", self, other)
         if self._columns or abs(other) > torch.finfo(torch.float32).max:

@@ -72,6 +72,12 @@ Place add_pair(RowProgram& self, Place x, Place other) {
   return self.add(Call(name), {.kind = kind, .x = x, .residual = other});
 }
 
+Place add_weigh(RowProgram& self, Place x, Place factors) {
+  const Call call(name);
+  call.require(factors >= 0, "there is no vector ", factors);
+  return self.add(call, {.kind = Kind::weigh, .x = x, .bias = factors});
+}
+
 Place add_columns(RowProgram& self, Place x, Index begin, Index end, Index group) {
   const Call call(name);
   call.require(begin >= 0 && begin <= end, "columns begin at ", begin, " and end at ", end);
@@ -91,6 +97,7 @@ RotaryPairs pairs_named(const Call& call, nb::handle given) {
   using enum RotaryPairs;
   const std::string text = call.text("pairs", given);
   if (text == "halves") return halves;
+  if (text == "halves_backwards") return halves_backwards;
   if (text == "neighbours") return neighbours;
   if (text == "neighbours_by_pair") return neighbours_by_pair;
   call.require(text == "neighbours_to_halves", "there are no pairs '", text, "'");
@@ -153,6 +160,7 @@ void add_row_program(nb::module_& module) {
   define(program, "activate", &add_activation, "activation", "x");
   define(program, "columns", &add_columns, "x", "begin", "end", "group");
   define(program, "scale", &add_scale, "x", "factor");
+  define(program, "weigh", &add_weigh, "x", "factors");
   define(program, "add", &add_pair<Kind::sum>, "x", "other");
   define(program, "multiply", &add_pair<Kind::product>, "x", "other");
   define(program, "join", &add_join, "x", "other", "head_dim", "other_dim");

@@ -20,6 +20,7 @@ inline constexpr Place absent = -1;
 /// Which numbers of a head are turned together, and what a table has for them.
 enum class RotaryPairs {
   halves,                ///< i and half + i, with a number of the table each
+  halves_backwards,      ///< likewise, by the negative angle
   neighbours,            ///< 2i and 2i + 1, likewise
   neighbours_by_pair,    ///< 2i and 2i + 1, with number i of the table for both, which may be all that it has
   neighbours_to_halves,  ///< likewise; the results are i and half + i
@@ -38,6 +39,7 @@ struct Operation {
     scale,       ///< x · factor
     sum,         ///< x + residual
     product,     ///< x · residual
+    weigh,       ///< each row of x times its factor, in a table that has one for a position
     join,        ///< each head of x, and behind it that of residual, or the only one that this has
     rotary,      ///< of each head of x the first numbers, as many as a table has: those · cosines +
                  ///< (their halves, exchanged, the first one negated) · sines; the others are x's;
@@ -50,7 +52,7 @@ struct Operation {
   Kind kind;
   Place x;
   Place residual = absent, keys = absent, values = absent;
-  Place bias = absent, second = absent;  // vectors; of rotary the cosines and sines
+  Place bias = absent, second = absent;  // vectors; of rotary the cosines and sines, of weigh the factors
   const PackedMatrix *matrix = nullptr, *up = nullptr;
   Activation activation = Activation::none;
   DType activations = DType::float32;
@@ -66,6 +68,7 @@ struct Operation {
   std::array<Index, 3> columns{};       // with a cache: the first of queries, keys and values
 
   [[nodiscard]] bool is_of_rows() const { return kind != Kind::attention; }
+  [[nodiscard]] bool has_tables() const { return kind == Kind::rotary || kind == Kind::weigh; }
   [[nodiscard]] bool has_cache() const { return kv_heads > 0; }
   /// The values that it reads; absent ones too.
   [[nodiscard]] std::array<Place, 4> inputs() const { return {x, residual, keys, values}; }

@@ -69,18 +69,21 @@ struct Attentions {
   }
 };
 
+/// Whether a table has rows for each position of a value, in all sequences or each.
+bool has_positions(const std::optional<Array>& table, const Array& value) {
+  return table && table->rank() == 3 && value.rank() == 3 && table->size(1) == value.size(1) &&
+         (table->size(0) == 1 || table->size(0) == value.size(0)) && table->stride(2) == 1;
+}
+
 /// Whether the tables of a rotary have a row for each position of a value, of as many numbers as
-/// are turned, or half of them if that is all that it reads.
+/// are turned, or half of them if that is all that it reads; or the factors of a row one number.
 bool tables_fit(const Operation& operation, const Array& value, const Arrays& vectors) {
-  const std::optional<Array>& cosines = vectors[static_cast<std::size_t>(operation.bias)];
-  for (const Place place : {operation.bias, operation.second}) {
-    const std::optional<Array>& table = vectors[static_cast<std::size_t>(place)];
-    if (!table || table->rank() != 3 || value.rank() != 3 || table->size(1) != value.size(1) ||
-        (table->size(0) != 1 && table->size(0) != value.size(0)) || table->stride(2) != 1 ||
-        table->size(2) != cosines->size(2))
-      return false;
-  }
-  const Index numbers = cosines->size(2), turned = operation.rotary_dim;
+  const std::optional<Array>& first = vectors[static_cast<std::size_t>(operation.bias)];
+  if (!has_positions(first, value)) return false;
+  const Index numbers = first->size(2), turned = operation.rotary_dim;
+  if (operation.kind == Operation::Kind::weigh) return numbers == 1;
+  const std::optional<Array>& sines = vectors[static_cast<std::size_t>(operation.second)];
+  if (!has_positions(sines, value) || sines->size(2) != numbers) return false;
   if (operation.pairs == RotaryPairs::neighbours_by_pair && turned == 2 * numbers) return true;
   return numbers % 2 == 0 && numbers <= operation.head_dim && (turned == 0 || turned == numbers);
 }
@@ -137,7 +140,7 @@ std::vector<Index> RowProgram::widths_of(const Arrays& values, const Arrays& vec
     const bool joins = operation.kind == Operation::Kind::join;
     fit = fit && (operation.residual == absent || joins || width_of(operation.residual) == width);
     const Index head_dim = operation.head_dim;
-    if (operation.kind == Operation::Kind::rotary) fit = fit && tables_fit(operation, *values[0], vectors);
+    if (operation.has_tables()) fit = fit && tables_fit(operation, *values[0], vectors);
     else
       for (const Place vector : {operation.bias, operation.second})
         require_vector(vector, head_dim > 0 ? head_dim : width);

@@ -4,8 +4,9 @@
 
 #include "core/views.hpp"
 #include "rows/between.hpp"
+#include "rows/heads.hpp"
 #include "rows/operation.hpp"
-#include "rows/rotate.hpp"
+#include "rows/positions.hpp"
 
 #include <headlane/convert.hpp>
 #include <headlane/gemm_batch.hpp>
@@ -168,32 +169,12 @@ class Run {
     else if (o.kind == Kind::join) join_heads(o, x, value(o.residual), y);
     else if (o.kind == Kind::activation) activate(x, y, o.activation, {.num_threads = num_threads_});
     else if (o.kind == Kind::rotary) rotate(o, x, y, table(o.bias), table(o.second), first_of_group_ + row_);
+    else if (o.kind == Kind::weigh) weigh(x, y, table(o.bias), first_of_group_ + row_);
     else if (o.kind == Kind::scale) each(x, x, y, [&](float one, float) { return one * o.factor; });
     else if (o.kind == Kind::sum) each(x, value(o.residual), y, [](float one, float two) { return one + two; });
     else if (o.kind == Kind::product) each(x, value(o.residual), y, [](float one, float two) { return one * two; });
     else normalise(o, x, y);
     return 1;
-  }
-
-  /// Columns of each group, one after the other.
-  void copy_columns(const Operation& o, const View<T, 2>& x, const View<T, 2>& y) {
-    const Index width = o.end - o.begin, group = o.group > 0 ? o.group : x.shape[1];
-    if (width == 0) return;
-    for (Index row = 0; row < rows_; ++row)
-      for (Index from = o.begin, to = 0; to < y.shape[1]; from += group, to += width)
-        std::copy_n(&x(row, from), width, &y(row, to));
-  }
-
-  /// Each head of x, and behind it that of `other`, or the only one that it has.
-  void join_heads(const Operation& o, const View<T, 2>& x, const View<T, 2>& other, const View<T, 2>& y) {
-    const Index dim = o.head_dim, other_dim = o.group, step = other.shape[1] == other_dim ? 0 : other_dim;
-    for (Index row = 0; row < rows_; ++row) {
-      T* to = y.data + row * y.shape[1];
-      for (Index head = 0; head * dim < x.shape[1]; ++head) {
-        to = std::copy_n(x.data + row * x.shape[1] + head * dim, dim, to);
-        to = std::copy_n(other.data + row * other.shape[1] + head * step, other_dim, to);
-      }
-    }
   }
 
   /// y = f(one, two) of each element, rounded to the type.

@@ -1,4 +1,4 @@
-// Rotary positions, by tables of cosines and sines.
+// What depends on positions, by tables: rotary positions, by cosines and sines, and factors.
 #pragma once
 
 #include "rows/operation.hpp"
@@ -12,7 +12,8 @@ namespace headlane::python {
 /// for them in a table.
 template <RotaryPairs pairs>
 struct Pair {
-  static constexpr bool from_halves = pairs == RotaryPairs::halves;
+  static constexpr bool is_backwards = pairs == RotaryPairs::halves_backwards;
+  static constexpr bool from_halves = pairs == RotaryPairs::halves || is_backwards;
   static constexpr bool to_halves = from_halves || pairs == RotaryPairs::neighbours_to_halves;
   static constexpr bool has_own_numbers = from_halves || pairs == RotaryPairs::neighbours;
 
@@ -49,8 +50,9 @@ void rotate_pairs(Index head_dim, Index numbers, const View<T, 2>& x, const View
         const Pair<pairs> at_pair(pair, half);
         const auto [of_one, of_two] = at_pair.of_table;
         const auto a = static_cast<float>(from[at_pair.from[0]]), b = static_cast<float>(from[at_pair.from[1]]);
-        to[at_pair.to[0]] = static_cast<T>(product(a, cosine[of_one]) - product(b, sine[of_one]));
-        to[at_pair.to[1]] = static_cast<T>(product(b, cosine[of_two]) + product(a, sine[of_two]));
+        constexpr float sign = Pair<pairs>::is_backwards ? -1.0f : 1.0f;
+        to[at_pair.to[0]] = static_cast<T>(product(a, cosine[of_one]) - product(b, sign * sine[of_one]));
+        to[at_pair.to[1]] = static_cast<T>(product(b, cosine[of_two]) + product(a, sign * sine[of_two]));
       }
       std::copy_n(from + turned, head_dim - turned, to + turned);
     }
@@ -66,6 +68,8 @@ void rotate_by(const Operation& o, const View<T, 2>& x, const View<T, 2>& y, con
   switch (o.pairs) {
     case RotaryPairs::halves:
       return rotate.template operator()<RotaryPairs::halves>();
+    case RotaryPairs::halves_backwards:
+      return rotate.template operator()<RotaryPairs::halves_backwards>();
     case RotaryPairs::neighbours:
       return rotate.template operator()<RotaryPairs::neighbours>();
     case RotaryPairs::neighbours_by_pair:
@@ -80,6 +84,19 @@ void rotate(const Operation& o, const View<T, 2>& x, const View<T, 2>& y, const 
             const View<const float, 3>& sines, Index first) {
   if (o.in_float32) rotate_by<float>(o, x, y, cosines, sines, first);
   else rotate_by<T>(o, x, y, cosines, sines, first);
+}
+
+/// Each row times the factor of its position. Row i of x is row first + i of all sequences.
+template <class T>
+void weigh(const View<T, 2>& x, const View<T, 2>& y, const View<const float, 3>& factors, Index first) {
+  const Index length = factors.shape[1];
+  for (Index i = 0; i < x.shape[0]; ++i) {
+    const Index row = first + i;
+    const float factor = factors(std::min(row / length, factors.shape[0] - 1), row % length, 0);
+    const T* from = x.data + i * x.shape[1];
+    std::transform(from, from + x.shape[1], y.data + i * x.shape[1],
+                   [&](T number) { return static_cast<T>(static_cast<float>(number) * factor); });
+  }
 }
 
 }  // namespace headlane::python

@@ -1,0 +1,33 @@
+// Columns of rows, and rows with the heads of two values.
+#pragma once
+
+#include "rows/operation.hpp"
+
+#include <algorithm>
+
+namespace headlane::python {
+
+/// y = columns of each group of x, one after the other.
+template <class T>
+void copy_columns(const Operation& o, const View<T, 2>& x, const View<T, 2>& y) {
+  const Index width = o.end - o.begin, group = o.group > 0 ? o.group : x.shape[1];
+  if (width == 0) return;
+  for (Index row = 0; row < x.shape[0]; ++row)
+    for (Index from = o.begin, to = 0; to < y.shape[1]; from += group, to += width)
+      std::copy_n(&x(row, from), width, &y(row, to));
+}
+
+/// y = each head of x, and behind it that of `other`, or the only one that it has.
+template <class T>
+void join_heads(const Operation& o, const View<T, 2>& x, const View<T, 2>& other, const View<T, 2>& y) {
+  const Index dim = o.head_dim, other_dim = o.group, step = other.shape[1] == other_dim ? 0 : other_dim;
+  for (Index row = 0; row < x.shape[0]; ++row) {
+    T* to = y.data + row * y.shape[1];
+    for (Index head = 0; head * dim < x.shape[1]; ++head) {
+      to = std::copy_n(x.data + row * x.shape[1] + head * dim, dim, to);
+      to = std::copy_n(other.data + row * other.shape[1] + head * step, other_dim, to);
+    }
+  }
+}
+
+}  // namespace headlane::python
