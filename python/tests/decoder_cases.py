@@ -54,6 +54,11 @@ MODELS = {
     "Gemma2": ({**LLAMA, "head_dim": 8, "sliding_window": 5}, 3),  # every second layer has a window
     "Gemma3Text": ({**LLAMA, "head_dim": 8, "sliding_window": 5, "layer_types": LAYER_TYPES}, 3),
     "GPT2": (GPT2, 3),
+    "GPTJ": ({**GPT2, "n_embd": 32, "n_head": 4, "rotary_dim": 4}, 3),  # tables have a number for each pair
+    "CodeGen": (
+        {**GPT2, "n_embd": 32, "n_head": 4, "rotary_dim": 4},
+        3,
+    ),  # other heads than the product's columns
     "OPT": ({**OPT, "max_position_embeddings": 64, "word_embed_proj_dim": 24}, 3),
     "GPTNeoX": ({**SIZES, **SPECIAL, "rotary_pct": 0.5}, 3),  # all three are columns of each head
     "GPTNeoX after": ({**SIZES, **SPECIAL, "use_parallel_residual": False}, 3),

@@ -55,6 +55,10 @@ def by_pair(table):
     return table[..., : table.shape[-1] // 2].repeat_interleave(2, dim=-1)
 
 
+def repeated(table):
+    return torch.repeat_interleave(table, 2, 3)
+
+
 def stacked(*parts):
     return torch.stack(parts, dim=-1).flatten(-2)
 
@@ -78,6 +82,12 @@ def of_first(g, width, rest=None):
         (lambda g: interleaved(g.x, by_pair(g.cos), by_pair(g.sin)), 8, BY_PAIR),
         (lambda g: (stacked(-g.x[..., 1::2], g.x[..., ::2]).float() * g.sin) + g.x * g.cos, 8, NEIGHBOURS),
         (lambda g: cat(interleaved(g.x[..., :4], g.cos, g.sin), g.x[..., 4:]), 4, NEIGHBOURS),
+        (lambda g: interleaved(g.x, repeated(g.cos), repeated(g.sin)), 8, BY_PAIR),
+        (
+            lambda g: cat(interleaved(g.x[:, :, :, :4], repeated(g.cos), repeated(g.sin)), g.x[..., 4:]),
+            4,
+            BY_PAIR,
+        ),
         (
             lambda g: cat(
                 interleaved(g.x[..., : g.cos.shape[-1]], by_pair(g.cos), by_pair(g.sin)),
@@ -131,6 +141,11 @@ def test_what_turns(code, rotary_dim, pairs):
         lambda g: turned(g.x, by_pair(g.cos), by_pair(g.sin)),
         lambda g: (g.x * g.cos) + stacked(-g.x[..., 1::2], g.x[..., ::2]),
         lambda g: by_pair(by_pair(g.cos)),
+        lambda g: repeated(repeated(g.cos)),
+        lambda g: torch.repeat_interleave(g.cos, 2, 2),
+        lambda g: turned(g.x, repeated(g.cos), repeated(g.sin)),
+        lambda g: g.x[:, :, :4],
+        lambda g: g.x[:, :, 1:, :4],
         lambda g: g.cos[..., : g.sin.shape[-1] // 2],
         lambda g: g.cos[..., : g.cos.shape[-1]],
         lambda g: g.cos[..., : g.cos.shape[-1] // 2].repeat_interleave(3, dim=-1),

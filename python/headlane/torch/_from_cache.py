@@ -40,7 +40,7 @@ class FromCache(Recorded):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        if self.heads or not self.new.is_split:
+        if self.heads or not self.new.head_dim:
             raise NotPlain
         length = self.new.length
         return tuple(self._length if x is length else x for x in self.new.shape)

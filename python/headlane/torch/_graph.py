@@ -136,7 +136,7 @@ class Graph:
         if kind == _CALL and (not is_called or arguments[0].is_flat):
             raise NotPlain
         (x,) = arguments
-        if kind == "norm" and x.is_split:
+        if kind == "norm" and x.head_dim > 0:
             made = x.with_norm(module)
         else:
             _set_width(x.node, _width_of(module))
@@ -214,7 +214,7 @@ class Graph:
 
 def _is_of_positions(x: Any) -> bool:
     """Whether it is [batch, heads, length, head_dim]."""
-    return isinstance(x, (Cached, FromCache)) or (isinstance(x, Value) and x.is_split)
+    return isinstance(x, (Cached, FromCache)) or (isinstance(x, Value) and x.head_dim > 0)
 
 
 def _kind_of(child: nn.Module) -> str | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ._nodes import Mask, Node, NotPlain, Recorded, Size
 
 
@@ -33,17 +35,18 @@ def half(width: int | Width) -> int | Width:
     return width // 2
 
 
-def last_axis(index: Any) -> slice:
-    """The slice in x[..., slice]."""
-    if type(index) is not tuple or len(index) != 2 or index[0] is not Ellipsis or type(index[1]) is not slice:
+def last_axis(index: Any, axes: int = 4) -> slice:
+    """The slice in x[..., slice], or behind as many `:` as x has other axes."""
+    is_last = type(index) is tuple and len(index) > 0 and type(index[-1]) is slice
+    if not is_last or not (index[:-1] == (Ellipsis,) or index[:-1] == (slice(None),) * (axes - 1)):
         raise NotPlain
-    return index[1]
+    return index[-1]
 
 
 class Table(Recorded):
     """The cosines or sines of all positions, [batch, length, rotary_dim], with another axis for the heads.
 
-    by_pair: Whether its first half is repeated, a number for each pair.
+    by_pair: Whether its first half is repeated, a number for each pair, or all of it.
     is_wide: Whether it is of float32, of values of 16 bits.
     """
 
@@ -61,6 +64,14 @@ class Table(Recorded):
         if self.by_pair:
             raise NotPlain
         return HalfTable.of(self.node, index, self.axis, self.is_wide)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Table:
+        """As GPT-J repeats one that has a number for each pair."""
+        if func is not torch.repeat_interleave or args[1:] != (2, 3) or kwargs or args[0].by_pair:
+            raise NotPlain
+        table = args[0]
+        return Table(table.node, table.axis, table.is_wide, by_pair=True)
 
     def __mul__(self, other: Any) -> Any:
         return other * self
@@ -85,7 +96,7 @@ class HalfTable(Recorded):
 
     @classmethod
     def of(cls, node: Node, index: Any, axis: int | None = None, is_wide: bool = False) -> HalfTable:
-        if last_axis(index) != slice(Width(node, True)):
+        if last_axis(index, 3 if axis is None else 4) != slice(Width(node, True)):
             raise NotPlain
         return cls(node, axis, is_wide)
 

@@ -18,6 +18,8 @@ from ._tables import HalfTable, Table, Width, last_axis
 if TYPE_CHECKING:
     from ._graph import Graph
 
+_WITH_HEADS = (slice(None), slice(None), None, slice(None))
+
 
 class Value(Recorded):
     """The result of a node, [..., width], or a view of it: [batch, length, heads, head_dim] if it is split,
@@ -58,16 +60,13 @@ class Value(Recorded):
 
     @property
     def head_dim(self) -> int:
+        """0 if it is not split."""
         return self._split
 
     @property
     def length(self) -> Any:
         sizes = self._node.sizes or ()
         return sizes[1] if len(sizes) == 2 else None
-
-    @property
-    def is_split(self) -> bool:
-        return self._split != 0
 
     @property
     def _width(self) -> int | None:
@@ -128,7 +127,7 @@ class Value(Recorded):
             if last not in (-1, self._width):
                 raise NotPlain
             return self._viewed()
-        if type(last) is not int or last <= 0 or self._split not in (0, last):
+        if type(last) is not int or last <= 0:
             raise NotPlain
         made = self._viewed(last)
         if sizes[2] not in (-1, made._heads()):
@@ -204,9 +203,9 @@ class Value(Recorded):
         if self._split:
             return Part(self, 0, self._split)[index]
         if self._may_be_table() and self._node.width is None:
-            return HalfTable.of(self._node, index)
+            return self.unsqueeze(2) if index == _WITH_HEADS else HalfTable.of(self._node, index)
         width = self._width_of_columns()
-        part = last_axis(index)
+        part = last_axis(index, 3)
         if not all(x is None or type(x) is int for x in (part.start, part.stop, part.step)):
             raise NotPlain
         begin, end, step = part.indices(width)
@@ -229,8 +228,9 @@ class Value(Recorded):
         if not isinstance(other, Value) or not self._split or not other._split:
             raise NotPlain
         heads = self._heads()
-        is_alike = self._heads_first is other._heads_first and self._node.sizes is other._node.sizes
-        if not is_alike or other._heads() != (1 if is_repeated else heads):
+        if self._heads_first is not other._heads_first or self._node.sizes is not other._node.sizes:
+            raise NotPlain
+        if other._heads() != (1 if is_repeated else heads):
             raise NotPlain
         node = self.graph.add(
             Node("join", (self._own_node(), other._own_node()), (self._split, other._split))
@@ -266,9 +266,8 @@ class Value(Recorded):
         return self
 
     def float(self) -> Value | Part:
-        if self._split and self.dtype is not torch.float32:
-            return Part(self, 0, self._split, is_wide=True)
-        return self.to(torch.float32)
+        is_wide = self._split and self.dtype is not torch.float32
+        return Part(self, 0, self._split, is_wide=True) if is_wide else self.to(torch.float32)
 
     def __add__(self, other: Any) -> Value:
         return self.graph.apply("add", self, other)
