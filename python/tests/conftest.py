@@ -52,6 +52,14 @@ def decoder_runs(monkeypatch):
     return runs_with_caches(monkeypatch)
 
 
+@pytest.fixture
+def known(monkeypatch):
+    """Which positions of latent attention were known."""
+    from latent_cases import known_positions
+
+    return known_positions(monkeypatch)
+
+
 @pytest.fixture(scope="session")
 def encoder_folder(tmp_path_factory):
     """A small encoder for headlane.jobs."""

@@ -232,6 +232,7 @@ def test_attention_needs_sequences():
         (lambda p: p.attention(0, 0, 0, 0), "RowProgram: heads is 0"),
         (lambda p: p.attention(0, -1, 0, 2), "RowProgram: there is no value -1"),
         (lambda p: p.add_output(1), "RowProgram: value 1 is not the result of an operation"),
+        (lambda p: (p.add_output(2), p.add_output(2)), "RowProgram: value 2 is an output already"),
         (lambda p: run(p, [X], [BIAS]), r"RowProgram.run: there are 1 values, wanted: 2"),
         (lambda p: run(p, [X, Y], []), r"RowProgram.run: there are 0 vectors, wanted: 1"),
         (lambda p: run(p, [X, Y], [BIAS], [()]), r"RowProgram.run: there are 1 attentions, wanted: 0"),

@@ -76,7 +76,7 @@ def test_what_turns(code, pairs):
     node = made._node
     assert (node.kind, node.what, node.width) == ("rotary", (8, 8, pairs, False), 32)
     of_tables = (given.cos, given.sin) if pairs == "neighbours_to_halves" else ()
-    assert node.inputs == (given.x._node, *([x._node for x in of_tables] or given.turns.tables))
+    assert node.inputs == (given.x._node, *([x._node for x in of_tables] or given.turns.tables()))
     assert made.shape == given.x.shape
 
 

@@ -44,7 +44,7 @@ class Input(NamedTuple):
         if self.what == "wide":
             return WideMask(node)
         if self.what == "complex":
-            return Angles(node, *(graph.add(Node("torch", (node,), part)) for part in (_cosines, _sines)))
+            return Angles(graph, node)
         if isinstance(self.what, Pairs):
             own = CacheValue(node, self.what.own, graph.updates)
             encoders = FilledCache(graph.add(Node("input")))
@@ -57,14 +57,6 @@ class Input(NamedTuple):
 
 _TENSORS = tuple(map(Input, range(AXES + 1)))
 _OTHER, _WIDE, _COMPLEX = Input(None), Input("wide"), Input("complex")
-
-
-def _cosines(x: torch.Tensor) -> torch.Tensor:
-    return x.real.contiguous()
-
-
-def _sines(x: torch.Tensor) -> torch.Tensor:
-    return x.imag.contiguous()
 
 
 def input_of(x: Any, dtype: torch.dtype, found: list[Any]) -> Any:

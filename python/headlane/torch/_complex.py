@@ -11,29 +11,46 @@ import torch
 from ._nodes import Mask, Node, NotPlain, Recorded
 
 if TYPE_CHECKING:
+    from ._graph import Graph
     from ._values import Value
 
 
 class Angles(Mask):
     """A table of complex numbers, [batch, length, rotary_dim / 2], perhaps with another axis for the heads.
 
-    node: The input; cosines, sines: its parts.
+    node: The input.
+    parts: Its cosines and sines, if they were used.
     """
 
-    def __init__(self, node: Node, cosines: Node, sines: Node, axis: int | None = None) -> None:
+    def __init__(self, graph: Graph, node: Node, axis: int | None = None, parts: Any = None) -> None:
         super().__init__(node)
-        self.tables = cosines, sines
         self.axis = axis
+        self._graph = graph
+        self._parts: list[Node] = [] if parts is None else parts
 
     def unsqueeze(self, axis: int) -> Angles:
         if self.axis is not None or axis not in (1, 2):
             raise NotPlain
-        return Angles(self.node, *self.tables, axis)
+        return Angles(self._graph, self.node, axis, self._parts)
 
     def to(self, device: Any) -> Angles:
         if device != torch.device("cpu"):
             raise NotPlain
         return self
+
+    def tables(self) -> tuple[Node, Node]:
+        if not self._parts:
+            self._parts += [self._graph.add(Node("torch", (self.node,), x)) for x in (_cosines, _sines)]
+        cosines, sines = self._parts
+        return cosines, sines
+
+
+def _cosines(x: torch.Tensor) -> torch.Tensor:
+    return x.real.contiguous()
+
+
+def _sines(x: torch.Tensor) -> torch.Tensor:
+    return x.imag.contiguous()
 
 
 class Pairs(Recorded):
@@ -62,7 +79,7 @@ class Pairs(Recorded):
         made, angles = self._x, self._angles
         if angles is None or x.dtype is not made.dtype:
             raise NotPlain
-        return made.rotated(angles.axis, angles.tables, made.head_dim, "neighbours_by_pair", self._is_wide)
+        return made.rotated(angles.axis, angles.tables(), made.head_dim, "neighbours_by_pair", self._is_wide)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Complex:

@@ -110,7 +110,7 @@ class Fused(Replaced):
         plan = Plan.of(self, state.dtype, tuple(inputs[:count]), dict(zip(options, inputs[count:])))
         if plan is None:
             state.plans[key] = None
-        if plan is None or not plan.applies():
+        if plan is None or not plan.applies() or (plan.attends and not _sees_several_keys(tensors, caches)):
             return super().forward(*arguments, **options)
         trials = {id(x.cache): x.trial for x in caches}
         repeated = Repeated(plan.calls)
@@ -136,6 +136,12 @@ class Fused(Replaced):
         super().__setattr__(name, value)
         if not name.startswith("_") and name != "training":
             self._headlane.stale = True  # the code may read it
+
+
+def _sees_several_keys(tensors: list[Any], caches: list[Tried]) -> bool:
+    """Whether an attention may have more than one key: by one alone nobody can tell its keys and its mask."""
+    new = max((x.shape[1] for x in tensors if isinstance(x, torch.Tensor) and x.dim() == 3), default=0)
+    return new + max((x.length for x in caches), default=0) > 1
 
 
 def _is_telling(result: Any) -> bool:

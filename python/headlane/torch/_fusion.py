@@ -62,7 +62,8 @@ class Fusion:
     def _rows_of(self, inside: set[Node], attention: Node) -> Rows:
         """Those that compute keys and values from their sources."""
         read = attention.what.read(attention.inputs)
-        return Rows([self._operation_of(x) for x in self.nodes if x in inside], [read.key, read.value])
+        outputs = list(dict.fromkeys((read.key, read.value)))
+        return Rows([self._operation_of(x) for x in self.nodes if x in inside], outputs)
 
     def _is_free(self, node: Node) -> bool:
         return node not in self.made and node not in self.absorbed

@@ -38,20 +38,20 @@ class AttendedKept(NamedTuple):
     def step(self, at: dict[Node, int]) -> Step:
         call, to = self.result.what, at[self.result]
         places = [at[x] for x in self.result.inputs]
-        # In the order in which the program reads them.
         read = call.read(self.result.inputs)
         order = [(read.key_source, read.value_source).index(x) for x in self.rows.inputs]
+        made = [self.rows.outputs.index(x) for x in (read.key, read.value)]
 
         def step(values: list[Any]) -> Any:
             read = call.read([values[x] for x in places])
-            if not _holds_all(read.cache, call.entries[0]):
-                return NotImplemented
             new = [heads_of(x, *of) for x, of in zip((read.key_source, read.value_source), call.of_sources)]
+            if not _may_append(read.cache, call.entries[0], new):
+                return NotImplemented
             sources = read.cache.update(*new, *call.entries)
             layer = read.cache.layers[call.entries[0]]
             kept = _KEPT.get(layer)
             if kept is None or kept.program is not self.rows.program:
-                kept = _KEPT[layer] = Kept(self.rows.program, order, call.heads[1:])
+                kept = _KEPT[layer] = Kept(self.rows.program, order, made, call.heads[1:])
             keys, entries = kept.of(sources, new[0].shape[-2])
             query = heads_of(read.query, *call.heads[0])
             values[to] = call(query, keys, entries, read.mask, read.bias).flatten(-2)
@@ -60,20 +60,42 @@ class AttendedKept(NamedTuple):
         return step
 
 
-def _holds_all(cache: Any, number: int) -> bool:
-    """Whether a layer of a cache is one that keeps all positions."""
+def _may_append(cache: Any, number: int, new: list[torch.Tensor]) -> bool:
+    """Whether a layer of a cache keeps all positions, and has as many of both, of the same sizes and types as the
+    new ones, if it has any.
+    """
     theirs, ours = (sys.modules[x] for x in ("transformers.cache_utils", "headlane.torch._cache"))
     layer = layer_of(cache, number)
     kind = getattr(cache, "layer_class_to_replicate", None) if layer is None else type(layer)
-    return kind in (theirs.DynamicLayer, ours.GrowingLayer)
+    if kind not in (theirs.DynamicLayer, ours.GrowingLayer):
+        return False
+    there = (getattr(layer, "keys", None), getattr(layer, "values", None))
+    if there[0] is None or there[0].numel() == 0:
+        return there[1] is None or there[1].numel() == 0
+    return (
+        there[1] is not None
+        and there[0].shape[:-1] == there[1].shape[:-1]
+        and all(
+            type(x) is torch.Tensor and x.dtype is y.dtype and _but_positions(x) == _but_positions(y)
+            for x, y in zip(there, new)
+        )
+    )
+
+
+def _but_positions(x: torch.Tensor) -> tuple[int, ...]:
+    return (*x.shape[:-2], x.shape[-1])
 
 
 class Kept:
-    """Keys and values of the first positions, and copies of what they were computed from."""
+    """Keys and values of the first positions, and copies of what they were computed from.
 
-    def __init__(self, program: Any, order: list[int], heads: Any) -> None:
+    read, made: Which of both sources the program reads, and which of its results are keys and values.
+    """
+
+    def __init__(self, program: Any, read: list[int], made: list[int], heads: Any) -> None:
         self.program = program
-        self._order = order
+        self._read = read
+        self._made = made
         self._heads = heads
         self._buffers: list[Any] = []  # of both sources, keys and values
 
@@ -82,8 +104,8 @@ class Kept:
         known = self._known(sources, sources[0].shape[-2] - count)
         new = [x.narrow(-2, known, x.shape[-2] - known) for x in sources]
         rows = [x.squeeze(1).contiguous() for x in new]
-        made = self.program.run([rows[x] for x in self._order], [], [], threads())
-        new += [heads_of(x, *of) for x, of in zip(made, self._heads)]
+        made = self.program.run([rows[x] for x in self._read], [], [], threads())
+        new += [heads_of(made[x], *of) for x, of in zip(self._made, self._heads)]
         buffer = sys.modules["headlane.torch._cache"].Buffer
         if not known:
             self._buffers = [buffer(x.narrow(-2, 0, 0), x) for x in new]

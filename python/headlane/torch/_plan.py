@@ -28,6 +28,8 @@ class Plan:
     with_room: Those where the cache has room for new keys; none if they are the same.
     filled: Of attentions to the keys of an encoder: the numbers of the cache, of its layer, and of an input that
         has as many sequences.
+    attends: Whether there is any attention.
+    appends: Of those that append keys to a cache: the numbers of the cache and of its layer.
     """
 
     def __init__(self, code: Code, steps: Steps, modules: set[nn.Module] | None) -> None:
@@ -42,6 +44,11 @@ class Plan:
             (at[x.what.read(x.inputs).cache], x.what.entries[0], at[_input_like(x, code.nodes)])
             for x in code.nodes
             if x.kind == "attention" and x.what.is_of_filled_cache
+        ]
+        attentions = [x for x in code.nodes if x.kind == "attention"]
+        self.attends = bool(attentions)
+        self.appends = [
+            (at[x.what.read(x.inputs).cache], x.what.entries[0]) for x in attentions if x.what.changes_cache
         ]
         self.wrapped = code.wrapped
         structure = list(code.graph.structure.values())
@@ -85,7 +92,15 @@ class Plan:
         return not any(self.hooks)
 
     def run(self, inputs: list[Any]) -> Any:
-        """Computes the result; NotImplemented for tensors that do not fit, of rows that are to be repeated."""
+        """Computes the result; NotImplemented for tensors that do not fit, of rows that are to be repeated, and for
+        keys in a cache whose gradients are wanted.
+        """
+        if torch.is_grad_enabled() and any(
+            getattr(getattr(layer_of(inputs[cache], layer), name, None), "requires_grad", False)
+            for cache, layer in self.appends
+            for name in ("keys", "values")
+        ):
+            return NotImplemented
         for cache, layer, rows in self.filled:
             keys = getattr(layer_of(inputs[cache], layer), "keys", None)
             if keys is None or len(keys) != len(inputs[rows]):

@@ -72,7 +72,7 @@ struct Attentions {
 /// Whether a table has rows for each position of a value, in all sequences or each.
 bool has_positions(const std::optional<Array>& table, const Array& value) {
   return table && table->rank() == 3 && value.rank() == 3 && table->size(1) == value.size(1) &&
-         (table->size(0) == 1 || table->size(0) == value.size(0)) && table->stride(2) == 1;
+         (table->size(0) == 1 || table->size(0) == value.size(0)) && (table->stride(2) == 1 || table->size(2) == 1);
 }
 
 /// Whether the tables of a rotary have a row for each position of a value, of as many numbers as

@@ -19,6 +19,7 @@ class RowProgram {
   /// Makes the result of an operation one of those that a run returns, in the order of these calls.
   void add_output(const Call& call, Place value) {
     call.require(value >= inputs_ && value < end(), "value ", value, " is not the result of an operation");
+    for (const Place output : outputs_) call.require(output != value, "value ", value, " is an output already");
     outputs_.push_back(value);
   }
 
