@@ -54,11 +54,6 @@ MODELS = {
     "Gemma2": ({**LLAMA, "head_dim": 8, "sliding_window": 5}, 3),  # every second layer has a window
     "Gemma3Text": ({**LLAMA, "head_dim": 8, "sliding_window": 5, "layer_types": LAYER_TYPES}, 3),
     "GPT2": (GPT2, 3),
-    "GPTJ": ({**GPT2, "n_embd": 32, "n_head": 4, "rotary_dim": 4}, 3),  # tables have a number for each pair
-    "CodeGen": (
-        {**GPT2, "n_embd": 32, "n_head": 4, "rotary_dim": 4},
-        3,
-    ),  # other heads than the product's columns
     "OPT": ({**OPT, "max_position_embeddings": 64, "word_embed_proj_dim": 24}, 3),
     "GPTNeoX": ({**SIZES, **SPECIAL, "rotary_pct": 0.5}, 3),  # all three are columns of each head
     "GPTNeoX after": ({**SIZES, **SPECIAL, "use_parallel_residual": False}, 3),
@@ -73,6 +68,10 @@ MODELS = {
     "Olmoe": ({**LLAMA, **EXPERTS}, 5),
     "GraniteMoe": ({**LLAMA, "num_local_experts": 2, "residual_multiplier": 0.5}, 5),
 }
+if CACHE == "cache":  # before, their attention was their own
+    WIDE = {**GPT2, "n_embd": 32, "n_head": 4, "rotary_dim": 4}
+    MODELS["GPTJ"] = (WIDE, 3)  # tables have a number for each pair
+    MODELS["CodeGen"] = (WIDE, 3)  # other heads than the product's columns
 IDS = torch.arange(3, 21).view(2, 9)
 PADDED = torch.tensor([[0] * 4 + [1] * 5, [1] * 9])
 INPUTS = [{"input_ids": IDS}, {"input_ids": IDS, "attention_mask": PADDED}]
