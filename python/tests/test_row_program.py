@@ -224,6 +224,8 @@ def test_attention_needs_sequences():
         (lambda p: p.columns(0, 2, 4, 3), "RowProgram: a group of 3 columns, of which some end at 4"),
         (lambda p: p.columns(0, 0, 0, -1), "RowProgram: a group of -1 columns, of which some end at 0"),
         (lambda p: p.add(0, -1), "RowProgram: there is no value -1"),
+        (lambda p: p.multiply_heads(0, -1, 8), "RowProgram: there is no value -1"),
+        (lambda p: p.multiply_heads(0, 0, 0), "RowProgram: head_dim is 0"),
         (lambda p: p.weigh(0, -1), "RowProgram: there is no vector -1"),
         (lambda p: p.weigh(5, 0), "RowProgram: there is no value 5"),
         (lambda p: p.join(0, -1, 8, 4), "RowProgram: there is no value -1"),

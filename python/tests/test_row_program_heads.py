@@ -110,6 +110,20 @@ def test_join(dtype, shape):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", [(3, 7), (1500, 1), (0, 4)])
+def test_heads_times_numbers(dtype, shape):
+    program = _core.RowProgram(2)
+    program.add_output(program.multiply_heads(0, 1, 8))
+    x, numbers = random(*shape, WIDTH, dtype=dtype), random(*shape, 3, seed=1, dtype=dtype)
+    for threads in (1, 2):
+        (made,) = run(program, [x, numbers], threads=threads)
+        assert made.equal((x.unflatten(-1, (3, 8)) * numbers.unsqueeze(-1)).flatten(-2))
+    for width in (1, 2, WIDTH):
+        assert run(program, [x, random(*shape, width, dtype=dtype)]) is None
+    assert run(program, [random(*shape, 20, dtype=dtype), numbers]) is None
+
+
+@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("centred", [True, False])
 def test_norms_of_heads(dtype, centred):
     program = _core.RowProgram(1)

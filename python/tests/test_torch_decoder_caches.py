@@ -57,7 +57,12 @@ QWEN3_5 = transformers.Qwen3_5TextConfig(
 )
 
 
-@pytest.mark.parametrize("config", [LFM2, QWEN3_5], ids=["Lfm2", "Qwen3_5"])
+CONFIGS = {"Lfm2": LFM2, "Qwen3_5": QWEN3_5}
+if hasattr(transformers, "Lfm3Config"):  # whose heads are times numbers
+    CONFIGS["Lfm3"] = transformers.Lfm3Config(**LLAMA, layer_types=["conv", "full_attention"])
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 @torch.no_grad()
 def test_states_beside_keys(config, decoder_runs, monkeypatch):
     """Layers with attention have plans where the cache also has the states of others, which are no keys."""

@@ -1,4 +1,4 @@
-"""headlane.torch: what the code of latent attention and of factors of positions may be, and what it may not."""
+"""headlane.torch: what the code of latent attention and of factors may be, and what it may not."""
 
 import pytest
 
@@ -224,3 +224,21 @@ def test_other_factors(code):
     given = Given()
     with pytest.raises((NotPlain, TypeError, AttributeError)):
         code(given.x, Input(None).value(given.graph))
+
+
+def test_numbers_of_heads():
+    given = Given()
+    x, numbers = given.x.transpose(1, 2), given.value(given.x._node.sizes, 4)
+    node = (x * torch.sigmoid(numbers).unsqueeze(-1))._node
+    assert (node.kind, node.what, node.width) == ("multiply_heads", (8,), 32)
+    assert node.inputs[1].inputs == (numbers._node,)
+    for code in (
+        lambda: given.x * numbers.unsqueeze(-1),  # heads are first
+        lambda: x * given.value(x._node.sizes, 5).unsqueeze(-1),
+        lambda: x * given.value((Size(), Size()), 4).unsqueeze(-1),
+        lambda: x * x.unsqueeze(-1),
+        lambda: numbers.unsqueeze(-1) * 2,
+        lambda: x + numbers.unsqueeze(-1),
+    ):
+        with pytest.raises((NotPlain, TypeError, AttributeError)):
+            code()

@@ -12,8 +12,8 @@ from ._operations import (
     Columns,
     Elementwise,
     Gated,
-    Join,
     Norm,
+    OfTwo,
     Other,
     Product,
     Rotary,
@@ -178,6 +178,6 @@ def _alone(node: Node, has_room: bool) -> Any:
         return Weigh(node)
     if node.kind == "columns":
         return Columns(node)
-    if node.kind == "join":
-        return Join(node)
+    if node.kind in ("join", "multiply_heads"):
+        return OfTwo(node)
     return Elementwise(node) if Elementwise.is_this(node) else Other(node)

@@ -175,8 +175,8 @@ class Columns(NamedTuple):
         return rows.program.columns(rows.at[self.result.inputs[0]], *self.result.what)
 
 
-class Join(NamedTuple):
-    """The heads of two values, behind each other."""
+class OfTwo(NamedTuple):
+    """The heads of two values behind each other, or those of one times numbers of the other."""
 
     result: Node
 
@@ -185,7 +185,8 @@ class Join(NamedTuple):
         return self.result.inputs
 
     def add_to(self, rows: Rows) -> int:
-        return rows.program.join(*(rows.at[x] for x in self.inputs), *self.result.what)
+        add = getattr(rows.program, self.result.kind)
+        return add(*(rows.at[x] for x in self.inputs), *self.result.what)
 
 
 class Elementwise(NamedTuple):

@@ -85,6 +85,12 @@ Place add_columns(RowProgram& self, Place x, Index begin, Index end, Index group
   return self.add(call, {.kind = Kind::columns, .x = x, .begin = begin, .end = end, .group = group});
 }
 
+Place add_product_of_heads(RowProgram& self, Place x, Place other, Index head_dim) {
+  const Call call(name);
+  call.require(head_dim > 0 && head_dim <= std::numeric_limits<int>::max(), "head_dim is ", head_dim);
+  return self.add(call, {.kind = Kind::product, .x = x, .residual = other, .head_dim = head_dim});
+}
+
 /// The heads of x, of so many numbers, and behind each one that of `other`, of `other_dim`.
 Place add_join(RowProgram& self, Place x, Place other, Index head_dim, Index other_dim) {
   const Call call(name);
@@ -163,6 +169,7 @@ void add_row_program(nb::module_& module) {
   define(program, "weigh", &add_weigh, "x", "factors");
   define(program, "add", &add_pair<Kind::sum>, "x", "other");
   define(program, "multiply", &add_pair<Kind::product>, "x", "other");
+  define(program, "multiply_heads", &add_product_of_heads, "x", "other", "head_dim");
   define(program, "join", &add_join, "x", "other", "head_dim", "other_dim");
   define(program, "rotary", &add_rotary, "x", "cosines", "sines", "head_dim", "rotary_dim", "pairs", "in_float32");
   define(program, "attention", &add_attention, "queries", "keys", "values", "heads");

@@ -1,4 +1,4 @@
-// Columns of rows, and rows with the heads of two values.
+// Columns of rows, rows with the heads of two values, and heads times numbers.
 #pragma once
 
 #include "rows/operation.hpp"
@@ -28,6 +28,15 @@ void join_heads(const Operation& o, const View<T, 2>& x, const View<T, 2>& other
       to = std::copy_n(other.data + row * other.shape[1] + head * step, other_dim, to);
     }
   }
+}
+
+/// y = each head of x times its number in `numbers`, rounded to the type.
+template <class T>
+void multiply_heads(const Operation& o, const View<T, 2>& x, const View<T, 2>& numbers, const View<T, 2>& y) {
+  const T* factor = numbers.data;
+  for (Index at = 0; at < x.shape[0] * x.shape[1]; at += o.head_dim, ++factor)
+    std::transform(x.data + at, x.data + at + o.head_dim, y.data + at,
+                   [&](T number) { return static_cast<T>(static_cast<float>(number) * static_cast<float>(*factor)); });
 }
 
 }  // namespace headlane::python

@@ -38,7 +38,7 @@ struct Operation {
     activation,  ///< activation(x)
     scale,       ///< x · factor
     sum,         ///< x + residual
-    product,     ///< x · residual
+    product,     ///< x · residual; if head_dim is not 0, each head of x by one number of it
     weigh,       ///< each row of x times its factor, in a table that has one for a position
     join,        ///< each head of x, and behind it that of residual, or the only one that this has
     rotary,      ///< of each head of x the first numbers, as many as a table has: those · cosines +

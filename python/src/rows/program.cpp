@@ -137,9 +137,11 @@ std::vector<Index> RowProgram::widths_of(const Arrays& values, const Arrays& vec
     Index width = operation.matrix != nullptr ? operation.matrix->columns() : width_of(operation.x);
     for (const PackedMatrix* matrix : {operation.matrix, operation.up})
       fit = fit && (matrix == nullptr || (matrix->rows() == width_of(operation.x) && matrix->columns() == width));
-    const bool joins = operation.kind == Operation::Kind::join;
-    fit = fit && (operation.residual == absent || joins || width_of(operation.residual) == width);
     const Index head_dim = operation.head_dim;
+    const bool joins = operation.kind == Operation::Kind::join;
+    const bool by_heads = operation.kind == Operation::Kind::product && head_dim > 0;
+    fit = fit &&
+          (operation.residual == absent || joins || width_of(operation.residual) * (by_heads ? head_dim : 1) == width);
     if (operation.has_tables()) fit = fit && tables_fit(operation, *values[0], vectors);
     else
       for (const Place vector : {operation.bias, operation.second})

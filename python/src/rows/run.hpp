@@ -172,6 +172,7 @@ class Run {
     else if (o.kind == Kind::weigh) weigh(x, y, table(o.bias), first_of_group_ + row_);
     else if (o.kind == Kind::scale) each(x, x, y, [&](float one, float) { return one * o.factor; });
     else if (o.kind == Kind::sum) each(x, value(o.residual), y, [](float one, float two) { return one + two; });
+    else if (o.kind == Kind::product && o.head_dim > 0) multiply_heads(o, x, value(o.residual), y);
     else if (o.kind == Kind::product) each(x, value(o.residual), y, [](float one, float two) { return one * two; });
     else normalise(o, x, y);
     return 1;
