@@ -67,7 +67,7 @@ def turned(x, turns):
     ("code", "pairs"),
     [
         (lambda g: halves(g.x, *tables(g)), "neighbours_to_halves"),
-        (lambda g: turned(g.x, g.turns), "neighbours_by_pair"),
+        (lambda g: turned(g.x, g.turns), "neighbours_by_half"),
     ],
 )
 def test_what_turns(code, pairs):
@@ -83,7 +83,7 @@ def test_what_turns(code, pairs):
 def test_complex_numbers_of_16_bits():
     """Their products are in float32."""
     given = Given(torch.bfloat16)
-    assert turned(given.x, given.turns)._node.what == (8, 8, "neighbours_by_pair", True)
+    assert turned(given.x, given.turns)._node.what == (8, 8, "neighbours_by_half", True)
     with pytest.raises(NotPlain):
         halves(given.x.float(), *tables(given))
 

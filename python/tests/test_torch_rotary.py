@@ -10,6 +10,7 @@ from headlane.torch._tables import WideMask  # noqa: E402
 from headlane.torch._values import Value  # noqa: E402
 
 HALVES, NEIGHBOURS, BY_PAIR = "halves", "neighbours", "neighbours_by_pair"
+BY_HALF = "neighbours_by_half"
 
 
 class Given:
@@ -82,11 +83,11 @@ def of_first(g, width, rest=None):
         (lambda g: interleaved(g.x, by_pair(g.cos), by_pair(g.sin)), 8, BY_PAIR),
         (lambda g: (stacked(-g.x[..., 1::2], g.x[..., ::2]).float() * g.sin) + g.x * g.cos, 8, NEIGHBOURS),
         (lambda g: cat(interleaved(g.x[..., :4], g.cos, g.sin), g.x[..., 4:]), 4, NEIGHBOURS),
-        (lambda g: interleaved(g.x, repeated(g.cos), repeated(g.sin)), 8, BY_PAIR),
+        (lambda g: interleaved(g.x, repeated(g.cos), repeated(g.sin)), 8, BY_HALF),
         (
             lambda g: cat(interleaved(g.x[:, :, :, :4], repeated(g.cos), repeated(g.sin)), g.x[..., 4:]),
             4,
-            BY_PAIR,
+            BY_HALF,
         ),
         (
             lambda g: cat(

@@ -30,6 +30,8 @@ def attend(
     bias = options.pop("position_bias", None)
     if any(isinstance(x, (Value, Mask)) for x in (*arguments, *options.values())):
         raise NotPlain
+    if not all(x is None or isinstance(x, (Value, Mask)) for x in (mask, bias)):
+        raise NotPlain
     (of_query, of_key, of_value), heads = zip(*given)
     read = Read(
         of_query,

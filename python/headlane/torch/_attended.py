@@ -68,6 +68,11 @@ class Attended(NamedTuple):
         return tuple(x for x in (read.query, read.key, read.value) if x is not None)
 
     @property
+    def beside(self) -> tuple[Node, ...]:
+        """What it reads that is no value of rows."""
+        return tuple(x for x in (self._read.mask, self._read.bias) if x is not None)
+
+    @property
     def _read(self) -> Read:
         return self.result.what.read(self.result.inputs)
 
@@ -78,9 +83,9 @@ class Attended(NamedTuple):
 
     def _is_of_rows(self) -> bool:
         sizes = self.inputs[0].sizes
-        return (
-            sizes is not None and all(x.sizes is sizes for x in self.inputs) and self.result.what.is_plain()
-        )
+        if sizes is None or any(x.sizes is not sizes for x in self.inputs):
+            return False
+        return self.result.what.is_plain() and all(x.kind in ("input", "torch") for x in self.beside)
 
     def add_to(self, rows: Rows) -> int:
         call, read = self.result.what, self._read

@@ -79,7 +79,7 @@ class Pairs(Recorded):
         made, angles = self._x, self._angles
         if angles is None or x.dtype is not made.dtype:
             raise NotPlain
-        return made.rotated(angles.axis, angles.tables(), made.head_dim, "neighbours_by_pair", self._is_wide)
+        return made.rotated(angles.axis, angles.tables(), made.head_dim, "neighbours_by_half", self._is_wide)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Complex:

@@ -110,8 +110,9 @@ class Fused(Replaced):
         plan = Plan.of(self, state.dtype, tuple(inputs[:count]), dict(zip(options, inputs[count:])))
         if plan is None:
             state.plans[key] = None
-        if plan is None or not plan.applies() or (plan.attends and not _sees_several_keys(tensors, caches)):
+        if plan is None or not plan.applies():
             return super().forward(*arguments, **options)
+        is_telling = plan.sees_several_keys(tensors)
         trials = {id(x.cache): x.trial for x in caches}
         repeated = Repeated(plan.calls)
         result = super().forward(
@@ -124,7 +125,7 @@ class Fused(Replaced):
         except Exception:  # of something in the plan that the code does not do
             made = None
         is_right = _is_close(made, result) and all(_is_close(*x.new_entries()) for x in caches)
-        if not is_right or _is_telling(result):
+        if not is_right or (is_telling and _is_telling(result)):
             state.plans[key] = plan if is_right else None
         if is_right:
             return made
@@ -136,12 +137,6 @@ class Fused(Replaced):
         super().__setattr__(name, value)
         if not name.startswith("_") and name != "training":
             self._headlane.stale = True  # the code may read it
-
-
-def _sees_several_keys(tensors: list[Any], caches: list[Tried]) -> bool:
-    """Whether an attention may have more than one key: by one alone nobody can tell its keys and its mask."""
-    new = max((x.shape[1] for x in tensors if isinstance(x, torch.Tensor) and x.dim() == 3), default=0)
-    return new + max((x.length for x in caches), default=0) > 1
 
 
 def _is_telling(result: Any) -> bool:

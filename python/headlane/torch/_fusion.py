@@ -122,7 +122,7 @@ class Fusion:
                 calls.append(one)
             elif one is not None:
                 rows.append(one)
-        last = {node: number for number, call in enumerate(calls) for node in call.inputs}
+        last = {node: number for number, call in enumerate(calls) for node in call.reads}
         unread: list[list[int]] = [[] for _ in calls]
         for node, number in last.items():
             if node.kind != "input":

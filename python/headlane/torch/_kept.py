@@ -29,6 +29,7 @@ class AttendedKept(NamedTuple):
         read = self.result.what.read(self.result.inputs)
         return tuple(x for name, x in read.there().items() if name not in ("key", "value"))
 
+    reads = inputs
     changes_cache = True
 
     @classmethod

@@ -13,7 +13,9 @@ class NotPlain(Exception):
 
 
 class Recorded:
-    """Stands for a tensor that is not there yet, and says that it is one. What it lacks of a tensor is not plain."""
+    """Stands for a tensor that is not there yet, and says that it is one. What it lacks of a tensor is not plain, nor
+    are comparisons and changes in place.
+    """
 
     __slots__ = ()
 
@@ -23,6 +25,14 @@ class Recorded:
         if hasattr(torch.Tensor, name):
             raise NotPlain
         raise AttributeError(name)
+
+    def _refuse(self, *arguments: Any) -> Any:
+        raise NotPlain
+
+    __bool__ = __eq__ = __ne__ = __setitem__ = __delitem__ = _refuse  # type: ignore[assignment]
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ifloordiv__ = __imod__ = __ipow__ = _refuse
+    __imatmul__ = __iand__ = __ior__ = __ixor__ = __ilshift__ = __irshift__ = _refuse
+    __hash__ = object.__hash__
 
 
 class Size:
@@ -197,6 +207,3 @@ class Mask(Recorded):
 
     def __init__(self, node: Node) -> None:
         self.node = node
-
-    def __bool__(self) -> bool:
-        raise NotPlain

@@ -30,6 +30,8 @@ class Other(NamedTuple):
     def inputs(self) -> tuple[Node, ...]:
         return self.result.inputs
 
+    reads = inputs
+
     @property
     def changes_cache(self) -> bool:
         return self.result.kind == "attention" and self.result.what.changes_cache
@@ -221,6 +223,7 @@ class Rows:
     def __init__(self, operations: list[Any], outputs: list[Node]) -> None:
         results = {x.result for x in operations}
         self.inputs = list(dict.fromkeys(x for one in operations for x in one.inputs if x not in results))
+        self._operations = operations
         self.outputs = outputs
         self.program = _core.RowProgram(len(self.inputs))
         self.vectors: list[Vector | Node] = []
@@ -230,6 +233,12 @@ class Rows:
             self.at[one.result] = one.add_to(self)
         for node in outputs:
             self.program.add_output(self.at[node])
+
+    @property
+    def reads(self) -> list[Node]:
+        """Inputs, tables, masks and biases."""
+        tables = [x for x in self.vectors if isinstance(x, Node)]
+        return [*self.inputs, *tables, *(x for one in self._operations for x in getattr(one, "beside", ()))]
 
     @property
     def changes_cache(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 import torch
 from torch import nn
@@ -28,7 +28,7 @@ class Plan:
     with_room: Those where the cache has room for new keys; none if they are the same.
     filled: Of attentions to the keys of an encoder: the numbers of the cache, of its layer, and of an input that
         has as many sequences.
-    attends: Whether there is any attention.
+    lengths_of_keys: How many keys each attention has, by the inputs.
     appends: Of those that append keys to a cache: the numbers of the cache and of its layer.
     """
 
@@ -46,7 +46,7 @@ class Plan:
             if x.kind == "attention" and x.what.is_of_filled_cache
         ]
         attentions = [x for x in code.nodes if x.kind == "attention"]
-        self.attends = bool(attentions)
+        self.lengths_of_keys = [_length_of_keys(x, code.nodes, at) for x in attentions]
         self.appends = [
             (at[x.what.read(x.inputs).cache], x.what.entries[0]) for x in attentions if x.what.changes_cache
         ]
@@ -91,6 +91,10 @@ class Plan:
             return False
         return not any(self.hooks)
 
+    def sees_several_keys(self, inputs: list[Any]) -> bool:
+        """Whether each attention has more than one: by one alone nobody can tell its keys and its mask."""
+        return all(length(inputs) > 1 for length in self.lengths_of_keys)
+
     def run(self, inputs: list[Any]) -> Any:
         """Computes the result; NotImplemented for tensors that do not fit, of rows that are to be repeated, and for
         keys in a cache whose gradients are wanted.
@@ -123,6 +127,24 @@ class Plan:
             for place in unread:
                 values[place] = None
         return self.wrapped(values)
+
+
+def _length_of_keys(attention: Node, nodes: list[Node], at: dict[Node, int]) -> Callable[[list[Any]], int]:
+    what = attention.what
+    read = what.read(attention.inputs)
+    keys = next(
+        (x for x in nodes if x.kind == "input" and x.sizes and x.sizes is (read.key or read.query).sizes),
+        None,
+    )
+
+    def length(inputs: list[Any]) -> int:
+        new = 0 if keys is None or what.is_of_filled_cache else inputs[at[keys]].shape[1]
+        if read.cache is None:
+            return new
+        before = getattr(layer_of(inputs[at[read.cache]], what.entries[0]), "keys", None)
+        return new + (0 if before is None else before.shape[-2])
+
+    return length
 
 
 def _input_like(node: Node, nodes: list[Node]) -> Node:

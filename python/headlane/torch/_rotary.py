@@ -78,7 +78,7 @@ class Part(_Piece):
     @property
     def shape(self) -> tuple[Any, ...]:
         self._require(self.begin == 0)
-        return None, None, None, self.end
+        return (*self.x.shape[:-1], self.end)
 
     def __getitem__(self, index: Any) -> Part | _EverySecond:
         """[..., :width], [..., width:], [..., ::2] or [..., 1::2]"""
@@ -131,8 +131,8 @@ class Part(_Piece):
         if cosines is None or sines is None:
             raise NotPlain
         pairs = self.pairs or other.pairs
-        self._require(cosines.by_pair == sines.by_pair and (pairs == "neighbours" or not sines.by_pair))
-        pairs += "_by_pair" if sines.by_pair else ""
+        self._require(cosines.suffix == sines.suffix and (pairs == "neighbours" or not sines.suffix))
+        pairs += sines.suffix
         turned = Turned(self.x, self.end, cosines, sines, pairs, self.is_wide)
         return turned.whole() if type(self.end) is int and self.end == self.x.head_dim else turned
 

@@ -46,32 +46,35 @@ def last_axis(index: Any, axes: int = 4) -> slice:
 class Table(Recorded):
     """The cosines or sines of all positions, [batch, length, rotary_dim], with another axis for the heads.
 
-    by_pair: Whether its first half is repeated, a number for each pair, or all of it.
     is_wide: Whether it is of float32, of values of 16 bits.
+    suffix: "_by_pair" if its first half is repeated, a number for each pair, "_by_half" if all of it is.
     """
 
-    def __init__(self, node: Node, axis: int, is_wide: bool, by_pair: bool = False) -> None:
+    def __init__(self, node: Node, axis: int, is_wide: bool, suffix: str = "") -> None:
         self.node = node
         self.axis = axis
         self.is_wide = is_wide
-        self.by_pair = by_pair
+        self.suffix = suffix
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        return None, None, None, Width(self.node)
+        if self.suffix == "_by_half":
+            raise NotPlain
+        middle = (1, Size()) if self.axis == 1 else (Size(), 1)
+        return Size(), *middle, Width(self.node)
 
     def __getitem__(self, index: Any) -> HalfTable:
-        if self.by_pair:
+        if self.suffix:
             raise NotPlain
         return HalfTable.of(self.node, index, self.axis, self.is_wide)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Table:
         """As GPT-J repeats one that has a number for each pair."""
-        if func is not torch.repeat_interleave or args[1:] != (2, 3) or kwargs or args[0].by_pair:
+        if func is not torch.repeat_interleave or args[1:] != (2, 3) or kwargs or args[0].suffix:
             raise NotPlain
         table = args[0]
-        return Table(table.node, table.axis, table.is_wide, by_pair=True)
+        return Table(table.node, table.axis, table.is_wide, "_by_half")
 
     def __mul__(self, other: Any) -> Any:
         return other * self
@@ -108,7 +111,7 @@ class HalfTable(Recorded):
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Table:
         if (repeats, dim) != (2, -1) or self.axis is None:
             raise NotPlain
-        return Table(self.node, self.axis, self.is_wide, by_pair=True)
+        return Table(self.node, self.axis, self.is_wide, "_by_pair")
 
 
 def axis_and_nodes(

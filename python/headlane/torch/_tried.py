@@ -92,11 +92,6 @@ class Tried:
                 self.trial = copy.copy(cache)
                 self.trial.self_attention_cache = self._own_trial
 
-    @property
-    def length(self) -> int:
-        """How many keys a layer has at most."""
-        return max((x.shape[-2] for x in self._before if isinstance(x, torch.Tensor)), default=0)
-
     def new_entries(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Keys and values of the layers that were changed, in the cache and in the copy."""
         before = set(map(id, self._before))

@@ -118,14 +118,6 @@ class Value(View):
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def __iadd__(self, other: Any) -> Value:
-        raise NotPlain
-
-    __imul__ = __iadd__
-
-    def __bool__(self) -> bool:
-        raise NotPlain
-
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return called(func, args, kwargs or {})

@@ -106,6 +106,7 @@ RotaryPairs pairs_named(const Call& call, nb::handle given) {
   if (text == "halves_backwards") return halves_backwards;
   if (text == "neighbours") return neighbours;
   if (text == "neighbours_by_pair") return neighbours_by_pair;
+  if (text == "neighbours_by_half") return neighbours_by_half;
   call.require(text == "neighbours_to_halves", "there are no pairs '", text, "'");
   return neighbours_to_halves;
 }

@@ -22,8 +22,9 @@ enum class RotaryPairs {
   halves,                ///< i and half + i, with a number of the table each
   halves_backwards,      ///< likewise, by the negative angle
   neighbours,            ///< 2i and 2i + 1, likewise
-  neighbours_by_pair,    ///< 2i and 2i + 1, with number i of the table for both, which may be all that it has
-  neighbours_to_halves,  ///< likewise; the results are i and half + i
+  neighbours_by_pair,    ///< 2i and 2i + 1, with number i of the table for both
+  neighbours_by_half,    ///< likewise, of a table that has no other ones
+  neighbours_to_halves,  ///< as by pair; the results are i and half + i
 };
 
 /// Values are numbered: those that a run is given, then the results of the operations. So are

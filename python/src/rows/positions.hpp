@@ -33,9 +33,10 @@ struct Pair {
 /// and sum, each to `Product`, and the sum to the type. Row i of x is row first + i of all
 /// sequences.
 template <RotaryPairs pairs, class Product, class T>
-void rotate_pairs(Index head_dim, Index numbers, const View<T, 2>& x, const View<T, 2>& y,
-                  const View<const float, 3>& cosines, const View<const float, 3>& sines, Index first) {
-  const Index turned = numbers > 0 ? numbers : cosines.shape[2], half = turned / 2, length = cosines.shape[1];
+void rotate_pairs(Index head_dim, const View<T, 2>& x, const View<T, 2>& y, const View<const float, 3>& cosines,
+                  const View<const float, 3>& sines, Index first) {
+  constexpr bool has_half = pairs == RotaryPairs::neighbours_by_half;
+  const Index half = has_half ? cosines.shape[2] : cosines.shape[2] / 2, turned = 2 * half, length = cosines.shape[1];
   const auto product = [](float number, float factor) {
     return static_cast<float>(static_cast<Product>(number * factor));
   };
@@ -62,9 +63,7 @@ void rotate_pairs(Index head_dim, Index numbers, const View<T, 2>& x, const View
 template <class Product, class T>
 void rotate_by(const Operation& o, const View<T, 2>& x, const View<T, 2>& y, const View<const float, 3>& cosines,
                const View<const float, 3>& sines, Index first) {
-  const auto rotate = [&]<RotaryPairs pairs> {
-    rotate_pairs<pairs, Product>(o.head_dim, o.rotary_dim, x, y, cosines, sines, first);
-  };
+  const auto rotate = [&]<RotaryPairs pairs> { rotate_pairs<pairs, Product>(o.head_dim, x, y, cosines, sines, first); };
   switch (o.pairs) {
     case RotaryPairs::halves:
       return rotate.template operator()<RotaryPairs::halves>();
@@ -74,6 +73,8 @@ void rotate_by(const Operation& o, const View<T, 2>& x, const View<T, 2>& y, con
       return rotate.template operator()<RotaryPairs::neighbours>();
     case RotaryPairs::neighbours_by_pair:
       return rotate.template operator()<RotaryPairs::neighbours_by_pair>();
+    case RotaryPairs::neighbours_by_half:
+      return rotate.template operator()<RotaryPairs::neighbours_by_half>();
     case RotaryPairs::neighbours_to_halves:
       return rotate.template operator()<RotaryPairs::neighbours_to_halves>();
   }

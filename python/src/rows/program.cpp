@@ -76,16 +76,17 @@ bool has_positions(const std::optional<Array>& table, const Array& value) {
 }
 
 /// Whether the tables of a rotary have a row for each position of a value, of as many numbers as
-/// are turned, or half of them if that is all that it reads; or the factors of a row one number.
+/// are turned, or half of them; or the factors of a row one number.
 bool tables_fit(const Operation& operation, const Array& value, const Arrays& vectors) {
   const std::optional<Array>& first = vectors[static_cast<std::size_t>(operation.bias)];
   if (!has_positions(first, value)) return false;
-  const Index numbers = first->size(2), turned = operation.rotary_dim;
+  const Index numbers = first->size(2);
   if (operation.kind == Operation::Kind::weigh) return numbers == 1;
   const std::optional<Array>& sines = vectors[static_cast<std::size_t>(operation.second)];
   if (!has_positions(sines, value) || sines->size(2) != numbers) return false;
-  if (operation.pairs == RotaryPairs::neighbours_by_pair && turned == 2 * numbers) return true;
-  return numbers % 2 == 0 && numbers <= operation.head_dim && (turned == 0 || turned == numbers);
+  const bool has_half = operation.pairs == RotaryPairs::neighbours_by_half;
+  const Index most = operation.head_dim / (has_half ? 2 : 1), turned = has_half ? 2 * numbers : numbers;
+  return turned % 2 == 0 && numbers <= most && (operation.rotary_dim == 0 || operation.rotary_dim == turned);
 }
 
 }  // namespace
