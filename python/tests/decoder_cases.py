@@ -7,6 +7,7 @@ import transformers
 from headlane.torch import _fused
 from headlane.torch._cache import GROWING
 from torch_cases import seeded
+from transformers.models.llama import modeling_llama
 
 transformers.logging.set_verbosity_error()
 # What models call the cache that they are given, which changed in transformers 5.24.
@@ -99,6 +100,26 @@ def steps(model, given, cache=None, count=3):
 def entries(cache):
     """Keys and values of the layers that have some."""
     return [x for layer in cache.layers if hasattr(layer, "keys") for x in (layer.keys, layer.values)]
+
+
+def llama_with(kind):
+    """A model whose layers have attention modules of this kind, made of the configuration and their number."""
+
+    def build(config):
+        model = transformers.LlamaForCausalLM(config)
+        for number, layer in enumerate(model.model.layers):
+            layer.self_attn = kind(config, number)
+        return model
+
+    return seeded(build, transformers.LlamaConfig(**{**LLAMA, "num_key_value_heads": 4}))
+
+
+def attention_of(module, query, key, value, mask):
+    """What the attention of transformers returns: results, [batch, length, heads, head_dim], and weights."""
+    attention = modeling_llama.ALL_ATTENTION_FUNCTIONS.get_interface(
+        module.config._attn_implementation, modeling_llama.eager_attention_forward
+    )
+    return attention(module, query, key, value, mask, dropout=0.0, scaling=0.3)
 
 
 def runs_with_caches(monkeypatch):

@@ -7,10 +7,20 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import headlane.torch  # noqa: E402
-from decoder_cases import CACHE, IDS, INPUTS, LLAMA, close, entries, real, same, steps  # noqa: E402
+from decoder_cases import (  # noqa: E402
+    CACHE,
+    IDS,
+    INPUTS,
+    attention_of,
+    close,
+    entries,
+    llama_with,
+    real,
+    same,
+    steps,
+)
 from latent_cases import DENSE, MODELS, SIZES, made  # noqa: E402
 from torch_cases import normal, seeded  # noqa: E402
-from transformers.models.llama import modeling_llama  # noqa: E402
 
 
 @pytest.mark.parametrize("given", INPUTS, ids=["whole", "padded"])
@@ -130,22 +140,13 @@ class Latent(torch.nn.Module):
             source, other = options[CACHE].update(source, other, self.layer)
         parts = torch.split(self.both(source), [32, 32], dim=-1)
         key, value = (x.view(batch, source.shape[2], -1, 8).transpose(1, 2) for x in parts)
-        attention = modeling_llama.ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, modeling_llama.eager_attention_forward
-        )
-        made, weights = attention(self, query, key, value, attention_mask, dropout=0.0, scaling=0.3)
+        made, weights = attention_of(self, query, key, value, attention_mask)
         return self.out(made.reshape(batch, length, -1)), weights
 
 
 @torch.no_grad()
 def test_keys_and_values_of_one_product(known):
-    def build(config):
-        model = transformers.LlamaForCausalLM(config)
-        for number, layer in enumerate(model.model.layers):
-            layer.self_attn = Latent(config, number)
-        return model
-
-    model = seeded(build, transformers.LlamaConfig(**{**LLAMA, "num_key_value_heads": 4}))
+    model = llama_with(Latent)
     optimized = headlane.torch.optimize(model)
     for given in ({"input_ids": IDS[:, :1].expand(2, 1)}, *INPUTS):
         close(real(steps(optimized, given)[0], given), real(steps(model, given)[0], given))

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import headlane.torch  # noqa: E402
 import headlane.transformers  # noqa: E402
-from decoder_cases import CACHE, LLAMA, close  # noqa: E402
+from decoder_cases import CACHE, LLAMA, attention_of, close, llama_with  # noqa: E402
 from headlane.torch._arguments import Input  # noqa: E402
 from headlane.torch._attend import attend  # noqa: E402
 from headlane.torch._graph import Graph  # noqa: E402
@@ -96,24 +96,11 @@ class Attention(torch.nn.Module):
             q, k = self.turn(q, *tables), self.turn(k, *tables)
         if cache is not None:
             k, v = cache.update(k, v, self.layer)
-        attention = modeling_llama.ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, modeling_llama.eager_attention_forward
-        )
-        made, weights = attention(self, q, k, v, mask, dropout=0.0, scaling=0.3)
+        made, weights = attention_of(self, q, k, v, mask)
         return self.out(made.reshape(*x.shape[:2], -1)), weights
 
     def forward(self, hidden_states, position_embeddings=None, attention_mask=None, **options):
         return self.attend(hidden_states, position_embeddings, attention_mask, options.get(CACHE))
-
-
-def model_of(kind):
-    def build(config):
-        model = transformers.LlamaForCausalLM(config)
-        for number, layer in enumerate(model.model.layers):
-            layer.self_attn = kind(config, number)
-        return model
-
-    return seeded(build, transformers.LlamaConfig(**{**LLAMA, "num_key_value_heads": 4}))
 
 
 class InPlace(Attention):
@@ -149,7 +136,7 @@ class Repeated(Attention):
 @pytest.mark.parametrize("kind", [Attention, InPlace, ByLength, Repeated])
 @torch.no_grad()
 def test_code_of_positions(kind, lengths):
-    model = model_of(kind)
+    model = llama_with(kind)
     optimized, made = headlane.torch.optimize(model), []
     for one in (model, optimized, optimized):
         cache, first = transformers.DynamicCache(config=model.config), 0
@@ -196,7 +183,7 @@ def test_masks_that_are_computed(kind):
     some = nothing.clone()
     some[0, ..., :3, 0] = 0 if kind is Hidden else -30
     some[1, ..., 2:, 0] = 0 if kind is Hidden else -20
-    model = model_of(kind)
+    model = llama_with(kind)
     own, ours = (x.model.layers[1].self_attn for x in (model, headlane.torch.optimize(model)))
     for count in (1, 4):
         for mask in (nothing, some):
