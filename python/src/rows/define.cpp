@@ -91,7 +91,7 @@ Place add_product_of_heads(RowProgram& self, Place x, Place other, Index head_di
   return self.add(call, {.kind = Kind::product, .x = x, .residual = other, .head_dim = head_dim});
 }
 
-/// The heads of x, of so many numbers, and behind each one that of `other`, of `other_dim`.
+/// Each head of x, of head_dim numbers, followed by that of `other`, of other_dim numbers.
 Place add_join(RowProgram& self, Place x, Place other, Index head_dim, Index other_dim) {
   const Call call(name);
   constexpr Index most = std::numeric_limits<int>::max();

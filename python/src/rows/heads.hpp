@@ -1,4 +1,4 @@
-// Columns of rows, rows with the heads of two values, and heads times numbers.
+// Selects columns, joins the heads of two values, and multiplies heads by numbers.
 #pragma once
 
 #include "rows/operation.hpp"
@@ -7,7 +7,7 @@
 
 namespace headlane::python {
 
-/// y = columns of each group of x, one after the other.
+/// y = the columns begin … end - 1 of each group of x, one after the other.
 template <class T>
 void copy_columns(const Operation& o, const View<T, 2>& x, const View<T, 2>& y) {
   const Index width = o.end - o.begin, group = o.group > 0 ? o.group : x.shape[1];
@@ -17,7 +17,7 @@ void copy_columns(const Operation& o, const View<T, 2>& x, const View<T, 2>& y) 
       std::copy_n(&x(row, from), width, &y(row, to));
 }
 
-/// y = each head of x, and behind it that of `other`, or the only one that it has.
+/// y = the heads of x, each followed by that of `other`, or by the only head that `other` has.
 template <class T>
 void join_heads(const Operation& o, const View<T, 2>& x, const View<T, 2>& other, const View<T, 2>& y) {
   const Index dim = o.head_dim, other_dim = o.group, step = other.shape[1] == other_dim ? 0 : other_dim;

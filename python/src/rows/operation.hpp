@@ -23,7 +23,7 @@ enum class RotaryPairs {
   halves_backwards,      ///< likewise, by the negative angle
   neighbours,            ///< 2i and 2i + 1, likewise
   neighbours_by_pair,    ///< 2i and 2i + 1, with number i of the table for both
-  neighbours_by_half,    ///< likewise, of a table that has no other ones
+  neighbours_by_half,    ///< likewise, and the table has no other numbers
   neighbours_to_halves,  ///< as by pair; the results are i and half + i
 };
 
@@ -40,8 +40,8 @@ struct Operation {
     scale,       ///< x · factor
     sum,         ///< x + residual
     product,     ///< x · residual; if head_dim is not 0, each head of x by one number of it
-    weigh,       ///< each row of x times its factor, in a table that has one for a position
-    join,        ///< each head of x, and behind it that of residual, or the only one that this has
+    weigh,       ///< each row of x times the factor of its position, which a table has
+    join,        ///< each head of x, followed by that of residual, or by the only one that this has
     rotary,      ///< of each head of x the first numbers, as many as a table has: those · cosines +
                  ///< (their halves, exchanged, the first one negated) · sines; the others are x's;
                  ///< by RotaryPairs neighbours instead of halves

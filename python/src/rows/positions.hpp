@@ -1,4 +1,4 @@
-// What depends on positions, by tables: rotary positions, by cosines and sines, and factors.
+// Rotary positions and factors of positions, both of which are read from tables.
 #pragma once
 
 #include "rows/operation.hpp"
@@ -8,8 +8,8 @@
 
 namespace headlane::python {
 
-/// Where the numbers of a pair are in a head, of `half` pairs, and where their results, and what is
-/// for them in a table.
+/// The indices of one of `half` pairs: of its numbers in a head, of their results, and of their
+/// entries in a table.
 template <RotaryPairs pairs>
 struct Pair {
   static constexpr bool is_backwards = pairs == RotaryPairs::halves_backwards;
@@ -29,9 +29,9 @@ struct Pair {
   std::array<Index, 2> from, to, of_table;
 };
 
-/// y = x, of each head the first numbers turned: with the roundings of PyTorch's product, product
-/// and sum, each to `Product`, and the sum to the type. Row i of x is row first + i of all
-/// sequences.
+/// y = x, but the first numbers of each head are turned, with the roundings of PyTorch's two
+/// products and their sum: products are rounded to `Product`, the sum to the type. Row i of x is
+/// row first + i of all sequences.
 template <RotaryPairs pairs, class Product, class T>
 void rotate_pairs(Index head_dim, const View<T, 2>& x, const View<T, 2>& y, const View<const float, 3>& cosines,
                   const View<const float, 3>& sines, Index first) {

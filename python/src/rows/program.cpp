@@ -69,14 +69,14 @@ struct Attentions {
   }
 };
 
-/// Whether a table has rows for each position of a value, in all sequences or each.
+/// Whether a table has a row for each position of a value, for all sequences or for each of them.
 bool has_positions(const std::optional<Array>& table, const Array& value) {
   return table && table->rank() == 3 && value.rank() == 3 && table->size(1) == value.size(1) &&
          (table->size(0) == 1 || table->size(0) == value.size(0)) && (table->stride(2) == 1 || table->size(2) == 1);
 }
 
-/// Whether the tables of a rotary have a row for each position of a value, of as many numbers as
-/// are turned, or half of them; or the factors of a row one number.
+/// Whether the tables of an operation fit a value: the cosines and sines of a rotary have as many
+/// numbers for a position as are turned, or half as many; the factors of weigh have one.
 bool tables_fit(const Operation& operation, const Array& value, const Arrays& vectors) {
   const std::optional<Array>& first = vectors[static_cast<std::size_t>(operation.bias)];
   if (!has_positions(first, value)) return false;
