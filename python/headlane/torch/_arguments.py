@@ -10,7 +10,7 @@ import torch
 from ._cached import CacheValue, FilledCache, Pair
 from ._complex import Angles
 from ._nodes import Mask, Node, NotPlain, Size
-from ._other import Other
+from ._other import OtherTensor
 from ._state import AXES, is_taken
 from ._tables import WideMask
 from ._values import Value
@@ -40,7 +40,7 @@ class Input(NamedTuple):
     def value(self, graph: Graph) -> Value | Mask | CacheValue | Pair:
         node = graph.add(Node("input"))
         if self.what is None:
-            return Other(graph, node)
+            return OtherTensor(graph, node)
         if self.what == "wide":
             return WideMask(node)
         if self.what == "complex":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._cached import Cached
-from ._from_cache import attended
+from ._from_cache import entries_of
 from ._nodes import Attention, Mask, Node, NotPlain, Read
 from ._values import Value
 
@@ -19,7 +19,7 @@ def attend(
         entries = key.attended_with(value)
         key, value = entries.keys, entries.values
     elif not isinstance(key, Value):
-        entries, key, value = attended(key, value)
+        entries, key, value = entries_of(key, value)
         if entries is not None:
             sources = entries.keys.for_attention(), entries.values.for_attention()
     is_filled = entries is not None and key is None

@@ -68,11 +68,6 @@ class Attended(NamedTuple):
         return tuple(x for x in (read.query, read.key, read.value) if x is not None)
 
     @property
-    def beside(self) -> tuple[Node, ...]:
-        """What it reads that is no value of rows."""
-        return tuple(x for x in (self._read.mask, self._read.bias) if x is not None)
-
-    @property
     def _read(self) -> Read:
         return self.result.what.read(self.result.inputs)
 
@@ -85,7 +80,7 @@ class Attended(NamedTuple):
         sizes = self.inputs[0].sizes
         if sizes is None or any(x.sizes is not sizes for x in self.inputs):
             return False
-        return self.result.what.is_plain() and all(x.kind in ("input", "torch") for x in self.beside)
+        return self.result.what.is_plain() and all(x.kind in ("input", "torch") for x in self._read.beside())
 
     def add_to(self, rows: Rows) -> int:
         call, read = self.result.what, self._read

@@ -56,7 +56,8 @@ class Buffer:
         return self.memory.narrow(-2, self.first, self.used - self.first)
 
 
-def _may_append(before: torch.Tensor, new: torch.Tensor) -> bool:
+def may_append(before: torch.Tensor, new: torch.Tensor) -> bool:
+    """Whether new positions are like those before them, and no gradients are wanted."""
     return (
         before.dim() == 4
         and before.shape[-2] > 0
@@ -107,7 +108,7 @@ class _Growing(DynamicLayer):
         keys, values = self.keys, self.values
         if is_compiling() or keys is None or values is None or not self._grows():
             return super().update(key_states, value_states, *args, **kwargs)
-        if not (_may_append(keys, key_states) and _may_append(values, value_states)):
+        if not (may_append(keys, key_states) and may_append(values, value_states)):
             return super().update(key_states, value_states, *args, **kwargs)
         all_keys = self._appended("_headlane_keys", keys, key_states)
         all_values = self._appended("_headlane_values", values, value_states)
@@ -195,6 +196,7 @@ class GrowingSlidingLayer(_Growing, DynamicSlidingWindowLayer):
         return not records and self.sliding_window > 1
 
 
+ALL_POSITIONS = (DynamicLayer, GrowingLayer)  # what keeps all of them
 GROWING = {DynamicLayer: GrowingLayer, DynamicSlidingWindowLayer: GrowingSlidingLayer}
 
 

@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 class Angles(Mask):
     """A table of complex numbers, [batch, length, rotary_dim / 2], perhaps with another axis for the heads.
 
-    node: The input.
-    parts: Its cosines and sines, if they were used.
+    parts: The nodes of its cosines and sines, once they are used; every view of the table has the same list.
     """
 
-    def __init__(self, graph: Graph, node: Node, axis: int | None = None, parts: Any = None) -> None:
+    def __init__(
+        self, graph: Graph, node: Node, axis: int | None = None, parts: list[Node] | None = None
+    ) -> None:
         super().__init__(node)
         self.axis = axis
         self._graph = graph
-        self._parts: list[Node] = [] if parts is None else parts
+        self._parts = [] if parts is None else parts
 
     def unsqueeze(self, axis: int) -> Angles:
         if self.axis is not None or axis not in (1, 2):
@@ -53,7 +54,7 @@ def _sines(x: torch.Tensor) -> torch.Tensor:
     return x.imag.contiguous()
 
 
-class Pairs(Recorded):
+class Neighbours(Recorded):
     """Each head as pairs of neighbours, [..., head_dim / 2, 2].
 
     angles: By which they are turned, if they are.
@@ -65,12 +66,12 @@ class Pairs(Recorded):
         self._angles = angles
 
     @classmethod
-    def of(cls, x: Value, sizes: tuple[Any, ...], is_wide: bool = False) -> Pairs:
+    def of(cls, x: Value, sizes: tuple[Any, ...], is_wide: bool = False) -> Neighbours:
         if x.head_dim % 2 or sizes[-2:] != (-1, 2) or sizes[:-2] != x.shape[:-1]:
             raise NotPlain
         return cls(x, is_wide)
 
-    def flatten(self, start: int) -> Pairs:
+    def flatten(self, start: int) -> Neighbours:
         if start != 3 or self._angles is None:
             raise NotPlain
         return self
@@ -104,7 +105,7 @@ class Complex(Recorded):
         return Complex(self._x, self._is_wide, angles)
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Pairs:
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Neighbours:
         if func is not torch.view_as_real or kwargs or args[0]._angles is None:
             raise NotPlain
-        return Pairs(args[0]._x, args[0]._is_wide, args[0]._angles)
+        return Neighbours(args[0]._x, args[0]._is_wide, args[0]._angles)

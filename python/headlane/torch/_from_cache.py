@@ -67,11 +67,11 @@ class FromCache(Recorded):
             raise NotPlain
         return FromCache(self.entries, self.new, sizes[1])
 
-    def new_empty(self, *sizes: Any) -> Parts:
+    def new_empty(self, *sizes: Any) -> Written:
         batch, _, length, _ = self.shape
         if len(sizes) != 4 or sizes[0] is not batch or sizes[2] is not length:
             raise NotPlain
-        return Parts(self.entries, sizes[1], sizes[3])
+        return Written(self.entries, sizes[1], sizes[3])
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -80,7 +80,7 @@ class FromCache(Recorded):
         return args[0].split(*args[1:], **(kwargs or {}))
 
 
-class Parts(Recorded):
+class Written(Recorded):
     """A new tensor, [batch, heads, length, head_dim], of whose heads the first and the last numbers are written."""
 
     def __init__(self, entries: Entries | None, heads: int, dim: int) -> None:
@@ -89,12 +89,12 @@ class Parts(Recorded):
         self._dim = dim
         self._parts: list[FromCache] = []
 
-    def __getitem__(self, index: Any) -> _Part:
+    def __getitem__(self, index: Any) -> _Slice:
         bounds = last_axis(index)
         begin, end, step = bounds.indices(self._dim)
         if step != 1 or begin != sum(x.new.head_dim for x in self._parts):
             raise NotPlain
-        return _Part(self, end - begin)
+        return _Slice(self, end - begin)
 
     def add(self, source: Any, dim: int) -> None:
         if (
@@ -117,10 +117,10 @@ class Parts(Recorded):
         return made
 
 
-class _Part(Recorded):
+class _Slice(Recorded):
     """Some numbers of all heads of a new tensor."""
 
-    def __init__(self, parts: Parts, dim: int) -> None:
+    def __init__(self, parts: Written, dim: int) -> None:
         self._parts = parts
         self._dim = dim
 
@@ -128,9 +128,9 @@ class _Part(Recorded):
         self._parts.add(source, self._dim)
 
 
-def attended(key: Any, value: Any) -> tuple[Entries | None, Value, Value]:
+def entries_of(key: Any, value: Any) -> tuple[Entries | None, Value, Value]:
     """What an attention is given: entries of a cache, if there is one, and the keys and values of new positions."""
-    if not all(isinstance(x, (FromCache, Parts)) for x in (key, value)) or value.entries is not key.entries:
+    if not all(isinstance(x, (FromCache, Written)) for x in (key, value)) or value.entries is not key.entries:
         raise NotPlain
     if any(isinstance(x, FromCache) and x.heads for x in (key, value)):
         raise NotPlain

@@ -68,11 +68,13 @@ class Fused(Replaced):
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         needed = [x for x in parameters if x.default is x.empty and x.kind in positional]
         others = {x.name for x in parameters} - {x.name for x in needed}
+        tried: list[Any] = []
         for known in ({}, _NEEDED, _COMPLEX):
             given = tuple((known or _NEEDED).get(x.name, Input(3)) for x in needed)
             options = {name: x for name, x in known.items() if name in others}
-            if Plan.of(module, dtype, given, options) is not None:
+            if (given, options) not in tried and Plan.of(module, dtype, given, options) is not None:
                 return True
+            tried.append((given, options))
         return False
 
     @classmethod

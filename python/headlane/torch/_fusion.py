@@ -9,17 +9,14 @@ from ._kept import AttendedKept
 from ._nodes import Node
 from ._operations import (
     ACTIVATIONS,
-    Columns,
     Elementwise,
     Gated,
+    Named,
     Norm,
-    OfTwo,
     Other,
     Product,
-    Rotary,
     Rows,
     Step,
-    Weigh,
 )
 
 _ALONE = (Other, AttendedKept)  # operations that run by themselves
@@ -172,12 +169,6 @@ def _alone(node: Node, has_room: bool) -> Any:
         return Attended(node)
     if node.kind == "attention" and has_room and AttendedCache.is_this(node):
         return AttendedCache(node)
-    if node.kind == "rotary":
-        return Rotary(node)
-    if node.kind == "weigh":
-        return Weigh(node)
-    if node.kind == "columns":
-        return Columns(node)
-    if node.kind in ("join", "multiply_heads"):
-        return OfTwo(node)
+    if Named.is_this(node):
+        return Named(node)
     return Elementwise(node) if Elementwise.is_this(node) else Other(node)

@@ -237,7 +237,7 @@ def _is_call(module: nn.Module) -> bool:
 
 
 def _set_width(node: Node, width: int | None) -> None:
-    """Of a value, and of what it is the norm of."""
+    """Sets the width of a value, and of what it is the norm of, where it is not known."""
     while node.width is None:
         node.width = width
         if node.kind != "norm":

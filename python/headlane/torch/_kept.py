@@ -40,7 +40,7 @@ class AttendedKept(NamedTuple):
         call, to = self.result.what, at[self.result]
         places = [at[x] for x in self.result.inputs]
         read = call.read(self.result.inputs)
-        order = [(read.key_source, read.value_source).index(x) for x in self.rows.inputs]
+        sources_read = [(read.key_source, read.value_source).index(x) for x in self.rows.inputs]
         made = [self.rows.outputs.index(x) for x in (read.key, read.value)]
 
         def step(values: list[Any]) -> Any:
@@ -52,7 +52,7 @@ class AttendedKept(NamedTuple):
             layer = read.cache.layers[call.entries[0]]
             kept = _KEPT.get(layer)
             if kept is None or kept.program is not self.rows.program:
-                kept = _KEPT[layer] = Kept(self.rows.program, order, made, call.heads[1:])
+                kept = _KEPT[layer] = Kept(self.rows.program, sources_read, made, call.heads[1:])
             keys, entries = kept.of(sources, new[0].shape[-2])
             query = heads_of(read.query, *call.heads[0])
             values[to] = call(query, keys, entries, read.mask, read.bias).flatten(-2)
@@ -62,29 +62,21 @@ class AttendedKept(NamedTuple):
 
 
 def _may_append(cache: Any, number: int, new: list[torch.Tensor]) -> bool:
-    """Whether a layer of a cache keeps all positions, and has as many of both, of the same sizes and types as the
-    new ones, if it has any.
-    """
-    theirs, ours = (sys.modules[x] for x in ("transformers.cache_utils", "headlane.torch._cache"))
+    """Whether a layer of a cache keeps all positions, and has as many keys as values, like the new ones, or none."""
     layer = layer_of(cache, number)
     kind = getattr(cache, "layer_class_to_replicate", None) if layer is None else type(layer)
-    if kind not in (theirs.DynamicLayer, ours.GrowingLayer):
+    if kind not in _ours().ALL_POSITIONS:
         return False
-    there = (getattr(layer, "keys", None), getattr(layer, "values", None))
-    if there[0] is None or there[0].numel() == 0:
-        return there[1] is None or there[1].numel() == 0
-    return (
-        there[1] is not None
-        and there[0].shape[:-1] == there[1].shape[:-1]
-        and all(
-            type(x) is torch.Tensor and x.dtype is y.dtype and _but_positions(x) == _but_positions(y)
-            for x, y in zip(there, new)
-        )
-    )
+    keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
+    if keys is None or keys.numel() == 0:
+        return values is None or values.numel() == 0
+    is_pair = values is not None and keys.shape[:-1] == values.shape[:-1]
+    return is_pair and all(map(_ours().may_append, (keys, values), new))
 
 
-def _but_positions(x: torch.Tensor) -> tuple[int, ...]:
-    return (*x.shape[:-2], x.shape[-1])
+def _ours() -> Any:
+    """The module about caches, which needs transformers: who has a cache of theirs has imported them."""
+    return sys.modules["headlane.torch._cache"]
 
 
 class Kept:
@@ -107,7 +99,7 @@ class Kept:
         rows = [x.squeeze(1).contiguous() for x in new]
         made = self.program.run([rows[x] for x in self._read], [], [], threads())
         new += [heads_of(made[x], *of) for x, of in zip(self._made, self._heads)]
-        buffer = sys.modules["headlane.torch._cache"].Buffer
+        buffer = _ours().Buffer
         if not known:
             self._buffers = [buffer(x.narrow(-2, 0, 0), x) for x in new]
         for i, x in enumerate(new):

@@ -114,6 +114,10 @@ class Read(NamedTuple):
     key_source: Any = None
     value_source: Any = None
 
+    def beside(self) -> list[Any]:
+        """Mask and bias, if there are any."""
+        return [x for x in (self.mask, self.bias) if x is not None]
+
     def there(self) -> dict[str, Any]:
         return {name: x for name, x in self._asdict().items() if x is not None}
 

@@ -136,59 +136,28 @@ class Norm(NamedTuple):
         return rows.program.norm(state.centred, x, weight, bias, eps, *residual or [-1], self.head_dim)
 
 
-class Rotary(NamedTuple):
-    """Heads, or their first numbers, turned by the angles of their positions, whose cosines and sines are inputs."""
+# How many tables each kind of `Named` reads.
+_TABLES = {"rotary": 2, "weigh": 1, "columns": 0, "join": 0, "multiply_heads": 0}
+
+
+class Named(NamedTuple):
+    """An operation whose kind is a method of row programs: of values, and of tables behind them."""
 
     result: Node
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.result.inputs[:1]
-
-    def add_to(self, rows: Rows) -> int:
-        x, *tables = self.result.inputs
-        return rows.program.rotary(rows.at[x], *map(rows.table, tables), *self.result.what)
-
-
-class Weigh(NamedTuple):
-    """Rows times the factors of their positions."""
-
-    result: Node
+    @classmethod
+    def is_this(cls, node: Node) -> bool:
+        return node.kind in _TABLES
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        return self.result.inputs[:1]
+        inputs = self.result.inputs
+        return inputs[: len(inputs) - _TABLES[self.result.kind]]
 
     def add_to(self, rows: Rows) -> int:
-        x, factors = self.result.inputs
-        return rows.program.weigh(rows.at[x], rows.table(factors))
-
-
-class Columns(NamedTuple):
-    """Some columns of a value."""
-
-    result: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.result.inputs
-
-    def add_to(self, rows: Rows) -> int:
-        return rows.program.columns(rows.at[self.result.inputs[0]], *self.result.what)
-
-
-class OfTwo(NamedTuple):
-    """The heads of two values behind each other, or those of one times numbers of the other."""
-
-    result: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.result.inputs
-
-    def add_to(self, rows: Rows) -> int:
+        values, tables = self.inputs, self.result.inputs[len(self.inputs) :]
         add = getattr(rows.program, self.result.kind)
-        return add(*(rows.at[x] for x in self.inputs), *self.result.what)
+        return add(*(rows.at[x] for x in values), *map(rows.table, tables), *self.result.what)
 
 
 class Elementwise(NamedTuple):
@@ -223,7 +192,6 @@ class Rows:
     def __init__(self, operations: list[Any], outputs: list[Node]) -> None:
         results = {x.result for x in operations}
         self.inputs = list(dict.fromkeys(x for one in operations for x in one.inputs if x not in results))
-        self._operations = operations
         self.outputs = outputs
         self.program = _core.RowProgram(len(self.inputs))
         self.vectors: list[Vector | Node] = []
@@ -238,7 +206,7 @@ class Rows:
     def reads(self) -> list[Node]:
         """Inputs, tables, masks and biases."""
         tables = [x for x in self.vectors if isinstance(x, Node)]
-        return [*self.inputs, *tables, *(x for one in self._operations for x in getattr(one, "beside", ()))]
+        return [*self.inputs, *tables, *(x for one in self.attentions for x in one.read.beside())]
 
     @property
     def changes_cache(self) -> bool:

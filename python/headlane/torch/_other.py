@@ -16,7 +16,7 @@ _ELEMENTWISE = frozenset((torch.log, torch.floor))
 _OF_HEADS = (slice(None), None, slice(None), None)  # [batch, length] in [batch, 1, length, 1]
 
 
-class Other(Mask):
+class OtherTensor(Mask):
     """A tensor, and functions of it alone, which a plan computes first.
 
     dtype: None if it is not known.
@@ -32,33 +32,33 @@ class Other(Mask):
         self._is_of_heads = is_of_heads
 
     def _computed(
-        self, function: Callable[[Any], Any], dtype: torch.dtype | None = None, **more: Any
-    ) -> Other:
+        self, function: Callable[[Any], Any], dtype: torch.dtype | None = None, is_of_heads: bool = False
+    ) -> OtherTensor:
         node = self._graph.add(Node("torch", (self.node,), function))
-        return Other(self._graph, node, dtype, more.get("is_of_heads", self._is_of_heads))
+        return OtherTensor(self._graph, node, dtype, is_of_heads or self._is_of_heads)
 
-    def _with_number(self, function: Any, number: Any) -> Other:
+    def _with_number(self, function: Any, number: Any) -> OtherTensor:
         if type(number) not in (int, float):
             raise NotPlain
         return self._computed(partial(function, other=number))
 
-    def __add__(self, number: Any) -> Other:
+    def __add__(self, number: Any) -> OtherTensor:
         return self._with_number(torch.add, number)
 
-    def __mul__(self, number: Any) -> Other:
+    def __mul__(self, number: Any) -> OtherTensor:
         return self._with_number(torch.mul, number)
 
-    def __truediv__(self, number: Any) -> Other:
+    def __truediv__(self, number: Any) -> OtherTensor:
         return self._with_number(torch.div, number)
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def __getitem__(self, index: Any) -> Other:
+    def __getitem__(self, index: Any) -> OtherTensor:
         if self._is_of_heads or index != _OF_HEADS:
             raise NotPlain
         return self._computed(lambda x: x[_OF_HEADS], self._dtype, is_of_heads=True)
 
-    def to(self, dtype: Any) -> Other:
+    def to(self, dtype: Any) -> OtherTensor:
         if not isinstance(dtype, torch.dtype):
             raise NotPlain
         return self._computed(lambda x: x.to(dtype), dtype)
@@ -70,7 +70,7 @@ class Other(Mask):
         return self._computed(lambda x: x.squeeze(1)).node
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Other:
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> OtherTensor:
         if func not in _ELEMENTWISE or len(args) != 1 or kwargs:
             raise NotPlain
         return args[0]._computed(func)

@@ -28,8 +28,8 @@ class Plan:
     with_room: Those where the cache has room for new keys; none if they are the same.
     filled: Of attentions to the keys of an encoder: the numbers of the cache, of its layer, and of an input that
         has as many sequences.
-    lengths_of_keys: How many keys each attention has, by the inputs.
-    appends: Of those that append keys to a cache: the numbers of the cache and of its layer.
+    lengths_of_keys: For each attention a function of the inputs: how many keys it has.
+    appends: Of attentions that append keys to a cache: the numbers of the cache and of its layer.
     """
 
     def __init__(self, code: Code, steps: Steps, modules: set[nn.Module] | None) -> None:
@@ -130,25 +130,22 @@ class Plan:
 
 
 def _length_of_keys(attention: Node, nodes: list[Node], at: dict[Node, int]) -> Callable[[list[Any]], int]:
-    what = attention.what
-    read = what.read(attention.inputs)
-    keys = next(
-        (x for x in nodes if x.kind == "input" and x.sizes and x.sizes is (read.key or read.query).sizes),
-        None,
-    )
+    call = attention.what
+    read = call.read(attention.inputs)
+    rows = None if call.is_of_filled_cache else at[_input_like(read.key, nodes)]
 
     def length(inputs: list[Any]) -> int:
-        new = 0 if keys is None or what.is_of_filled_cache else inputs[at[keys]].shape[1]
+        new = 0 if rows is None else inputs[rows].shape[1]
         if read.cache is None:
             return new
-        before = getattr(layer_of(inputs[at[read.cache]], what.entries[0]), "keys", None)
-        return new + (0 if before is None else before.shape[-2])
+        before = getattr(layer_of(inputs[at[read.cache]], call.entries[0]), "keys", None)
+        return new if before is None else new + before.shape[-2]
 
     return length
 
 
 def _input_like(node: Node, nodes: list[Node]) -> Node:
-    """An input of as many sequences."""
+    """An input of as many sequences, of the same length."""
     return next(x for x in nodes if x.kind == "input" and x.sizes is node.sizes)
 
 

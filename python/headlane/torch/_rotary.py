@@ -1,5 +1,5 @@
 """Rotary positions in the code of a module: x * cos + rotate_half(x) * sin, as transformers writes it, of all
-numbers of a head or of its first ones. Pairs are numbers of its two halves, or interleaved: neighbours.
+numbers of a head or of its first ones. Neighbours are numbers of its two halves, or interleaved: neighbours.
 Numbers of 16 bits may be turned in float32, if they are made so, or the tables are.
 """
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ._complex import Pairs
+from ._complex import Neighbours
 from ._nodes import NotPlain, Recorded
 from ._rotary_halves import Product
 from ._tables import HalfTable, Table, Width, axis_and_nodes, half, last_axis
@@ -101,9 +101,9 @@ class Part(_Piece):
         self._require(self.is_plain())
         return Part(self.x, self.begin, self.end, negated=True, is_wide=self.is_wide)
 
-    def reshape(self, *sizes: Any) -> Pairs:
+    def reshape(self, *sizes: Any) -> Neighbours:
         self._require(self.is_plain() and self.begin == 0 and self.end == self.x.head_dim and self.is_wide)
-        return Pairs.of(self.x, sizes, is_wide=True)
+        return Neighbours.of(self.x, sizes, is_wide=True)
 
     def float(self) -> Part:
         if self.x.dtype is torch.float32:
@@ -152,7 +152,7 @@ class _EverySecond(Recorded):
 
     def __mul__(self, table: Any) -> Product:
         part = self.part
-        is_of_all = part.end == part.x.head_dim and type(part.end) is int and not part.is_wide
+        is_of_all = type(part.end) is int and part.end == part.x.head_dim and not part.is_wide
         if self.negated or not isinstance(table, HalfTable) or table.is_wide or not is_of_all:
             raise NotPlain
         return Product(part.x, self.first, table)
@@ -174,7 +174,7 @@ class _EverySecond(Recorded):
 
 
 class _Stacked(Recorded):
-    """Pairs, on an axis of their own."""
+    """Neighbours, on an axis of their own."""
 
     def __init__(self, part: Part) -> None:
         self._part = part

@@ -8,7 +8,7 @@ import torch
 
 from ._functions import called
 from ._nodes import Node, NotPlain, OfHeads
-from ._other import Other
+from ._other import OtherTensor
 from ._rotary import Part
 from ._tables import HalfTable, Table, last_axis
 from ._views import View
@@ -107,8 +107,8 @@ class Value(View):
             return Part(self, 0, self._split) * other
         if isinstance(other, OfHeads):
             return self._by_number(other.value)
-        if isinstance(other, Other):
-            return self._of_heads("weigh", (other.of_positions(self._heads_first, self.dtype),), None)
+        if isinstance(other, OtherTensor):
+            return self._of_heads("weigh", (other.of_positions(self._heads_first, self.dtype),), ())
         if type(other) not in (int, float):
             return self.graph.apply("multiply", self, other)
         if self._columns or abs(other) > torch.finfo(torch.float32).max:

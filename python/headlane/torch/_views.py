@@ -1,4 +1,4 @@
-"""What of a tensor that is not there yet is a view: its shape, columns and heads."""
+"""Views of tensors that are not there yet: their shapes, columns and heads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ._complex import Pairs
+from ._complex import Neighbours
 from ._from_cache import FromCache
 from ._nodes import Heads, Node, NotPlain, Recorded
 from ._tables import Width
@@ -105,7 +105,7 @@ class View(Recorded):
         """
         sizes = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple) else sizes
         if self._split and len(sizes) == 5:
-            return Pairs.of(self, sizes)
+            return Neighbours.of(self, sizes)
         known = self._node.sizes
         if self._heads_first or known is None or len(known) != 2 or len(sizes) not in (2, 3, 4):
             raise NotPlain
