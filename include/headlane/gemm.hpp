@@ -52,24 +52,31 @@ struct GemmOptions {
 ///     G = gamma(max(1, min(k, 128) + min(ceil(k / 128), 4) + ceil(k / 512)))
 ///     gamma(i) = i·u / (1 - i·u), u = 2^-24
 /// Arithmetic with activations = int8, where b[p, j] = q_b[p, j] · scale_b[j] (packed_matrix.hpp):
-///     o = the first p of the largest |a[i, p]|: the row's outlier, which is not quantised
-///     largest = max |a[i, p]| of the others
-///     q_a[p] = rint(a[i, p] · (127 / largest))      to nearest, ties to even; q_a[o] = 0
-///     sum = Σ q_a[p] · q_b[p, j]                    exact, in 32 bits
-///     product = fma(a[i, o], q_b[o, j], float(sum) · (largest / 127)) · scale_b[j]
+///     o = the first p of the largest a[i, p], or of the smallest if that has the larger magnitude:
+///       the row's outlier, which is not quantised
+///     centre = max a[i, p] / 2 + min a[i, p] / 2    of the others, 0 if there are none
+///     distance = max |a[i, p] - centre|             of the others
+///     q_a[p] = rint((a[i, p] - centre) · (127 / distance))      ties to even; q_a[o] = 0
+///     sum = Σ q_a[p] · q_b[p, j], sum_b = Σ q_b[p, j]           exact, in 32 bits
+///     others = fma(centre, float(sum_b), float(sum) · (distance / 127))
+///     product = fma(a[i, o] - centre, q_b[o, j], others) · scale_b[j]
 ///     c = activation(fma(alpha, product, beta · c) + bias) + residual
 ///   each operation rounded once. A row with an element that is not finite counts as NaN; where
-///   largest is below 2^-100, the others count as zeros. A row of c depends on that row of a alone.
-///   For b in groups of 32 along k, in blocks of 512 as above:
+///   distance is below 2^-100, the others count as the centre. A row of c depends on that row of a
+///   alone. For b in groups of 32 along k, in blocks of 512 as above:
 ///     sum = fma(float(Σ q_a[p] · q_b[p, j] of the group), scale_b[group, j], sum), from sum = 0
-///     c = fma(alpha, fma(a[i, o], b[o, j], sum · (largest / 127)), c)
-///   where a[i, o] counts as 0 in the blocks that do not have it.
-/// Error with activations = int8: before bias, activation and residual,
-///     |c - exact| <= |alpha| (E + gamma(5) (|product| + |a[i, o] b[o, j]|)) + u (|beta c| + |c|)
-///     E = largest / 254 · 1.0001 · Σ|b|
+///     others = fma(centre, sum_b, sum · (distance / 127))
+///     c = fma(alpha, fma(a[i, o] - centre, b[o, j], others), c)
+///   where sum_b = sum_b + float(Σ q_b[p, j] of the group) · scale_b[group, j], from 0, for all
+///   groups in order; a[i, o] - centre counts as 0 in the blocks that do not have it, centre in
+///   those after the first.
+/// Error with activations = int8: before bias, activation and residual, and unless something
+///   overflows,
+///     |c - exact| <= |alpha| (E + gamma(5) (|product| + 2 F)) + u (|beta c| + |c|)
+///     E = distance / 254 · 1.0001 · Σ|b|, F = |centre Σb| + |(a[i, o] - centre) b[o, j]|
 ///   where exact is that of gemm over the unpacked b; in groups,
-///     |c - exact| <= |alpha| (E + G · (Σ|a||b| + E)) + G · |beta c|
-///     G = gamma(min(ceil(k / 32), 16) + ceil(k / 512) + 4)
+///     |c - exact| <= |alpha| (E + G · (Σ|a||b| + 3 |centre| Σ|b| + E)) + G · |beta c|
+///     G = gamma(ceil(k / 32) + ceil(k / 512) + 5)
 /// Arithmetic with activations = bfloat16: rows of a are rounded to bfloat16, to nearest, ties to
 ///   even; an odd k counts as one more, of zeros. In each block, for pairs of p, in order,
 ///     sum = fma(a[i, p], b[p, j], fma(a[i, p + 1], b[p + 1, j], sum)), from sum = 0
@@ -84,8 +91,10 @@ struct GemmOptions {
 ///   negative sizes, null data, an overlapping c, sizes that overflow; for activations other than
 ///   float32 if b is not a PackedMatrix of such a type, or of int8 with more than 132000 rows;
 ///   std::bad_alloc.
-/// Source: the error bound is that of Higham 2002, section 3.1; outliers apart, there for columns
-///   of all rows: Dettmers et al. 2022, LLM.int8().
+/// Source: the error bound is that of Higham 2002, section 3.1; a scale and an offset: Jacob
+///   et al. 2018, Quantization and Training of Neural Networks for Efficient
+///   Integer-Arithmetic-Only Inference; outliers apart, there for columns of all rows: Dettmers et
+///   al. 2022, LLM.int8().
 HEADLANE_API void gemm(View<const float, 2> a, View<const float, 2> b, View<float, 2> c,
                        const GemmOptions& options = {});
 

@@ -65,8 +65,9 @@ struct NumbersOptions {
 ///
 /// It is immutable: any number of threads may use it at the same time. An object that was moved
 /// from is empty.
-/// Memory: bytes(). Linux is asked for huge pages (madvise), which matrices of 128 KiB to 4 MiB
-///   share; at most 4 MiB stay allocated when there are none.
+/// Memory: bytes(), and for integers 4 more for each column, its sum, which gemm with activations
+///   reads. Linux is asked for huge pages (madvise), which matrices of 128 KiB to 4 MiB share; at
+///   most 4 MiB stay allocated when there are none.
 class HEADLANE_API PackedMatrix {
  public:
   /// An empty matrix, 0 × 0.
@@ -140,9 +141,9 @@ class HEADLANE_API PackedMatrix {
   [[nodiscard]] Index rows() const { return rows_; }
   [[nodiscard]] Index columns() const { return columns_; }
   [[nodiscard]] DType type() const { return type_; }
-  /// Memory in bytes: for each element 4 (float32), 2 (bfloat16, float16), 1 (int8), 34 / 32
-  /// (int8_group32) or 18 / 32 (int4_group32), columns rounded up to a multiple of 32, rows to one
-  /// of 2 (bfloat16), 4 (int8) or 32 (groups); int8 has 4 more for each of these columns.
+  /// Bytes of what data() has: for each element 4 (float32), 2 (bfloat16, float16), 1 (int8),
+  /// 34 / 32 (int8_group32) or 18 / 32 (int4_group32), columns rounded up to a multiple of 32, rows
+  /// to one of 2 (bfloat16), 4 (int8) or 32 (groups); int8 has 4 more for each of these columns.
   [[nodiscard]] std::size_t bytes() const;
   /// Copies the matrix back to out [rows, columns], any strides: widened to float, or rounded once
   /// from that to nearest, ties to even. For a weight [out, in] pass `w.transposed()`. Throws

@@ -92,9 +92,10 @@ def linear(
         residual: [..., n], added last.
         out: Where to write the result; must not overlap any argument.
         activations: With "int8", and a PackedMatrix of "int8", "int8_group32" or "int4_group32", the
-            product is one of integers: of each row of x, the first element of the largest magnitude stays
-            in float32, and the others are rounded to 8 bits by a scale of the row, max(abs(others)) / 127.
-            The result of a row depends on that row alone; one with an element that is not finite is NaN.
+            product is one of integers: of each row of x, the element of the largest magnitude stays in
+            float32, and the others are rounded to 8 bits, -127 … 127 steps from the middle between the
+            largest and the smallest of them. The result of a row depends on that row alone; one with an
+            element that is not finite is NaN.
             With "bfloat16", and a PackedMatrix of "bfloat16", x is rounded to bfloat16, and sums are in
             float32.
         num_threads: Maximum number of threads; num_threads() if None or 0.

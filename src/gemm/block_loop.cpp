@@ -96,6 +96,7 @@ GemmBlock block_of(const Product& p, const RightBlock& right, Index rows, Index 
   block.b = bytes_from(right.data, column / panel_columns * right.panel_step * kernels::unit_of(right.type).item_bytes);
   block.b_type = right.type;
   block.b_scales = offset_by(right.scales, column);
+  block.b_sums = offset_by(right.sums, column);
   block.b_row_step = right.row_step;
   block.b_panel_step = right.panel_step;
   block.b_column_step = right.column_step;

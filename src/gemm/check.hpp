@@ -50,7 +50,8 @@ bool is_packable(Index rows, Index columns);
 /// check_operand, and is_packable.
 void check_packable(const Operand& b);
 
-/// The memory of a matrix: elements, and scales if it has any; 0 if it is empty.
+/// The memory of a matrix without the sums of its columns: elements, and scales if it has any; 0 if
+/// it is empty.
 std::size_t bytes_of_matrix(Index rows, Index columns, DType type);
 
 /// In a message.
@@ -60,7 +61,8 @@ inline PackedColumns packed_columns(const PackedMatrix& b) {
   const Index width = round_up(b.columns(), kernels::panel_columns);
   const void* scales =
       has_scales(b.type()) ? bytes_from(b.data(), bytes_of_panels(b.rows(), width, b.type())) : nullptr;
-  return {b.data(), b.type(), b.rows(), static_cast<const float*>(scales), width, 0};
+  const void* sums = has_sums(b.type()) ? bytes_from(b.data(), static_cast<Index>(b.bytes())) : nullptr;
+  return {b.data(), b.type(), b.rows(), static_cast<const float*>(scales), static_cast<const float*>(sums), width, 0};
 }
 
 /// gemm() for callers that have a CallScope: by `packed` of the shape of b, unless that is null.

@@ -105,6 +105,7 @@ PackedMatrix PackedMatrix::from_bytes(std::span<const std::byte> bytes, Index ro
   PackedMatrix result(rows, columns, type);
   std::memcpy(result.data_.get(), bytes.data(), size);
   check_elements(result);
+  set_sums(result, 1);
   return result;
 }
 

@@ -27,9 +27,9 @@ void copy_panels(const PackedColumns& from, Index begin, Index end, const Packed
       std::memcpy(memory + to.offset(first, column + at - begin), bytes_from(from.data, from.offset(first, at)),
                   static_cast<std::size_t>(bytes));
   }
-  if (from.scales == nullptr) return;
   const Index width = round_up(end - begin, panel_columns);
-  std::copy_n(from.scales + begin, width, const_cast<float*>(to.scales) + column);
+  if (from.scales != nullptr) std::copy_n(from.scales + begin, width, const_cast<float*>(to.scales) + column);
+  if (from.sums != nullptr) std::copy_n(from.sums + begin, width, const_cast<float*>(to.sums) + column);
 }
 
 }  // namespace

@@ -55,7 +55,8 @@ void clear_rest(const PackedColumns& to, Index columns) {
 PackedMatrix::PackedMatrix(Index rows, Index columns, DType type) : rows_(rows), columns_(columns), type_(type) {
   const std::size_t bytes = bytes_of_matrix(rows, columns, type);
   if (bytes == 0) return;
-  data_.reset(allocate_block(bytes));
+  const Index sums = has_sums(type) ? round_up(columns, panel_columns) : 0;
+  data_.reset(allocate_block(bytes + static_cast<std::size_t>(sums) * sizeof(float)));
   if (!data_) throw std::bad_alloc();
 }
 
@@ -85,6 +86,7 @@ PackedMatrix::PackedMatrix(View<const float, 2> b, const PackOptions& options) {
         fits = false;
   });
   of_b.require(fits, " has an element that is not finite, or too large for a scale of float16");
+  set_sums(*this, options.num_threads);
 }
 
 std::size_t PackedMatrix::bytes() const { return data_ == nullptr ? 0 : bytes_of_matrix(rows_, columns_, type_); }

@@ -154,6 +154,7 @@ PackedMatrix PackedMatrix::from_numbers(View<const std::int8_t, 2> numbers, View
     all.store(part, 4, reinterpret_cast<kernels::Int8Quad*>(unit)->row);
   });
   all.check_fit(of_numbers);
+  set_sums(result, options.num_threads);
   return result;
 }
 
@@ -176,6 +177,7 @@ PackedMatrix PackedMatrix::from_numbers(View<const std::int8_t, 2> numbers, View
   if (type == DType::int8_group32) store_groups<kernels::Int8Group>(result, all, scales, options);
   else store_groups<kernels::Int4Group>(result, all, scales, options);
   all.check_fit(of_numbers);
+  set_sums(result, options.num_threads);
   return result;
 }
 

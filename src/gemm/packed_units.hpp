@@ -34,6 +34,9 @@ void for_each_unit(const PackedColumns& packed, Index columns, int threads, cons
   });
 }
 
+/// Sets the sums of the columns of a matrix whose other memory is set.
+void set_sums(const PackedMatrix& matrix, int num_threads);
+
 /// The number of threads worth using to copy a matrix.
 inline int threads_for(const PackedMatrix& matrix, int num_threads) {
   return useful_threads(0, static_cast<double>(matrix.rows()) * static_cast<double>(matrix.columns()), num_threads);

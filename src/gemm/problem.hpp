@@ -22,6 +22,7 @@ struct PackedColumns {
   DType type = DType::float32;
   Index rows = 0;
   const float* scales = nullptr;  // of each column of the whole matrix; null: none
+  const float* sums = nullptr;    // likewise, the sum of its integers, or of groups their elements
   Index width = 0;                // of the whole matrix, a multiple of panel_columns
   Index column = 0;               // the first one, a multiple of panel_columns
 

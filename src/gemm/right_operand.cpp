@@ -74,6 +74,7 @@ RightBlock right_of(const Product& p, Index first, Index k, const kernels::Kerne
     return {.data = p.packed.panels(first),
             .type = p.packed.type,
             .scales = offset_by(p.packed.scales, p.packed.column),
+            .sums = offset_by(p.packed.sums, p.packed.column),
             .row_step = kernels::unit_of(p.packed.type).items,
             .panel_step = p.packed.panel_items(first),
             .is_kept = widens};
@@ -87,6 +88,7 @@ RightBlock right_of(const Product& p, Index first, Index k, const kernels::Kerne
     return {.data = p.b.data + first,
             .type = DType::float32,
             .scales = nullptr,
+            .sums = nullptr,
             .row_step = 1,
             .panel_step = panel_columns * p.b.strides[1],
             .is_kept = false,
@@ -95,6 +97,7 @@ RightBlock right_of(const Product& p, Index first, Index k, const kernels::Kerne
   return {.data = p.b.data + first * row_step,
           .type = DType::float32,
           .scales = nullptr,
+          .sums = nullptr,
           .row_step = row_step,
           .panel_step = panel_columns,
           .is_kept = strategy == Strategy::packed_once};

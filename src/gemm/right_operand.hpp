@@ -10,6 +10,7 @@ struct RightBlock {
   const void* data;
   DType type;
   const float* scales;         // of its columns, or null
+  const float* sums;           // likewise
   Index row_step, panel_step;  // in items of a PanelUnit
   bool is_kept = false;        // the first rows pack it for the others
   Index column_step = 0;       // 0: panels; otherwise columns are contiguous, and so far apart
@@ -17,7 +18,7 @@ struct RightBlock {
 
 /// A block of panels of float.
 inline RightBlock packed_right(const float* panels, Index k) {
-  return {panels, DType::float32, nullptr, kernels::panel_columns, kernels::panel_columns * k};
+  return {panels, DType::float32, nullptr, nullptr, kernels::panel_columns, kernels::panel_columns * k};
 }
 
 /// True if b is packed before any row is multiplied, since elements of its rows are not contiguous.

@@ -23,6 +23,11 @@ inline constexpr Index group_rows = 32;
 /// True if each group of rows of a column has a scale.
 constexpr bool has_groups(DType type) { return kernels::unit_of(type).rows == group_rows; }
 
+/// True if the sum of each column is kept, a float: that of its integers for int8, of its elements
+/// for groups, added group by group. They follow all else, as many as there are columns in whole
+/// panels.
+constexpr bool has_sums(DType type) { return has_scales(type) || has_groups(type); }
+
 /// The memory of `width` columns, a multiple of panel_columns, without scales that follow them.
 constexpr Index bytes_of_panels(Index rows, Index width, DType type) {
   const kernels::PanelUnit unit = kernels::unit_of(type);

@@ -32,9 +32,10 @@ struct KernelTable {
   /// of 16 columns.
   void (*pack_panels)(const Source& source, float* packed) noexcept;
   void (*gemm_block)(const GemmBlock& block) noexcept;
-  /// For each row: q = rint(x · (127 / max|x|)), scale = max|x| / 127, both without the outlier,
-  /// whose q is 0. If that max|x| is below least_largest, all q and the scale are 0; if an element
-  /// of the row is not finite, all q are 0 and the scale is NaN.
+  /// For each row q = rint((x - centre) · (127 / distance)), scale = distance / 127, where centre
+  /// is max x / 2 + min x / 2 and distance max|x - centre|, all without the outlier, whose q is 0.
+  /// If distance is below least_distance, all q and the scale are 0; if an element of the row is
+  /// not finite, all q and the centre are 0 and the scale is NaN.
   void (*quantise_rows)(const Source& source, const QuantisedRows& to) noexcept;
   /// b is of int8, with all of its rows, or of integers in groups.
   void (*gemm_int8)(const GemmBlock& block) noexcept;

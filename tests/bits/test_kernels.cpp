@@ -111,6 +111,7 @@ void check_gemm_block(const BlockCase& s, Right right) {
                        .b = by_columns ? b.view.data : panels.memory.view.data,
                        .b_type = DType::float32,
                        .b_scales = nullptr,
+                       .b_sums = nullptr,
                        .b_row_step = by_columns ? 1 : panel_columns,
                        .b_panel_step = by_columns ? panel_columns * b.view.stride(1) : panels.panel_step(),
                        .b_column_step = by_columns ? b.view.stride(1) : 0,

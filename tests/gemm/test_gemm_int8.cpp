@@ -133,26 +133,30 @@ TEST_CASE("gemm, int8: large elements of other rows change nothing") {
 
 TEST_CASE("gemm, int8: the largest sum, and one row more") {
   const Index k = 132000;
-  const Tensor<2> a({2, k}), b({k, 3}), c({2, 3});
-  for_each(a.view, [](float& x) { x = 2.0f; });
-  for_each(b.view, [](float& x) { x = 127.0f; });
+  const Tensor<2> a({3, k}), b({k, 3}), c({3, 3});
   for (Index p = 0; p < k; ++p) {
-    a.view(1, p) = -2.0f;
-    b.view(p, 2) = p % 2 == 0 ? 127.0f : -127.0f;
+    const float sign = p % 2 == 0 ? 1.0f : -1.0f;
+    a.view(0, p) = 2.0f * sign;
+    a.view(1, p) = -2.0f * sign;
+    a.view(2, p) = 2.0f;
+    b.view(p, 0) = b.view(p, 1) = 127.0f * sign;
+    b.view(p, 2) = 127.0f;
   }
   for (const bool extended : {true, false}) {
     const ExtensionScope extension(extended);
     gemm(a.view, PackedMatrix(b.view, {.type = int8}), c.view, {.activations = int8});
-    const auto with_outlier = [](Index others) {  // the outlier is the first element
-      return std::fma(2.0f, 127.0f, static_cast<float>(127 * 127 * others) * (2.0f / 127.0f));
+    const auto with_outlier = [](float outlier, Index others) {
+      return std::fma(outlier, 127.0f, static_cast<float>(127 * 127 * others) * (2.0f / 127.0f));
     };
     for (Index j = 0; j < 2; ++j) {
-      CHECK(c.view(0, j) == with_outlier(k - 1));
-      CHECK(c.view(1, j) == -with_outlier(k - 1));
+      CHECK(c.view(0, j) == with_outlier(2.0f, k - 1));   // the outlier is the first element
+      CHECK(c.view(1, j) == -with_outlier(2.0f, k - 1));  // the second one, the first of 2
+      CHECK(c.view(2, j) == 0.0f);
     }
-    CHECK(c.view(0, 2) == with_outlier(-1));
+    CHECK(c.view(0, 2) == with_outlier(2.0f, -1));
+    CHECK(c.view(2, 2) == 2.0f * 127.0f * static_cast<float>(k));  // the sum of the column is exact
   }
-  const Tensor<2> long_a({2, k + 1}), long_b({k + 1, 3});
+  const Tensor<2> long_a({3, k + 1}), long_b({k + 1, 3});
   for_each(long_b.view, [](float& x) { x = 0.0f; });
   CHECK_THROWS_WITH_AS(gemm(long_a.view, PackedMatrix(long_b.view, {.type = int8}), c.view, {.activations = int8}),
                        "gemm: b has 132001 rows, with activations int8 at most 132000", std::invalid_argument);
@@ -163,6 +167,7 @@ TEST_CASE("gemm, int8: the error bound") {
   for (const Index k : {1, 5, 64, 512, 1500}) {
     const GemmInputs in(7, 33, k);
     for (Index p = 0; p < k; ++p) in.a.view(2, p) = p == 0 ? 1000.0f : 1.0f / static_cast<float>(p);  // an outlier
+    for (Index p = 0; p < k; ++p) in.a.view(3, p) += 100.0f;                                          // far from 0
     const PackedMatrix packed(in.b.view, {.type = int8});
     const Tensor<2> b({k, 33});
     packed.unpack(b.view);
@@ -170,15 +175,17 @@ TEST_CASE("gemm, int8: the error bound") {
     // Quantising leaves 7 bits, so that the bound may exceed what the outlier leaves of the others.
     Comparison comparison("gemm, int8", "k " + std::to_string(k), 0, Comparison::Kind::special);
     for_each_position(in.c.view.shape, [&](const auto& at) {
-      double exact = 0, magnitudes = 0;
+      double exact = 0, magnitudes = 0, sum = 0;
       for (Index p = 0; p < k; ++p) {
         exact += double{in.a.view(at[0], p)} * double{b.view(p, at[1])};
         magnitudes += std::abs(double{b.view(p, at[1])});
+        sum += double{b.view(p, at[1])};
       }
       const QuantisedRow row(View<const float, 2>(in.a.view).select(0, at[0]));
-      const double c = in.c.view(at[0], at[1]), largest = row.largest;
+      const double c = in.c.view(at[0], at[1]), distance = row.distance;
       const double outlier = std::abs(double{row.outlier} * double{b.view(row.outlier_column, at[1])});
-      const double bound = largest / 254 * 1.0001 * magnitudes + gamma(5) * (std::abs(c) + outlier);
+      const double floats = std::abs(double{row.centre} * sum) + outlier;
+      const double bound = distance / 254 * 1.0001 * magnitudes + gamma(5) * (std::abs(c) + 2 * floats);
       comparison.add({at[0], at[1]}, in.c.view(at[0], at[1]), exact, bound);
     });
     comparison.finish();

@@ -23,6 +23,12 @@ void by_contract(const GemmInputs& in, const PackedMatrix& packed, const GemmOpt
     const Index at = row.outlier_column;
     for (Index j = 0; j < n; ++j) {
       float& out = c(i, j);
+      float sum_b = 0;
+      for (Index group = 0; group < k; group += 32) {
+        int exact = 0;
+        for (Index p = group; p < std::min(k, group + 32); ++p) exact += q(p, j);
+        sum_b += static_cast<float>(exact) * scales.view(group / 32, j);
+      }
       out = options.beta == 0.0f ? 0.0f : options.beta * out;
       for (Index block = 0; block < k; block += 512) {
         float sum = 0;
@@ -33,7 +39,8 @@ void by_contract(const GemmInputs& in, const PackedMatrix& packed, const GemmOpt
         }
         const float outlier = block <= at && at < block + 512 ? row.outlier : 0.0f;
         const float weight = static_cast<float>(q(at, j)) * scales.view(at / 32, j);
-        out = std::fma(options.alpha, std::fma(outlier, weight, sum * row.scale), out);
+        const float others = std::fma(block == 0 ? row.centre : 0.0f, sum_b, sum * row.scale);
+        out = std::fma(options.alpha, std::fma(outlier, weight, others), out);
       }
       if (options.bias) out += options.bias(j);
     }
@@ -88,6 +95,7 @@ TEST_CASE("gemm, groups with int8: the error bound") {
   for (const ActivationsCase& type : types)
     for (const Index k : {1, 5, 64, 512, 1500}) {
       const GemmInputs in(7, 33, k);
+      for (Index p = 0; p < k; ++p) in.a.view(3, p) += 100.0f;  // far from 0
       const PackedMatrix packed = type.packed(in.b.view);
       const Tensor<2> b({k, 33});
       packed.unpack(b.view);
@@ -101,10 +109,11 @@ TEST_CASE("gemm, groups with int8: the error bound") {
           products += std::abs(x * y);
           magnitudes += std::abs(y);
         }
-        const double largest = QuantisedRow(View<const float, 2>(in.a.view).select(0, at[0])).largest;
-        const Index roundings = std::min<Index>((k + 31) / 32, 16) + (k + 511) / 512 + 4;
-        const double quantised = largest / 254 * 1.0001 * magnitudes;
-        const double bound = quantised + gamma(static_cast<double>(roundings)) * (products + quantised);
+        const QuantisedRow row(View<const float, 2>(in.a.view).select(0, at[0]));
+        const double roundings = static_cast<double>((k + 31) / 32 + (k + 511) / 512 + 5);
+        const double quantised = row.distance / 254.0 * 1.0001 * magnitudes;
+        const double centred = 3 * std::abs(double{row.centre}) * magnitudes;
+        const double bound = quantised + gamma(roundings) * (products + centred + quantised);
         comparison.add({at[0], at[1]}, in.c.view(at[0], at[1]), exact, bound);
       });
       comparison.finish();

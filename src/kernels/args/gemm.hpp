@@ -21,19 +21,20 @@ struct Source {
 /// Columns that are quantised at a time: rows end with zeros up to a multiple of them.
 inline constexpr Index quantised_columns = 64;
 
-/// For magnitudes x from here on, 127 / x and x / 127 are normal numbers. If the largest magnitude
-/// but the outlier's is below, the others count as zeros.
-inline constexpr float least_largest = 0x1p-100f;
+/// For magnitudes x from here on, 127 / x and x / 127 are normal numbers. If no element of a row,
+/// but its outlier, is as far from the centre, they count as the centre.
+inline constexpr float least_distance = 0x1p-100f;
 
-/// Rows as 8-bit integers: x ≈ q · scale, with a scale for each row, but for its outlier, which is
-/// kept in float and whose q is 0.
+/// Rows as 8-bit integers: x ≈ q · scale + centre, with a scale and a centre for each row, but for
+/// its outlier, which is kept in float and whose q is 0.
 struct QuantisedRows {
   std::int8_t* numbers;
   Index row_step;          ///< in bytes
   Index odd;               ///< where pairs of 16-bit integers of odd columns begin (IntegerUnit)
   float* scales;           ///< of each row
   std::int32_t* starts;    ///< where the sums of each row begin, if not at 0 (IntegerUnit)
-  float* outliers;         ///< of each row
+  float* centres;          ///< of each row
+  float* outliers;         ///< of each row, less its centre
   Index* outlier_columns;  ///< where they were
   Index first;             ///< the column of the rows that `numbers` begin with
 };
@@ -108,6 +109,7 @@ struct GemmBlock {
                                    ///< or groups one after the other
   DType b_type;                    ///< if not float32, panels are whole; columns from n on do not matter
   const float* b_scales;           ///< int8: of the columns of whole panels
+  const float* b_sums;             ///< integers: likewise, the sums of their columns (PackedColumns)
   Index b_row_step, b_panel_step;  ///< strides of rows of words and of panels, in items of PanelUnit
   Index b_column_step;             ///< 0: panels; otherwise columns of floats, contiguous and so far apart
   bool prefetches;                 ///< rows, less than two strips, prefetch packed floats that come next

@@ -24,8 +24,8 @@ struct QuantisedTile {
   }
 };
 
-/// result = fma(outlier of the row, its q_b, float(Σ q_a · q_b) · scale of the row) · scale of the
-/// column.
+/// result = fma(outlier of the row, its q_b, fma(centre of the row, Σ q_b, float(Σ q_a · q_b) ·
+/// scale of the row)) · scale of the column.
 template <class Arch, class Unit, int Rows, int Vectors>
 HEADLANE_INLINE void multiply_quads(const GemmBlock& block, Index row, Index column,
                                     Accumulators<Arch, Rows, Vectors>& result) {
@@ -66,18 +66,21 @@ HEADLANE_INLINE void multiply_quads(const GemmBlock& block, Index row, Index col
         }
       }
     const float* scales = block.b_scales + column + first * R::width;
+    const float* b_sums = block.b_sums + column + first * R::width;
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
       const Index at = a.outlier_columns[row + i];
       const Int8Quad* quads = b.data + first * R::width + (at >> 2) * b.row_step;  // less than a signed division
-      const typename R::Float outlier(a.outliers[row + i]), scale(a.scales[row + i]);
+      const typename R::Float outlier(a.outliers[row + i]), scale(a.scales[row + i]), centre(a.centres[row + i]);
 #pragma GCC unroll 8
       for (int j = 0; j < Vectors; ++j)
 #pragma GCC unroll 8
         for (int part = 0; part < pass; ++part) {
           const auto weights = R::load(quads + b.offset(j) + part * R::width, static_cast<int>(at & 3));
-          result[i][j].part[first + part] = R::fma(outlier, weights, R::to_float(sums[i][j][part]) * scale) *
-                                            R::load(scales + j * lanes + part * R::width);
+          const auto others =
+              R::fma(centre, R::load(b_sums + j * lanes + part * R::width), R::to_float(sums[i][j][part]) * scale);
+          result[i][j].part[first + part] =
+              R::fma(outlier, weights, others) * R::load(scales + j * lanes + part * R::width);
         }
     }
   }
@@ -133,58 +136,72 @@ HEADLANE_INLINE void quantise_16(const Lanes<Arch>& x, const Lanes<Arch>& invers
   }
 }
 
-/// The two largest magnitudes in each lane of what was added.
-template <class Arch>
-struct LargestTwo {
-  using V = Lanes<Arch>;
-  V largest = V::zero(), second = V::zero();
+/// How the elements of a row are quantised, q = rint((x - centre) · inverse), but for the outlier,
+/// the first element that is as far from 0 as any, the positive one of two. All q are 0 if inverse
+/// is; the scale is NaN if an element of the row is not finite.
+struct RowScale {
+  float inverse, scale, centre;
+  Index outlier;
+};
 
-  HEADLANE_INLINE void add(const V& x) {
-    second = max(V::map([](auto a, auto b) { return Register<Arch>::min(a, b); }, x, largest), second);
-    largest = max(x, largest);
+/// The largest and the smallest element in each lane, and a sum that is 0 if all are finite.
+template <class Arch>
+struct Extremes {
+  using V = Lanes<Arch>;
+  V high = V::broadcast(-__builtin_inff()), low = V::broadcast(__builtin_inff()), not_finite = V::zero();
+
+  static HEADLANE_INLINE V min(const V& a, const V& b) {
+    return V::map([](auto x, auto y) HEADLANE_INLINE_LAMBDA { return Register<Arch>::min(x, y); }, a, b);
+  }
+  HEADLANE_INLINE void add(const V& to_high, const V& to_low, const V& x) {
+    high = max(to_high, high);
+    low = min(to_low, low);
+    not_finite = not_finite + (x - x);
   }
 };
-
 template <class Arch>
-HEADLANE_INLINE Lanes<Arch> magnitude(const Lanes<Arch>& x) {
-  return Lanes<Arch>::map([](auto part) { return Register<Arch>::magnitude(part); }, x);
-}
-
-/// The largest magnitude of a row, and the factor and scale of its elements, x ≈ q · scale, but for
-/// the outlier, which is the first that has this magnitude: 127 over the largest of the others, and
-/// 0 if that is below least_largest. The scale is NaN if an element of the row is not finite.
-struct RowScale {
-  float inverse, scale, largest;
-};
-template <class Arch>
-HEADLANE_INLINE RowScale scale_of(const float* x, Index n) {
-  using V = Lanes<Arch>;
+HEADLANE_INLINE Extremes<Arch> extremes_of(const float* x, Index n) {
   constexpr int chains = group_size<Arch>;  // since each step waits for the one before
-  LargestTwo<Arch> two[chains];
-  V not_finite[chains];
-  for (int j = 0; j < chains; ++j) not_finite[j] = V::zero();
+  Extremes<Arch> of[chains];
   for_each_group<Arch>(n, [&](Index i, auto vectors, Index count) HEADLANE_INLINE_LAMBDA {
 #pragma GCC unroll 4
     for (int j = 0; j < vectors.value; ++j) {
-      const V v = load_some<Arch>(x + i + j * lanes, count - j * lanes);
-      two[j].add(magnitude<Arch>(v));
-      not_finite[j] = fma(v, V::zero(), not_finite[j]);
+      const auto load = [&](float fill) HEADLANE_INLINE_LAMBDA {
+        return load_some<Arch>(x + i + j * lanes, count - j * lanes, fill);
+      };
+      of[j].add(load(-__builtin_inff()), load(__builtin_inff()), load(0.0f));
     }
   });
-  for (int j = 1; j < chains; ++j) {
-    two[0].add(two[j].largest);
-    two[0].second = max(two[j].second, two[0].second);
-    not_finite[0] = not_finite[0] + not_finite[j];
-  }
-  const float largest = two[0].largest.reduce_max(), nan = not_finite[0].reduce_add();
-  if (!(nan == 0.0f)) return {0.0f, __builtin_nanf(""), 0.0f};
-  // The largest of the others: the second of the only lane that has the largest of all, or of the
-  // other lanes.
-  const V all = V::broadcast(largest);
-  const unsigned has = equal_bits(two[0].largest, all);
-  const float others = (has & (has - 1)) != 0 ? largest : two[0].second.where(has, two[0].largest).reduce_max();
-  if (others < least_largest) return {0.0f, 0.0f, largest};
-  return {127.0f / others, others / 127.0f, largest};
+  for (int j = 1; j < chains; ++j) of[0].add(of[j].high, of[j].low, of[j].not_finite);
+  return of[0];
+}
+
+template <class Arch>
+HEADLANE_INLINE RowScale scale_of(const float* x, Index n) {
+  using V = Lanes<Arch>;
+  const Extremes<Arch> of = extremes_of<Arch>(x, n);
+  if (!(of.not_finite.reduce_add() == 0.0f)) return {0.0f, __builtin_nanf(""), 0.0f, 0};
+  const V minus_low = V::zero() - of.low;
+  const float highest = of.high.reduce_max(), minus_lowest = minus_low.reduce_max();
+  const bool is_high = highest >= minus_lowest;
+  const float apart = is_high ? highest : minus_lowest, sign = is_high ? 1.0f : -1.0f;
+  if (n == 1 || apart == 0.0f) return {0.0f, 0.0f, 0.0f, 0};
+
+  // The largest of the others, next: of the other lanes, and of the elements of the lane of the
+  // outlier, unless several lanes have the same.
+  const V& side = is_high ? of.high : minus_low;
+  const unsigned has = equal_bits(side, V::broadcast(apart));
+  const bool is_alone = (has & (has - 1)) == 0;
+  const Index step = is_alone ? lanes : 1;
+  Index outlier = is_alone ? __builtin_ctz(has) : 0;
+  float next = is_alone ? V::broadcast(-__builtin_inff()).where(has, side).reduce_max() : apart;
+  for (float element; (element = sign * x[outlier]) != apart; outlier += step) next = element > next ? element : next;
+  for (Index i = outlier + step; is_alone && i < n; i += step) next = sign * x[i] > next ? sign * x[i] : next;
+  const float top = is_high ? next : highest, bottom = is_high ? -minus_lowest : -next;
+  const float centre = 0.5f * top + 0.5f * bottom, above = top - centre, below = centre - bottom;
+  const float distance = above > below ? above : below;
+  if (distance < least_distance) return {0.0f, 0.0f, centre, outlier};
+  return {127.0f / distance, distance / 127.0f, centre, outlier};
 }
 
 /// Where the sums of a row begin: -128 · Σ q. Of each q there are the bits of q + rounding.
@@ -210,33 +227,32 @@ void quantise_rows(const Source& source, const QuantisedRows& to) noexcept {
     const float* x = source.data + r * source.row_step;
     std::int8_t* row = to.numbers + r * to.row_step;
     const RowScale scale = scale_of<Arch>(x, columns);
-    const bool finite = scale.scale == scale.scale, zeros = scale.inverse == 0.0f;
-    const Index used = zeros ? 0 : columns;  // not multiplied by 0, for 0 · inf is NaN
-    Index outlier = zeros ? 0 : -1;
-    if (finite && zeros)
-      while (__builtin_fabsf(x[outlier]) != scale.largest) ++outlier;
+    const Index used = scale.inverse == 0.0f ? 0 : columns;  // not multiplied by 0, for 0 · inf is NaN
+    const V centre = V::broadcast(scale.centre);
     Int sum[V::parts];
     for (Int& s : sum) s = Int(0);
     for (Index first = 0; first < columns; first += chunk) {
       alignas(64) std::int8_t bytes[chunk];
       std::int8_t* q = Unit::in_pairs ? bytes : row + first;
-      for (Index i = 0; i < chunk; i += lanes) {
-        const Index rest = used - first - i;
-        V v = rest <= 0 ? V::zero() : load_some<Arch>(x + first + i, rest);
-        if (outlier < 0) {
-          const unsigned has = equal_bits(magnitude<Arch>(v), V::broadcast(scale.largest));
-          if (has != 0) {
-            outlier = first + i + __builtin_ctz(has);
-            v = v.where(~(has & -has), V::zero());
-          }
-        }
+      const Index rest = used - first, outlier = scale.outlier - first;
+      const auto quantise = [&](Index i, const V& v) HEADLANE_INLINE_LAMBDA {
         quantise_16<Arch>(v, V::broadcast(scale.inverse), q + i, sum);
+      };
+      if (rest >= chunk && (outlier < 0 || outlier >= chunk)) {
+        for (Index i = 0; i < chunk; i += lanes) quantise(i, V::load(x + first + i) - centre);
+      } else {
+        for (Index i = 0; i < chunk; i += lanes) {
+          V v = rest <= i ? V::zero() : load_some<Arch>(x + first + i, rest - i, scale.centre) - centre;
+          if (outlier >= i && outlier < i + lanes) v = V::zero().where(1u << (outlier - i), v);
+          quantise(i, v);
+        }
       }
       if constexpr (Unit::in_pairs) Unit::store_pairs(bytes, row + first, to.odd);
     }
     to.scales[r] = scale.scale;
-    to.outliers[r] = finite ? x[outlier] : 0.0f;
-    to.outlier_columns[r] = outlier;
+    to.centres[r] = scale.centre;
+    to.outliers[r] = scale.scale == scale.scale ? x[scale.outlier] - scale.centre : 0.0f;
+    to.outlier_columns[r] = scale.outlier;
     if constexpr (!Unit::from_zero) to.starts[r] = start_of<Arch>(sum, columns);
   }
 }

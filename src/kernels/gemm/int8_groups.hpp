@@ -93,14 +93,16 @@ HEADLANE_INLINE void multiply_groups(const GemmBlock& block, const Int8Group* gr
   }
 }
 
-/// acc[i][j] = fma(outlier of the row, its weights, acc[i][j] · scale of the row). An outlier
-/// counts as 0 in the blocks that do not have it.
+/// acc[i][j] = fma(outlier of the row, its weights, fma(centre of the row, sum of the column,
+/// acc[i][j] · scale of the row)). An outlier counts as 0 in the blocks that do not have it, a
+/// centre in those after the first.
 template <class Arch, int Rows, int Vectors, class Group>
-HEADLANE_INLINE void add_outliers(const GemmBlock& block, const Group* groups, Index row, Index within,
-                                  Accumulators<Arch, Rows, Vectors>& acc) {
+HEADLANE_INLINE void add_floats(const GemmBlock& block, const Group* groups, Index row, Index panel, Index within,
+                                Accumulators<Arch, Rows, Vectors>& acc) {
   using R = Register<Arch>;
   constexpr std::size_t rows_of_word = Group::rows_of_word;
   const QuantisedRows& a = *block.quantised;
+  const float* sums = block.b_sums + panel;
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
     const auto column = static_cast<std::size_t>(a.outlier_columns[row + i] - a.first);
@@ -108,13 +110,15 @@ HEADLANE_INLINE void add_outliers(const GemmBlock& block, const Group* groups, I
     const std::size_t at = inside ? column : 0;
     const Group& group = groups[at / 32];
     const typename R::Float outlier(inside ? a.outliers[row + i] : 0.0f), scale(a.scales[row + i]);
+    const typename R::Float centre(a.first == 0 ? a.centres[row + i] : 0.0f);
 #pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j)
 #pragma GCC unroll 16
       for (int part = 0; part < Lanes<Arch>::parts; ++part) {
         const Index to = within + j * lanes + part * R::width;
         const auto numbers = R::load(group.numbers[at % 32 / rows_of_word] + to, static_cast<int>(at % rows_of_word));
-        acc[i][j].part[part] = R::fma(outlier, numbers * R::load(group.scales + to), acc[i][j].part[part] * scale);
+        const auto others = R::fma(centre, R::load(sums + to), acc[i][j].part[part] * scale);
+        acc[i][j].part[part] = R::fma(outlier, numbers * R::load(group.scales + to), others);
       }
   }
 }
@@ -130,7 +134,7 @@ HEADLANE_INLINE void for_each_tile_of_panel(const GemmBlock& block, const Group*
     clear<Arch, Rows, vectors>(acc);
     prefetch_operands<Arch, Rows, vectors>(block, row, panel + within);
     multiply(within, acc);
-    add_outliers<Arch, Rows, vectors>(block, groups, row, within, acc);
+    add_floats<Arch, Rows, vectors>(block, groups, row, panel, within, acc);
     finish_tile<Arch, Rows, vectors, Has::either>(acc, block, row, panel + within);
   }
 }
