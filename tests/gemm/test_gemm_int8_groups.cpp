@@ -53,7 +53,7 @@ const std::array<ActivationsCase, 2> types{
 TEST_CASE("gemm, groups with int8: the bits that the contract describes") {
   for (const ActivationsCase& products : types) products.check_random(200);
 }
-/// With 7 rows, weights of 4 bits are multiplied as they are stored; with more than 8 they are
+/// With 7 rows, weights of 4 bits are multiplied as they are stored; with more than 24 they are
 /// widened first.
 TEST_CASE("gemm, groups with int8: every height, width and k") {
   for (const ActivationsCase& products : types) products.check_sizes(7);

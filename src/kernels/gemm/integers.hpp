@@ -10,8 +10,8 @@ template <class Arch, bool Extended>
 void gemm_integers(const GemmBlock& block) noexcept {
   using Unit = IntegerUnit<Arch, Extended>;
   if (block.b_type == DType::int8) return gemm_int8<Arch, Extended>(block);
-  if constexpr (!Unit::from_zero)
-    if (block.b_type == DType::int4_group32 && block.m <= few_rows) return gemm_few_groups<Arch, Unit>(block);
+  if constexpr (takes_nibbles<Unit>)
+    if (block.b_type == DType::int4_group32 && block.m <= few_rows<Unit>) return gemm_few_groups<Arch, Unit>(block);
   gemm_groups<Arch, Extended>(block);
 }
 
