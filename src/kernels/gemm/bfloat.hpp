@@ -45,7 +45,9 @@ HEADLANE_INLINE void pin(Accumulators<Arch, Rows, Vectors>& acc) {
       for (int part = 0; part < Lanes<Arch>::parts; ++part) pin(acc[i][j].part[part]);
 }
 
-/// The two fmas of each pair, in registers.
+/// The two fmas of each pair, in registers. The words are loaded for each of them: 3 × 32 floats of
+/// AVX2 leave no registers to keep them in, and GCC spilled sums for them (3 rows from the cache
+/// took 1.5 times as long; by 3 × 16 they take 0.93 of this, but 1.6 from memory; Zen 4).
 template <class Arch, int Rows, int Vectors>
 HEADLANE_INLINE void multiply_in_two(Index k, const StridedRows<Arch, Rows>& a, const PanelsOf<DotPair<false>>& b,
                                      Accumulators<Arch, Rows, Vectors>& acc) {
@@ -61,6 +63,7 @@ HEADLANE_INLINE void multiply_in_two(Index k, const StridedRows<Arch, Rows>& a, 
         multiply_row<Arch, Rows, Vectors, Visit::again>(
             left, r, first, acc, not_kept,
             [&](int j, int part) HEADLANE_INLINE_LAMBDA { return R::load(words + b.offset(j) + part * R::width, r); });
+        if constexpr (is_one_by_one<Arch, Rows, Vectors * Lanes<Arch>::parts> && Rows > 2) make_opaque(words);
       }
       left.next(2);
     }

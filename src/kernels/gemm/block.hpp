@@ -115,11 +115,16 @@ inline constexpr int least_prefetching = rows_of<T> > 2 ? 1 : Tile<Arch>::rows /
 
 /// Vectors of the widest tile. Of rows that take integers by their mantissas, one that leaves
 /// registers for scales and constants: one row of int8 with AVX2 takes 0.82 of the time, 2, 3 and 4
-/// rows with AVX-512 0.95, 0.87 and 0.97 (Zen 4).
+/// rows with AVX-512 0.95, 0.87 and 0.97 (Zen 4). With AVX2, 3 × 32 floats fill all registers, and
+/// GCC spills where elements are widened from words: by 3 × 16 floats 3 rows take 0.6 (bfloat16),
+/// 0.71 and 0.83 (groups of 4 and 8 bits) and 0.96 (int8) of the time, no longer more than 4 rows
+/// (Zen 4).
 template <class Arch, class T, int Rows>
-inline constexpr int widest = is_for_few<T> || (std::is_same_v<T, Int8Quad> && Rows <= rows_by_mantissa<Arch>)
-                                  ? 4 / Lanes<Arch>::parts
-                                  : vectors_of_tile<Tile<Arch>>(Rows);
+constexpr int widest() {
+  if (Register<Arch>::width == 8 && Rows == 3 && rows_of<T> > 1) return 1;
+  const bool by_mantissa = is_for_few<T> || (std::is_same_v<T, Int8Quad> && Rows <= rows_by_mantissa<Arch>);
+  return by_mantissa ? 4 / Lanes<Arch>::parts : vectors_of_tile<Tile<Arch>>(Rows);
+}
 
 /// A row of tiles: `rows` rows, from `least` to those of a tile.
 template <class Arch, class T, Visit visit_of_many = Visit::again, int least = 1>
@@ -131,8 +136,8 @@ HEADLANE_INLINE void gemm_few_rows(const GemmBlock& block, Index row, Index rows
       gemm_tile<Arch, T, height.value, width.value, visit>(block, row, column);
     };
     constexpr bool is_float = std::is_same_v<T, float>;
-    for_each_column_tile<Tile<Arch>, height.value, is_float, decltype(tile), widest<Arch, T, height.value>>(block.n,
-                                                                                                            tile);
+    for_each_column_tile<Tile<Arch>, height.value, is_float, decltype(tile), widest<Arch, T, height.value>()>(block.n,
+                                                                                                              tile);
   });
 }
 
