@@ -61,6 +61,23 @@ def test_comparisons_and_changes(name, code):
         code(RECORDED[name])
 
 
+FUNCTIONS = [
+    torch.exp,
+    lambda x: torch.cat((x, x, x), -1),
+    lambda x: torch.ones(2) * x,
+    lambda x: torch.where(x, 1, 0),
+    lambda x: torch.nn.functional.linear(x, torch.ones(2, 2)),
+]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_functions(name, function):
+    """Of PyTorch, which would read the memory of a tensor."""
+    with pytest.raises((NotPlain, TypeError)):
+        function(RECORDED[name])
+
+
 @pytest.mark.parametrize("mask", ["table", "half of a table", "part", "numbers of heads", "complex"])
 def test_masks_that_are_none(mask):
     given = HEADS, HEADS, RECORDED[mask], (), {}

@@ -14,7 +14,7 @@ class NotPlain(Exception):
 
 class Recorded:
     """Stands for a tensor that is not there yet, and says that it is one. What it lacks of a tensor is not plain, nor
-    are comparisons and changes in place.
+    are comparisons, changes in place, and PyTorch's functions: those would take it for a tensor in memory.
     """
 
     __slots__ = ()
@@ -27,6 +27,10 @@ class Recorded:
         raise AttributeError(name)
 
     def _refuse(self, *arguments: Any) -> Any:
+        raise NotPlain
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         raise NotPlain
 
     __bool__ = __eq__ = __ne__ = __setitem__ = __delitem__ = _refuse  # type: ignore[assignment]
