@@ -32,6 +32,13 @@ EXPERTS = {  # each token takes all: which ones it took would depend on a roundi
     "num_experts": 4,
     "num_experts_per_tok": 4,
 }
+GPT_OSS = {
+    "head_dim": 8,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 4,
+    "sliding_window": 5,
+    "layer_types": LAYER_TYPES,
+}
 # Calls in the plan of a layer: those before the attention, it with its cache, those after it; and
 # a mixture, and those after it.
 MODELS = {
@@ -67,6 +74,8 @@ MODELS = {
     "Qwen2Moe": ({**LLAMA, **EXPERTS, "shared_expert_intermediate_size": 20}, 5),
     "Qwen3Moe": ({**LLAMA, **EXPERTS, "head_dim": 8}, 5),
     "Olmoe": ({**LLAMA, **EXPERTS}, 5),
+    # Sinks, halves with tables that have a number for each pair, twice by PyTorch, and a mixture that returns two.
+    "GptOss": ({**LLAMA, **GPT_OSS}, 7),
     "GraniteMoe": ({**LLAMA, "num_local_experts": 2, "residual_multiplier": 0.5}, 5),
 }
 if CACHE == "cache":  # before, their attention was their own

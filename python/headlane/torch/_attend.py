@@ -6,7 +6,7 @@ from typing import Any
 
 from ._cached import Cached
 from ._from_cache import entries_of
-from ._nodes import Attention, Mask, Node, NotPlain, Read
+from ._nodes import Attention, Mask, Node, NotPlain, Read, Recorded, Vector
 from ._values import Value
 
 
@@ -28,7 +28,10 @@ def attend(
     given = [x.for_attention() for x in ((query,) * 3 if is_filled else (query, key, value))]
     options = {name: x for name, x in options.items() if name not in ours.IGNORED}
     bias = options.pop("position_bias", None)
-    if any(isinstance(x, (Value, Mask)) for x in (*arguments, *options.values())):
+    sinks = options.get("s_aux")
+    if isinstance(sinks, Vector):
+        options["s_aux"] = sinks.parameter
+    if _has_recorded((*arguments, *options.values())):
         raise NotPlain
     if not all(x is None or isinstance(x, (Value, Mask)) for x in (mask, bias)):
         raise NotPlain
@@ -57,3 +60,10 @@ def attend(
     *_, (_, value_dim) = heads
     node.sizes, node.width = of_query.sizes, query.shape[1] * value_dim
     return Value(graph, node, value_dim)
+
+
+def _has_recorded(x: Any) -> bool:
+    """Whether it is what stands for a tensor, or has some inside."""
+    if isinstance(x, dict):
+        x = tuple(x.values())
+    return isinstance(x, Recorded) or (isinstance(x, (tuple, list)) and any(map(_has_recorded, x)))

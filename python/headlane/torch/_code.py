@@ -57,6 +57,7 @@ class Code:
         given = [recorded(x, graph) for x in (*arguments, *options.values())]
         count = len(arguments)
         made = graph.run(module, tuple(given[:count]), dict(zip(options, given[count:])))
+        graph.drop_unread_columns()
         result, wrapped = _unwrapped(made, graph.nodes)
         if not isinstance(result, Value) or result.is_flat or result.node is not graph.nodes[-1]:
             raise NotPlain

@@ -16,23 +16,17 @@ if TYPE_CHECKING:
 
 
 class Angles(Mask):
-    """A table of complex numbers, [batch, length, rotary_dim / 2], perhaps with another axis for the heads.
+    """A table of complex numbers, [batch, length, rotary_dim / 2], perhaps with another axis for the heads."""
 
-    parts: The nodes of its cosines and sines, once they are used; every view of the table has the same list.
-    """
-
-    def __init__(
-        self, graph: Graph, node: Node, axis: int | None = None, parts: list[Node] | None = None
-    ) -> None:
+    def __init__(self, graph: Graph, node: Node, axis: int | None = None) -> None:
         super().__init__(node)
         self.axis = axis
         self._graph = graph
-        self._parts = [] if parts is None else parts
 
     def unsqueeze(self, axis: int) -> Angles:
         if self.axis is not None or axis not in (1, 2):
             raise NotPlain
-        return Angles(self._graph, self.node, axis, self._parts)
+        return Angles(self._graph, self.node, axis)
 
     def to(self, device: Any) -> Angles:
         if device != torch.device("cpu"):
@@ -40,10 +34,7 @@ class Angles(Mask):
         return self
 
     def tables(self) -> tuple[Node, Node]:
-        if not self._parts:
-            self._parts += [self._graph.add(Node("torch", (self.node,), x)) for x in (_cosines, _sines)]
-        cosines, sines = self._parts
-        return cosines, sines
+        return self._graph.once("torch", self.node, _cosines), self._graph.once("torch", self.node, _sines)
 
 
 def _cosines(x: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dis
+import inspect
 from typing import Any
 
 import torch
@@ -68,6 +70,17 @@ class AnyExperts(WithWeights, Recognised):
 def is_mixture(module: nn.Module) -> bool:
     """Whether its own code calls experts."""
     return any(isinstance(x, AnyExperts) for x in module._modules.values())
+
+
+def results_of(function: Any) -> int:
+    """How many results the code of a function returns in a tuple; 0 if it returns other things, too."""
+    code = list(dis.get_instructions(inspect.unwrap(function)))
+    returned = {
+        before.argval if before.opname == "BUILD_TUPLE" else 0
+        for before, one in zip(code, code[1:])
+        if one.opname.startswith("RETURN")
+    }
+    return int(returned.pop()) if len(returned) == 1 else 0
 
 
 class ExpertsState:

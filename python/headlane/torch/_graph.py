@@ -17,15 +17,15 @@ from torch import nn
 
 from ._arguments import Input
 from ._cached import Cached, Entries
-from ._experts import is_mixture
+from ._experts import is_mixture, results_of
 from ._from_cache import FromCache
 from ._modules import Activation, Linear, Replaced, WithWeights
-from ._nodes import Node, NotPlain
+from ._nodes import Node, NotPlain, Vector
 from ._norms import Norm
 from ._outside import outside_of
 from ._recognise import changes_input
 from ._stand_in import is_simple, namespaces, original_of, stand_in
-from ._values import Value
+from ._values import Unused, Value
 
 _IDENTITY = "identity"
 # Of PyTorch, while they are not trained.
@@ -51,6 +51,7 @@ class Graph:
     lengths: Dicts of children that it iterates over, and how many there are.
     updates: What is appended to caches.
     deep: Modules whose code uses more than their own children.
+    vectors: The parameters that it reads by itself.
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
@@ -61,10 +62,11 @@ class Graph:
         self.lengths: dict[int, tuple[dict[str, Any], int]] = {}
         self.updates: list[Entries] = []
         self.deep: set[nn.Module] = set()
+        self.vectors: list[nn.Parameter] = []
         self._values: list[weakref.ref[Value]] = []
         self._running: list[nn.Module] = []
         self._stand_ins: dict[nn.Module, Any] = {}
-        self._columns: dict[tuple[Node, tuple[int, int, int]], Node] = {}
+        self._once: dict[tuple[str, Node, Any], Node] = {}
 
     def add_value(self, value: Value) -> None:
         self._values.append(weakref.ref(value))
@@ -75,12 +77,29 @@ class Graph:
 
     def columns_of(self, node: Node, begin: int, end: int, group: int = 0) -> Node:
         """Some columns of the result of a node, or of each group of them, whose width is known."""
-        what = begin, end, group
-        made = self._columns.get((node, what))
-        if made is None:
-            made = self._columns[node, what] = self.add(Node("columns", (node,), what))
-            made.width = (end - begin) * (node.width // group if group and node.width else 1)
+        made = self.once("columns", node, (begin, end, group))
+        made.width = (end - begin) * (node.width // group if group and node.width else 1)
         return made
+
+    def once(self, kind: str, node: Node, what: Any) -> Node:
+        """An operation on a node, the same if there is one."""
+        made = self._once.get((kind, node, what))
+        if made is None:
+            made = self._once[kind, node, what] = self.add(Node(kind, (node,), what))
+        return made
+
+    def drop_unread_columns(self) -> None:
+        """Removes them, such as those of halves that became a rotary of the whole."""
+        for node in reversed(self.nodes[:]):
+            if node.kind == "columns" and not node.users:
+                self.nodes.remove(node)
+                node.inputs[0].users.remove(node)
+
+    def vector(self, parameter: Any) -> Vector:
+        if type(parameter) is not nn.Parameter or parameter.dim() != 1 or parameter.device.type != "cpu":
+            raise NotPlain
+        self.vectors.append(parameter)
+        return Vector(parameter)
 
     def read(self, there: Mapping[str, Any], name: str) -> None:
         self.reads[id(there), name] = there, name, there.get(name, there)
@@ -141,6 +160,10 @@ class Graph:
         else:
             _set_width(x.node, _width_of(module))
             made = self.apply(kind, x, what=module)
+            count = results_of(original_of(module).forward) if is_mixture(module) else 0
+            if count:
+                made.node.kind, made.node.what = "first", (module, count)
+                return made, *(Unused(self) for _ in range(count - 1))
         if isinstance(module, Linear):
             self.read(module._parameters, "bias")
             self._require(module._headlane.dtype)
@@ -260,9 +283,8 @@ def dtype_of(module: nn.Module) -> torch.dtype | None:
     dtypes = {x._headlane.dtype for x in layers}
     if len(dtypes) != 1:
         return None
-    if any(x._parameters and not isinstance(x, (Linear, Norm)) for x in parts):
-        return None
-    return dtypes.pop()
+    others = [x for one in parts if not isinstance(one, (Linear, Norm)) for x in one._parameters.values()]
+    return None if any(x is not None and x.dim() != 1 for x in others) else dtypes.pop()
 
 
 def _parts(module: nn.Module) -> Iterator[nn.Module]:

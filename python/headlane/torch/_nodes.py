@@ -60,15 +60,23 @@ class OfHeads(Recorded):
         self.value = value
 
 
+class Vector(Recorded):
+    """A parameter with one axis: nothing but attention may have it, which reads it in each call."""
+
+    def __init__(self, parameter: torch.nn.Parameter) -> None:
+        self.parameter = parameter
+
+
 class Node:
     """An operation: "linear", "norm", "add", "multiply", "scale", "weigh" by factors of positions, "head_norm",
     "multiply_heads" by numbers, "rotary", "columns", "join", "attention", "input", "torch", what PyTorch computes of
-    inputs of other types, "call" of a module without parameters or of a mixture of experts, or the name of an
-    activation.
+    inputs of other types, "call" of a module without parameters or of a mixture of experts, "first" of the results
+    of such a call, or the name of an activation.
 
     what: The Linear, norm or module, the factor, the head_dim, how many of it are turned and how they are paired,
         and whether in float32, the norm of heads and their dim, which columns of how many at a time (0: of all),
-        the head_dims of heads that are joined or multiplied, the function, or an Attention.
+        the head_dims of heads that are joined or multiplied, the function, the module and how many results it has, or
+        an Attention.
     sizes: Of the result, but the last one; None if they are not known.
     width: The last size; None if it is not known.
     module: The module whose code has the operation.

@@ -39,20 +39,28 @@ class Other(NamedTuple):
     def step(self, at: dict[Node, int]) -> Step:
         compute, to = self._function([at[x] for x in self.inputs]), at[self.result]
 
-        def step(values: list[Any]) -> None:
-            values[to] = compute(values)
+        def step(values: list[Any]) -> Any:
+            made = values[to] = compute(values)
+            return made
 
         return step
 
-    def _function(self, places: list[int]) -> Callable[[list[Any]], torch.Tensor]:
+    def _function(self, places: list[int]) -> Callable[[list[Any]], Any]:
         kind, what, first, last = self.result.kind, self.result.what, places[0], places[-1]
         if kind in ("call", "torch"):
             return lambda values: what(values[first])
+        if kind == "first":
+            return lambda values: _first_of(what[0](values[first]), what[1])
         if kind == "add":
             return lambda values: values[first] + values[last]
         if kind == "multiply":
             return lambda values: values[first] * values[last]
         return _attention(what, places)
+
+
+def _first_of(made: Any, count: int) -> Any:
+    """The first of so many results; NotImplemented if there are others."""
+    return made[0] if type(made) is tuple and len(made) == count else NotImplemented
 
 
 def _attention(call: Attention, places: list[int]) -> Callable[[list[Any]], torch.Tensor]:

@@ -59,6 +59,7 @@ class Plan:
         self.expected = [x for entry in expected for x in entry]  # as are_there() takes them
         self.lengths = list(code.graph.lengths.values())
         self.children = children
+        self.vectors = code.graph.vectors
         self.hooks = [x for child in children for x in (child._forward_hooks, child._forward_pre_hooks)]
         self.calls = [x.what for x in code.nodes if x.kind == "call" and not x.what._modules]
         self.size = len(code.nodes)
@@ -87,7 +88,9 @@ class Plan:
         for children, count in self.lengths:
             if len(children) != count:
                 return False
-        if torch.is_grad_enabled() and any(map(wants_gradient, self.children)):
+        if torch.is_grad_enabled() and (
+            any(map(wants_gradient, self.children)) or any(x.requires_grad for x in self.vectors)
+        ):
             return False
         return not any(self.hooks)
 

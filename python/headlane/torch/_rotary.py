@@ -124,7 +124,24 @@ class Part(_Piece):
         )
         return Part(self.x, 0, self.end, False, self.pairs, table, self.is_wide or table.is_wide)
 
+    def _product(self) -> Product | None:
+        """If it is half of each head times a table."""
+        if self.x.half_of is None or self.table is None or self.pairs or self.is_wide or self.table.suffix:
+            return None
+        self._require(self.begin == 0 and type(self.end) is int and self.end == self.x.head_dim)
+        return Product(*self.x.half_of, self.table, "halves")
+
+    def __sub__(self, other: Any) -> Any:
+        one, two = (x._product() if isinstance(x, Part) else None for x in (self, other))
+        if one is None or two is None:
+            raise NotPlain
+        return one - two
+
     def __add__(self, other: Any) -> Any:
+        if isinstance(other, Part) and not self.pairs and not other.pairs:
+            one, two = self._product(), other._product()
+            if one is not None and two is not None:
+                return one + two
         self._require(isinstance(other, Part) and bool(self.pairs) is not bool(other.pairs))
         self._require(self.x is other.x and self.end == other.end and self.is_wide is other.is_wide)
         cosines, sines = (other.table, self.table) if self.pairs else (self.table, other.table)
@@ -155,7 +172,7 @@ class _EverySecond(Recorded):
         is_of_all = type(part.end) is int and part.end == part.x.head_dim and not part.is_wide
         if self.negated or not isinstance(table, HalfTable) or table.is_wide or not is_of_all:
             raise NotPlain
-        return Product(part.x, self.first, table)
+        return Product(part.x, self.first, table, "neighbours")
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> _Stacked:

@@ -94,6 +94,8 @@ def _attention_or(own: Callable[..., Any]) -> Callable[..., Any]:
         plain = is_plain_traced if is_compiling() else is_plain
         is_ours = not getattr(module, "training", False) and not _are_weights_wanted(module, options)
         is_ours = is_ours and not (own is _eager_attention_forward and _has_hooks(module))
+        sinks = options.get("s_aux")
+        is_ours = is_ours and not (sinks is not None and sinks.requires_grad and torch.is_grad_enabled())
         others = {name: x for name, x in options.items() if name not in known}
         is_ours = is_ours and query.dtype in NAMES and not ours.unknown(others)
         if is_ours and all(plain(x, query.dtype) for x in (query, key, value)):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ._functions import called
-from ._nodes import Node, NotPlain, OfHeads
+from ._nodes import Node, NotPlain, OfHeads, Recorded
 from ._other import OtherTensor
 from ._rotary import Part
 from ._tables import HalfTable, Table, last_axis
@@ -121,3 +121,10 @@ class Value(View):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return called(func, args, kwargs or {})
+
+
+class Unused(Recorded):
+    """A result that nothing may use."""
+
+    def __init__(self, graph: Any) -> None:
+        graph.add_value(self)

@@ -21,7 +21,16 @@ class View(Recorded):
     [batch, heads, length, head_dim] if its heads are first, [batch * length, width] if it is flat.
     """
 
-    __slots__ = ("__weakref__", "_columns", "graph", "_heads_first", "_node", "_split", "is_flat")
+    __slots__ = (
+        "__weakref__",
+        "_columns",
+        "graph",
+        "half_of",
+        "_heads_first",
+        "_node",
+        "_split",
+        "is_flat",
+    )
 
     def __init__(
         self,
@@ -38,6 +47,7 @@ class View(Recorded):
         self._heads_first = heads_first
         self._columns = columns  # if it has only some
         self.is_flat = is_flat
+        self.half_of: tuple[Any, int] | None = None  # if it has half of each head: of which, 0 or 1
         graph.add_value(self)
 
     def _viewed(self, split: int = 0, heads_first: bool = False, is_flat: bool = False) -> Any:
@@ -162,7 +172,11 @@ class View(Recorded):
         is_right = type(size) in (list, tuple) and all(type(x) is int and x > 0 for x in size)
         if not is_right or sum(size) != width or dim not in (3 if self._split else 2, -1):
             raise NotPlain
-        return tuple(self._some(end - one, end) for one, end in zip(size, accumulate(size)))
+        made = tuple(self._some(end - one, end) for one, end in zip(size, accumulate(size)))
+        if self._split and len(made) == 2 and size[0] == size[1]:
+            for number, part in enumerate(made):
+                part.half_of = self, number
+        return made
 
     def chunk(self, count: Any, dim: int = 0) -> tuple[Any, ...]:
         """As many parts, of equally many columns or numbers of each head."""
