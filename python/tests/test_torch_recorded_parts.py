@@ -8,6 +8,7 @@ import headlane.torch  # noqa: E402
 import headlane.transformers  # noqa: E402
 from decoder_cases import IDS, INPUTS, close, made, steps  # noqa: E402
 from headlane.torch._attend import attend  # noqa: E402
+from headlane.torch._code import drop_unread_columns  # noqa: E402
 from headlane.torch._experts import results_of  # noqa: E402
 from headlane.torch._nodes import NotPlain  # noqa: E402
 from recorded_cases import Given  # noqa: E402
@@ -37,7 +38,7 @@ def test_halves():
     for one, of in zip(node.inputs[1:], (given.cos, given.sin)):
         assert one.inputs == (of._node,)
         assert one.what(table).equal(torch.cat((table, table), -1))
-    given.graph.drop_unread_columns()
+    drop_unread_columns(given.graph.nodes)
     assert sorted(x.kind for x in given.graph.nodes if x.kind != "input") == ["rotary"] * 2 + ["torch"] * 2
 
 
@@ -79,7 +80,7 @@ def test_columns_that_are_read():
     given = Given()
     one, two = torch.chunk(given.x, 2, dim=-1)
     _ = one * 2
-    given.graph.drop_unread_columns()
+    drop_unread_columns(given.graph.nodes)
     assert one._node in given.graph.nodes
     assert two._node not in given.graph.nodes
     assert given.x._node.users == [one._node]
@@ -144,7 +145,8 @@ def test_gradients_of_sinks(decoder_runs):
         lambda g, x: x if x.max() > 0 else 1,
         lambda g, x: torch.sigmoid(x),
         lambda g, x: g.graph.vector(nn.Parameter(normal(1, 4))),
-        lambda g, x: g.graph.vector(normal(4)),
+        lambda g, x: g.graph.vector(normal(4).to_sparse()),
+        lambda g, x: g.graph.vector(normal(4).to("meta")),
     ],
 )
 def test_other_uses_of_parameters(code):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from ._cached import CacheValue, FilledCache, Pair
+from ._cached import CacheValue, FilledCache, Pair, SharedKeys
 from ._complex import Angles
 from ._nodes import Mask, Node, NotPlain, Size
 from ._other import OtherTensor
@@ -29,15 +30,22 @@ class Pairs(NamedTuple):
     is_updated: tuple[tuple[Any, Any], ...]
 
 
+class Shared(NamedTuple):
+    """The class of a dict of keys and values of layers, and the heads and sizes of those that are known."""
+
+    kind: type
+    sizes: tuple[tuple[str, tuple[int, int, int]], ...] | None
+
+
 class Input(NamedTuple):
     """A tensor that a module is given, with so many axes; None if it has another type than the weights, "wide" if
     it is a table of float32 and these have 16 bits, "complex" if it is one of complex numbers. Or a cache, of a
-    class, or a pair of them.
+    class, or a pair of them, or a dict of keys and values.
     """
 
-    what: int | type | Pairs | str | None
+    what: int | type | Pairs | Shared | str | None
 
-    def value(self, graph: Graph) -> Value | Mask | CacheValue | Pair:
+    def value(self, graph: Graph) -> Value | Mask | CacheValue | Pair | SharedKeys:
         node = graph.add(Node("input"))
         if self.what is None:
             return OtherTensor(graph, node)
@@ -49,6 +57,9 @@ class Input(NamedTuple):
             own = CacheValue(node, self.what.own, graph.updates)
             encoders = FilledCache(graph.add(Node("input")))
             return Pair(self.what.kind, own, encoders, dict(self.what.is_updated))
+        if isinstance(self.what, Shared):
+            sizes = self.what.sizes
+            return SharedKeys(node, self.what.kind, None if sizes is None else dict(sizes))
         if isinstance(self.what, type):
             return CacheValue(node, self.what, graph.updates)
         node.sizes = tuple(Size() for _ in range(self.what - 1))
@@ -77,12 +88,25 @@ def input_of(x: Any, dtype: torch.dtype, found: list[Any]) -> Any:
         return kinds.get(x.dtype, _OTHER)
     if kind.__module__ != "transformers.cache_utils":
         raise NotPlain
+    if isinstance(x, UserDict):
+        found.append(x)
+        return Input(Shared(kind, tuple(_shared(x, dtype))))
     if not hasattr(x, "cross_attention_cache"):
         found.append(x)
         return Input(kind)
     own = x.self_attention_cache
     found += own, x.cross_attention_cache
     return Input(Pairs(kind, type(own), tuple(x.is_updated.items())))
+
+
+def _shared(given: UserDict[str, Any], dtype: torch.dtype) -> Iterator[tuple[str, tuple[int, int, int]]]:
+    """The names, heads and sizes of keys and values that attention takes, in a dict of them."""
+    for name, pair in given.items():
+        if type(name) is not str or type(pair) is not tuple or len(pair) != 2:
+            continue
+        keys, values = pair
+        if all(is_taken(x, dtype) and x.dim() == 4 for x in pair) and keys.shape[:3] == values.shape[:3]:
+            yield name, (keys.shape[1], keys.shape[3], values.shape[3])
 
 
 def key_of(x: Any) -> Any:
@@ -97,11 +121,11 @@ def places_of(inputs: list[Any]) -> tuple[int, ...]:
 
 
 def caches_in(given: Iterable[Any]) -> Iterator[Any]:
-    """Caches, and pairs of them, among arguments and in tuples."""
+    """Caches, and pairs of them, among arguments and in tuples; no dicts, which no plan changes."""
     for x in given:
         if type(x) is tuple:
             yield from caches_in(x)
-        elif type(x) not in _CONSTANTS and not isinstance(x, torch.Tensor):
+        elif type(x) not in _CONSTANTS and not isinstance(x, (torch.Tensor, UserDict)):
             yield x
 
 

@@ -30,12 +30,15 @@ def attend(
     bias = options.pop("position_bias", None)
     sinks = options.get("s_aux")
     if isinstance(sinks, Vector):
-        options["s_aux"] = sinks.parameter
+        options["s_aux"] = sinks.tensor
     if _has_recorded((*arguments, *options.values())):
         raise NotPlain
     if not all(x is None or isinstance(x, (Value, Mask)) for x in (mask, bias)):
         raise NotPlain
     (of_query, of_key, of_value), heads = zip(*given)
+    if entries is not None and entries.sizes is not None:
+        count, *dims = entries.sizes
+        heads = (heads[0], *(((0, count * dim), dim) for dim in dims))
     read = Read(
         of_query,
         None if is_filled else of_key,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -12,8 +13,10 @@ if TYPE_CHECKING:
     from ._operations import Rows
 
 
-def layer_of(cache: Any, number: int) -> Any:
-    """None if the cache does not have it."""
+def layer_of(cache: Any, number: Any) -> Any:
+    """None if the cache does not have it. Of a dict of keys and values a layer type is given."""
+    if isinstance(number, str):
+        return SimpleNamespace(**dict(zip(("keys", "values"), cache.get(number, ()))))
     layers = cache.layers
     return layers[number] if number < len(layers) else None
 

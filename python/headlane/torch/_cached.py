@@ -55,6 +55,36 @@ class FilledCache:
         return self._layers[layer]
 
 
+class SharedKeys:
+    """A dict of keys and values of layers, of class `kind`, of which a module attends to some as they are.
+
+    sizes: Of each layer type that is known: the number of heads, and their sizes in keys and in values; None if
+        it is not known which there are.
+    """
+
+    def __init__(self, node: Node, kind: type, sizes: dict[str, tuple[int, int, int]] | None) -> None:
+        self._node = node
+        self._kind = kind
+        self._sizes = sizes
+
+    __class__ = property(lambda self: self._kind)  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotPlain
+
+    def __getitem__(self, name: Any) -> tuple[Cached, Cached]:
+        if type(name) is not str or (self._sizes is not None and name not in self._sizes):
+            raise NotPlain
+        entries = Entries(self._node, (name,), sizes=None if self._sizes is None else self._sizes[name])
+        return Cached(entries, 0), Cached(entries, 1)
+
+    def _refuse(self, *arguments: Any) -> Any:
+        raise NotPlain
+
+    __bool__ = __contains__ = __eq__ = __iter__ = __len__ = __ne__ = __setitem__ = _refuse  # type: ignore[assignment]
+    __hash__ = object.__hash__
+
+
 class Pair:
     """An EncoderDecoderCache that a module is given.
 
@@ -93,13 +123,22 @@ class Entries:
     """Keys and values of a layer of a cache, for the one attention that must follow.
 
     arguments: The layer; those of the cache's update() if keys and values are first appended.
+    sizes: The number of heads, and their sizes in keys and in values, of keys that are shared.
     """
 
-    def __init__(self, cache: Node, arguments: tuple[int, ...], keys: Any = None, values: Any = None) -> None:
+    def __init__(
+        self,
+        cache: Node,
+        arguments: tuple[Any, ...],
+        keys: Any = None,
+        values: Any = None,
+        sizes: tuple[int, int, int] | None = None,
+    ) -> None:
         self.cache = cache
         self.keys = keys
         self.values = values
         self.arguments = arguments
+        self.sizes = sizes
         self.is_attended = False
         self.length = Size()  # of all keys
 

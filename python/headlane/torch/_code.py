@@ -57,7 +57,7 @@ class Code:
         given = [recorded(x, graph) for x in (*arguments, *options.values())]
         count = len(arguments)
         made = graph.run(module, tuple(given[:count]), dict(zip(options, given[count:])))
-        graph.drop_unread_columns()
+        drop_unread_columns(graph.nodes)
         result, wrapped = _unwrapped(made, graph.nodes)
         if not isinstance(result, Value) or result.is_flat or result.node is not graph.nodes[-1]:
             raise NotPlain
@@ -72,6 +72,14 @@ class Code:
     def modules(self) -> set[nn.Module]:
         """Those in it that have plans of their own, where weights have 16 bits."""
         return {x.module for x in self.nodes if getattr(x.module, "has_plans", False)} - self.graph.deep
+
+
+def drop_unread_columns(nodes: list[Node]) -> None:
+    """Removes them, such as those of halves that became a rotary of the whole."""
+    for node in reversed(nodes[:]):
+        if node.kind == "columns" and not node.users:
+            nodes.remove(node)
+            node.inputs[0].users.remove(node)
 
 
 def _unwrapped(made: Any, nodes: list[Node]) -> tuple[Any, Callable[[list[Any]], Any]]:

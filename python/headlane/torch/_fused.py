@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import nn
 from torch.compiler import is_compiling
 
-from ._arguments import Input, caches_in, input_of, key_of, places_of, with_trials
-from ._graph import dtype_of
-from ._modules import Replaced
+from ._arguments import Input, Shared, caches_in, input_of, key_of, places_of, with_trials
+from ._experts import is_mixture
+from ._modules import Linear, Replaced
 from ._nodes import NotPlain
+from ._norms import Norm
 from ._plan import Plan
 from ._state import is_watched
 from ._tried import Repeated, Tried
@@ -46,6 +48,8 @@ _NEEDED = {
     "position_embeddings": (Input(3), Input(3)),
     "position_bias": Input(4),
     "position_ids": Input(None),
+    "per_layer_input": Input(3),
+    "shared_kv_states": Input(Shared(dict, None)),
 }
 _COMPLEX = {**_NEEDED, "position_embeddings": Input("complex")}
 
@@ -168,3 +172,21 @@ def _is_close(made: Any, result: Any) -> bool:
     error, size, limit = (one - other).abs(), other.abs(), _ROUNDINGS * torch.finfo(made.dtype).eps
     is_close = error.max() <= min(limit, _MOST) * size.max()
     return bool(is_close and error.mean() <= min(limit, _MOST_IN_MEAN) * size.mean())
+
+
+def dtype_of(module: nn.Module) -> torch.dtype | None:
+    """The type of all Linear layers in a module that may be plain, but for those beside experts."""
+    parts = list(_parts(module))
+    layers = [x for x in parts if isinstance(x, Linear)]
+    dtypes = {x._headlane.dtype for x in layers}
+    if len(dtypes) != 1:
+        return None
+    others = [x for one in parts if not isinstance(one, (Linear, Norm)) for x in one._parameters.values()]
+    return None if any(x is not None and x.dim() != 1 for x in others) else dtypes.pop()
+
+
+def _parts(module: nn.Module) -> Iterator[nn.Module]:
+    if not is_mixture(module):
+        yield module
+        for child in module.children():
+            yield from _parts(child)

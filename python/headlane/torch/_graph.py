@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from ._nodes import Node, NotPlain, Vector
 from ._norms import Norm
 from ._outside import outside_of
 from ._recognise import changes_input
+from ._sizes import require_equal
 from ._stand_in import is_simple, namespaces, original_of, stand_in
 from ._values import Unused, Value
 
@@ -51,7 +52,8 @@ class Graph:
     lengths: Dicts of children that it iterates over, and how many there are.
     updates: What is appended to caches.
     deep: Modules whose code uses more than their own children.
-    vectors: The parameters that it reads by itself.
+    vectors: The parameters and buffers that it reads by itself.
+    equal: Inputs that must have as many rows as others, and their width.
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
@@ -62,7 +64,8 @@ class Graph:
         self.lengths: dict[int, tuple[dict[str, Any], int]] = {}
         self.updates: list[Entries] = []
         self.deep: set[nn.Module] = set()
-        self.vectors: list[nn.Parameter] = []
+        self.vectors: list[torch.Tensor] = []
+        self.equal: list[tuple[Node, Node, int]] = []
         self._values: list[weakref.ref[Value]] = []
         self._running: list[nn.Module] = []
         self._stand_ins: dict[nn.Module, Any] = {}
@@ -74,6 +77,11 @@ class Graph:
     def has_values(self) -> bool:
         """Whether any is still there."""
         return any(x() is not None for x in self._values)
+
+    def has_views(self, node: Node, one: Value) -> bool:
+        """Whether there are other values of a node."""
+        there = [x() for x in self._values]
+        return any(x is not one and getattr(x, "_node", None) is node for x in there)
 
     def columns_of(self, node: Node, begin: int, end: int, group: int = 0) -> Node:
         """Some columns of the result of a node, or of each group of them, whose width is known."""
@@ -88,18 +96,12 @@ class Graph:
             made = self._once[kind, node, what] = self.add(Node(kind, (node,), what))
         return made
 
-    def drop_unread_columns(self) -> None:
-        """Removes them, such as those of halves that became a rotary of the whole."""
-        for node in reversed(self.nodes[:]):
-            if node.kind == "columns" and not node.users:
-                self.nodes.remove(node)
-                node.inputs[0].users.remove(node)
-
-    def vector(self, parameter: Any) -> Vector:
-        if type(parameter) is not nn.Parameter or parameter.dim() != 1 or parameter.device.type != "cpu":
+    def vector(self, tensor: Any) -> Vector:
+        is_known = type(tensor) in (nn.Parameter, torch.Tensor) and tensor.layout is torch.strided
+        if not is_known or tensor.dim() != 1 or not tensor.is_cpu:
             raise NotPlain
-        self.vectors.append(parameter)
-        return Vector(parameter)
+        self.vectors.append(tensor)
+        return Vector(tensor)
 
     def read(self, there: Mapping[str, Any], name: str) -> None:
         self.reads[id(there), name] = there, name, there.get(name, there)
@@ -133,7 +135,10 @@ class Graph:
         first, *others = (x.is_flat for x in values)
         if any(x is not first for x in others):
             raise NotPlain
-        return Value(self, self.add(Node(kind, tuple(x.node for x in values), what)), is_flat=first)
+        node = self.add(Node(kind, tuple(x.node for x in values), what))
+        if any(x.kind == "attention" and x.what.entries is not None for x in self.nodes):
+            require_equal(node, self)  # not to repeat rows after a cache was changed
+        return Value(self, node, is_flat=first)
 
     def call(self, module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """What a child returns."""
@@ -274,21 +279,3 @@ def _width_of(module: nn.Module) -> int | None:
         return int(module._headlane.matrix.rows)
     weight = module._headlane.weight(module) if isinstance(module, Norm) else None
     return None if weight is None else len(weight)
-
-
-def dtype_of(module: nn.Module) -> torch.dtype | None:
-    """The type of all Linear layers in a module that may be plain, but for those beside experts."""
-    parts = list(_parts(module))
-    layers = [x for x in parts if isinstance(x, Linear)]
-    dtypes = {x._headlane.dtype for x in layers}
-    if len(dtypes) != 1:
-        return None
-    others = [x for one in parts if not isinstance(one, (Linear, Norm)) for x in one._parameters.values()]
-    return None if any(x is not None and x.dim() != 1 for x in others) else dtypes.pop()
-
-
-def _parts(module: nn.Module) -> Iterator[nn.Module]:
-    if not is_mixture(module):
-        yield module
-        for child in module.children():
-            yield from _parts(child)

@@ -61,10 +61,15 @@ class OfHeads(Recorded):
 
 
 class Vector(Recorded):
-    """A parameter with one axis: nothing but attention may have it, which reads it in each call."""
+    """A parameter or buffer with one axis, which is read in each call: attention may have it, and values may be
+    multiplied by one of a single number.
+    """
 
-    def __init__(self, parameter: torch.nn.Parameter) -> None:
-        self.parameter = parameter
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    def __mul__(self, other: Any) -> Any:
+        return other * self
 
 
 class Node:
@@ -80,26 +85,33 @@ class Node:
     sizes: Of the result, but the last one; None if they are not known.
     width: The last size; None if it is not known.
     module: The module whose code has the operation.
+    is_checked: Whether calls are refused before they begin whose inputs of the operation have other sizes.
     """
 
-    __slots__ = ("inputs", "kind", "module", "sizes", "users", "what", "width")
+    __slots__ = ("inputs", "is_checked", "kind", "module", "sizes", "users", "what", "width")
 
     def __init__(self, kind: str, inputs: tuple[Node, ...] = (), what: Any = None) -> None:
         self.kind = kind
         self.inputs = inputs
         self.what = what
+        self.is_checked = False
         self.module: Any = None
         self.users: list[Node] = []
-        sizes = [node.sizes for node in inputs]
-        self.sizes = sizes[0] if sizes and all(x is sizes[0] for x in sizes) else None
+        self.sizes = self.sizes_of_inputs()
         widths = {node.width for node in inputs} - {None}
         self.width: int | None = widths.pop() if len(widths) == 1 else None
         for node in inputs:
             node.users.append(self)
 
+    def sizes_of_inputs(self) -> Any:
+        """None if they differ, or are not known."""
+        sizes = [node.sizes for node in self.inputs]
+        return sizes[0] if sizes and all(x is sizes[0] for x in sizes) else None
+
     def has_equal_inputs(self) -> bool:
         """Whether all inputs are known to have the same sizes: none is repeated."""
-        return self.sizes is not None and self.width is not None and all(x.width for x in self.inputs)
+        is_known = self.sizes is not None and self.width is not None
+        return self.is_checked or (is_known and all(x.width for x in self.inputs))
 
     def other_input(self, one: Node) -> Node:
         """The input beside `one`, of an operation that has two."""

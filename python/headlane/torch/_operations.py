@@ -9,7 +9,7 @@ import torch
 
 from headlane import _core
 
-from ._attended import Keys
+from ._attended import Keys, layer_of
 from ._nodes import Attention, Node
 from ._state import threads
 
@@ -68,7 +68,7 @@ def _attention(call: Attention, places: list[int]) -> Callable[[list[Any]], torc
         read = call.read([values[place] for place in places])
         query, key, value = (x if x is None else heads_of(x, *of) for x, of in zip(read[:3], call.heads))
         if call.is_of_filled_cache:
-            layer = read.cache.layers[call.entries[0]]
+            layer = layer_of(read.cache, call.entries[0])
             key, value = layer.keys, layer.values
         elif call.changes_cache:
             key, value = read.cache.update(key, value, *call.entries)

@@ -12,9 +12,11 @@ from headlane._core import are_there
 from ._attended import layer_of
 from ._code import Code
 from ._fusion import Fusion
+from ._graph import Graph
 from ._modules import Linear, wants_gradient
 from ._nodes import Node
 from ._operations import Step
+from ._sizes import input_like
 from ._untouched import has_global_hooks, packed_of, untouched
 
 Steps = list[tuple[Step, list[int], bool]]
@@ -29,27 +31,32 @@ class Plan:
     filled: Of attentions to the keys of an encoder: the numbers of the cache, of its layer, and of an input that
         has as many sequences.
     lengths_of_keys: For each attention a function of the inputs: how many keys it has.
+    equal: The numbers of inputs that must have the rows of others, those, and their width.
     appends: Of attentions that append keys to a cache: the numbers of the cache and of its layer.
     """
 
     def __init__(self, code: Code, steps: Steps, modules: set[nn.Module] | None) -> None:
         self.steps = steps
         self.is_deep = code.is_deep()
-        self.with_room: Steps = []
-        if len(code.graph.updates) == 1:  # of several, one might find no room after another was written
-            with_room = Fusion(code.nodes, modules, has_room=True).steps()
-            self.with_room = with_room if len(with_room) < len(steps) else []
         at = {node: number for number, node in enumerate(code.nodes)}
         self.filled = [
-            (at[x.what.read(x.inputs).cache], x.what.entries[0], at[_input_like(x, code.nodes)])
+            (at[x.what.read(x.inputs).cache], x.what.entries[0], at[input_like(x, code.graph)])
             for x in code.nodes
             if x.kind == "attention" and x.what.is_of_filled_cache
         ]
+        self.with_room: Steps = []
+        count = len(code.graph.updates)
+        if count == 1 or (
+            count == 0 and self.filled
+        ):  # of several, one might find no room after another was written
+            with_room = Fusion(code.nodes, modules, has_room=True).steps()
+            self.with_room = with_room if len(with_room) < len(steps) else []
         attentions = [x for x in code.nodes if x.kind == "attention"]
-        self.lengths_of_keys = [_length_of_keys(x, code.nodes, at) for x in attentions]
+        self.lengths_of_keys = [_length_of_keys(x, code.graph, at) for x in attentions]
         self.appends = [
             (at[x.what.read(x.inputs).cache], x.what.entries[0]) for x in attentions if x.what.changes_cache
         ]
+        self.equal = [(at[one], at[other], width) for one, other, width in code.graph.equal]
         self.wrapped = code.wrapped
         structure = list(code.graph.structure.values())
         children = [child for _, _, child in structure if child is not None]
@@ -108,6 +115,9 @@ class Plan:
             for name in ("keys", "values")
         ):
             return NotImplemented
+        for one, other, width in self.equal:
+            if inputs[one].shape != (*inputs[other].shape[:-1], width):
+                return NotImplemented
         for cache, layer, rows in self.filled:
             keys = getattr(layer_of(inputs[cache], layer), "keys", None)
             if keys is None or len(keys) != len(inputs[rows]):
@@ -132,10 +142,10 @@ class Plan:
         return self.wrapped(values)
 
 
-def _length_of_keys(attention: Node, nodes: list[Node], at: dict[Node, int]) -> Callable[[list[Any]], int]:
+def _length_of_keys(attention: Node, graph: Graph, at: dict[Node, int]) -> Callable[[list[Any]], int]:
     call = attention.what
     read = call.read(attention.inputs)
-    rows = None if call.is_of_filled_cache else at[_input_like(read.key, nodes)]
+    rows = None if call.is_of_filled_cache else at[input_like(read.key, graph)]
 
     def length(inputs: list[Any]) -> int:
         new = 0 if rows is None else inputs[rows].shape[1]
@@ -145,11 +155,6 @@ def _length_of_keys(attention: Node, nodes: list[Node], at: dict[Node, int]) -> 
         return new if before is None else new + before.shape[-2]
 
     return length
-
-
-def _input_like(node: Node, nodes: list[Node]) -> Node:
-    """An input of as many sequences, of the same length."""
-    return next(x for x in nodes if x.kind == "input" and x.sizes is node.sizes)
 
 
 def _never_repeats(node: Node) -> bool:

@@ -99,10 +99,11 @@ class _StandIn:
         for there in (module.__dict__, module._parameters, module._buffers):
             graph.read(there, name)
             if name in there:
-                if there is module._parameters and there[name] is not None:
-                    is_weight = isinstance(module, Linear)  # its type may matter
-                    return there[name] if is_weight else graph.vector(there[name])
-                return self._constant(there[name])
+                value = there[name]
+                if there is module.__dict__ or value is None:
+                    return self._constant(value)
+                is_weight = isinstance(module, Linear) and there is module._parameters  # its type may matter
+                return value if is_weight else graph.vector(value)
         graph.read(module._modules, name)
         if original.__getattr__ is not nn.Module.__getattr__:
             raise NotPlain

@@ -7,12 +7,21 @@ from typing import Any
 import torch
 
 from ._functions import called
-from ._nodes import Node, NotPlain, OfHeads, Recorded
+from ._nodes import Node, NotPlain, OfHeads, Recorded, Vector
 from ._other import OtherTensor
 from ._rotary import Part
+from ._sizes import input_like
 from ._tables import HalfTable, Table, last_axis
 from ._views import View
 
+_NEW = (
+    "linear",
+    "norm",
+    "add",
+    "multiply",
+    "scale",
+    "weigh",
+)  # operations whose results have their own memory
 _WITH_HEADS = (slice(None), slice(None), None, slice(None))
 
 
@@ -105,6 +114,8 @@ class Value(View):
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, Table):
             return Part(self, 0, self._split) * other
+        if isinstance(other, Vector):
+            return self._by_vector(other.tensor)
         if isinstance(other, OfHeads):
             return self._by_number(other.value)
         if isinstance(other, OtherTensor):
@@ -117,6 +128,26 @@ class Value(View):
         return Value(self.graph, made._node, self._split, self._heads_first, is_flat=self.is_flat)
 
     __radd__, __rmul__ = __add__, __mul__
+
+    def __imul__(self, other: Any) -> Value:
+        """Of a new result that nothing else has read."""
+        node = self._node
+        is_new = node.kind in _NEW and not node.users and not self._split and self._columns is None
+        if not is_new or not isinstance(other, (int, float, Vector)) or self.graph.has_views(node, self):
+            raise NotPlain
+        self._node = (self * other)._node
+        return self
+
+    def _by_vector(self, vector: torch.Tensor) -> Value:
+        """Times the only number of a parameter or buffer, as the factor of each position."""
+        if vector.numel() != 1 or vector.dtype is not self.dtype or self.is_flat:
+            raise NotPlain
+        node = self.node
+        like = input_like(node, self.graph)
+        factors = self.graph.add(Node("torch", (like,), lambda x: vector.expand(1, x.shape[1], 1)))
+        made = self.graph.add(Node("weigh", (node, factors), ()))
+        made.sizes, made.width = node.sizes, node.width
+        return Value(self.graph, made)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
