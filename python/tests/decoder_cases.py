@@ -39,6 +39,13 @@ GPT_OSS = {
     "sliding_window": 5,
     "layer_types": LAYER_TYPES,
 }
+LLAMA4 = {
+    "head_dim": 8,
+    "intermediate_size_mlp": 40,
+    "moe_layers": [],
+    "no_rope_layers": [1, 1],  # without them, queries depend on how many keys the cache has
+    "attention_chunk_size": 5,
+}
 # Calls in the plan of a layer: those before the attention, it with its cache, those after it; and
 # a mixture, and those after it.
 MODELS = {
@@ -62,9 +69,13 @@ MODELS = {
     "Gemma2": ({**LLAMA, "head_dim": 8, "sliding_window": 5}, 3),  # every second layer has a window
     "Gemma3Text": ({**LLAMA, "head_dim": 8, "sliding_window": 5, "layer_types": LAYER_TYPES}, 3),
     "GPT2": (GPT2, 3),
+    "GPTBigCode": (GPT2, 3),  # one head of keys, with an axis of its own
+    "GPTBigCode heads": ({**GPT2, "multi_query": False}, 3),
     "OPT": ({**OPT, "max_position_embeddings": 64, "word_embed_proj_dim": 24}, 3),
     "GPTNeoX": ({**SIZES, **SPECIAL, "rotary_pct": 0.5}, 3),  # all three are columns of each head
     "GPTNeoX after": ({**SIZES, **SPECIAL, "use_parallel_residual": False}, 3),
+    "Persimmon": ({**SIZES, **SPECIAL}, 3),  # all three are parts of each head
+    "Llama4Text": ({**LLAMA, **LLAMA4}, 5),  # complex numbers, of which both parts are taken first
     "Cohere": (LLAMA, 3),  # layer norms of its own
     "Cohere2": ({**LLAMA, "sliding_window": 5, "layer_types": LAYER_TYPES}, 3),
     "Nemotron": (LLAMA, 3),

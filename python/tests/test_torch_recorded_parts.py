@@ -86,6 +86,124 @@ def test_columns_that_are_read():
     assert given.x._node.users == [one._node]
 
 
+def fused(g, width=48):
+    """A result with what 2 heads have in one product."""
+    return torch.relu(g.value(g.x._node.sizes, width))
+
+
+def parts(g, x, *sizes):
+    return x.view(*g.x._node.sizes, *sizes)
+
+
+def test_parts_of_heads():
+    given = Given()
+    for heads in (2, -1):
+        made = parts(given, fused(given), heads, 3, 8)
+        nodes = []
+        for number in (0, 1, 2, -1):
+            part = made[..., number, :]
+            assert part.shape == (*given.x._node.sizes, 2, 8)
+            nodes.append(part.transpose(1, 2)._node)
+        assert [x.what for x in nodes] == [(0, 8, 24), (8, 16, 24), (16, 24, 24), (16, 24, 24)]
+        assert nodes[2] is nodes[3]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        lambda g, x: parts(g, x, 3, 3, 8),
+        lambda g, x: parts(g, x, 2, -1, 8),
+        lambda g, x: parts(g, x, 2, 3, -1),
+        lambda g, x: parts(g, x, 2, 0, 8),
+        lambda g, x: x.view(*g.x._node.sizes[::-1], 2, 3, 8),
+        lambda g, x: parts(g, x, 2, 3, 8).shape,
+        lambda g, x: parts(g, x, 2, 3, 8)[..., 3, :],
+        lambda g, x: parts(g, x, 2, 3, 8)[..., -4, :],
+        lambda g, x: parts(g, x, 2, 3, 8)[..., True, :],
+        lambda g, x: parts(g, x, 2, 3, 8)[..., [2], :],
+        lambda g, x: parts(g, x, 2, 3, 8)[..., 0:1, :],
+        lambda g, x: parts(g, x, 2, 3, 8)[..., 0],
+        lambda g, x: parts(g, x, 2, 3, 8)[0],
+        lambda g, x: parts(g, x, 2, 3, 8)[:, :, :, 0],
+        lambda g, x: parts(g, x, 2, 3, 8)[:, 0, :],
+        lambda g, x: parts(g, x, 2, 3, 8)[..., 0, 1:],
+        lambda g, x: list(parts(g, x, 2, 3, 8)),
+        lambda g, x: parts(g, x, 2, 3, 8).transpose(1, 2),
+        lambda g, x: parts(g, x, 2, 3, 8) * 2,
+    ],
+)
+def test_other_parts_of_heads(code):
+    given = Given()
+    with pytest.raises((NotPlain, TypeError)):
+        code(given, fused(given))
+
+
+def test_one_head():
+    """With an axis of its own before or behind the positions: its parts are columns, and may be heads again."""
+    given = Given()
+    for axis in (1, 2):
+        x = fused(given)
+        batch, length = x.shape[:2]
+        one, two = x.unsqueeze(axis).split((32, 16), dim=3)
+        assert (one.shape[3], two.shape[3], one.shape[axis], one.shape[3 - axis]) == (32, 16, 1, length)
+        if axis == 1:
+            one, two = one.view(batch, length, -1, 8).transpose(1, 2), two
+            assert one.for_attention() == (x._node, ((0, 32), 8))
+            assert two.for_attention() == (x._node, ((32, 48), 16))
+            assert one.shape == (batch, 4, length, 8)
+    assert not [x for x in given.graph.nodes if x.kind == "columns"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        lambda x, b, n: x.unsqueeze(0),
+        lambda x, b, n: x.unsqueeze(3),
+        lambda x, b, n: x.view(b, n, 2, 24).unsqueeze(1),
+        lambda x, b, n: x.view(-1, 48).unsqueeze(1),
+        lambda x, b, n: x.unsqueeze(1).unsqueeze(1),
+        lambda x, b, n: x.unsqueeze(1).view(n, b, -1, 8),
+        lambda x, b, n: x.unsqueeze(1).view(b, 1, n, 47),
+        lambda x, b, n: x.unsqueeze(1).view(b, n, 5, 8),
+        lambda x, b, n: x.unsqueeze(1).split((32, 8), dim=3),
+        lambda x, b, n: x.unsqueeze(1).split((1, 1), dim=1),
+        lambda x, b, n: x.unsqueeze(1).split((32, 16), dim=2),
+        lambda x, b, n: x.unsqueeze(2).for_attention(),
+        lambda x, b, n: x.view(b, n, 2, 24).transpose(1, 2).view(b, n, -1),  # of more than one head
+        lambda x, b, n: torch.relu(x.unsqueeze(1)),
+        lambda x, b, n: x.unsqueeze(1) + x,
+    ],
+)
+def test_other_axes_of_one_head(code):
+    x = fused(Given())
+    with pytest.raises((NotPlain, TypeError)):
+        code(x, *x.shape[:2])
+
+
+def as_complex(x):
+    return torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+
+
+def test_angles_by_index():
+    given = Given()
+    x = given.x.transpose(1, 2)
+    made = torch.view_as_real(as_complex(x) * given.turns[:, :, None, :]).flatten(3).type_as(x)
+    assert made._node.what == (8, 8, "neighbours_by_half", False)
+    for index in (
+        (slice(None), None, slice(None), slice(None)),
+        (slice(None), slice(None), None),
+        (slice(None), slice(None), None, slice(1)),
+        (..., None, slice(None)),
+        0,
+    ):
+        with pytest.raises(NotPlain):
+            given.turns[index]
+    with pytest.raises(NotPlain):
+        given.turns[:, :, None, :][:, :, None, :]
+    with pytest.raises(NotPlain):  # heads are first
+        torch.view_as_real(as_complex(given.x) * given.turns[:, :, None, :]).flatten(3).type_as(x)
+
+
 def sinks_of(model):
     return [x.self_attn.sinks for x in model.model.layers]
 

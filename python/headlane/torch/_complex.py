@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ._graph import Graph
     from ._values import Value
 
+_WITH_HEADS = (slice(None), slice(None), None, slice(None))
+
 
 class Angles(Mask):
     """A table of complex numbers, [batch, length, rotary_dim / 2], perhaps with another axis for the heads."""
@@ -27,6 +29,12 @@ class Angles(Mask):
         if self.axis is not None or axis not in (1, 2):
             raise NotPlain
         return Angles(self._graph, self.node, axis)
+
+    def __getitem__(self, index: Any) -> Angles:
+        """[:, :, None, :]"""
+        if index != _WITH_HEADS:
+            raise NotPlain
+        return self.unsqueeze(2)
 
     def to(self, device: Any) -> Angles:
         if device != torch.device("cpu"):

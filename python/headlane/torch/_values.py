@@ -30,11 +30,14 @@ class Value(View):
 
     __slots__ = ()
 
-    def unsqueeze(self, axis: int) -> Table | OfHeads:
+    def unsqueeze(self, axis: int) -> Value | Table | OfHeads:
+        """One head, a table, or a number for each head."""
         if axis == -1:
             return OfHeads(self)
-        if axis not in (1, 2) or not self._may_be_table():
+        if axis not in (1, 2):
             raise NotPlain
+        if not self._may_be_table():
+            return self._viewed(self._width_of_columns(), heads_first=axis == 1)
         return Table(self.node, axis, is_wide=False)
 
     def _may_be_table(self) -> bool:

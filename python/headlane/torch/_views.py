@@ -111,13 +111,15 @@ class View(Recorded):
 
     def view(self, *sizes: Any) -> Any:
         """Splits the last axis of [batch, length, width] in two, or makes one of the two again, or of the first
-        two, and these again; or makes it one head.
+        two, and these again; or makes it one head; or splits heads in pairs of neighbours or in parts.
         """
         sizes = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple) else sizes
-        if self._split and len(sizes) == 5:
-            return Neighbours.of(self, sizes)
+        if len(sizes) == 5:
+            return Neighbours.of(self, sizes) if self._split else Parts.of(self, sizes)
+        if self._heads_first:
+            return self.without_heads().view(*sizes)
         known = self._node.sizes
-        if self._heads_first or known is None or len(known) != 2 or len(sizes) not in (2, 3, 4):
+        if known is None or len(known) != 2 or len(sizes) not in (2, 3, 4):
             raise NotPlain
         if len(sizes) == 2:
             if self._split or sizes[0] != -1 or self._width is None or sizes[1] != self._width:
@@ -192,12 +194,14 @@ class View(Recorded):
         return width
 
     def _some(self, begin: int, end: int) -> Any:
+        first = 0 if self._columns is None else self._columns[0]
+        columns = first + begin, first + end
+        if self._split and self._heads() == 1:
+            return type(self)(self.graph, self._node, end - begin, self._heads_first, columns)
         if self._split:
-            self._heads()
             node = self.graph.columns_of(self._own_node(), begin, end, self._split)
             return type(self)(self.graph, node, end - begin, self._heads_first)
-        first = 0 if self._columns is None else self._columns[0]
-        return type(self)(self.graph, self._node, columns=(first + begin, first + end))
+        return type(self)(self.graph, self._node, columns=columns)
 
     def for_attention(self) -> tuple[Node, Heads]:
         """Its node, and which columns of it are heads, [batch, heads, length, head_dim]."""
@@ -207,3 +211,28 @@ class View(Recorded):
 
     def contiguous(self) -> Any:
         return self
+
+
+class Parts(Recorded):
+    """Heads of several parts each, [batch, length, heads, count, head_dim]."""
+
+    def __init__(self, heads: View, count: int) -> None:
+        self._heads = heads
+        self._count = count
+
+    @classmethod
+    def of(cls, x: View, sizes: tuple[Any, ...]) -> Parts:
+        *others, count, dim = sizes
+        if any(type(size) is not int or size <= 0 for size in (count, dim)):
+            raise NotPlain
+        return cls(x.view(*others, count * dim), count)
+
+    def __getitem__(self, index: Any) -> Any:
+        """[..., number, :]"""
+        if type(index) is not tuple or len(index) != 3 or index[::2] != (Ellipsis, slice(None)):
+            raise NotPlain
+        number, dim = index[1], self._heads.head_dim // self._count
+        if type(number) is not int or not -self._count <= number < self._count:
+            raise NotPlain
+        first = number % self._count * dim
+        return self._heads._some(first, first + dim)
