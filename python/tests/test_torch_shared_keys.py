@@ -21,11 +21,7 @@ from decoder_cases import (  # noqa: E402
     steps,
 )
 from decoder_cases import entries as all_entries  # noqa: E402
-from headlane.torch._arguments import Input, Shared  # noqa: E402
-from headlane.torch._attend import attend  # noqa: E402
-from headlane.torch._nodes import NotPlain  # noqa: E402
-from recorded_cases import Given  # noqa: E402
-from torch import nn  # noqa: E402
+from headlane.torch import _fused  # noqa: E402
 from torch_cases import normal, seeded  # noqa: E402
 from transformers.cache_utils import KVSharingDict  # noqa: E402
 
@@ -74,9 +70,9 @@ def test_layers(name, given, dtype, decoder_runs, monkeypatch):
     first, _ = steps(optimized, given)  # whose plans are made
     decoder_runs.clear()
     result, cache = steps(optimized, given)
-    # All have plans but those that give their keys to others. PyTorch first gives the factor of a layer its shape.
-    count = sum(not layer.self_attn.store_full_length_kv for layer in model.model.layers)
-    assert [(len(x.steps), len(x.with_room)) for x in decoder_runs] == [(4, 2)] * count * 4
+    # PyTorch first gives the factor of a layer its shape.
+    assert [(len(x.steps), len(x.with_room)) for x in decoder_runs] == [(4, 2)] * 6 * 4
+    assert all(plan.is_deep for plan in decoder_runs)
     expected, expected_cache = steps(model, given)
     if dtype is torch.float32:
         close(real(result, given), real(expected, given))
@@ -159,151 +155,50 @@ def test_keys_of_other_sizes(decoder_runs):
     assert len({*layers[1]._headlane.plans}) == 3
 
 
-def shared_of(g, sizes):
-    return Input(Shared(KVSharingDict, sizes)).value(g.graph)
-
-
-def test_attention_to_shared_keys():
-    given = Given()
-    shared = shared_of(given, (("some", (2, 8, 6)),))
-    assert isinstance(shared, KVSharingDict)
-    keys, values = shared["some"]
-    call = headlane.transformers, given.graph.stand_in(nn.Identity()), keys, values, None, (), {}
-    made = attend(given.x, *call)
-    assert made._node.what.heads == ((None, 8), ((0, 16), 8), ((0, 12), 6))
-    assert (made._node.what.entries, made._node.what.is_of_filled_cache) == (("some",), True)
-    assert (made._node.width, made.shape[2:]) == (24, (4, 6))
-    with pytest.raises(NotPlain):
-        attend(given.x, *call)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        lambda x, g: x["other"],
-        lambda x, g: x[0],
-        lambda x, g: x.get("some"),
-        lambda x, g: x.pop("some"),
-        lambda x, g: x.to("cpu"),
-        lambda x, g: list(x),
-        lambda x, g: dict(x),
-        lambda x, g: x.data,
-        lambda x, g: x == {},
-        lambda x, g: 1 if x else 2,
-        lambda x, g: "some" in x,
-        lambda x, g: len(x),
-        lambda x, g: x.__setitem__("some", x["some"]),
-        lambda x, g: x.update(some=1),
-        lambda x, g: x.__delitem__("some"),
-        lambda x, g: x["some"][0] + x["some"][1],
-        lambda x, g: attend(g.x, headlane.transformers, None, *x["some"][::-1], None, (), {}),
-        lambda x, g: attend(
-            g.x, headlane.transformers, None, x["some"][0], x["some"][1], None, (), {}
-        ),  # of two reads
-    ],
-)
-def test_other_uses_of_shared_keys(code):
-    given = Given()
-    with pytest.raises((NotPlain, TypeError, AttributeError)):
-        code(shared_of(given, (("some", (2, 8, 8)),)), given)
-
-
-def total(g):
-    """A new result."""
-    one, two = (g.value(g.x._node.sizes, 32) for _ in range(2))
-    return one + two
-
-
-def imul(x, other):
-    x *= other
-    return x
-
-
-def test_changes_in_place_of_new_results():
-    given = Given()
-    for other, kind in ((2, "scale"), (given.graph.vector(torch.tensor([3.0])), "weigh")):
-        x = total(given)
-        before, other_name = x._node, x
-        assert imul(x, other) is x
-        assert (x.node.kind, x.node.inputs[0]) == (kind, before)
-        assert (other_name + x).node.inputs == (x.node, x.node)
-    factors = x.node.inputs[1]
-    assert factors.inputs[0].sizes is given.x._node.sizes
-    assert factors.what(normal(2, 5, 7)).equal(torch.full((1, 5, 1), 3.0))
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        lambda g, x, s: (torch.relu(x), imul(x, s)),
-        lambda g, x, s: (x.view(*x.shape[:2], 4, 8), imul(x, s))[0],
-        lambda g, x, s: (x[..., :4], imul(x, s))[0],
-        lambda g, x, s: imul(x[..., :4], s),
-        lambda g, x, s: imul(x.view(*x.shape[:2], 4, 8), s),
-        lambda g, x, s: imul(g.value(x.shape[:2], 32), s),  # the caller's
-        lambda g, x, s: imul(torch.relu(x), s),  # perhaps in place
-        lambda g, x, s: imul(x, x),
-        lambda g, x, s: imul(x, torch.tensor([2.0])),
-        lambda g, x, s: imul(x, g.graph.vector(torch.ones(2))),
-        lambda g, x, s: imul(x, g.graph.vector(torch.ones(1, dtype=torch.float64))),
-        lambda g, x, s: imul(x.view(-1, 32), s),
-        lambda g, x, s: imul(s, 2),
-        lambda g, x, s: x.mul_(2),
-    ],
-)
-def test_other_changes_in_place(code):
-    given = Given()
-    with pytest.raises((NotPlain, TypeError)):
-        code(given, total(given), given.graph.vector(torch.ones(1)))
-
-
-class Scaled(nn.Module):
-    """Scales in place what it has a view of, or has read, or was given."""
-
-    def __init__(self, scale):
-        super().__init__()
-        self.one, self.two = nn.Linear(32, 32), nn.Linear(32, 32)
-        self.act = nn.Sigmoid()
-        self.scale = scale
-        self.factor = nn.Buffer(torch.tensor([1.0]))
-
-    def forward(self, x):
-        return self.scale(self, self.one(x), x)
-
-
-def view(module, made, x):
-    other = made.view(*made.shape[:2], 32)
-    made *= module.factor
-    return module.two(module.act(made) + other)
-
-
-def read(module, made, x):
-    other = module.act(made)
-    made *= module.factor
-    return module.two(other + made)
-
-
-def name(module, made, x):
-    other = made
-    other *= module.factor
-    return module.two(module.act(made))
-
-
-def own(module, made, x):
-    x *= module.factor
-    return module.two(module.act(made)) + x
-
-
-@pytest.mark.parametrize("scale", [view, read, name, own])
+@pytest.mark.parametrize("fault", ["raises", "other keys", "other values", "nothing"])
 @torch.no_grad()
-def test_code_that_scales_in_place(scale):
-    """The first factor is one, which tells nothing."""
-    model = seeded(Scaled, scale)
+def test_a_plan_that_is_wrong(fault, monkeypatch):
+    """It is found in the first call: others get the right keys."""
+    model = made("shared")
     optimized = headlane.torch.optimize(model)
-    for factor in (1, 1, 0.5, 3):
-        for one in (model, optimized):
-            one.factor.fill_(factor)
-        xs = [normal(2, 5, 32) for _ in range(2)]
-        close([optimized(xs[0])], [model(xs[1])])
-        assert xs[0].equal(xs[1])
-    assert getattr(optimized, "has_plans", False) is (scale is name)
+    run = _fused.Plan.run
+
+    def wrong(plan, inputs):
+        shared = next((x for x in inputs if isinstance(x, KVSharingDict)), {})
+        names = {*shared}
+        result = run(plan, inputs)
+        for name in {*shared} - names:
+            keys, values = shared[name]
+            if fault == "raises":
+                raise ValueError
+            if fault == "nothing":
+                del shared[name]
+            else:
+                shared[name] = (keys + 0.01, values) if fault == "other keys" else (keys, 2 * values)
+        return result
+
+    monkeypatch.setattr(_fused.Plan, "run", wrong)
+    for _ in range(2):
+        ours, theirs = steps(optimized, INPUTS[1]), steps(model, INPUTS[1])
+        close(real(ours[0], INPUTS[1]), real(theirs[0], INPUTS[1]))
+        close(real(entries(ours[1]), INPUTS[1]), real(entries(theirs[1]), INPUTS[1]))
+
+
+@torch.no_grad()
+def test_keys_that_a_caller_gets(decoder_runs):
+    """All of them, also of layers with a window, and those of earlier calls remain."""
+    model = made("shared")
+    optimized, found = headlane.torch.optimize(model), []
+    for one in (model, optimized, optimized):
+        cache = transformers.DynamicCache(config=model.config)
+        ids = torch.arange(3, 27).view(2, 12)
+        decoder_runs.clear()
+        parts = [ids[:, :7], ids[:, 7:8], ids[:, 8:9], ids[:, 9:]]
+        shared = [KVSharingDict() for _ in parts]
+        for x, each in zip(parts, shared):
+            one(x, **{CACHE: cache}, shared_kv_states=each)
+        found.append([x for each in shared for _, pair in sorted(each.items()) for x in pair])
+    assert [x.shape[2] for x in found[0][::2]] == [7, 7, 8, 5, 9, 5, 12, 7]
+    close(found[1], found[0])
+    close(found[2], found[0])
+    assert len(decoder_runs) == 6 * 4

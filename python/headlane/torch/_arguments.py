@@ -121,11 +121,11 @@ def places_of(inputs: list[Any]) -> tuple[int, ...]:
 
 
 def caches_in(given: Iterable[Any]) -> Iterator[Any]:
-    """Caches, and pairs of them, among arguments and in tuples; no dicts, which no plan changes."""
+    """Caches, pairs of them, and dicts of keys and values, among arguments and in tuples."""
     for x in given:
         if type(x) is tuple:
             yield from caches_in(x)
-        elif type(x) not in _CONSTANTS and not isinstance(x, (torch.Tensor, UserDict)):
+        elif type(x) not in _CONSTANTS and not isinstance(x, torch.Tensor):
             yield x
 
 

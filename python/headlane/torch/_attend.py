@@ -16,7 +16,8 @@ def attend(
     """The result, [batch, length, heads, head_dim]."""
     entries, sources = None, None
     if isinstance(key, Cached):
-        entries = key.attended_with(value)
+        entries = key.entries_with(value)
+        entries.attend()
         key, value = entries.keys, entries.values
     elif not isinstance(key, Value):
         entries, key, value = entries_of(key, value)
@@ -47,19 +48,25 @@ def attend(
         None if mask is None else mask.node,
         None if bias is None else bias.node,
         *([x for x, _ in sources] if sources else []),
-    ).there()
+    )
+    given_to = entries.given if entries is not None else None
+    if given_to is not None:
+        if sources:
+            raise NotPlain
+        read = read._replace(shared=given_to[0])
     graph = query.graph
     what = Attention(
         ours,
         graph.module_of(module),
-        read,
+        read.there(),
         heads,
         entries and entries.arguments,
         arguments,
         options,
         sources and [x for _, x in sources],
+        given_to and given_to[1],
     )
-    node = graph.add(Node("attention", tuple(read.values()), what))
+    node = graph.add(Node("attention", tuple(read.there().values()), what))
     *_, (_, value_dim) = heads
     node.sizes, node.width = of_query.sizes, query.shape[1] * value_dim
     return Value(graph, node, value_dim)

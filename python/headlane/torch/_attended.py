@@ -38,7 +38,7 @@ class Keys(NamedTuple):
             claim = getattr(layer, "claim", None)
             memory = claim and claim(length)
             if memory is not None:
-                claimed.append(layer)
+                claimed.append((self, layer))
             return memory
         keys, entries = getattr(layer, "keys", None), getattr(layer, "values", None)
         for x in (keys, entries):
@@ -46,9 +46,14 @@ class Keys(NamedTuple):
                 return None
         return keys, entries, keys.shape[2]
 
+    def share(self, values: list[Any], layer: Any) -> None:
+        """Gives all keys and values of a layer that was claimed, with the new ones, to a dict, if the code does."""
+        if self.call.shared_as is not None:
+            values[self.read.shared][self.call.shared_as] = layer.claimed()
+
     def given(self, values: list[Any], length: int, claimed: list[Any]) -> tuple[Any, ...] | None:
         """Mask, whether it is causal, scale, other options and the memory of the cache; None if it does not fit. A
-        layer of the cache that gets so many new keys is added to those that are claimed.
+        layer of the cache that gets so many new keys is added, with this, to those that are claimed.
         """
         memory, kv_length = None, length
         if self.read.cache is not None:

@@ -142,6 +142,10 @@ class _Growing(DynamicLayer):
             of_keys, of_values = (x.narrow(-2, first, x.shape[-2] - first) for x in (of_keys, of_values))
         return of_keys, of_values, begin - first
 
+    def claimed(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """All positions, those that were claimed too."""
+        return self._headlane_keys.held(), self._headlane_values.held()
+
     def take(self, count: int) -> None:
         """So many positions were appended to the buffers: they belong to the keys and values."""
         mine, keys, values = self.__dict__, self._headlane_keys, self._headlane_values

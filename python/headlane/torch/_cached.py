@@ -56,24 +56,37 @@ class FilledCache:
 
 
 class SharedKeys:
-    """A dict of keys and values of layers, of class `kind`, of which a module attends to some as they are.
+    """A dict of keys and values of layers, of class `kind`, of which a module attends to some as they are, and to
+    which it gives all of a layer of its cache.
 
     sizes: Of each layer type that is known: the number of heads, and their sizes in keys and in values; None if
-        it is not known which there are.
+        it is not known which there are, before the first call.
     """
 
     def __init__(self, node: Node, kind: type, sizes: dict[str, tuple[int, int, int]] | None) -> None:
         self._node = node
         self._kind = kind
         self._sizes = sizes
+        self._given: set[str] = set()
 
     __class__ = property(lambda self: self._kind)  # type: ignore[assignment]
 
     def __getattr__(self, name: str) -> Any:
         raise NotPlain
 
+    def __setitem__(self, name: Any, pair: Any) -> None:
+        if type(name) is not str or name in self._given or type(pair) is not tuple or len(pair) != 2:
+            raise NotPlain
+        self._given.add(name)
+        keys, values = pair
+        if isinstance(keys, Cached):
+            keys.entries_with(values).give(self._node, name)
+        elif self._sizes is not None:  # the code will have a cache
+            raise NotPlain
+
     def __getitem__(self, name: Any) -> tuple[Cached, Cached]:
-        if type(name) is not str or (self._sizes is not None and name not in self._sizes):
+        is_there = self._sizes is None or name in self._sizes
+        if type(name) is not str or name in self._given or not is_there:
             raise NotPlain
         entries = Entries(self._node, (name,), sizes=None if self._sizes is None else self._sizes[name])
         return Cached(entries, 0), Cached(entries, 1)
@@ -81,7 +94,7 @@ class SharedKeys:
     def _refuse(self, *arguments: Any) -> Any:
         raise NotPlain
 
-    __bool__ = __contains__ = __eq__ = __iter__ = __len__ = __ne__ = __setitem__ = _refuse  # type: ignore[assignment]
+    __bool__ = __contains__ = __eq__ = __iter__ = __len__ = __ne__ = _refuse  # type: ignore[assignment]
     __hash__ = object.__hash__
 
 
@@ -124,6 +137,7 @@ class Entries:
 
     arguments: The layer; those of the cache's update() if keys and values are first appended.
     sizes: The number of heads, and their sizes in keys and in values, of keys that are shared.
+    given: The dict to which they are given, and the name there.
     """
 
     def __init__(
@@ -139,8 +153,15 @@ class Entries:
         self.values = values
         self.arguments = arguments
         self.sizes = sizes
+        self.given: tuple[Node, str] | None = None
         self.is_attended = False
         self.length = Size()  # of all keys
+
+    def give(self, shared: Node, name: str) -> None:
+        """Before the attention."""
+        if self.keys is None or self.given is not None or self.is_attended:
+            raise NotPlain
+        self.given = shared, name
 
     def attend(self) -> None:
         if self.is_attended:
@@ -155,12 +176,11 @@ class Cached(Recorded):
         self._entries = entries
         self._which = which
 
-    def attended_with(self, values: Any) -> Entries:
-        """For the attention by these keys."""
+    def entries_with(self, values: Any) -> Entries:
+        """Those of which these are the keys, and the others the values."""
         is_pair = isinstance(values, Cached) and values._entries is self._entries
         if not is_pair or (self._which, values._which) != (0, 1):
             raise NotPlain
-        self._entries.attend()
         return self._entries
 
     def as_source(self) -> FromCache:

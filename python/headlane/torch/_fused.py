@@ -18,7 +18,7 @@ from ._nodes import NotPlain
 from ._norms import Norm
 from ._plan import Plan
 from ._state import is_watched
-from ._tried import Repeated, Tried
+from ._tried import Repeated, tried
 
 
 class FusedState:
@@ -110,7 +110,7 @@ class Fused(Replaced):
     ) -> Any:
         """A plan is kept if it computes what the code does, by numbers that tell."""
         state, count = self._headlane, len(arguments)
-        caches = [Tried(x) for x in caches_in((*arguments, *options.values()))]
+        caches = [tried(x) for x in caches_in((*arguments, *options.values()))]
         if not all(x.is_possible for x in caches):
             return super().forward(*arguments, **options)
         plan = Plan.of(self, state.dtype, tuple(inputs[:count]), dict(zip(options, inputs[count:])))

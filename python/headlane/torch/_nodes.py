@@ -127,6 +127,7 @@ class Read(NamedTuple):
     key, value: None if nothing is appended to the cache.
     key_source, value_source: What the code appends to the cache in place of keys and values that it computes from
         all of them.
+    shared: A dict to which all keys and values of the layer of the cache are given.
     """
 
     query: Any
@@ -137,6 +138,7 @@ class Read(NamedTuple):
     bias: Any = None
     key_source: Any = None
     value_source: Any = None
+    shared: Any = None
 
     def beside(self) -> list[Any]:
         """Mask and bias, if there are any."""
@@ -154,6 +156,7 @@ class Attention:
         values that are in a cache it is what they must have: the queries'.
     entries: If it attends to a cache: the layer, or the arguments of update() behind keys and values.
     of_sources: As heads, of key_source and value_source; None without them.
+    shared_as: The name of keys and values in the dict to which they are given.
     """
 
     __slots__ = (
@@ -166,6 +169,7 @@ class Attention:
         "of_sources",
         "options",
         "ours",
+        "shared_as",
     )
 
     def __init__(
@@ -178,6 +182,7 @@ class Attention:
         arguments: Any,
         options: dict[str, Any],
         of_sources: Sequence[Heads] | None = None,
+        shared_as: str | None = None,
     ) -> None:
         self.ours = ours  # headlane.transformers
         self.module = module
@@ -187,6 +192,7 @@ class Attention:
         self.arguments = arguments
         self.options = options
         self.of_sources = of_sources
+        self.shared_as = shared_as
         self.call_options = {name: x for name, x in options.items() if name in ours.CALL_OPTIONS}
 
     def __call__(self, query: Any, key: Any, value: Any, mask: Any, bias: Any) -> Any:

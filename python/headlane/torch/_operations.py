@@ -72,6 +72,8 @@ def _attention(call: Attention, places: list[int]) -> Callable[[list[Any]], torc
             key, value = layer.keys, layer.values
         elif call.changes_cache:
             key, value = read.cache.update(key, value, *call.entries)
+            if call.shared_as is not None:
+                read.shared[call.shared_as] = key, value
         return call(query, key, value, read.mask, read.bias).flatten(-2)
 
     return compute
@@ -247,10 +249,11 @@ class Rows:
             if None not in keys:
                 made = run(given, [values[x] if type(x) is int else x() for x in vectors], keys, threads())
             if made is None:
-                for layer in claimed:
+                for _, layer in claimed:
                     layer.release(length)
                 return NotImplemented
-            for layer in claimed:
+            for keys_of, layer in claimed:
+                keys_of.share(values, layer)
                 layer.take(length)
             for place, value in zip(results, made):
                 values[place] = value

@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import random
 import sys
+from collections import UserDict
 from typing import Any
 
 import torch
@@ -61,6 +62,29 @@ def _changed(layers: list[Any], before: set[int]) -> list[torch.Tensor]:
     return [x for layer in layers if id(_keys(layer)) not in before for x in (layer.keys, layer.values)]
 
 
+class TriedDict:
+    """A dict of keys and values that layers share, and a copy that the code of a module changes."""
+
+    is_possible = True
+
+    def __init__(self, shared: UserDict[str, Any]) -> None:
+        self.cache = shared
+        self.trial = copy.copy(shared)
+        self._before = dict(shared)
+
+    def new_entries(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """Those that were given to the dict and to the copy, in the order of their names."""
+        ours, theirs = (
+            [x for name, pair in sorted(one.items()) if pair is not self._before.get(name) for x in pair]
+            for one in (self.cache, self.trial)
+        )
+        return ours, theirs
+
+    def take_trial(self) -> None:
+        """Makes the dict what the copy has become."""
+        self.cache.data = self.trial.data
+
+
 class Tried:
     """A cache, and a copy that the code of a module changes. Of an EncoderDecoderCache the cache of the encoder's
     keys is not copied: plans only read it.
@@ -107,3 +131,7 @@ class Tried:
         layers.extend(others[len(layers) :])
         self._own_trial.layers = layers
         self._own.__dict__ = self._own_trial.__dict__
+
+
+def tried(given: Any) -> Tried | TriedDict:
+    return TriedDict(given) if isinstance(given, UserDict) else Tried(given)

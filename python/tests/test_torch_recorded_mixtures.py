@@ -1,0 +1,133 @@
+"""headlane.torch: results of mixtures of experts in recorded code, of which plans read the first one."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+import headlane.torch  # noqa: E402
+import headlane.transformers  # noqa: E402
+from decoder_cases import close, made  # noqa: E402
+from headlane.torch._experts import results_of  # noqa: E402
+from torch_cases import normal  # noqa: E402
+from transformers.models.gpt_oss import modeling_gpt_oss  # noqa: E402
+
+
+def returns_two(x):
+    if x > 1:
+        return x, 1
+    return 2, x
+
+
+def returns_two_or_one(x):
+    if x > 1:
+        return x, 1
+    return x
+
+
+def returns_two_or_three(x):
+    if x > 1:
+        return x, 1
+    return x, 1, 2
+
+
+def returns_what_it_is_told(x):
+    made = x, 1
+    return made
+
+
+def returns_nothing(x):
+    pass
+
+
+def test_how_many_results_code_returns():
+    counts = {
+        returns_two: 2,
+        returns_two_or_one: 0,
+        returns_two_or_three: 0,
+        returns_what_it_is_told: 0,
+        returns_nothing: 0,
+    }
+    assert {function: results_of(function) for function in counts} == counts
+
+
+class Mixture(modeling_gpt_oss.GptOssMLP):
+    """Returns one result more than its layer takes."""
+
+    def forward(self, x):
+        made, scores = super().forward(x)
+        return made, scores, 1
+
+
+class Either(modeling_gpt_oss.GptOssMLP):
+    """Returns one result or two."""
+
+    def forward(self, x):
+        made, scores = super().forward(x)
+        if self.training:
+            return made
+        return made, scores
+
+
+class Layer(modeling_gpt_oss.GptOssDecoderLayer):
+    """Does something with the second result of its mixture."""
+
+    def forward(self, hidden_states):
+        made, scores = self.mlp(self.post_attention_layernorm(hidden_states))
+        return made * self.factor(scores) + hidden_states
+
+    def factor(self, scores):
+        return 1
+
+
+class Told(Layer):
+    def factor(self, scores):
+        return scores.sum()
+
+
+class Asked(Layer):
+    def factor(self, scores):
+        return 1 if (scores > 0.5).any() else 2
+
+
+class Kept(Layer):
+    def factor(self, scores):
+        self.__dict__.setdefault("seen", []).append(scores)
+        return 1
+
+
+def layer_with(kind, mixture):
+    layer = made("GptOss").model.layers[0]
+    layer.__class__, layer.mlp.__class__ = kind, mixture
+    return layer
+
+
+@pytest.mark.parametrize("kind", [Layer, Told, Asked, Kept])
+@torch.no_grad()
+def test_other_results_of_mixtures(kind):
+    """Only the first one is read in a plan."""
+    layer = layer_with(kind, modeling_gpt_oss.GptOssMLP)
+    optimized = headlane.torch.optimize(layer)
+    for seed in range(3):
+        x = normal(2, 5, 32, seed=seed)
+        close([optimized(x)], [layer(x)])
+    assert getattr(optimized, "has_plans", False) is (kind is Layer)
+
+
+@pytest.mark.parametrize("mixture", [Mixture, Either])
+@torch.no_grad()
+def test_other_mixtures(mixture):
+    optimized = headlane.torch.optimize(layer_with(Layer, mixture))
+    assert not getattr(optimized, "has_plans", False)
+
+
+@torch.no_grad()
+def test_a_mixture_that_returns_another_tuple():
+    """A hook may make another one: the layer then sees it, not the plan."""
+    layer = layer_with(Layer, modeling_gpt_oss.GptOssMLP)
+    optimized, x = headlane.torch.optimize(layer), normal(2, 5, 32)
+    expected = optimized(x)
+    assert optimized(x).equal(expected)
+    optimized.mlp.register_forward_hook(lambda *call: (2 * call[2][0], 0))
+    assert not optimized(x).equal(expected)
+    optimized.mlp._forward_hooks.clear()
+    assert optimized(x).equal(expected)
