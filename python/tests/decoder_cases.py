@@ -46,6 +46,7 @@ LLAMA4 = {
     "no_rope_layers": [1, 1],  # without them, queries depend on how many keys the cache has
     "attention_chunk_size": 5,
 }
+LLAMA4_EXPERTS = {"moe_layers": [0, 1], "num_local_experts": 2, "num_experts_per_tok": 2}
 # Calls in the plan of a layer: those before the attention, it with its cache, those after it; and
 # a mixture, and those after it.
 MODELS = {
@@ -76,6 +77,8 @@ MODELS = {
     "GPTNeoX after": ({**SIZES, **SPECIAL, "use_parallel_residual": False}, 3),
     "Persimmon": ({**SIZES, **SPECIAL}, 3),  # all three are parts of each head
     "Llama4Text": ({**LLAMA, **LLAMA4}, 5),  # complex numbers, of which both parts are taken first
+    # Also a mixture whose experts remain PyTorch's, and whose result is flat.
+    "Llama4Text experts": ({**LLAMA, **LLAMA4, **LLAMA4_EXPERTS}, 7),
     "Cohere": (LLAMA, 3),  # layer norms of its own
     "Cohere2": ({**LLAMA, "sliding_window": 5, "layer_types": LAYER_TYPES}, 3),
     "Nemotron": (LLAMA, 3),

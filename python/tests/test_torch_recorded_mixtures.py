@@ -131,3 +131,34 @@ def test_a_mixture_that_returns_another_tuple():
     assert not optimized(x).equal(expected)
     optimized.mlp._forward_hooks.clear()
     assert optimized(x).equal(expected)
+
+
+class Flat(modeling_gpt_oss.GptOssMLP):
+    """Returns a row for each token, and one more where it is told to."""
+
+    more = 0
+
+    def forward(self, x):
+        made, scores = super().forward(x)
+        made = made.flatten(0, 1)
+        return torch.cat((made, made[: self.more])), scores
+
+
+class Viewed(Layer):
+    def forward(self, hidden_states):
+        made, _ = self.mlp(self.post_attention_layernorm(hidden_states))
+        return 2 * made.view(hidden_states.shape) + hidden_states
+
+
+@torch.no_grad()
+def test_results_that_are_flat():
+    layer = layer_with(Viewed, Flat)
+    optimized, x = headlane.torch.optimize(layer), normal(2, 5, 32)
+    for _ in range(3):
+        close([optimized(x)], [layer(x)])
+    (plan,) = optimized._headlane.plans.values()
+    assert plan is not None
+    optimized.mlp.__dict__["more"] = 1
+    assert plan.run([x]) is NotImplemented
+    with pytest.raises(RuntimeError, match="shape"):
+        optimized(x)

@@ -68,8 +68,15 @@ class AnyExperts(WithWeights, Recognised):
 
 
 def is_mixture(module: nn.Module) -> bool:
-    """Whether its own code calls experts."""
-    return any(isinstance(x, AnyExperts) for x in module._modules.values())
+    """Whether its own code calls experts, those that remain PyTorch's too."""
+    return any(
+        isinstance(x, AnyExperts) or _has_experts(x) for x in module._modules.values() if x is not None
+    )
+
+
+def _has_experts(module: nn.Module) -> bool:
+    weights = [module._parameters.get(name) for name in EXPERTS]
+    return all(x is not None and x.dim() == 3 for x in weights)
 
 
 def results_of(function: Any) -> int:

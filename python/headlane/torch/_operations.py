@@ -50,7 +50,7 @@ class Other(NamedTuple):
         if kind in ("call", "torch"):
             return lambda values: what(values[first])
         if kind == "first":
-            return lambda values: _first_of(what[0](values[first]), what[1])
+            return lambda values: _first_of(*what, values[first])
         if kind == "add":
             return lambda values: values[first] + values[last]
         if kind == "multiply":
@@ -58,9 +58,12 @@ class Other(NamedTuple):
         return _attention(what, places)
 
 
-def _first_of(made: Any, count: int) -> Any:
-    """The first of so many results; NotImplemented if there are others."""
-    return made[0] if type(made) is tuple and len(made) == count else NotImplemented
+def _first_of(module: Any, count: int, x: torch.Tensor) -> Any:
+    """The first of so many results, of the shape of x, as it has a row for each; NotImplemented if there are others."""
+    made = module(x)
+    if type(made) is not tuple or len(made) != count or made[0].numel() != x.numel():
+        return NotImplemented
+    return made[0].reshape(x.shape)
 
 
 def _attention(call: Attention, places: list[int]) -> Callable[[list[Any]], torch.Tensor]:
