@@ -194,3 +194,24 @@ def test_code_that_scales_in_place(scale):
         close([optimized(xs[0])], [model(xs[1])])
         assert xs[0].equal(xs[1])
     assert getattr(optimized, "has_plans", False) is (scale is name)
+
+
+class Typed(nn.Module):
+    """Code that asks for the type of a weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.linear, self.act = nn.LayerNorm(32), nn.Linear(32, 32), nn.Sigmoid()
+
+    def forward(self, x):
+        return self.act(self.linear(self.norm(x.to(dtype=self.norm.weight.dtype)))) + x
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@torch.no_grad()
+def test_types_of_weights(dtype):
+    model = seeded(Typed).to(dtype)
+    optimized, x = headlane.torch.optimize(model), normal(2, 5, 32, dtype=dtype)
+    for _ in range(2):
+        torch.testing.assert_close(optimized(x), model(x), rtol=0, atol=8 * torch.finfo(dtype).eps)
+    assert all(optimized._headlane.plans.values())

@@ -67,6 +67,7 @@ class Vector(Recorded):
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
+        self.dtype = tensor.dtype
 
     def __mul__(self, other: Any) -> Any:
         return other * self
