@@ -12,7 +12,9 @@ from decoder_cases import CACHE, LLAMA, attention_of, close, llama_with  # noqa:
 from headlane.torch._arguments import Input  # noqa: E402
 from headlane.torch._attend import attend  # noqa: E402
 from headlane.torch._graph import Graph  # noqa: E402
+from headlane.torch._mixture_parts import Opaque  # noqa: E402
 from headlane.torch._nodes import NotPlain  # noqa: E402
+from headlane.torch._values import Unused  # noqa: E402
 from torch_cases import normal, seeded  # noqa: E402
 from transformers.models.llama import modeling_llama  # noqa: E402
 
@@ -36,6 +38,10 @@ RECORDED = {
     "mask": Input(None).value(GRAPH),
     "wide mask": Input("wide").value(GRAPH),
     "of positions": HEADS.as_source(),
+    "parameter": GRAPH.vector(torch.nn.Parameter(torch.ones(1))),
+    "unused": Unused(GRAPH),
+    "opaque": Opaque(GRAPH, X.node),
+    "parts of heads": X.view(*X.shape[:2], 2, 2, 8),
 }
 
 

@@ -7,8 +7,10 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 import headlane.torch  # noqa: E402
 import headlane.transformers  # noqa: E402
 from decoder_cases import close, made  # noqa: E402
+from headlane.torch import _fused  # noqa: E402
 from headlane.torch._experts import results_of  # noqa: E402
-from torch_cases import normal  # noqa: E402
+from torch import nn  # noqa: E402
+from torch_cases import normal, seeded  # noqa: E402
 from transformers.models.gpt_oss import modeling_gpt_oss  # noqa: E402
 
 
@@ -162,3 +164,104 @@ def test_results_that_are_flat():
     assert plan.run([x]) is NotImplemented
     with pytest.raises(RuntimeError, match="shape"):
         optimized(x)
+
+
+class Direct(modeling_gpt_oss.GptOssDecoderLayer):
+    """A layer that calls a router and experts in its own code."""
+
+    def forward(self, hidden_states):
+        hidden_states = 2 * hidden_states
+        flat = self.post_attention_layernorm(hidden_states).reshape(-1, hidden_states.shape[-1])
+        made = self.mixed(flat, *self.router(flat))
+        return made.reshape(hidden_states.shape) + hidden_states
+
+    def mixed(self, x, logits, factors, index):
+        return self.experts(x, index, factors)
+
+
+class Reading(Direct):
+    def mixed(self, x, logits, factors, index):
+        return self.experts(x, index, factors) * (1 if (factors > 0.9).any() else 2)
+
+
+class Computing(Direct):
+    def mixed(self, x, logits, factors, index):
+        return self.experts(x, index, 2 * factors)
+
+
+class Unpacking(Direct):
+    def mixed(self, x, logits, factors, index):
+        return self.experts(x, *(y for y in (index, factors)))
+
+
+class Keeping(Direct):
+    def mixed(self, x, logits, factors, index):
+        self.__dict__["logits"] = logits
+        return self.experts(x, index, factors)
+
+
+class Exchanging(Direct):
+    def mixed(self, x, logits, factors, index):
+        return self.experts(factors, index, x)
+
+
+class Router(nn.Module):
+    """Weighs its input."""
+
+    def __init__(self):
+        super().__init__()
+        self.proj = nn.Linear(32, 4, bias=False)
+        self.scale = nn.Parameter(normal(32))
+
+    def forward(self, x):
+        logits = self.proj(x * self.scale)
+        factors, index = logits.topk(2, -1)
+        return logits, factors.softmax(-1), index
+
+
+def direct_layer(kind):
+    layer = layer_with(kind, modeling_gpt_oss.GptOssMLP)
+    layer.router, layer.experts = seeded(Router), layer.mlp.experts
+    del layer.mlp
+    return layer
+
+
+@pytest.mark.parametrize("kind", [Direct, Unpacking])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@torch.no_grad()
+def test_layers_that_call_experts(kind, dtype):
+    """Both are called as they would be without a plan, and so are their hooks, but not by one."""
+    layer = direct_layer(kind).to(dtype)
+    optimized = headlane.torch.optimize(layer)
+    for seed, shape in enumerate(((2, 5), (2, 5), (1, 1))):
+        x = normal(*shape, 32, seed=seed, dtype=dtype)
+        made = optimized(x)
+        assert made.equal(kind.forward(optimized, x))
+        torch.testing.assert_close(made, layer(x), rtol=0, atol=64 * torch.finfo(dtype).eps)
+    (plan,) = optimized._headlane.plans.values()
+    assert plan is not None
+    assert plan.applies()
+    handle = optimized.router.register_forward_hook(lambda module, given, made: made[:2])
+    assert not plan.applies()
+    handle.remove()
+    optimized.router.proj.register_forward_hook(lambda *call: 2 * call[2])
+    assert not optimized(x).equal(made)
+
+
+@torch.no_grad()
+def test_parts_that_return_other_results(monkeypatch):
+    """A plan says so, as there is no cache, and the layer's own code sees them."""
+    optimized, x = headlane.torch.optimize(direct_layer(Direct)), normal(2, 5, 32)
+    optimized(x)
+    (plan,) = optimized._headlane.plans.values()
+    with monkeypatch.context() as context:
+        context.setattr(Router, "forward", lambda module, x: (x, x))
+        assert plan.run([x]) is NotImplemented
+    assert plan.run([x]).equal(optimized(x))
+
+
+@pytest.mark.parametrize("kind", [Reading, Computing, Keeping, Exchanging])
+@torch.no_grad()
+def test_other_layers_that_call_experts(kind):
+    optimized = headlane.torch.optimize(direct_layer(kind))
+    assert not isinstance(optimized, _fused.Fused)

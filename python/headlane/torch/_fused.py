@@ -12,7 +12,7 @@ from torch import nn
 from torch.compiler import is_compiling
 
 from ._arguments import Input, Shared, caches_in, input_of, key_of, places_of, with_trials
-from ._experts import is_mixture
+from ._experts import AnyExperts, is_mixture
 from ._modules import Linear, Replaced
 from ._nodes import NotPlain
 from ._norms import Norm
@@ -176,7 +176,7 @@ def _is_close(made: Any, result: Any) -> bool:
 
 def dtype_of(module: nn.Module) -> torch.dtype | None:
     """The type of all Linear layers in a module that may be plain, but for those beside experts."""
-    parts = list(_parts(module))
+    parts = list(_parts(module, _is_layer(module)))
     layers = [x for x in parts if isinstance(x, Linear)]
     dtypes = {x._headlane.dtype for x in layers}
     if len(dtypes) != 1:
@@ -185,8 +185,13 @@ def dtype_of(module: nn.Module) -> torch.dtype | None:
     return None if any(x is not None and x.dim() != 1 for x in others) else dtypes.pop()
 
 
-def _parts(module: nn.Module) -> Iterator[nn.Module]:
-    if not is_mixture(module):
+def _is_layer(module: nn.Module) -> bool:
+    """Whether it calls more in its own code than experts and what chooses them."""
+    return any(isinstance(x, Norm) for x in module._modules.values())
+
+
+def _parts(module: nn.Module, is_layer: bool = False) -> Iterator[nn.Module]:
+    if (is_layer or not is_mixture(module)) and not isinstance(module, AnyExperts):
         yield module
         for child in module.children():
             yield from _parts(child)

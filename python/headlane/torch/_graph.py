@@ -19,6 +19,7 @@ from ._arguments import Input
 from ._cached import Cached, Entries
 from ._experts import is_mixture, results_of
 from ._from_cache import FromCache
+from ._mixture_parts import call_part, is_part
 from ._modules import Activation, Linear, Replaced, WithWeights
 from ._nodes import Node, NotPlain, Vector
 from ._norms import Norm
@@ -144,6 +145,8 @@ class Graph:
         """What a child returns."""
         self._require_usual_call(original_of(module))
         kind = _kind_of(module)
+        if kind is None and self._running and is_part(module, self._running[-1]) and not options:
+            return call_part(module, arguments, self)
         is_called = kind is None and (is_mixture(module) or _is_call(module))
         if kind is None and module._modules and not is_called:
             return self.run(module, arguments, options)

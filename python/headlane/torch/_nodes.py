@@ -77,12 +77,13 @@ class Node:
     """An operation: "linear", "norm", "add", "multiply", "scale", "weigh" by factors of positions, "head_norm",
     "multiply_heads" by numbers, "rotary", "columns", "join", "attention", "input", "torch", what PyTorch computes of
     inputs of other types, "call" of a module without parameters or of a mixture of experts, "first" of the results
-    of such a call, or the name of an activation.
+    of such a call, "part" of a mixture that a layer's own code calls, "item" of what that returns, or the name of an
+    activation.
 
     what: The Linear, norm or module, the factor, the head_dim, how many of it are turned and how they are paired,
         and whether in float32, the norm of heads and their dim, which columns of how many at a time (0: of all),
-        the head_dims of heads that are joined or multiplied, the function, the module and how many results it has, or
-        an Attention.
+        the head_dims of heads that are joined or multiplied, the function, the module and how many results it has,
+        which of its arguments are flat before that, the number of the item, or an Attention.
     sizes: Of the result, but the last one; None if they are not known.
     width: The last size; None if it is not known.
     module: The module whose code has the operation.

@@ -10,6 +10,7 @@ import torch
 from headlane import _core
 
 from ._attended import Keys, layer_of
+from ._mixture_parts import run_part
 from ._nodes import Attention, Node
 from ._state import threads
 
@@ -51,6 +52,10 @@ class Other(NamedTuple):
             return lambda values: what(values[first])
         if kind == "first":
             return lambda values: _first_of(*what, values[first])
+        if kind == "part":
+            return lambda values: run_part(*what, [values[place] for place in places])
+        if kind == "item":
+            return lambda values: values[first][what]
         if kind == "add":
             return lambda values: values[first] + values[last]
         if kind == "multiply":
