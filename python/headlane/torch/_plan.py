@@ -45,10 +45,8 @@ class Plan:
             if x.kind == "attention" and x.what.is_of_filled_cache
         ]
         self.with_room: Steps = []
-        count = len(code.graph.updates)
-        if count == 1 or (
-            count == 0 and self.filled
-        ):  # of several, one might find no room after another was written
+        # Of several caches, one might have no room after another was written.
+        if len(code.graph.updates) == 1 or (self.filled and not code.graph.updates):
             with_room = Fusion(code.nodes, modules, has_room=True).steps()
             self.with_room = with_room if len(with_room) < len(steps) else []
         attentions = [x for x in code.nodes if x.kind == "attention"]

@@ -14,14 +14,8 @@ from ._sizes import input_like
 from ._tables import HalfTable, Table, last_axis
 from ._views import View
 
-_NEW = (
-    "linear",
-    "norm",
-    "add",
-    "multiply",
-    "scale",
-    "weigh",
-)  # operations whose results have their own memory
+# Operations whose results have memory of their own.
+_NEW = ("linear", "norm", "add", "multiply", "scale", "weigh")
 _WITH_HEADS = (slice(None), slice(None), None, slice(None))
 
 
