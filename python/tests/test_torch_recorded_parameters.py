@@ -215,3 +215,42 @@ def test_types_of_weights(dtype):
     for _ in range(2):
         torch.testing.assert_close(optimized(x), model(x), rtol=0, atol=8 * torch.finfo(dtype).eps)
     assert all(optimized._headlane.plans.values())
+
+
+class Asking(nn.Module):
+    """Code that asks for numbers of a layer's parameter."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.linear, self.out, self.act = nn.Linear(32, 32), nn.Linear(32, 32), nn.Sigmoid()
+        self.name = name
+
+    def forward(self, x):
+        return self.out(self.act(self.linear(x))) * self.factor(getattr(self.linear, self.name))
+
+    def factor(self, parameter):
+        return 2 if parameter.sum() > 0 else 1
+
+
+class Comparing(Asking):
+    def factor(self, parameter):
+        return 2 if (parameter > 0).any() else 1
+
+
+class Constant(Asking):
+    def factor(self, parameter):
+        return float(parameter.flatten()[0])
+
+
+@pytest.mark.parametrize("name", ["weight", "bias"])
+@pytest.mark.parametrize("kind", [Asking, Comparing, Constant])
+@torch.no_grad()
+def test_numbers_of_parameters(kind, name):
+    """They may change between calls, as those of other parameters."""
+    model = seeded(kind, name)
+    optimized, x = headlane.torch.optimize(model), normal(2, 5, 32)
+    assert not getattr(optimized, "has_plans", False)
+    for value in (1, 1, -1):
+        for one in (model, optimized):
+            one.linear.bias.fill_(value)
+        close([optimized(x)], [model(x)])

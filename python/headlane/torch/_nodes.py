@@ -60,14 +60,19 @@ class OfHeads(Recorded):
         self.value = value
 
 
-class Vector(Recorded):
-    """A parameter or buffer with one axis, which is read in each call: attention may have it, and values may be
-    multiplied by one of a single number.
-    """
+class Weight(Recorded):
+    """A parameter or buffer: code may ask for its type and device, but not for numbers, which may change."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
         self.dtype = tensor.dtype
+        self.device = tensor.device
+
+
+class Vector(Weight):
+    """One with one axis, which is read in each call: attention may have it, and values may be multiplied by one of
+    a single number.
+    """
 
     def __mul__(self, other: Any) -> Any:
         return other * self

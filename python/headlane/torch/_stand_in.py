@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ._modules import OF_ANY, Linear, Replaced
-from ._nodes import NotPlain
+from ._nodes import NotPlain, Weight
 
 if TYPE_CHECKING:
     from ._graph import Graph
@@ -102,8 +102,9 @@ class _StandIn:
                 value = there[name]
                 if there is module.__dict__ or value is None:
                     return self._constant(value)
-                is_weight = isinstance(module, Linear) and there is module._parameters  # its type may matter
-                return value if is_weight else graph.vector(value)
+                return (
+                    Weight(value) if isinstance(module, Linear) and name == "weight" else graph.vector(value)
+                )
         graph.read(module._modules, name)
         if original.__getattr__ is not nn.Module.__getattr__:
             raise NotPlain
