@@ -88,7 +88,8 @@ MODELS = {
     "Qwen2Moe": ({**LLAMA, **EXPERTS, "shared_expert_intermediate_size": 20}, 5),
     "Qwen3Moe": ({**LLAMA, **EXPERTS, "head_dim": 8}, 5),
     "Olmoe": ({**LLAMA, **EXPERTS}, 5),
-    # Sinks, halves with tables that have a number for each pair, twice by PyTorch, and a mixture that returns two.
+    # Sinks, halves with tables that have a number for each pair, twice by PyTorch, and a mixture
+    # that returns two.
     "GptOss": ({**LLAMA, **GPT_OSS}, 7),
     "GraniteMoe": ({**LLAMA, "num_local_experts": 2, "residual_multiplier": 0.5}, 5),
 }

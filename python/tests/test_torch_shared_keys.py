@@ -72,7 +72,8 @@ def test_layers(name, given, dtype, decoder_runs, monkeypatch):
     first, _ = steps(optimized, given)  # whose plans are made
     decoder_runs.clear()
     result, cache = steps(optimized, given)
-    # PyTorch first gives the factor of a layer its shape. Experts, and the router with its three results, are calls.
+    # PyTorch first gives the factor of a layer its shape. Experts, and the router with its three
+    # results, are calls.
     count = 11 if name == "experts" else 4
     assert [(len(x.steps), len(x.with_room)) for x in decoder_runs] == [(count, count - 2)] * 6 * 4
     assert all(plan.is_deep for plan in decoder_runs)

@@ -100,8 +100,8 @@ class Tried:
             return
         is_pair = type(cache) is theirs.EncoderDecoderCache
         own = cache.self_attention_cache if is_pair else cache
-        # Those of linear attention, and of layers that use the keys of others, remain what they are: no plan
-        # changes any.
+        # Those of linear attention, and of layers with the keys of others, remain what they are:
+        # no plan changes any.
         others = (getattr(theirs, name, None) for name in ("LinearAttentionLayer", "DummyLayer"))
         known = {*ours.GROWING, *ours.GROWING.values(), *others}
         self.is_possible = (
