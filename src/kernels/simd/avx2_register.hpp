@@ -8,6 +8,11 @@ namespace {
 
 template <>
 struct Register<xsimd::fma3<xsimd::avx2>> : XsimdRegister<xsimd::fma3<xsimd::avx2>> {
+  /// x, which the compiler does not read from memory again.
+  static HEADLANE_INLINE Float in_register(Float x) {
+    asm("" : "+x"(x.data));
+    return x;
+  }
   static HEADLANE_INLINE Float load_some(const float* p, Index count, float fill) {
     const __m256i mask = first(count);
     return _mm256_blendv_ps(_mm256_set1_ps(fill), _mm256_maskload_ps(p, mask), _mm256_castsi256_ps(mask));

@@ -46,6 +46,11 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
     return _mm512_mask_loadu_ps(_mm512_set1_ps(fill), first(count), p);
   }
   static HEADLANE_INLINE void store_some(float* p, Float x, Index count) { _mm512_mask_storeu_ps(p, first(count), x); }
+  /// x, which the compiler does not read from memory again.
+  static HEADLANE_INLINE Float in_register(Float x) {
+    asm("" : "+v"(x.data));
+    return x;
+  }
   /// Selects x where the flag is true, `fill` where it is false and from lane `count` on, whose
   /// flags are not read.
   static HEADLANE_INLINE Float select_flags(const bool* flags, Index count, Float x, Float fill) {
