@@ -18,7 +18,7 @@ from ._nodes import NotPlain
 from ._norms import Norm
 from ._plan import Plan
 from ._state import is_watched
-from ._tried import Repeated, tried
+from ._tried import Repeated, Seen, tried
 
 
 class FusedState:
@@ -120,11 +120,16 @@ class Fused(Replaced):
             return super().forward(*arguments, **options)
         is_telling = plan.sees_several_keys(tensors)
         trials = {id(x.cache): x.trial for x in caches}
-        repeated = Repeated(plan.calls)
+        repeated, seen = Repeated(plan.calls), Seen(plan.whole)
         result = super().forward(
             *(with_trials(x, trials) for x in arguments),
             **{name: with_trials(x, trials) for name, x in options.items()},
         )
+        if not seen.is_unchanged():  # the plan cannot be tried without another change
+            state.plans[key] = None
+            for x in caches:
+                x.take_trial()
+            return result
         try:
             with repeated:
                 made = plan.run(tensors)
@@ -138,6 +143,13 @@ class Fused(Replaced):
         for x in caches:
             x.take_trial()
         return result
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Also for copy.copy(), whose result has plans of its own: it may get other children."""
+        made = super().__reduce_ex__(protocol)
+        if len(made) == 3 and isinstance(made[2], dict) and isinstance(made[2].get("_headlane"), FusedState):
+            made = *made[:2], {**made[2], "_headlane": FusedState(made[2]["_headlane"].dtype)}
+        return made
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)

@@ -61,12 +61,19 @@ class Plan:
         expected = [(parent._modules, name, child) for parent, name, child in structure]
         expected += [x for child in children for x in untouched(child)] + list(code.graph.reads.values())
         expected += [x for child in children if isinstance(child, Linear) for x in packed_of(child)]
+        # Dicts that may be replaced as a whole, of which those above are read.
+        parts = dict.fromkeys((code.module, *(parent for parent, _, _ in structure), *children))
+        dicts = ("_modules", "_parameters", "_buffers")
+        expected += [(x.__dict__, name, x.__dict__[name]) for x in parts for name in dicts]
         self.expected = [x for entry in expected for x in entry]  # as are_there() takes them
         self.lengths = list(code.graph.lengths.values())
         self.children = children
-        self.vectors = code.graph.vectors
+        self.vectors = [(x, x.numel(), x.dtype) for x in code.graph.vectors]
         self.hooks = [x for child in children for x in (child._forward_hooks, child._forward_pre_hooks)]
         self.calls = [x.what for x in code.nodes if x.kind == "call" and not x.what._modules]
+        # Modules with weights that it calls as they are: mixtures of experts, and parts of them.
+        self.whole = [x.what for x in code.nodes if x.kind == "call" and x.what._modules]
+        self.whole += [x.what[0] for x in code.nodes if x.kind in ("first", "part")]
         self.size = len(code.nodes)
 
     @classmethod
@@ -93,8 +100,12 @@ class Plan:
         for children, count in self.lengths:
             if len(children) != count:
                 return False
+        if any(x.numel() != count or x.dtype is not dtype for x, count, dtype in self.vectors):
+            return False  # by `.data`
         if torch.is_grad_enabled() and (
-            any(map(wants_gradient, self.children)) or any(x.requires_grad for x in self.vectors)
+            any(map(wants_gradient, self.children))
+            or any(x.requires_grad for x, _, _ in self.vectors)
+            or any(wants_gradient(x) for one in self.whole for x in one.modules())
         ):
             return False
         return not any(self.hooks)

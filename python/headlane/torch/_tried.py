@@ -53,6 +53,48 @@ class Repeated:
             own.update(after)
 
 
+class Seen:
+    """What modules that a plan calls as they are have inside. Their code may change it in a call, such as counts and
+    biases that balance loads, and a second call in the first one's place would change it again.
+    """
+
+    def __init__(self, modules: list[nn.Module]) -> None:
+        self._modules = [x for one in modules for x in one.modules()]
+        self._random = RandomState()
+        self._before = [_state_of(x) for x in self._modules]
+        self._numbers = [[(x, x.clone()) for x in _tensors_of(one)] for one in self._modules]
+
+    def is_unchanged(self) -> bool:
+        """Whether nothing was changed, no random numbers were drawn, and no hooks saw the call."""
+        if self._modules and not self._random.is_current():
+            return False
+        for module, before, numbers in zip(self._modules, self._before, self._numbers):
+            now = _state_of(module)
+            if now.keys() != before.keys() or module._forward_hooks or module._forward_pre_hooks:
+                return False
+            if not all(
+                x is y or (type(x) is type(y) is int and x == y)
+                for x, y in zip(now.values(), before.values())
+            ):
+                return False
+            if not all(x.equal(copied) for x, copied in numbers):
+                return False
+        return True
+
+
+def _state_of(module: nn.Module) -> dict[Any, Any]:
+    """Attributes, parameters and buffers of a module, and how much those hold that may."""
+    own = {**vars(module), **module._parameters, **module._buffers}
+    sizes = {(name, "size"): len(x) for name, x in own.items() if isinstance(x, (dict, list, set))}
+    return {**own, **sizes}
+
+
+def _tensors_of(module: nn.Module) -> list[torch.Tensor]:
+    """Those that code may change in place: parameters are trained instead."""
+    there = (*vars(module).values(), *module._buffers.values())
+    return [x for x in there if isinstance(x, torch.Tensor)]
+
+
 def _keys(layer: Any) -> Any:
     """None if a layer of a cache has none, as that of linear attention."""
     return getattr(layer, "keys", None)
