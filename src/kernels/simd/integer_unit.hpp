@@ -74,7 +74,7 @@ struct IntegerUnit<xsimd::avx512bw, false> {
   static HEADLANE_INLINE __m512i add_bytes(__m512i sums, __m512i w, Left x) {
     return _mm512_add_epi16(sums, _mm512_maddubs_epi16(w, x));
   }
-  static HEADLANE_INLINE Int added_pairs(__m512i sums) { return Int(_mm512_madd_epi16(sums, _mm512_set1_epi16(1))); }
+  static HEADLANE_INLINE Int added_pairs(__m512i sums) { return _mm512_madd_epi16(sums, _mm512_set1_epi16(1)); }
   /// Pairs of 64 bytes: those of rows 0 and 2 at `to`, of 1 and 3 `odd_at` bytes after them.
   static HEADLANE_INLINE void store_pairs(const std::int8_t* bytes, std::int8_t* to, Index odd_at) {
     _mm512_storeu_si512(to, even(load(bytes)));
@@ -128,7 +128,7 @@ struct IntegerUnit<xsimd::fma3<xsimd::avx2>, false> {
   static HEADLANE_INLINE __m256i add_bytes(__m256i sums, __m256i w, Left x) {
     return _mm256_add_epi16(sums, _mm256_maddubs_epi16(w, x));
   }
-  static HEADLANE_INLINE Int added_pairs(__m256i sums) { return Int(_mm256_madd_epi16(sums, _mm256_set1_epi16(1))); }
+  static HEADLANE_INLINE Int added_pairs(__m256i sums) { return _mm256_madd_epi16(sums, _mm256_set1_epi16(1)); }
   static HEADLANE_INLINE void store_pairs(const std::int8_t* bytes, std::int8_t* to, Index odd_at) {
     for (int half = 0; half < 64; half += 32) {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + half), even(load(bytes + half)));
