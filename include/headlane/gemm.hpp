@@ -75,8 +75,10 @@ struct GemmOptions {
 ///     |c - exact| <= |alpha| (E + gamma(5) (|product| + 2 F)) + u (|beta c| + |c|)
 ///     E = distance / 254 · 1.0001 · Σ|b|, F = |centre Σb| + |(a[i, o] - centre) b[o, j]|
 ///   where exact is that of gemm over the unpacked b; in groups,
-///     |c - exact| <= |alpha| (E + G · (Σ|a||b| + 3 |centre| Σ|b| + E)) + G · |beta c|
-///     G = gamma(ceil(k / 32) + ceil(k / 512) + 5)
+///     |c - exact| <= |alpha| (E + G · (Σ|a||b| + |centre| Σ|b| + E) + H · |centre| Σ|b|)
+///                    + G · |beta c|
+///     G = gamma(min(ceil(k / 32), 16) + ceil(k / 512) + 4)
+///     H = gamma(ceil(k / 32) + ceil(k / 512) + 1)
 /// Arithmetic with activations = bfloat16: rows of a are rounded to bfloat16, to nearest, ties to
 ///   even; an odd k counts as one more, of zeros. In each block, for pairs of p, in order,
 ///     sum = fma(a[i, p], b[p, j], fma(a[i, p + 1], b[p + 1, j], sum)), from sum = 0

@@ -19,23 +19,18 @@ void add_unit(const void* unit, float* sums) {
     sums[j] += static_cast<float>(totals[j]) * (has_groups(type) ? scale_of_group(unit, type, j) : 1.0f);
 }
 
-template <DType type>
-void add_units(const PackedMatrix& matrix, const PackedColumns& columns, int threads) {
-  auto* const sums = const_cast<float*>(columns.sums);  // whoever makes the matrix calls
-  std::fill_n(sums, columns.width, 0.0f);
-  for_each_unit(columns, matrix.columns(), threads,
-                [&](const void* unit, const Part& part) { add_unit<type>(unit, sums + part.column); });
-}
-
 }  // namespace
 
 void set_sums(const PackedMatrix& matrix, int num_threads) {
   if (!has_sums(matrix.type()) || matrix.data() == nullptr) return;
   const PackedColumns columns = packed_columns(matrix);
-  const int threads = threads_for(matrix, num_threads);
-  if (matrix.type() == DType::int8) return add_units<DType::int8>(matrix, columns, threads);
-  if (matrix.type() == DType::int8_group32) return add_units<DType::int8_group32>(matrix, columns, threads);
-  add_units<DType::int4_group32>(matrix, columns, threads);
+  auto* const sums = const_cast<float*>(columns.sums);  // whoever makes the matrix calls
+  std::fill_n(sums, columns.width, 0.0f);
+  with_type(matrix.type(), [&]<DType type> {
+    if constexpr (has_sums(type))
+      for_each_unit(columns, matrix.columns(), threads_for(matrix, num_threads),
+                    [&](const void* unit, const Part& part) { add_unit<type>(unit, sums + part.column); });
+  });
 }
 
 }  // namespace headlane::internal

@@ -8,6 +8,7 @@
 #include "kernels/gemm/block.hpp"
 #include "kernels/gemm/integers.hpp"
 #include "kernels/gemm/pack.hpp"
+#include "kernels/gemm/quantise.hpp"
 #include "kernels/position/rotary.hpp"
 #include "kernels/position/sin_cos.hpp"
 #include "kernels/rowwise/activation.hpp"

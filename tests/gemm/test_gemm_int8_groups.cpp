@@ -110,10 +110,12 @@ TEST_CASE("gemm, groups with int8: the error bound") {
           magnitudes += std::abs(y);
         }
         const QuantisedRow row(View<const float, 2>(in.a.view).select(0, at[0]));
-        const double roundings = static_cast<double>((k + 31) / 32 + (k + 511) / 512 + 5);
+        const Index groups = (k + 31) / 32, blocks = (k + 511) / 512;
+        const double g = gamma(static_cast<double>(std::min<Index>(groups, 16) + blocks + 4));
+        const double h = gamma(static_cast<double>(groups + blocks + 1));
         const double quantised = row.distance / 254.0 * 1.0001 * magnitudes;
-        const double centred = 3 * std::abs(double{row.centre}) * magnitudes;
-        const double bound = quantised + gamma(roundings) * (products + centred + quantised);
+        const double centred = std::abs(double{row.centre}) * magnitudes;
+        const double bound = quantised + g * (products + centred + quantised) + h * centred;
         comparison.add({at[0], at[1]}, in.c.view(at[0], at[1]), exact, bound);
       });
       comparison.finish();

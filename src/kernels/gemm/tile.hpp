@@ -122,6 +122,7 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const Panels& b, Accumulat
                               float* keep = nullptr, Index count = lanes) {
   using R = Register<Arch>;
   constexpr int pass = registers < registers_per_pass<Arch> ? registers : registers_per_pass<Arch>;
+  constexpr bool once = loads_once<Arch, Rows, Vectors * pass>;
 #pragma GCC unroll 2
   for (int first = 0; first < registers; first += pass) {
     Left left = a;
@@ -133,14 +134,12 @@ HEADLANE_INLINE void multiply(Index k, const Left& a, const Panels& b, Accumulat
       const auto load = [&](int j, int part) HEADLANE_INLINE_LAMBDA {
         const float* at = right + p * b.row_step + b.offset(j) + part * R::width;
         const bool whole = !Partial || j < Vectors - 1;
-        return whole ? R::load(at) : R::load_some(at, count - (first + part) * R::width, 0.0f);
+        const auto row = whole ? R::load(at) : R::load_some(at, count - (first + part) * R::width, 0.0f);
+        if constexpr (once) return R::in_register(row);
+        else return row;
       };
-      constexpr bool once = loads_once<Arch, Rows, Vectors * pass>;
       multiply_row<Arch, Rows, Vectors, visit, pass, once || is_one_by_one<Arch, Rows, Vectors * pass>>(
-          left, p, first, acc, kept, [&](int j, int part) HEADLANE_INLINE_LAMBDA {
-            if constexpr (once) return R::in_register(load(j, part));
-            else return load(j, part);
-          });
+          left, p, first, acc, kept, load);
     };
     constexpr int at_once = Partial ? 1 : Left::template at_once<Arch, Rows>;
     Index rest = k;
