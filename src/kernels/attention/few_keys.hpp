@@ -25,16 +25,9 @@ struct WeightColumns {
 
 /// Writes queries row … row + count-1, count <= panel_columns, to a panel, times scale.
 template <class Arch>
-HEADLANE_INLINE void pack_queries(const FewKeys& x, Index row, Index count) {
-  using V = Lanes<Arch>;
+__attribute__((noinline)) void pack_queries(const FewKeys& x, Index row, Index count) {
   const auto [data, rows, head_dim, row_step, column_step] = x.q;
-  pack_panels<Arch>({data + row * row_step, head_dim, count, column_step, row_step}, x.queries);
-  const V scale = V::broadcast(x.scale);
-  for (Index i = 0; i < head_dim; ++i)
-    for (Index j = 0; j < count; j += lanes) {
-      float* to = x.queries + i * panel_columns + j;
-      (V::load(to) * scale).store(to);
-    }
+  pack_panels_times<Arch>({data + row * row_step, head_dim, count, column_step, row_step}, x.scale, x.queries);
 }
 
 /// The scores of keys key … key + Rows-1, and the largest of each query so far. Queries below the
@@ -66,7 +59,7 @@ HEADLANE_INLINE void score_keys(const FewKeys& x, Index position, Index key, Pre
 }
 
 /// Replaces scores by exp(score - largest) and finds their sums: first of keys that are 16 apart,
-/// then by the tree of Lanes::reduce_add().
+/// which come one after the other, then by the tree of Lanes::reduce_add().
 template <class Arch, int Vectors>
 HEADLANE_INLINE void exponentials_of_keys(const FewKeys& x, Index keys, const Lanes<Arch> (&largest)[Vectors],
                                           Lanes<Arch> (&sum)[Vectors]) {
@@ -74,35 +67,42 @@ HEADLANE_INLINE void exponentials_of_keys(const FewKeys& x, Index keys, const La
   constexpr int keys_at_once = group_size<Arch> > Vectors ? group_size<Arch> / Vectors : 1;
   constexpr int at_once = keys_at_once * Vectors;
   const V minus_inf = V::broadcast(-__builtin_inff());
-  alignas(64) float sums[lanes][Vectors * lanes] = {};
+  alignas(64) float sums[lanes][Vectors * lanes];
   V m[Vectors];
 #pragma GCC unroll 4
   for (int j = 0; j < Vectors; ++j) m[j] = select_equal(largest[j], minus_inf, V::zero(), largest[j]);
   for (Index key = keys; key % keys_at_once != 0; ++key)  // keys that there are not
     for (int j = 0; j < Vectors; ++j) minus_inf.store(x.scores + key * panel_columns + j * lanes);
-  for (Index key = 0; key < keys; key += keys_at_once) {
-    float* scores = x.scores + key * panel_columns;
-    V p[at_once];
+  for (int first = 0; first < lanes; first += keys_at_once) {
+    V of_keys[at_once];
+    for (V& s : of_keys) s = V::zero();
+    for (Index key = first; key < keys; key += lanes) {
+      float* scores = x.scores + key * panel_columns;
+      V p[at_once];
 #pragma GCC unroll 4
-    for (int i = 0; i < at_once; ++i)
-      p[i] = V::load(scores + i / Vectors * panel_columns + i % Vectors * lanes) - m[i % Vectors];
-    exp_nonpositive(p);
+      for (int i = 0; i < at_once; ++i)
+        p[i] = V::load(scores + i / Vectors * panel_columns + i % Vectors * lanes) - m[i % Vectors];
+      exp_nonpositive(p);
 #pragma GCC unroll 4
-    for (int i = 0; i < at_once; ++i) {
-      p[i].store(scores + i / Vectors * panel_columns + i % Vectors * lanes);
-      float* to = sums[key % lanes + i / Vectors] + i % Vectors * lanes;
-      (V::load(to) + p[i]).store(to);
-    }
-  }
-  for (int half = lanes / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i)
-#pragma GCC unroll 4
-      for (int j = 0; j < Vectors; ++j) {
-        float* to = sums[i] + j * lanes;
-        (V::load(to) + V::load(sums[i + half] + j * lanes)).store(to);
+      for (int i = 0; i < at_once; ++i) {
+        p[i].store(scores + i / Vectors * panel_columns + i % Vectors * lanes);
+        of_keys[i] = of_keys[i] + p[i];
       }
+    }
 #pragma GCC unroll 4
-  for (int j = 0; j < Vectors; ++j) sum[j] = V::load(sums[0] + j * lanes);
+    for (int i = 0; i < at_once; ++i) of_keys[i].store(sums[first + i / Vectors] + i % Vectors * lanes);
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < Vectors; ++j) {
+    V part[lanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < lanes; ++i) part[i] = V::load(sums[i] + j * lanes);
+#pragma GCC unroll 4
+    for (int half = lanes / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+      for (int i = 0; i < half; ++i) part[i] = part[i] + part[i + half];
+    sum[j] = part[0];
+  }
 }
 
 /// Number of keys that a row sees.
@@ -148,7 +148,9 @@ HEADLANE_INLINE void multiply_few_values(const FewKeys& x, Index row, const floa
 template <class Arch, int Vectors>
 HEADLANE_INLINE void attend_to_few_keys(const FewKeys& x, Index row, Index count, PrefetchQueue& queue) {
   using V = Lanes<Arch>;
-  const Index seen = keys_seen_by(x, row + count - 1), keys = seen < Tile<Arch>::rows ? Tile<Arch>::rows : seen;
+  const Index seen = keys_seen_by(x, row + count - 1),
+              least = x.k.rows < Tile<Arch>::rows ? x.k.rows : Tile<Arch>::rows;
+  const Index keys = seen < least ? least : seen;
   pack_queries<Arch>(x, row, count);
   V largest[Vectors], sum[Vectors];
   for (V& m : largest) m = V::broadcast(-__builtin_inff());

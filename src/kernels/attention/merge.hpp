@@ -98,7 +98,7 @@ HEADLANE_INLINE void store_output(const AttentionOutput& output, Index row, Inde
     const V scale = V::broadcast(factor[i]);
 #pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j) {
-      const V y = divided(acc[i][j] + V::zero(), scale);
+      const V y = divided(acc[i][j], scale);
       if (j + 1 < Vectors || last >= lanes) y.store(to + j * lanes);
       else y.store(to + j * lanes, last);
     }

@@ -17,6 +17,15 @@ HEADLANE_INLINE void copy_16(const float* from, Index column_step, Index count, 
   for (Index i = 0; i < lanes; ++i) to[i] = i < count ? from[i * column_step] * scale : 0.0f;
 }
 
+/// Multiplies registers.
+template <class Arch>
+struct Times {
+  using Float = typename Register<Arch>::Float;
+  Float factor;
+  HEADLANE_INLINE explicit Times(float scale) : factor(scale) {}
+  HEADLANE_INLINE Float operator()(const Float& x) const { return x * factor; }
+};
+
 /// Rows (any number) of at most block_size columns, packed_row_stride apart; zeros up to the next
 /// multiple of 16.
 template <class Arch>
@@ -24,15 +33,11 @@ void pack_rows(const Source& source, float scale, float* packed) noexcept {
   using V = Lanes<Arch>;
   const auto [data, rows, columns, row_step, column_step] = source;
   if (row_step == 1 && column_step != 1) {  // columns are contiguous
-    const V factor = V::broadcast(scale);
     for (Index r = 0; r < rows; r += lanes)
       for (Index c = 0; c < columns; c += lanes) {
         const Index height = rows - r < lanes ? rows - r : lanes, width = columns - c < lanes ? columns - c : lanes;
-        alignas(64) float square[lanes * lanes];
-        for (Index i = 0; i < lanes * lanes; ++i) square[i] = 0.0f;
-        transpose_16<Arch>(data + r + c * column_step, column_step, width, height, square, lanes);
-        for (Index i = 0; i < height; ++i)
-          (V::load(square + i * lanes) * factor).store(packed + (r + i) * packed_row_stride + c);
+        transpose_16<Arch>(data + r + c * column_step, column_step, width, height, packed + r * packed_row_stride + c,
+                           packed_row_stride, Times<Arch>(scale));
       }
     return;
   }
@@ -51,9 +56,13 @@ void pack_rows(const Source& source, float scale, float* packed) noexcept {
 /// Panels [panel][row][panel_columns]. Columns are padded with zeros to a multiple of 16; a second
 /// 16 that the last panel lacks stays untouched, for no tile reads it. Some rows at a time go to
 /// all panels: a row is then read as one stream, and the panels' lines are few enough to stay in
-/// the L1 until they are full.
-template <class Arch>
-void pack_panels(const Source& source, float* packed) noexcept {
+/// the L1 until they are full. Elements are multiplied by `scale`; Move: they keep their bits.
+template <class Arch, bool Move = false>
+HEADLANE_INLINE void pack_panels_times(const Source& source, float scale, float* packed) {
+  const auto map = [&] {
+    if constexpr (Move) return Identity{};
+    else return Times<Arch>(scale);
+  }();
   const auto [data, rows, columns, row_step, column_step] = source;
   constexpr Index width = panel_columns, rows_at_once = lanes;
   if (row_step == 1 && column_step != 1) {  // columns are contiguous, and read one 16 after the other
@@ -63,7 +72,7 @@ void pack_panels(const Source& source, float* packed) noexcept {
       for (Index row = 0; row < rows; row += lanes) {
         prefetch_beyond(data + row, column + columns_ahead, column_step);
         transpose_16<Arch>(data + row + column * column_step, column_step, count,
-                           rows - row < lanes ? rows - row : lanes, to + row * width, width);
+                           rows - row < lanes ? rows - row : lanes, to + row * width, width, map);
       }
     }
     return;
@@ -76,10 +85,15 @@ void pack_panels(const Source& source, float* packed) noexcept {
         const Index count = columns - panel - c;
         const float* from = data + row * row_step + (panel + c) * column_step;
         for (Index r = 0; r < height; ++r)
-          copy_16<Arch>(from + r * row_step, column_step, count, 1.0f, to + r * width + c);
+          copy_16<Arch>(from + r * row_step, column_step, count, scale, to + r * width + c);
       }
     }
   }
+}
+
+template <class Arch>
+void pack_panels(const Source& source, float* packed) noexcept {
+  pack_panels_times<Arch, true>(source, 1.0f, packed);
 }
 
 }  // namespace

@@ -119,17 +119,9 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
   }
 
   static HEADLANE_INLINE void transpose(Float (&rows)[16]) {
-    __m512 four[16];  // 4 × 4 blocks within each quarter of a row, then the quarters
+    __m512 four[16];
 #pragma GCC unroll 4
-    for (int i = 0; i < 16; i += 4) {
-      const __m512 low = _mm512_unpacklo_ps(rows[i], rows[i + 1]), high = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
-      const __m512 next_low = _mm512_unpacklo_ps(rows[i + 2], rows[i + 3]);
-      const __m512 next_high = _mm512_unpackhi_ps(rows[i + 2], rows[i + 3]);
-      four[i] = unpack_pairs<0>(low, next_low);
-      four[i + 1] = unpack_pairs<1>(low, next_low);
-      four[i + 2] = unpack_pairs<0>(high, next_high);
-      four[i + 3] = unpack_pairs<1>(high, next_high);
-    }
+    for (int i = 0; i < 16; i += 4) transpose_quarters(rows[i], rows[i + 1], rows[i + 2], rows[i + 3], four + i);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       const __m512 even_low = _mm512_shuffle_f32x4(four[i], four[i + 4], 0x88);
@@ -142,6 +134,24 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
       rows[i + 12] = _mm512_shuffle_f32x4(odd_low, odd_high, 0xdd);
     }
   }
+  /// columns[c] = from[0 … 15, c], of rows `step` apart. Rows 4 apart come into one register from
+  /// memory, mostly without a shuffle: 0.7 of the time of loading rows and transpose() (Zen 4).
+  static HEADLANE_INLINE void load_transposed(const float* from, Index step, Float (&columns)[16]) {
+#pragma GCC unroll 4
+    for (int c = 0; c < 16; c += 4) {
+      __m512 rows[4], four[4];
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        const float* at = from + i * step + c;
+        const __m256 low = quarters(at, at + 4 * step), high = quarters(at + 8 * step, at + 12 * step);
+        rows[i] = _mm512_castpd_ps(
+            _mm512_insertf64x4(_mm512_castps_pd(_mm512_castps256_ps512(low)), _mm256_castps_pd(high), 1));
+      }
+      transpose_quarters(rows[0], rows[1], rows[2], rows[3], four);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) columns[c + i] = four[i];
+    }
+  }
 
  private:
   template <class T>
@@ -150,6 +160,18 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
   }
   static HEADLANE_INLINE __mmask16 first(Index count) {
     return count >= 16 ? __mmask16(0xffff) : count <= 0 ? __mmask16(0) : static_cast<__mmask16>((1u << count) - 1u);
+  }
+  static HEADLANE_INLINE __m256 quarters(const float* low, const float* high) {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
+  }
+  /// Transposes the 4 × 4 floats in each quarter of four registers.
+  static HEADLANE_INLINE void transpose_quarters(__m512 a, __m512 b, __m512 c, __m512 d, __m512* to) {
+    const __m512 low = _mm512_unpacklo_ps(a, b), high = _mm512_unpackhi_ps(a, b);
+    const __m512 next_low = _mm512_unpacklo_ps(c, d), next_high = _mm512_unpackhi_ps(c, d);
+    to[0] = unpack_pairs<0>(low, next_low);
+    to[1] = unpack_pairs<1>(low, next_low);
+    to[2] = unpack_pairs<0>(high, next_high);
+    to[3] = unpack_pairs<1>(high, next_high);
   }
   template <int High>
   static HEADLANE_INLINE __m512 unpack_pairs(__m512 a, __m512 b) {
