@@ -3,6 +3,12 @@
 #include <algorithm>
 
 namespace headlane::internal {
+namespace {
+
+/// The least rows and keys: the lowest tile of the kernel.
+Index least_of(const AttentionProblem& p) { return (p.kernel.tile_rows + 1) / 2; }
+
+}  // namespace
 
 /// The kernel knows no option but causal and lse: another one that changes a result is named here.
 bool may_have_few_keys(const AttentionProblem& p, Index rows, Index keys) {
@@ -11,13 +17,13 @@ bool may_have_few_keys(const AttentionProblem& p, Index rows, Index keys) {
   const bool masks = is_windowed || o.mask || o.mask_bits;
   const bool changes_scores = o.bias || o.relative_bias.table || o.alibi_slopes || o.softcap != 0.0f;
   const bool is_partial = o.resume || o.sum;
-  const bool is_few = rows >= p.kernel.tile_rows && keys >= p.kernel.tile_rows && keys <= kernels::max_few_keys;
+  const bool is_few = rows >= least_of(p) && keys >= least_of(p) && keys <= kernels::max_few_keys;
   return is_few && !masks && !changes_scores && !is_partial && p.keys.k.strides[3] == 1 && p.out.strides[3] == 1 &&
          p.out.shape[3] % kernels::panel_columns == 0;
 }
 
 bool has_few_keys(const TaskContext& context, const QueryRows& rows) {
-  const Index least = context.p.kernel.tile_rows;
+  const Index least = least_of(context.p);
   const bool is_causal = context.p.right != unbounded;
   return context.plan.few_keys && (rows.axis == 2 || !is_causal) && rows.element.keys >= least && rows.count >= least;
 }

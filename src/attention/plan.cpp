@@ -69,11 +69,25 @@ bool has_few_rows(const AttentionProblem& p, const Sizes& sizes) {
   return sizes.rows_are_heads ? sizes.group <= most_heads : sizes.group == 1 && sizes.queries <= p.kernel.tile_rows;
 }
 
+/// Whether tasks that have all rows of a head have as much work each.
+bool has_balanced_heads(const AttentionProblem& p, const Sizes& sizes) {
+  return p.threads == 1 || sizes.kv_heads % p.threads == 0 || sizes.kv_heads >= tasks_per_thread * p.threads;
+}
+
+/// Whether a tile of rows or less and about as many keys are left to few_keys.hpp: 12 × 12 in 0.76
+/// of the time, 8 × 8 in 0.75, 9 × 12 in 0.84; with AVX2 4 × 4 and 6 × 6 in 0.82 (Zen 4). More keys
+/// lose: 8 × 32 would take 1.12 of the time, with AVX2 4 × 16 1.5.
+bool suits_few_keys(const AttentionProblem& p, const Sizes& sizes) {
+  return !sizes.rows_are_heads && has_balanced_heads(p, sizes) && 2 * sizes.keys <= 3 * sizes.queries &&
+         may_have_few_keys(p, sizes.queries, sizes.keys);
+}
+
 /// Whether nothing is packed: keys of a cache are packed already.
 bool is_in_place(const AttentionProblem& p, const Sizes& sizes) {
   if (p.keys.cache != nullptr || p.keys.halves != nullptr) return true;
   const View<const float, 4>& k = p.keys.k;
-  return has_few_rows(p, sizes) && can_read_values(p) && k.strides[3] == 1 && k.strides[2] != 0;
+  return has_few_rows(p, sizes) && !suits_few_keys(p, sizes) && can_read_values(p) && k.strides[3] == 1 &&
+         k.strides[2] != 0;
 }
 
 bool packs_values(const AttentionProblem& p, const Sizes& sizes) {
@@ -91,8 +105,7 @@ KeyBlocks choose_blocks(const AttentionProblem& p, const Sizes& sizes) {
 Strategy choose_strategy(const AttentionProblem& p, const Sizes& sizes, const KeyBlocks& blocks) {
   if (is_in_place(p, sizes)) return Strategy::in_place;
   if (p.threads == 1) return Strategy::by_head;
-  const bool balanced = sizes.kv_heads % p.threads == 0 || sizes.kv_heads >= tasks_per_thread * p.threads;
-  return balanced && blocks.floats() <= max_packed_by_task ? Strategy::by_head : Strategy::by_rows;
+  return has_balanced_heads(p, sizes) && blocks.floats() <= max_packed_by_task ? Strategy::by_head : Strategy::by_rows;
 }
 
 Index choose_heads_per_round(const Sizes& sizes, Strategy strategy, const KeyBlocks& blocks) {

@@ -107,8 +107,8 @@ struct AttentionBlock {
 inline constexpr Index max_few_keys = 128;
 static_assert(max_few_keys * panel_columns <= max_tile_rows * packed_row_stride);  // in the memory of scores
 
-/// Some query rows against few keys without masks and biases: at least KernelTable::tile_rows rows
-/// and keys.
+/// Some query rows against few keys without masks and biases: of both at least half of
+/// KernelTable::tile_rows.
 struct FewKeys {
   Source q;  ///< [rows, head_dim]
   float scale;
