@@ -79,14 +79,18 @@ HEADLANE_INLINE void softmax_below(float largest, float scale_of_x, Index n, con
     __builtin_prefetch(y + y_ahead + i, 1);
     return scaled<Arch, Scaled>(x + i, count, scale, shift);
   };
+  V last = V::zero();  // fewer than 16: not stored and loaded again, which would wait for the store
   const float sum = exponentials<Arch>(n, load, [&](Index i, const V& p, Index count) {
-    if constexpr (!Log) store_some(y + i, count, p);
+    if (Log) return;
+    if (count >= lanes) p.store(y + i);
+    else last = p;
   });
   const V log_sum = Log ? log(V::broadcast(sum)) : V::zero(), factor = V::broadcast(1.0f / sum);
   between();
   const auto divide = [&](Index i, Index count) HEADLANE_INLINE_LAMBDA {
     if constexpr (Log) store_some(y + i, count, scaled<Arch, Scaled>(x + i, count, scale, shift) - log_sum);
-    else store_some(y + i, count, load_some<Arch>(y + i, count) * factor);
+    else if (count >= lanes) (V::load(y + i) * factor).store(y + i);
+    else (last * factor).store(y + i, count);
   };
   constexpr int group = group_size<Arch>;
   Index i = 0;
@@ -105,7 +109,7 @@ HEADLANE_INLINE void softmax_short_row(const SoftmaxRows& rows, const float* x, 
   const V least = V::broadcast(-__builtin_inff());
   const auto count = [&](int j) HEADLANE_INLINE_LAMBDA { return j + 1 < Vectors ? lanes : rows.n - j * lanes; };
   V p[Vectors], largest = least, sum = V::zero();
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int j = 0; j < Vectors; ++j) {
     __builtin_prefetch(x + x_ahead + j * lanes);
     __builtin_prefetch(y + y_ahead + j * lanes, 1);
@@ -113,17 +117,17 @@ HEADLANE_INLINE void softmax_short_row(const SoftmaxRows& rows, const float* x, 
   }
   V& last = p[Vectors - 1];
   last = last.first(count(Vectors - 1), least);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int j = 0; j < Vectors; ++j) largest = max(p[j], largest);
   const V shift = V::broadcast(-largest.reduce_max());
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int j = 0; j < Vectors; ++j) p[j] = p[j] + shift;
   last = last.first(count(Vectors - 1), least);  // -inf - -inf is NaN
   exp_nonpositive(p);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int j = 0; j < Vectors; ++j) sum = sum + p[j];
   const V factor = V::broadcast(1.0f / sum.reduce_add());
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int j = 0; j < Vectors; ++j) store_some(y + j * lanes, count(j), p[j] * factor);
 }
 
@@ -149,9 +153,9 @@ HEADLANE_INLINE void for_each_row(const SoftmaxRows& rows, const F& f) {
 }
 
 /// Not inline, with a copy of the arguments: in one function, which read them again after each
-/// store, rows of 16 and 64 took 1.17 and 1.07 of this time; up to 32 elements that stay in
-/// registers take 0.73 and 0.81 of what three passes take, 48 would take 0.9, 64 as long (Emerald
-/// Rapids, AVX-512).
+/// store, rows of 16 and 64 took 1.17 and 1.07 of this time. Up to 64 elements stay in registers:
+/// 16 and 32 take 0.73 and 0.81 of what three passes take (Emerald Rapids, AVX-512), 40, 48 and 64
+/// 0.73, 0.81 and 0.95 (Zen 4).
 template <class Arch, bool Log, bool Scaled>
 __attribute__((noinline)) void softmax_rows_of_kind(const SoftmaxRows& given) {
   const SoftmaxRows rows = given;
@@ -163,6 +167,8 @@ __attribute__((noinline)) void softmax_rows_of_kind(const SoftmaxRows& given) {
     const Index vectors = (rows.n + lanes - 1) / lanes;
     if (vectors == 1) return short_rows(Constant<1>{});
     if (vectors == 2) return short_rows(Constant<2>{});
+    if (vectors == 3) return short_rows(Constant<3>{});
+    if (vectors == 4) return short_rows(Constant<4>{});
   }
   const bool is_early = rows.n <= longest_early<Arch>;
   const float* const last = rows.x + (rows.rows - 1) * rows.x_step;
