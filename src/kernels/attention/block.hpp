@@ -196,8 +196,8 @@ void attention_block(const AttentionBlock& block) noexcept {
   PrefetchQueue queue(block.prefetch, block.rows / group_size<Arch>);
   const bool is_together = block.rows <= max_tile_rows && (block.keys.prefetches || are_panels_of_floats(block.keys));
   for_each_part(block.rows, is_together ? rows_together<Arch> : Tile<Arch>::rows, [&](Index row, Index rows) {
-    with_rows<rows_together<Arch>>(rows,
-                                   [&](auto constant) { attention_tile<Arch, constant.value>(block, row, queue); });
+    with_constant<rows_together<Arch>>(rows,
+                                       [&](auto constant) { attention_tile<Arch, constant.value>(block, row, queue); });
   });
 }
 

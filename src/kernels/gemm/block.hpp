@@ -129,7 +129,7 @@ constexpr int widest() {
 /// A row of tiles: `rows` rows, from `least` to those of a tile.
 template <class Arch, class T, Visit visit_of_many = Visit::again, int least = 1>
 HEADLANE_INLINE void gemm_few_rows(const GemmBlock& block, Index row, Index rows) {
-  with_rows<is_for_few<T> ? rows_by_mantissa<Arch> : Tile<Arch>::rows, least>(rows, [&](auto height) {
+  with_constant<is_for_few<T> ? rows_by_mantissa<Arch> : Tile<Arch>::rows, least>(rows, [&](auto height) {
     const auto tile = [&](Index column, auto width) {
       constexpr bool is_small = height.value < least_prefetching<Arch, T> || width.value < Tile<Arch>::vectors;
       constexpr Visit visit = is_small ? Visit::again : visit_of_many;
@@ -205,7 +205,7 @@ template <class Arch, class Tile, Visit visit>
 HEADLANE_INLINE void gemm_prefetching_strip(const GemmBlock& block, Index strip, Index rows) {
   constexpr int most = Tile::rows, least = (most + 1) / 2, width = Tile::vectors * lanes;
   const Index tiles = (rows + most - 1) / most, first_rows = (rows + tiles - 1) / tiles;
-  with_rows<most, least>(first_rows, [&](auto height) {
+  with_constant<most, least>(first_rows, [&](auto height) {
     for (Index column = 0; column < block.n; column += width) {
       gemm_tile<Arch, float, height.value, Tile::vectors, visit>(block, strip, column);
       if constexpr (Tile::rows < strip_rows)
@@ -234,7 +234,7 @@ __attribute__((noinline)) void gemm_prefetching(const GemmBlock& block) {
 /// At most max_rows_by_columns rows.
 template <class Arch>
 __attribute__((noinline)) void gemm_by_columns(const GemmBlock& block) {
-  with_rows<max_rows_by_columns<Arch>>(block.m, [&](auto rows) {
+  with_constant<max_rows_by_columns<Arch>>(block.m, [&](auto rows) {
     for (Index column = 0; column < block.n; column += lanes) gemm_columns<Arch, rows.value>(block, column);
   });
 }

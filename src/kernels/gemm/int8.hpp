@@ -113,7 +113,7 @@ void gemm_int8(const GemmBlock& block) noexcept {
       if constexpr (Unit::in_pairs) for_each_halved_part<Unit::rows>(rows, multiply);
       else
         for_each_part(rows, Unit::rows, [&](Index first, Index count) {
-          with_rows<Unit::rows>(count, [&](auto height) { multiply(first, height); });
+          with_constant<Unit::rows>(count, [&](auto height) { multiply(first, height); });
         });
     }
   });

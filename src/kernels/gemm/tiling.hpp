@@ -6,15 +6,6 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// Calls f(Constant<Rows>) with the smaller of `rows`, at least Least, and Limit.
-template <int Limit, int Least = 1, class F>
-HEADLANE_INLINE void with_rows(Index rows, const F& f) {
-  if constexpr (Limit > Least) {
-    if (rows < Limit) return with_rows<Limit - 1, Least>(rows, f);
-  }
-  f(Constant<Limit>{});
-}
-
 /// Calls f(first, Constant<rows>) for parts of Limit, Limit / 2 … 1 rows that cover n: for products
 /// whose other heights are not worth their code.
 template <int Limit, class F>
@@ -48,7 +39,7 @@ HEADLANE_INLINE void for_each_strip(Index n, const F& f) {
 template <class Tile, class F>
 HEADLANE_INLINE void for_each_row_tile(Index rows, const F& f) {
   for_each_part(rows, Tile::rows, [&](Index first, Index count) {
-    with_rows<Tile::rows>(count, [&](auto constant) { f(first, constant); });
+    with_constant<Tile::rows>(count, [&](auto constant) { f(first, constant); });
   });
 }
 
@@ -57,7 +48,7 @@ template <class Tile, class F>
 HEADLANE_INLINE void for_each_tall_tile(Index rows, const F& f) {
   constexpr int most = Tile::rows;
   for_each_part(rows, most, [&](Index first, Index count) {
-    with_rows<most, (most + 1) / 2>(count, [&](auto constant) { f(first, constant); });
+    with_constant<most, (most + 1) / 2>(count, [&](auto constant) { f(first, constant); });
   });
 }
 

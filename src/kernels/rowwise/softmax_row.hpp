@@ -109,7 +109,7 @@ HEADLANE_INLINE void softmax_short_row(const SoftmaxRows& rows, const float* x, 
   const V least = V::broadcast(-__builtin_inff());
   const auto count = [&](int j) HEADLANE_INLINE_LAMBDA { return j + 1 < Vectors ? lanes : rows.n - j * lanes; };
   V p[Vectors], largest = least, sum = V::zero();
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int j = 0; j < Vectors; ++j) {
     __builtin_prefetch(x + x_ahead + j * lanes);
     __builtin_prefetch(y + y_ahead + j * lanes, 1);
@@ -117,17 +117,17 @@ HEADLANE_INLINE void softmax_short_row(const SoftmaxRows& rows, const float* x, 
   }
   V& last = p[Vectors - 1];
   last = last.first(count(Vectors - 1), least);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int j = 0; j < Vectors; ++j) largest = max(p[j], largest);
   const V shift = V::broadcast(-largest.reduce_max());
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int j = 0; j < Vectors; ++j) p[j] = p[j] + shift;
   last = last.first(count(Vectors - 1), least);  // -inf - -inf is NaN
   exp_nonpositive(p);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int j = 0; j < Vectors; ++j) sum = sum + p[j];
   const V factor = V::broadcast(1.0f / sum.reduce_add());
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int j = 0; j < Vectors; ++j) store_some(y + j * lanes, count(j), p[j] * factor);
 }
 
@@ -152,23 +152,23 @@ HEADLANE_INLINE void for_each_row(const SoftmaxRows& rows, const F& f) {
   }
 }
 
+/// Rows up to this length stay in registers: 16 and 32 elements take 0.73 and 0.81 of what three
+/// passes take (Emerald Rapids, AVX-512), 40, 48, 64, 80 and 112 take 0.7, 0.82, 0.97, 0.85 and
+/// 0.9, with AVX2 0.71, 0.8, 0.84, 0.85 and 0.91; 128 would take 1.03 (Zen 4).
+inline constexpr Index longest_in_registers = 112;
+
 /// Not inline, with a copy of the arguments: in one function, which read them again after each
-/// store, rows of 16 and 64 took 1.17 and 1.07 of this time. Up to 64 elements stay in registers:
-/// 16 and 32 take 0.73 and 0.81 of what three passes take (Emerald Rapids, AVX-512), 40, 48 and 64
-/// 0.73, 0.81 and 0.95 (Zen 4).
+/// store, rows of 16 and 64 took 1.17 and 1.07 of this time.
 template <class Arch, bool Log, bool Scaled>
 __attribute__((noinline)) void softmax_rows_of_kind(const SoftmaxRows& given) {
   const SoftmaxRows rows = given;
-  if constexpr (!Log && !Scaled && group_size<Arch> == 4) {
+  if constexpr (!Log && !Scaled && Register<Arch>::width >= 8) {
     const auto short_rows = [&](auto vectors) HEADLANE_INLINE_LAMBDA {
       for_each_row(rows, [&](auto... of_row)
                              HEADLANE_INLINE_LAMBDA { softmax_short_row<Arch, vectors.value>(rows, of_row...); });
     };
-    const Index vectors = (rows.n + lanes - 1) / lanes;
-    if (vectors == 1) return short_rows(Constant<1>{});
-    if (vectors == 2) return short_rows(Constant<2>{});
-    if (vectors == 3) return short_rows(Constant<3>{});
-    if (vectors == 4) return short_rows(Constant<4>{});
+    if (rows.n <= longest_in_registers)
+      return with_constant<longest_in_registers / lanes>((rows.n + lanes - 1) / lanes, short_rows);
   }
   const bool is_early = rows.n <= longest_early<Arch>;
   const float* const last = rows.x + (rows.rows - 1) * rows.x_step;

@@ -48,20 +48,19 @@ HEADLANE_INLINE void exp_parts(typename R::Float (&x)[N], typename R::Float (&n)
   for_each_register<N>([&](int i) HEADLANE_INLINE_LAMBDA { x[i] = x[i] * r[i]; });
 }
 
-/// f on all registers of x, exp_registers at a time.
-template <class Arch, int Vectors, class F>
+/// f on all registers of x from `First` on, exp_registers at a time.
+template <class Arch, int First = 0, int Vectors, class F>
 HEADLANE_INLINE void map_registers(Lanes<Arch> (&x)[Vectors], const F& f) {
-  constexpr int at_once = exp_registers<Arch>, parts = Lanes<Arch>::parts;
-  static_assert(Vectors * parts % at_once == 0 || Vectors * parts < at_once);
-  constexpr int step = Vectors * parts < at_once ? Vectors * parts : at_once;
-#pragma GCC unroll 16
-  for (int first = 0; first < Vectors * parts; first += step) {
-    typename Register<Arch>::Float group[step];
-    for_each_register<step>(
-        [&](int i) HEADLANE_INLINE_LAMBDA { group[i] = x[(first + i) / parts].part[(first + i) % parts]; });
+  constexpr int parts = Lanes<Arch>::parts, rest = Vectors * parts - First;
+  constexpr int count = rest < exp_registers<Arch> ? rest : exp_registers<Arch>;
+  if constexpr (rest > 0) {
+    typename Register<Arch>::Float group[count];
+    for_each_register<count>(
+        [&](int i) HEADLANE_INLINE_LAMBDA { group[i] = x[(First + i) / parts].part[(First + i) % parts]; });
     f(group);
-    for_each_register<step>(
-        [&](int i) HEADLANE_INLINE_LAMBDA { x[(first + i) / parts].part[(first + i) % parts] = group[i]; });
+    for_each_register<count>(
+        [&](int i) HEADLANE_INLINE_LAMBDA { x[(First + i) / parts].part[(First + i) % parts] = group[i]; });
+    map_registers<Arch, First + count>(x, f);
   }
 }
 

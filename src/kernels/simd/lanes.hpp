@@ -15,6 +15,15 @@ struct Constant {
   static constexpr int value = Value;
 };
 
+/// Calls f(Constant<number>) with the smaller of n, at least Least, and Limit.
+template <int Limit, int Least = 1, class F>
+HEADLANE_INLINE void with_constant(Index n, const F& f) {
+  if constexpr (Limit > Least) {
+    if (n < Limit) return with_constant<Limit - 1, Least>(n, f);
+  }
+  f(Constant<Limit>{});
+}
+
 /// f(0), f(1), … f(N-1), unrolled. A step of a computation on N registers is one call: all
 /// registers take it side by side before any takes the next.
 template <int N, class F>
