@@ -15,26 +15,13 @@ struct Register<xsimd::fma3<xsimd::avx2>> : XsimdRegister<xsimd::fma3<xsimd::avx
   }
   static HEADLANE_INLINE Float load_some(const float* p, Index count, float fill) {
     const __m256i mask = first(count);
-    return _mm256_blendv_ps(_mm256_set1_ps(fill), _mm256_maskload_ps(p, mask), _mm256_castsi256_ps(mask));
+    const __m256 some = _mm256_maskload_ps(p, mask);  // the other lanes are +0
+    if (__builtin_constant_p(fill) && __builtin_bit_cast(std::int32_t, fill) == 0) return some;
+    return _mm256_blendv_ps(_mm256_set1_ps(fill), some, _mm256_castsi256_ps(mask));
   }
-  /// By 4, 2 and 1 floats: a masked store takes CPUs of AMD some 40 cycles, and what it stored
-  /// cannot be loaded at once. Softmax of 24 columns takes 0.65 of the time (Zen 4). Not inline: it
-  /// is called in many places.
-  static __attribute__((noinline)) void store_some(float* p, Float x, Index count) {
-    if (count >= 8) return store(p, x);
-    if (count <= 0) return;
-    __m128 rest = _mm256_castps256_ps128(x);
-    if ((count & 4) != 0) {
-      _mm_storeu_ps(p, rest);
-      rest = _mm256_extractf128_ps(x, 1);
-      p += 4;
-    }
-    if ((count & 2) != 0) {
-      _mm_storel_pi(reinterpret_cast<__m64*>(p), rest);
-      rest = _mm_movehl_ps(rest, rest);
-      p += 2;
-    }
-    if ((count & 1) != 0) _mm_store_ss(p, rest);
+  static HEADLANE_INLINE void store_some(float* p, Float x, Index count) {
+    if (count >= 8) store(p, x);
+    else if (count > 0) store_first(p, x, count);
   }
   static HEADLANE_INLINE Float select_flags(const bool* flags, Index count, Float x, Float fill) {
     std::uint8_t copy[8] = {};
@@ -84,6 +71,23 @@ struct Register<xsimd::fma3<xsimd::avx2>> : XsimdRegister<xsimd::fma3<xsimd::avx
   }
 
  private:
+  /// Stores fewer than 8 floats by 4, 2 and 1: a masked store takes CPUs of AMD some 40 cycles, and
+  /// what it stored cannot be loaded at once. Softmax of 24 columns takes 0.65 of the time (Zen 4).
+  /// Not inline: it is called in many places.
+  static __attribute__((noinline)) void store_first(float* p, Float x, Index count) {
+    __m128 rest = _mm256_castps256_ps128(x);
+    if ((count & 4) != 0) {
+      _mm_storeu_ps(p, rest);
+      rest = _mm256_extractf128_ps(x, 1);
+      p += 4;
+    }
+    if ((count & 2) != 0) {
+      _mm_storel_pi(reinterpret_cast<__m64*>(p), rest);
+      rest = _mm_movehl_ps(rest, rest);
+      p += 2;
+    }
+    if ((count & 1) != 0) _mm_store_ss(p, rest);
+  }
   template <class T>
   static HEADLANE_INLINE __m128i half(const T* p) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
