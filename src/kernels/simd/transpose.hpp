@@ -26,7 +26,7 @@ HEADLANE_INLINE void for_each_row_address(Address first, Index step, const F& f)
 /// The map of elements that are only moved: NaN too keep their bits.
 struct Identity {
   template <class T>
-  HEADLANE_INLINE const T& operator()(const T& x) const {
+  HEADLANE_INLINE T operator()(const T& x) const {
     return x;
   }
 };
