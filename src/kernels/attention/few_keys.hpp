@@ -27,7 +27,7 @@ struct WeightColumns {
 template <class Arch>
 __attribute__((noinline)) void pack_queries(const FewKeys& x, Index row, Index count) {
   const auto [data, rows, head_dim, row_step, column_step] = x.q;
-  pack_panels_times<Arch>({data + row * row_step, head_dim, count, column_step, row_step}, x.scale, x.queries);
+  pack_mapped_panels<Arch>({data + row * row_step, head_dim, count, column_step, row_step}, Times{x.scale}, x.queries);
 }
 
 /// The scores of keys key … key + Rows-1, and the largest of each query so far. Queries below the

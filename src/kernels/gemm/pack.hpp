@@ -7,24 +7,23 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// to[r, 0 … 16) = scale · from[r, 0 … count), zeros after them, for one row of any column step.
-template <class Arch>
-HEADLANE_INLINE void copy_16(const float* from, Index column_step, Index count, float scale, float* to) {
-  using V = Lanes<Arch>;
-  const V factor = V::broadcast(scale);
-  if (column_step == 1 && count >= lanes) return (V::load(from) * factor).store(to);
-  if (column_step == 1) return (V::load(from, count, 0.0f) * factor).store(to);
-  for (Index i = 0; i < lanes; ++i) to[i] = i < count ? from[i * column_step] * scale : 0.0f;
-}
-
-/// Multiplies registers.
-template <class Arch>
+/// The map of elements, or registers of them, that are scaled.
 struct Times {
-  using Float = typename Register<Arch>::Float;
-  Float factor;
-  HEADLANE_INLINE explicit Times(float scale) : factor(scale) {}
-  HEADLANE_INLINE Float operator()(const Float& x) const { return x * factor; }
+  float factor;
+  template <class T>
+  HEADLANE_INLINE T operator()(const T& x) const {
+    return x * T(factor);
+  }
 };
+
+/// to[r, 0 … 16) = map(from[r, 0 … count)), zeros after them, for one row of any column step.
+template <class Arch, class Map>
+HEADLANE_INLINE void copy_16(const float* from, Index column_step, Index count, const Map& map, float* to) {
+  using V = Lanes<Arch>;
+  if (column_step == 1 && count >= lanes) return V::map(map, V::load(from)).store(to);
+  if (column_step == 1) return V::map(map, V::load(from, count, 0.0f)).store(to);
+  for (Index i = 0; i < lanes; ++i) to[i] = i < count ? map(from[i * column_step]) : 0.0f;
+}
 
 /// Rows (any number) of at most block_size columns, packed_row_stride apart; zeros up to the next
 /// multiple of 16.
@@ -37,7 +36,7 @@ void pack_rows(const Source& source, float scale, float* packed) noexcept {
       for (Index c = 0; c < columns; c += lanes) {
         const Index height = rows - r < lanes ? rows - r : lanes, width = columns - c < lanes ? columns - c : lanes;
         transpose_16<Arch>(data + r + c * column_step, column_step, width, height, packed + r * packed_row_stride + c,
-                           packed_row_stride, Times<Arch>(scale));
+                           packed_row_stride, Times{scale});
       }
     return;
   }
@@ -49,20 +48,17 @@ void pack_rows(const Source& source, float scale, float* packed) noexcept {
       const V factor = V::broadcast(scale);
       for (; columns - c >= lanes; c += lanes) (V::load(from + c) * factor).store(to + c);
     }
-    for (; c < columns; c += lanes) copy_16<Arch>(from + c * column_step, column_step, columns - c, scale, to + c);
+    for (; c < columns; c += lanes)
+      copy_16<Arch>(from + c * column_step, column_step, columns - c, Times{scale}, to + c);
   }
 }
 
 /// Panels [panel][row][panel_columns]. Columns are padded with zeros to a multiple of 16; a second
 /// 16 that the last panel lacks stays untouched, for no tile reads it. Some rows at a time go to
 /// all panels: a row is then read as one stream, and the panels' lines are few enough to stay in
-/// the L1 until they are full. Elements are multiplied by `scale`; Move: they keep their bits.
-template <class Arch, bool Move = false>
-HEADLANE_INLINE void pack_panels_times(const Source& source, float scale, float* packed) {
-  const auto map = [&] {
-    if constexpr (Move) return Identity{};
-    else return Times<Arch>(scale);
-  }();
+/// the L1 until they are full. `map` as in transpose_part().
+template <class Arch, class Map>
+HEADLANE_INLINE void pack_mapped_panels(const Source& source, const Map& map, float* packed) {
   const auto [data, rows, columns, row_step, column_step] = source;
   constexpr Index width = panel_columns, rows_at_once = lanes;
   if (row_step == 1 && column_step != 1) {  // columns are contiguous, and read one 16 after the other
@@ -85,7 +81,7 @@ HEADLANE_INLINE void pack_panels_times(const Source& source, float scale, float*
         const Index count = columns - panel - c;
         const float* from = data + row * row_step + (panel + c) * column_step;
         for (Index r = 0; r < height; ++r)
-          copy_16<Arch>(from + r * row_step, column_step, count, scale, to + r * width + c);
+          copy_16<Arch>(from + r * row_step, column_step, count, map, to + r * width + c);
       }
     }
   }
@@ -93,7 +89,7 @@ HEADLANE_INLINE void pack_panels_times(const Source& source, float scale, float*
 
 template <class Arch>
 void pack_panels(const Source& source, float* packed) noexcept {
-  pack_panels_times<Arch, true>(source, 1.0f, packed);
+  pack_mapped_panels<Arch>(source, Identity{}, packed);
 }
 
 }  // namespace

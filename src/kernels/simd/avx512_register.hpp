@@ -119,7 +119,7 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
   }
 
   static HEADLANE_INLINE void transpose(Float (&rows)[16]) {
-    __m512 four[16];
+    Float four[16];
 #pragma GCC unroll 4
     for (int i = 0; i < 16; i += 4) transpose_quarters(rows[i], rows[i + 1], rows[i + 2], rows[i + 3], four + i);
 #pragma GCC unroll 4
@@ -139,7 +139,7 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
   static HEADLANE_INLINE void load_transposed(const float* from, Index step, Float (&columns)[16]) {
 #pragma GCC unroll 4
     for (int c = 0; c < 16; c += 4) {
-      __m512 rows[4], four[4];
+      __m512 rows[4];
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) {
         const float* at = from + i * step + c;
@@ -147,9 +147,7 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
         rows[i] = _mm512_castpd_ps(
             _mm512_insertf64x4(_mm512_castps_pd(_mm512_castps256_ps512(low)), _mm256_castps_pd(high), 1));
       }
-      transpose_quarters(rows[0], rows[1], rows[2], rows[3], four);
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) columns[c + i] = four[i];
+      transpose_quarters(rows[0], rows[1], rows[2], rows[3], columns + c);
     }
   }
 
@@ -165,7 +163,7 @@ struct Register<xsimd::avx512bw> : XsimdRegister<xsimd::avx512bw> {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
   }
   /// Transposes the 4 × 4 floats in each quarter of four registers.
-  static HEADLANE_INLINE void transpose_quarters(__m512 a, __m512 b, __m512 c, __m512 d, __m512* to) {
+  static HEADLANE_INLINE void transpose_quarters(__m512 a, __m512 b, __m512 c, __m512 d, Float* to) {
     const __m512 low = _mm512_unpacklo_ps(a, b), high = _mm512_unpackhi_ps(a, b);
     const __m512 next_low = _mm512_unpacklo_ps(c, d), next_high = _mm512_unpackhi_ps(c, d);
     to[0] = unpack_pairs<0>(low, next_low);
