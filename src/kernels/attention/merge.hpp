@@ -80,7 +80,8 @@ HEADLANE_INLINE void recompute_unless_finite(Accumulators<Arch, Rows, Vectors>& 
     }
 }
 
-/// 16 elements of the result. Never -0, which a part of weight 0 could turn into +0.
+/// 16 elements of the result. Never -0, which a part of weight 0 could turn into +0: the sum of a
+/// tile may be -0 where the state has +0, and both give +0.
 template <class Arch>
 HEADLANE_INLINE Lanes<Arch> divided(const Lanes<Arch>& sum_of_values, const Lanes<Arch>& factor) {
   return sum_of_values * factor + Lanes<Arch>::zero();

@@ -184,7 +184,7 @@ struct Lanes {
   }
 
  private:
-  /// 16 conditions, in a loop: not inline, which was a tenth of the scalar kernels.
+  /// 16 conditions, in a loop. Not inline: that took 60 of 830 KB of the scalar kernels.
   static __attribute__((noinline)) Lanes load_floats(const float* p, Index count, float fill) {
     Lanes result;
     for (int i = 0; i < parts; ++i) result.part[i] = i < count ? p[i] : fill;
