@@ -127,6 +127,69 @@ def test_sums_that_repeat_rows():
         close(entries(ours), entries(theirs))
 
 
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("name", ["Llama", "Mistral window", "GPT2", "Qwen3"])
+@torch.no_grad()
+def test_layers_called_without_a_mask(name, attention):
+    """Whether they are causal says the module for "sdpa", which has no windows then; for "eager" they are not."""
+    model = made(name)
+    model.set_attn_implementation(attention)
+    optimized = headlane.torch.optimize(model)
+    x = normal(2, 9, model.config.hidden_size)
+
+    def results(each, is_causal):
+        given = {"attention_mask": None}
+        if name == "GPT2":
+            layer = each.transformer.h[0]
+            attention_of_layer = layer.attn
+        else:
+            layer = each.model.layers[0]
+            attention_of_layer = layer.self_attn
+            given["position_embeddings"] = each.model.rotary_emb(x, torch.arange(9)[None])
+        attention_of_layer.is_causal = is_causal
+        return layer(x, **given), attention_of_layer(x, **given)[0]
+
+    found = []
+    for is_causal in (True, True, True, False, False):  # with plans, and when they no longer apply
+        ours, theirs = (results(each, is_causal) for each in (optimized, model))
+        close(ours, theirs)
+        found.append(ours[0])
+    assert found[0].equal(found[1])
+    assert found[1].equal(found[2])
+    assert (attention == "sdpa") != bool(torch.isclose(found[2], found[3], rtol=0, atol=1e-3).all())
+
+
+@pytest.mark.parametrize("name", ["Llama", "Mistral window", "Phi3"])
+@torch.no_grad()
+def test_layers_called_without_a_mask_with_a_cache(name):
+    model = made(name)
+    optimized = headlane.torch.optimize(model)
+    for _ in range(2):
+        caches, position = [transformers.DynamicCache(config=model.config) for _ in range(2)], 0
+        for length in (3, 2, 1, 1, 4, 1, 2):
+            x, places = normal(2, length, 32, seed=position), torch.arange(position, position + length)[None]
+            options = {"position_embeddings": model.model.rotary_emb(x, places), "position_ids": places}
+            results = [
+                each.model.layers[0](x, **options, **{CACHE: cache})
+                for each, cache in zip((optimized, model), caches, strict=True)
+            ]
+            close(results[:1], results[1:])
+            position += length
+        close(*map(entries, caches))
+
+
+@torch.enable_grad()
+def test_layers_called_without_a_mask_for_gradients():
+    model = made("Llama")
+    optimized = headlane.torch.optimize(model)
+    x = normal(2, 9, 32)
+    tables = model.model.rotary_emb(x, torch.arange(9)[None])
+    with torch.no_grad():
+        expected = optimized.model.layers[0](x, position_embeddings=tables)
+    for each in (model, optimized):
+        close([each.model.layers[0](x, position_embeddings=tables).detach()], [expected])
+
+
 @pytest.mark.parametrize("fault", ["raises", "another number", "another key"])
 @torch.no_grad()
 def test_a_plan_that_is_wrong(fault, monkeypatch):

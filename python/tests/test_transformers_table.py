@@ -45,6 +45,15 @@ def test_as_the_table_says(model_type):
     assert expected in ("not run", table.status(row)), row
 
 
+# The attention that models have by default: without a mask it asks the module whether it is causal.
+@pytest.mark.parametrize(
+    "model_type", ["bart", "clip_text_model", "gemma3_text", "phi4_multimodal_vision", "t5", "vit"]
+)
+def test_optimized_with_sdpa(model_type):
+    row = cases.sweep(model_type, optimized="sdpa")
+    assert row["status"] == "equal", row
+
+
 @pytest.mark.skipif(not IS_OF_THIS_VERSION, reason="the table is of another version of transformers")
 def test_table_has_every_model_type():
     rows = table.read(TABLE)

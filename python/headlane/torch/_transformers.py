@@ -74,6 +74,18 @@ def _has_hooks(module: nn.Module) -> bool:
     return any(getattr(x, "__module__", "") != "transformers.utils.output_capturing" for x in hooks)
 
 
+def _without_mask(module: nn.Module, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a call without a mask, with what "sdpa" takes from the module: whether it is causal. Masks that
+    models make leave that to no module (headlane.transformers.headlane_mask), but layers may be called by hand.
+    """
+    causal = options.get("is_causal")
+    return {
+        **options,
+        "is_causal": getattr(module, "is_causal", True) if causal is None else causal,
+        "sliding_window": None,
+    }
+
+
 def _attention_or(own: Callable[..., Any]) -> Callable[..., Any]:
     import headlane.transformers as ours
 
@@ -88,6 +100,8 @@ def _attention_or(own: Callable[..., Any]) -> Callable[..., Any]:
         *arguments: Any,
         **options: Any,
     ) -> Any:
+        if attention_mask is None and own is not _eager_attention_forward:
+            options = _without_mask(module, options)
         if isinstance(query, Value):  # the code of a layer is recorded
             given = key, value, attention_mask, arguments, options
             return attend(query, ours, module, *given), None

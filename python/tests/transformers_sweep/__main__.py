@@ -32,7 +32,11 @@ def main() -> None:
         "--table", type=Path, default=Path("docs/site/guide/transformers.md"), help="where the table goes"
     )
     parser.add_argument(
-        "--optimized", action="store_true", help="models of headlane.torch.optimize(), without a table"
+        "--optimized",
+        nargs="?",
+        const="eager",
+        choices=("eager", "sdpa"),
+        help="models of headlane.torch.optimize() that had this attention, by default eager; without a table",
     )
     options = parser.parse_args()
     import headlane

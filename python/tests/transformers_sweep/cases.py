@@ -196,18 +196,18 @@ def attempt(function, *arguments):
 
 
 class Comparison:
-    """A model with "eager" and the same one with "headlane"."""
+    """A model with the attention of transformers, and the same one with "headlane", or optimized."""
 
-    def __init__(self, eager: PreTrainedModel, model: PreTrainedModel, inputs: Inputs) -> None:
-        self.eager, self.model, self.inputs = eager, model, inputs
+    def __init__(self, theirs: PreTrainedModel, model: PreTrainedModel, inputs: Inputs) -> None:
+        self.theirs, self.model, self.inputs = theirs, model, inputs
         self.cases: dict[str, str] = {}
         self.judged: dict[str, tuple] = {}
-        takes = inspect.signature(eager.forward).parameters
+        takes = inspect.signature(theirs.forward).parameters
         self.masks = MASKS if "attention_mask" in takes and "input_ids" in inputs else {"no mask": None}
 
     def judge(self, name: str, call, compare, *arguments) -> None:
         self.judged[name] = call, compare, arguments
-        expected, error = attempt(call, self.eager, *arguments)
+        expected, error = attempt(call, self.theirs, *arguments)
         if error is not None or expected is None:
             self.cases[name] = f"n/a: {reason(error)}" if error else "n/a"
             return
@@ -217,11 +217,11 @@ class Comparison:
         else:
             self.cases[name] = f"refused: {error}" if is_refusal(error) else f"fails: {reason(error)}"
 
-    def equals_sdpa(self) -> bool:
-        """Whether headlane computes the same as "sdpa" wherever it differs from "eager"."""
-        other = copy.deepcopy(self.eager)
+    def equals(self, attention: str) -> bool:
+        """Whether it computes the same as with this attention wherever it differs."""
+        other = copy.deepcopy(self.theirs)
         try:
-            other.set_attn_implementation("sdpa")
+            other.set_attn_implementation(attention)
         except ValueError:
             return False
         for name in [name for name, case in self.cases.items() if case.startswith("differs")]:
@@ -235,7 +235,7 @@ class Comparison:
         for name, mask in self.masks.items():
 
             def compare(got, expected, mask=mask):
-                noise = difference(run(self.eager, self.inputs, mask), expected, mask)
+                noise = difference(run(self.theirs, self.inputs, mask), expected, mask)
                 found = difference(got, expected, mask)
                 return "equal" if found <= TOLERANCE + 2 * noise else f"differs: {found:.1e}"
 
@@ -249,11 +249,15 @@ class Comparison:
             self.judge(name, generate, compare, self.inputs, LEFT if len(self.masks) > 1 else None, options)
 
 
-def make_pair(model_type: str, row: dict[str, Any], optimized: bool) -> Comparison:
+def make_pair(model_type: str, row: dict[str, Any], optimized: str | None) -> Comparison:
     """The two models; warnings from making the second one go to row["warnings"]."""
     cls, make_config, eager, inputs = eager_model(model_type)
     row["class"] = cls.__name__
-    if optimized:
+    if optimized is not None:
+        try:
+            eager.set_attn_implementation(optimized)
+        except ValueError as error:
+            raise NotBuilt(reason(error)) from None
         return Comparison(eager, headlane.torch.optimize(eager), inputs)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -266,7 +270,9 @@ def make_pair(model_type: str, row: dict[str, Any], optimized: bool) -> Comparis
     return Comparison(eager, model, inputs)
 
 
-def sweep(model_type: str, optimized: bool = False) -> dict[str, Any]:
+def sweep(model_type: str, optimized: str | None = None) -> dict[str, Any]:
+    """A row of the table. optimized: The attention of a model that is optimized; "headlane" is used if it is None."""
+    other = "eager" if optimized == "sdpa" else "sdpa"
     row: dict[str, Any] = {"type": model_type, "cases": {}, "calls": 0, "warnings": []}
     try:
         pair = make_pair(model_type, row, optimized)
@@ -281,12 +287,12 @@ def sweep(model_type: str, optimized: bool = False) -> dict[str, Any]:
         }
     with Calls() as calls:
         pair.forward()
-        if isinstance(pair.eager, GenerationMixin) and pair.eager.can_generate():
+        if isinstance(pair.theirs, GenerationMixin) and pair.theirs.can_generate():
             pair.generate()
     row.update(cases=pair.cases, calls=calls.count)
     found = {case.split(":")[0] for case in pair.cases.values()}
-    if "differs" in found and not found & {"fails", "refused"} and pair.equals_sdpa():
-        return {**row, "status": "as sdpa", "why": "its eager and sdpa attention differ from each other"}
+    if "differs" in found and not found & {"fails", "refused"} and pair.equals(other):
+        return {**row, "status": f"as {other}", "why": "its eager and sdpa attention differ from each other"}
     for status in ("fails", "differs", "refused"):
         for name, found in pair.cases.items():
             if found.startswith(status):
