@@ -131,7 +131,7 @@ def test_sums_that_repeat_rows():
 @pytest.mark.parametrize("name", ["Llama", "Mistral window", "GPT2", "Qwen3"])
 @torch.no_grad()
 def test_layers_called_without_a_mask(name, attention):
-    """Whether they are causal says the module for "sdpa", which has no windows then; for "eager" they are not."""
+    """With "sdpa" the module says whether they are causal, and there are no windows; with "eager" they are not."""
     model = made(name)
     model.set_attn_implementation(attention)
     optimized = headlane.torch.optimize(model)
@@ -178,16 +178,22 @@ def test_layers_called_without_a_mask_with_a_cache(name):
         close(*map(entries, caches))
 
 
-@torch.enable_grad()
 def test_layers_called_without_a_mask_for_gradients():
+    """They run their own code, and attend to the same keys."""
     model = made("Llama")
     optimized = headlane.torch.optimize(model)
     x = normal(2, 9, 32)
     tables = model.model.rotary_emb(x, torch.arange(9)[None])
     with torch.no_grad():
         expected = optimized.model.layers[0](x, position_embeddings=tables)
+    gradients = []
     for each in (model, optimized):
-        close([each.model.layers[0](x, position_embeddings=tables).detach()], [expected])
+        given = x.clone().requires_grad_()
+        result = each.model.layers[0](given, position_embeddings=tables)
+        result.square().sum().backward()
+        close([result.detach()], [expected])
+        gradients.append(given.grad)
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("fault", ["raises", "another number", "another key"])

@@ -13,7 +13,8 @@ namespace {
 TEST_CASE("softmax between guard pages") {
   GuardedRows<2> guarded;
   // Short rows have a way of their own where the scale is 1.
-  for (const SoftmaxOptions& options : {SoftmaxOptions{}, {.scale = 0.7f}, {.scale = 0.7f, .log = true}}) {
+  for (const SoftmaxOptions& options :
+       {SoftmaxOptions{}, {.scale = 0.7f}, {.log = true}, {.scale = 0.7f, .log = true}}) {
     everywhere([&](Index length, Index gap, Place where) {
       Random random(static_cast<std::uint64_t>(length));
       const Tensor<2> x = random_tensor<2>({3, length}, random), y({3, length});

@@ -75,9 +75,9 @@ def _has_hooks(module: nn.Module) -> bool:
 
 
 def _without_mask(module: nn.Module, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a call without a mask, as "sdpa" understands them: whether it is causal says the module, and
-    there are no windows. The masks that models make say both (headlane.transformers.headlane_mask), but a program
-    may call a layer itself.
+    """The options of a call without a mask, as "sdpa" understands them: the module says whether attention is causal,
+    and there are no windows. Models make masks wherever keys are hidden (headlane.transformers.headlane_mask), but a
+    program may call a layer itself.
     """
     causal = options.get("is_causal")
     return {
