@@ -24,17 +24,19 @@ ALLOWED = {
     "src/kernels/gemm": ["src/kernels/args", "src/kernels/simd"],
     "src/kernels/rowwise": [*PUBLIC, "src/kernels/args", "src/kernels/simd"],
     "src/kernels/position": ["src/kernels/args", "src/kernels/simd"],
+    "src/kernels/recurrent": ["src/kernels/args", "src/kernels/simd"],
     "src/kernels/attention": [
         "src/kernels/args", "src/kernels/simd", "src/kernels/gemm", "src/kernels/rowwise",
     ],
     "src/kernels": [
         *PUBLIC, "src/kernels/args", "src/kernels/simd", "src/kernels/gemm", "src/kernels/rowwise",
-        "src/kernels/position", "src/kernels/attention",
+        "src/kernels/position", "src/kernels/recurrent", "src/kernels/attention",
     ],
     "src/core": [*PUBLIC, "src/kernels", "src/kernels/args"],
     "src/gemm": [*PUBLIC, *DRIVER],
     "src/rowwise": [*PUBLIC, *DRIVER],
     "src/position": [*PUBLIC, *DRIVER],
+    "src/recurrent": [*PUBLIC, *DRIVER],
     "src/attention": [*PUBLIC, *DRIVER, "src/gemm", "src/position"],
     "src/layers": [*PUBLIC, *DRIVER, "src/gemm", "src/rowwise", "src/position", "src/attention"],
     # The models see the library as a user does.
@@ -54,6 +56,7 @@ ALLOWED = {
     "python/src/gemm": [*PUBLIC, "python/src/core"],
     "python/src/rowwise": [*PUBLIC, "python/src/core", "python/src/gemm"],
     "python/src/position": [*PUBLIC, "python/src/core"],
+    "python/src/recurrent": [*PUBLIC, "python/src/core", "python/src/gemm"],
     "python/src/attention": [*PUBLIC, "python/src/core"],
     "python/src/mpi": [*PUBLIC, *MPI, "python/src/core", "python/src/attention"],
     "python/src/layers": [

@@ -5,6 +5,7 @@
 #include <headlane/attention.hpp>
 #include <headlane/attention_options.hpp>
 #include <headlane/attention_weights.hpp>
+#include <headlane/causal_convolution.hpp>
 #include <headlane/convert.hpp>
 #include <headlane/disjoint.hpp>
 #include <headlane/dtype.hpp>
@@ -15,6 +16,7 @@
 #include <headlane/kv_cache.hpp>
 #include <headlane/layers.hpp>
 #include <headlane/limits.hpp>
+#include <headlane/linear_attention.hpp>
 #include <headlane/merge.hpp>
 #include <headlane/norm.hpp>
 #include <headlane/packed_matrix.hpp>

@@ -5,8 +5,12 @@
 
 namespace headlane {
 
-/// head_dim and value_dim of attention, of a KvCache and of a layer are 1 … max_head_dim.
+/// head_dim and value_dim of attention, of a KvCache and of a layer, and key_dim and value_dim of
+/// linear attention, are 1 … max_head_dim.
 inline constexpr Index max_head_dim = 512;
+
+/// The width of a causal convolution is 1 … max_convolution_width.
+inline constexpr Index max_convolution_width = 64;
 
 /// Buckets of T5's relative position bias, both directions together.
 inline constexpr Index max_t5_buckets = 1024;

@@ -11,6 +11,9 @@
 #include "kernels/gemm/quantise.hpp"
 #include "kernels/position/rotary.hpp"
 #include "kernels/position/sin_cos.hpp"
+#include "kernels/recurrent/causal_convolution.hpp"
+#include "kernels/recurrent/linear_attention.hpp"
+#include "kernels/recurrent/linear_attention_step.hpp"
 #include "kernels/rowwise/activation.hpp"
 #include "kernels/rowwise/convert.hpp"
 #include "kernels/rowwise/copy_rows.hpp"
@@ -70,6 +73,9 @@ constexpr KernelTable table{
     .attention_finish = attention_finish<Arch>,
     .widen_rows = widen_rows<Arch>,
     .attention_weights = attention_weights<Arch>,
+    .linear_attention = linear_attention<Arch>,
+    .linear_attention_step = linear_attention_step<Arch>,
+    .causal_convolution = causal_convolution<Arch>,
     .activate = activate<Arch>,
     .widen = widen<Arch>,
     .round = round<Arch>,

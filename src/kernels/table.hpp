@@ -6,6 +6,7 @@
 #include "kernels/args/attention.hpp"
 #include "kernels/args/gemm.hpp"
 #include "kernels/args/position.hpp"
+#include "kernels/args/recurrent.hpp"
 #include "kernels/args/rowwise.hpp"
 #include "kernels/args/sizes.hpp"
 
@@ -63,6 +64,10 @@ struct KernelTable {
   /// Widens rows that a cache stores in another type than float32.
   void (*widen_rows)(const StoredRows& rows) noexcept;
   void (*attention_weights)(const AttentionBlock& block, const AttentionWeights& weights) noexcept;
+  void (*linear_attention)(const LinearAttentionTokens& tokens) noexcept;
+  /// The same for one token, with any number of columns.
+  void (*linear_attention_step)(const LinearAttentionTokens& token) noexcept;
+  void (*causal_convolution)(const ConvolvedTokens& tokens) noexcept;
   /// y[i] = activation(x[i]); y may be x.
   void (*activate)(Activation activation, const float* x, float* y, Index n) noexcept;
   /// Widens n numbers of bfloat16 or float16, exactly.
@@ -72,7 +77,7 @@ struct KernelTable {
   void (*sin_cos_rows)(const SinCosRows& rows) noexcept;
   void (*scale_add_rows)(const ScaleAddRows& rows) noexcept;
   void (*rotary_rows)(const RotaryRows& rows) noexcept;
-  /// y[i] = exp(x[i]), y[i] = log(x[i]): for the tests of their errors.
+  /// y[i] = exp(x[i]), y[i] = log(x[i]): for decays, and the tests of their errors.
   void (*exp)(const float* x, float* y, Index n) noexcept;
   void (*log)(const float* x, float* y, Index n) noexcept;
 };

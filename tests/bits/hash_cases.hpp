@@ -1,6 +1,7 @@
 // The cases whose hashes are checked in (hashes.hpp).
 #pragma once
 
+#include "bits/sequence_hashes.hpp"
 #include "core/dispatch.hpp"
 #include "kernels/table.hpp"
 #include "support/attention_options.hpp"
@@ -135,33 +136,6 @@ inline std::uint64_t function_hash(void (*kernel)(const float* x, float* y, Inde
   return hash.value();
 }
 
-inline std::uint64_t rotary_hash(const std::array<Index, 4>& shape, const RotaryOptions& options) {
-  Random random(12);
-  const Tensor<4> x = random_tensor<4>(shape, random);
-  rotary_embedding(x.view, x.view, options);
-  Hash hash;
-  hash.add(x.view);
-  return hash.value();
-}
-
-inline std::uint64_t sinusoidal_hash(Index length, Index d_model, const SinusoidalOptions& options) {
-  const Tensor<2> y({length, d_model});
-  sinusoidal_encoding(y.view, options);
-  Hash hash;
-  hash.add(y.view);
-  return hash.value();
-}
-
-inline std::uint64_t slopes_hash() {
-  Hash hash;
-  for (Index heads = 1; heads < 100; ++heads) {
-    const Tensor<1> slopes({heads});
-    alibi_slopes(slopes.view);
-    hash.add(slopes.view);
-  }
-  return hash.value();
-}
-
 /// A decoder layer on 11 positions and then on 5 more over caches; its feed-forward and encoder
 /// parts alone.
 inline std::uint64_t layer_hash(const LayerSizes& s) {
@@ -278,6 +252,12 @@ inline std::vector<HashCase> other_cases() {
       {"rotary 1 2 30 100 interleaved",
        [] { return rotary_hash({1, 2, 30, 100}, {.base = 500000, .rotary_dim = 62, .interleaved = true}); }},
       {"alibi slopes", [] { return slopes_hash(); }},
+      {"linear_attention 2 2 4 70 33 40", [] { return linear_hash({.beta = true, .state = true}); }},
+      {"linear_attention token decay", [] { return linear_hash({.decay = Decay::token, .scale = 0.3f}); }},
+      {"linear_attention row decay normalize",
+       [] { return linear_hash({.decay = Decay::row, .beta = true, .state = true, .normalize = true}); }},
+      {"causal_convolution 2 70 300 4", [] { return convolution_hash(4, Activation::none); }},
+      {"causal_convolution 2 70 300 7 silu", [] { return convolution_hash(7, Activation::silu); }},
       {"layers", [] { return layer_hash({}); }},
       {"layers pre-norm grouped", [] { return layer_hash(layer_sizes()[1]); }},
       {"layers rms gated", [] { return layer_hash(layer_sizes()[2]); }},

@@ -46,6 +46,18 @@ TEST_CASE("NaN stands at the same places on every instruction set") {
         {"rms_norm", [&] { rms_norm(a.view, y.view, {.weight = weight.view}); }},
         {"gelu", [&] { activate(a.view, y.view, Activation::gelu); }},
         {"tanh", [&] { activate(a.view, y.view, Activation::tanh); }},
+        {"linear_attention", [&] { linear_attention(heads(a.view), heads(b.view), heads(input.view), heads(y.view)); }},
+        {"linear_attention, the delta rule",
+         [&] {
+           const View<const float, 3> beta = View<const float, 2>(a.view.slice(0, 0, 1)).broadcast(0, 1);
+           linear_attention(heads(a.view), heads(b.view), heads(input.view), heads(y.view),
+                            {.normalize = true, .log_decay = heads(b.view), .beta = beta});
+         }},
+        {"causal_convolution",
+         [&] {
+           causal_convolution(a.view.broadcast(0, 1), b.view.slice(1, 0, 5), y.view.broadcast(0, 1),
+                              {.bias = weight.view, .activation = Activation::silu});
+         }},
         {"sinusoidal", [&] { add_sinusoidal_encoding(View<const float, 2>(a.view), y.view); }},
         {"attention", [&] { attention(heads(a.view), heads(b.view), heads(input.view), heads(y.view)); }},
         {"causal attention", [&] {

@@ -103,6 +103,29 @@ void attentions() {
   }
 }
 
+void recurrences() {
+  const Index heads = 2, length = 67, dim = 24, channels = 40;
+  const Floats q = numbers(heads * length * dim, 9), k = numbers(heads * length * dim, 10);
+  for (const bool special : {false, true}) {
+    const Floats v = special ? special_numbers(heads * length * dim, 11) : numbers(heads * length * dim, 11);
+    Floats y(q.size()), state = numbers(heads * dim * dim, 12), decay(static_cast<std::size_t>(heads * length), -0.5f);
+    const View<const float, 3> beta(decay.data(), {1, heads, length});
+    headlane::linear_attention(
+        View<const float, 4>(q.data(), {1, heads, length, dim}),
+        View<const float, 4>(k.data(), {1, heads, length, dim}),
+        View<const float, 4>(v.data(), {1, heads, length, dim}), View<float, 4>(y.data(), {1, heads, length, dim}),
+        {.normalize = true, .log_decay = beta, .beta = beta, .state = {state.data(), {1, heads, dim, dim}}});
+    add(y);
+    add(state);
+    const Floats weight = numbers(channels * 4, 13);
+    Floats z(static_cast<std::size_t>(length * channels));
+    headlane::causal_convolution(
+        View<const float, 3>(v.data(), {1, length, channels}), View<const float, 2>(weight.data(), {channels, 4}),
+        View<float, 3>(z.data(), {1, length, channels}), {.activation = headlane::Activation::silu});
+    add(z);
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -113,6 +136,7 @@ int main() {
     rows();
     positions();
     attentions();
+    recurrences();
     std::printf("%s%016llx", isa == headlane::available_isas().front() ? "" : " ",
                 static_cast<unsigned long long>(hash));
   }

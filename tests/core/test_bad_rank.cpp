@@ -13,6 +13,10 @@
 namespace headlane::test {
 namespace {
 
+void attend_linearly(const View<const float, 4>& x, const View<float, 4>& out, const AnyView<const float>& log_decay) {
+  linear_attention(x, x, x, out, {.log_decay = log_decay});
+}
+
 TEST_CASE("an AnyView has 0 to 8 axes: any other rank is an error in every function") {
   std::vector<float> memory(64, 0.5f);
   std::vector<Index> integers(64, 0);
@@ -50,8 +54,7 @@ TEST_CASE("an AnyView has 0 to 8 axes: any other rank is an error in every funct
       push("rms_norm", "y", [=] { rms_norm(from, y); });
       push("add_sinusoidal_encoding", "x", [=] { add_sinusoidal_encoding(from, y); });
     }
-    AnyView<const bfloat16> halves = View<const bfloat16, 3>(rounded.data(), {2, 2, 2});
-    halves.rank = rank;
+    const auto halves = bad(AnyView<const bfloat16>(View<const bfloat16, 3>(rounded.data(), {2, 2, 2})));
     const View<bfloat16, 3> to(rounded.data() + 32, {2, 2, 2});
     push("softmax", "x", [=] { softmax(halves, to); });
     push("activate", "x", [=] { activate(halves, to, Activation::relu); });
@@ -62,6 +65,7 @@ TEST_CASE("an AnyView has 0 to 8 axes: any other rank is an error in every funct
     push("rms_norm", "sum", [=] { rms_norm(in, good, {.sum = y}); });
     push("rotary_embedding", "positions",
          [=] { rotary_embedding(in.broadcast(0, 1), good.broadcast(0, 1), {.positions = lengths}); });
+    push("linear_attention", "log_decay", [=] { attend_linearly(in.broadcast(0, 1), good.broadcast(0, 1), x); });
     push("Normalization::forward", "x", [=] { Normalization().forward(x, good); });
     push("Linear", "weight", [=] { (void)Linear(StateDict{{"weight", x}}); });
     push("Embedding", "weight", [=] { (void)Embedding(StateDict{{"weight", x}}); });
@@ -70,7 +74,7 @@ TEST_CASE("an AnyView has 0 to 8 axes: any other rank is an error in every funct
          [=] { (void)MultiHeadAttention(StateDict{{"in_proj_weight", x}}, "", {.heads = 1}); });
     push("FeedForward", "linear1.weight", [=] { (void)FeedForward(StateDict{{"linear1.weight", x}}, ""); });
   }
-  CHECK(calls.size() == 6 * 28);
+  CHECK(calls.size() == 6 * 29);
   check_illegal(calls, [&] { return std::all_of(memory.begin(), memory.end(), [](float e) { return e == 0.5f; }); });
 }
 

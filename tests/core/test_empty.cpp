@@ -127,6 +127,36 @@ TEST_CASE("rows of nothing") {
   CHECK(e.returned > e.calls / 4);
 }
 
+TEST_CASE("sequences of nothing") {
+  Extremes e;
+  for (int i = 0; i < rounds; ++i) {
+    const Index batch = e.size(), heads = e.size(), length = e.size(), dim = e.size(), width = e.random.integer(0, 65);
+    const std::array<Index, 4> shape{batch, heads, length, dim};
+    const auto q = e.view<const float, 4>(shape);
+    const auto out = e.view<float, 4>(shape);
+    e.call([&] { linear_attention(q, q, q, out); });
+    const float one = 1;  // a view without data is an option that is not given
+    float state = 1;
+    LinearAttentionOptions options{.normalize = true, .state = e.view<float, 4>({batch, heads, dim, dim})};
+    options.log_decay = e.view<const float, 4>(shape);
+    options.beta = e.view<const float, 3>({batch, heads, length});
+    options.log_decay.data = options.beta.data = &one;
+    options.state.data = &state;
+    e.call([&] { linear_attention(q, q, q, out, options); });
+    const auto half = e.view<const bfloat16, 4>(shape);
+    e.call([&] { linear_attention(half, half, half, e.view<bfloat16, 4>(shape), options); });
+    const auto x = e.view<const float, 3>({batch, length, dim});
+    const auto half_x = e.view<const float16, 3>({batch, length, dim});
+    const View<const float, 2> weight(&one, {dim, width}, {0, 0});
+    CausalConvolutionOptions kept{.bias = {&one, {dim}, {0}}, .state = e.view<float, 3>({batch, dim, width - 1})};
+    if (i % 2 == 0) kept.state.data = &state;
+    e.call([&] { causal_convolution(x, weight, e.view<float, 3>(x.shape), kept); });
+    e.call([&] { causal_convolution(half_x, weight, e.view<float16, 3>(x.shape), kept); });
+    CHECK(state == 1);
+  }
+  CHECK(e.returned > e.calls / 10);
+}
+
 TEST_CASE("attention to nothing, of nothing") {
   Extremes e;
   const Index kv_heads = 2;

@@ -1,6 +1,6 @@
 // Fault injection: each allocation of each public function fails in turn. std::bad_alloc is thrown,
-// nothing leaks, caches are unchanged, and the next call returns the right bits. Layers are in
-// test_no_memory_layers.cpp, models in models/tests/test_no_memory_models.cpp.
+// nothing leaks, caches are unchanged, and the next call returns the right bits. More are in
+// test_no_memory_layers.cpp, ..._recurrent.cpp, and models/tests/test_no_memory_models.cpp.
 #include "support/attention_case.hpp"
 #include "support/failing_allocation.hpp"
 #include "support/half_tensor.hpp"

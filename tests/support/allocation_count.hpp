@@ -27,12 +27,12 @@ inline bool refused() {
 /// The addresses of the blocks from aligned_alloc and calloc that have not been freed.
 class CBlocks {
  public:
-  void* add(void* block) {
-    if (block != nullptr && exchange(nullptr, block, slots_.size())) ++live_;
-    return block;
+  void* add(void* memory) {
+    if (memory != nullptr && exchange(nullptr, memory, slots_.size())) ++live_;
+    return memory;
   }
-  void remove(void* block) {
-    if (block != nullptr && exchange(block, nullptr, used_)) --live_;
+  void remove(void* memory) {
+    if (memory != nullptr && exchange(memory, nullptr, used_)) --live_;
   }
   [[nodiscard]] long live() const { return live_; }
 

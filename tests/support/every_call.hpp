@@ -39,6 +39,7 @@ class EveryCall {
     add_attention();
     add_caches();
     add_positions();
+    add_recurrent();
     add_halves<bfloat16>("bfloat16", calls);
     add_halves<float16>("float16", calls);
     if (calls == Calls::of_functions) return;
@@ -87,6 +88,7 @@ class EveryCall {
   void add_attention();
   void add_caches();
   void add_positions();
+  void add_recurrent();
   void add_layers();
   template <class T>
   void add_halves(const std::string& type, Calls calls);
@@ -96,6 +98,8 @@ class EveryCall {
   void add_half_products(const std::string& type);
   template <class T>
   void add_half_attention(const std::string& type);
+  template <class T>
+  void add_half_recurrent(const std::string& type);
   /// f(x, y, threads) on tensors of 16 bits; x is given as float.
   template <class T, int Rank, class F>
   void add_half(const std::string& name, const View<float, Rank>& x, const View<float, Rank>& y, const F& f);
@@ -259,30 +263,6 @@ inline void EveryCall::add_caches() {
   }
 }
 
-inline void EveryCall::add_positions() {
-  const auto x = input<4>({2, 3, 4 * size_, 64}), added = output<4>({2, 3, 4 * size_, 64}),
-             turned = output<4>({2, 3, 4 * size_, 64});
-  const auto table = output<2>({4 * size_, 96});
-  add(
-      "sinusoidal_encoding", [=](int threads) { sinusoidal_encoding(table, {.offset = 3, .num_threads = threads}); },
-      table);
-  add(
-      "add_sinusoidal_encoding", [=](int threads) { add_sinusoidal_encoding(x, added, {.num_threads = threads}); },
-      added);
-  add(
-      "rotary_embedding", [=](int threads) { rotary_embedding(x, turned, {.offset = 5, .num_threads = threads}); },
-      turned);
-  const auto slopes = output<1>({12});
-  add("alibi_slopes", [=](int) { alibi_slopes(slopes); }, slopes);
-  const auto buckets = output<1>({400});
-  add(
-      "t5_bucket",
-      [=](int) {  // the thresholds are worked out anew each time
-        for (Index i = 0; i < 400; ++i) buckets(i) = static_cast<float>(t5_bucket(i - 200, 32, 128 + i % 2));
-      },
-      buckets);
-}
-
 inline void EveryCall::add_layers() {
   LayerSizes sizes{.d_model = 64, .heads = 4, .kv_heads = 2, .head_dim = 16, .memory_width = 64, .d_ff = 130};
   sizes.layer.activation = Activation::gelu;
@@ -296,4 +276,5 @@ inline void EveryCall::add_layers() {
 
 }  // namespace headlane::test
 
-#include "support/every_half_call.hpp"  // IWYU pragma: keep
+#include "support/every_half_call.hpp"      // IWYU pragma: keep
+#include "support/every_sequence_call.hpp"  // IWYU pragma: keep

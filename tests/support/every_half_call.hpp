@@ -94,11 +94,32 @@ void EveryCall::add_half_attention(const std::string& type) {
   });
 }
 
+// States are float32, and 0 before each call.
+template <class T>
+void EveryCall::add_half_recurrent(const std::string& type) {
+  const auto q = std::make_shared<HalfTensor<T, 4>>(input<4>({2, 2, size_, 48})),
+             k = std::make_shared<HalfTensor<T, 4>>(input<4>({2, 2, size_, 48}));
+  const auto log_decay = input<3>({2, 4, size_});
+  const auto state = output<4>({2, 4, 48, 40});
+  add_half<T>("linear_attention, " + type, input<4>({2, 4, size_, 40}), output<4>({2, 4, size_, 40}),
+              [=](auto from, auto to, int threads) {
+                for_each(state, [](float& x) { x = 0; });
+                linear_attention(q->view, k->view, from, to,
+                                 {.log_decay = log_decay, .state = state, .num_threads = threads});
+              });
+  const auto weight = input<2>({700, 4});
+  add_half<T>("causal_convolution, " + type, input<3>({2, size_, 700}), output<3>({2, size_, 700}),
+              [=](auto from, auto to, int threads) {
+                causal_convolution(from, weight, to, {.activation = Activation::silu, .num_threads = threads});
+              });
+}
+
 template <class T>
 void EveryCall::add_halves(const std::string& type, Calls calls) {
   add_half_rows<T>(type);
   add_half_products<T>(type);
   add_half_attention<T>(type);
+  add_half_recurrent<T>(type);
   if (calls == Calls::of_functions) return;
   const PackedMatrix& packed = packed_.emplace_back(input<2>({70, 90}));
   add_half<T>("gemm_batch, packed, " + type, input<2>({size_, 70}), output<2>({size_, 90}),

@@ -1,0 +1,90 @@
+// Linear attention: a state for each head instead of keys and values, updated token by token.
+#pragma once
+
+#include <headlane/dtype.hpp>
+#include <headlane/export.h>
+#include <headlane/view.hpp>
+
+#include <optional>
+
+namespace headlane {
+
+/// Options of linear_attention(). All are optional, and all combine; a view without data is an
+/// option that is not given.
+struct LinearAttentionOptions {
+  /// Multiplies out; 1 / sqrt(key_dim) if absent.
+  std::optional<float> scale = std::nullopt;
+  /// Queries and keys are divided by their length: x / sqrt(Σ x² + eps).
+  bool normalize = false;
+  float eps = 1e-6f;  ///< for normalize, >= 0
+  /// The state is multiplied by exp(log_decay) before a token: [batch, heads, length], or
+  /// [batch, heads, length, key_dim] with a decay for each row of the state. Any strides, 0 to
+  /// broadcast.
+  AnyView<const float> log_decay = {};
+  /// [batch, heads, length], any strides, 0 to broadcast: the delta rule. Of a value, beta times
+  /// what differs from the value that the state has for the key is added.
+  View<const float, 3> beta = {};
+  /// [batch, heads, key_dim, value_dim], any strides: read before the first token, written after
+  /// the last one. Without it the state is 0 before the first token.
+  View<float, 4> state = {};
+  int num_threads = 0;  ///< maximum number of threads of this call; 0: num_threads() (runtime.hpp)
+};
+
+/// Computes, for each batch element and head, token after token, with a state S
+/// [key_dim, value_dim]:
+///   S = diag(exp(log_decay)) · S
+///   u = beta · (v - Sᵀ · k)           without beta: u = v
+///   S = S + k · uᵀ
+///   out = scale · Sᵀ · q
+/// With beta it is the gated delta rule (Gated DeltaNet, Qwen3-Next), with a decay for each row
+/// Kimi Delta Attention; without beta gated linear attention, RetNet, and the recurrence of
+/// Mamba-2 (q = C, k = B, v = dt · x, scale = 1).
+///
+/// Shapes: any strides.
+///     q, k    [batch, key_heads, length, key_dim]
+///     v, out  [batch, heads, length, value_dim]
+///   key_dim and value_dim are 1 … max_head_dim (limits.hpp). key_heads divides heads: head h uses
+///   key head h / (heads / key_heads).
+/// Aliasing: inputs may overlap each other; out and state must overlap nothing.
+/// Special values: a NaN or an infinity stays in its head: in the columns of the state that it
+///   reaches, and in what is read from them. With a length of 0 nothing is written.
+/// Arithmetic: for each token t, row i of the state and column j:
+///     d_i = exp(log_decay)                          1 if it is not given
+///     S_ij = S_ij · d_i
+///     p_j = Σ_i S_ij · k_i                          a chain of fma, from 0
+///     u_j = (v_j - p_j) · beta                      v_j without beta
+///     S_ij = fma(k_i, u_j, S_ij)
+///     out_j = (Σ_i S_ij · q_i) · scale              a chain of fma, from 0
+///   With normalize, q and k are first x · r · (1 / sqrt(key_dim)), r that of rms_norm() for an eps
+///   of eps / key_dim. Tokens follow one another: the bits are the same for every instruction set,
+///   number of threads, stride and batch, and for every cut of a sequence into calls that pass the
+///   state on, so that a prompt has those of one token at a time.
+/// Error: with u = 2^-24, D = key_dim, for one token, which finds the state S and leaves S':
+///     |p_j - exact| <= (D + 4) · u · Σ_i |S_ij · d_i · k_i|
+///     |S'_ij - exact| <= 3 · u · |S_ij · d_i| + u · |S'_ij| + |k_i| · (error of u_j)
+///     |out_j - exact| <= (D + 3) · u · |scale| · Σ_i |S'_ij · q_i|
+///   plus underflow; normalize adds (D / 64 + 11) · u to each product with q or k.
+/// Memory: scratch for 64 tokens of q and k a thread, and a block of the state, 32 columns; a call
+///   allocates nothing once warm.
+/// Threads: heads, and blocks of 32 columns of the values, are divided among the threads.
+/// Errors: std::invalid_argument before anything is written, for shapes that do not match, heads
+///   that do not divide, dims out of range, null data, an overlapping output, sizes that overflow;
+///   std::bad_alloc, after which some heads of out and state may have been written.
+/// Source: Katharopoulos et al. 2020; Yang, Kautz and Hatamizadeh 2024 (Gated Delta Networks); Dao
+///   and Gu 2024 (Mamba-2); Kimi Team 2025 (Kimi Linear).
+HEADLANE_API void linear_attention(View<const float, 4> q, View<const float, 4> k,
+                                   View<const float, 4> v, View<float, 4> out,
+                                   const LinearAttentionOptions& options = {});
+
+/// The same in bfloat16 and float16: q, k and v are widened exactly, out is the result for float32
+/// rounded once, to nearest, ties to even. Options are of float32, the state too.
+/// Memory: besides that of float32, scratch for float32 copies of q, k, v and out, of which the
+///   calling thread keeps up to 64 MiB.
+HEADLANE_API void linear_attention(View<const bfloat16, 4> q, View<const bfloat16, 4> k,
+                                   View<const bfloat16, 4> v, View<bfloat16, 4> out,
+                                   const LinearAttentionOptions& options = {});
+HEADLANE_API void linear_attention(View<const float16, 4> q, View<const float16, 4> k,
+                                   View<const float16, 4> v, View<float16, 4> out,
+                                   const LinearAttentionOptions& options = {});
+
+}  // namespace headlane

@@ -1,0 +1,286 @@
+// linear_attention: the bits of the header's formula, special values, guard pages.
+#include "core/dispatch.hpp"
+#include "kernels/table.hpp"
+#include "support/bit_comparison.hpp"
+#include "support/guard.hpp"
+#include "support/linear_attention_case.hpp"
+#include "support/scope.hpp"
+
+#include <doctest/doctest.h>
+#include <headlane/norm.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace headlane::test {
+namespace {
+
+// The queries or keys of a head, as the header says that they are rounded.
+std::vector<float> rounded_rows(const LinearCall& x, const View<const float, 4>& rows) {
+  std::vector<float> result = elements(rows);
+  if (!x.normalize) return result;
+  const Index n = rows.size(3);
+  const std::vector<float> factor(static_cast<std::size_t>(n), 1 / std::sqrt(static_cast<float>(n)));
+  const View<float, 2> all(result.data(), {rows.size(2), n});
+  rms_norm(all, all, {.eps = x.eps / static_cast<float>(n), .weight = {factor.data(), {n}}});
+  return result;
+}
+
+// The header's formula, operation by operation, for a call with a state.
+void linear_by_formula(const LinearCall& all) {
+  const Index rows = all.q.size(3), n = all.q.size(2);
+  const float scale = all.scale ? *all.scale : 1 / std::sqrt(static_cast<float>(rows));
+  for (Index b = 0; b < all.v.size(0); ++b)
+    for (Index h = 0; h < all.v.size(1); ++h) {
+      const LinearCall x = all.head(b, h);
+      const std::vector<float> q = rounded_rows(x, x.q), k = rounded_rows(x, x.k);
+      std::vector<float> d(static_cast<std::size_t>(rows));
+      for (Index t = 0; t < n; ++t) {
+        for (Index i = 0; i < rows; ++i) {
+          float& decay = d[static_cast<std::size_t>(i)];
+          decay = x.decay ? x.decay(0, 0, t) : x.row_decay ? x.row_decay(0, 0, t, i) : 0;
+          internal::active().exp(&decay, &decay, 1);
+        }
+        const float *const of_q = &q[static_cast<std::size_t>(t * rows)], *const of_k =
+                                                                              &k[static_cast<std::size_t>(t * rows)];
+        for (Index j = 0; j < x.v.size(3); ++j) {
+          float p = 0, sum = 0;
+          for (Index i = 0; i < rows; ++i) {
+            x.state(0, 0, i, j) *= d[static_cast<std::size_t>(i)];
+            p = std::fma(x.state(0, 0, i, j), of_k[i], p);
+          }
+          const float u = x.beta ? (x.v(0, 0, t, j) - p) * x.beta(0, 0, t) : x.v(0, 0, t, j);
+          for (Index i = 0; i < rows; ++i) {
+            x.state(0, 0, i, j) = std::fma(of_k[i], u, x.state(0, 0, i, j));
+            sum = std::fma(x.state(0, 0, i, j), of_q[i], sum);
+          }
+          x.out(0, 0, t, j) = sum * scale;
+        }
+      }
+    }
+}
+
+// Calls of equal tensors, which change() changes: one by the library, the other by the formula.
+void compare_with_formula(BitComparison& bits, const LinearCase& c, const std::string& what,
+                          const std::function<void(const LinearTensors&)>& change) {
+  const LinearTensors actual(c), expected(c);
+  change(actual), change(expected);
+  actual.call().run();
+  linear_by_formula(expected.call_with_state());
+  bits.add(actual.out.view, expected.out.view, text_of(c) + ", " + what);
+  if (c.state) bits.add(actual.state.view, expected.state.view, text_of(c) + ", " + what + ": state");
+}
+
+// NaN, infinities, zeros, huge and denormal numbers among the others.
+template <class Tensor>
+void add_special(const Tensor& t, Random& random, Index one_in) {
+  static const std::vector<float> special{nan,       infinity,  -infinity, 0.0f, -0.0f, 0x1.fffffep127f,
+                                          -0x1p100f, 0x1p-149f, -0x1p-130f};
+  for_each(t.view, [&](float& x) {
+    if (random.integer(1, one_in) == 1) x = random.pick(special);
+  });
+}
+
+TEST_CASE("linear_attention has the bits of its formula, special values included") {
+  BitComparison bits;
+  for (Index number = 0; number < 48; number += slow_isa() ? 5 : 1) {
+    for (const LinearCase& sizes : {LinearCase{.heads = 2, .length = 66, .key_dim = 19, .value_dim = 37, .seed = 1},
+                                    LinearCase{.heads = 2, .length = 1, .key_dim = 70, .value_dim = 130, .seed = 2},
+                                    LinearCase{.length = 2, .key_dim = 3, .value_dim = 3, .seed = 3}}) {
+      const LinearCase c = with_options(sizes, number);
+      compare_with_formula(bits, c, "numbers", [](const LinearTensors&) {});
+      for (const Index one_in : {10, 500, 5000})
+        compare_with_formula(bits, c, "special values", [&](const LinearTensors& t) {
+          Random random(static_cast<std::uint64_t>(one_in + number));
+          for (const auto* tensor : {&t.q, &t.k, &t.v, &t.state, &t.row_decay}) add_special(*tensor, random, one_in);
+          for (const auto* tensor : {&t.decay, &t.beta}) add_special(*tensor, random, one_in);
+        });
+    }
+  }
+  bits.finish("linear_attention, formula", slow_isa() ? 150 : 700);
+}
+
+TEST_CASE("linear_attention: decays from 0 to beyond the largest float, denormal states, eps") {
+  BitComparison bits;
+  for (const float log_decay :
+       {-infinity, -1000.0f, -104.0f, -88.0f, -1e-8f, 0.0f, 1.0f, 80.0f, 88.7f, 89.0f, infinity})
+    for (Index number = 0; number < 48; number += 1 + number % 2)
+      compare_with_formula(bits,
+                           with_options({.heads = 2, .length = 9, .key_dim = 18, .value_dim = 34, .seed = 4}, number),
+                           "log_decay " + std::to_string(log_decay), [&](const LinearTensors& t) {
+                             for (Index h = 0; h < 2; ++h) {
+                               t.decay.view(0, h, 4) = log_decay;
+                               t.row_decay.view(0, h, 4, 7) = log_decay;
+                             }
+                           });
+  for (const float size : {0x1p-140f, 0x1p-100f, 0x1p-70f, 0x1p30f})
+    for (Index number = 0; number < 48; number += 1 + number % 2)
+      compare_with_formula(bits, with_options({.length = 9, .key_dim = 18, .value_dim = 34, .seed = 5}, number),
+                           "size " + std::to_string(size), [&](const LinearTensors& t) {
+                             for (const auto* tensor : {&t.q, &t.v, &t.state})
+                               for_each(tensor->view, [&](float& x) { x *= size; });
+                           });
+  for (Index number = 0; number < 24; ++number)  // sums of -0, which are from 0 on
+    compare_with_formula(
+        bits, with_options({.length = 1 + number / 12, .key_dim = 18, .value_dim = 34, .seed = 5}, number % 12),
+        "zeros", [](const LinearTensors& t) {
+          for_each(t.q.view, [](float& x) { x = -0.0f; });
+          for (const auto* tensor : {&t.k, &t.v, &t.state}) for_each(tensor->view, [](float& x) { x = 1; });
+        });
+  for (const float eps : {0.0f, 1e-12f, 0.1f, 100.0f}) {
+    const LinearCase c{
+        .length = 9, .key_dim = 18, .value_dim = 34, .beta = true, .state = true, .normalize = true, .seed = 6};
+    const LinearTensors actual(c), expected(c);
+    LinearCall one = actual.call(), other = expected.call();
+    one.eps = other.eps = eps;
+    one.run();
+    linear_by_formula(other);
+    bits.add(actual.out.view, expected.out.view, "eps " + std::to_string(eps));
+  }
+  bits.finish("linear_attention, decays", 400);
+}
+
+TEST_CASE("linear_attention: a decay of -inf forgets all that was before") {
+  BitComparison bits;
+  for (const Decay decay : {Decay::token, Decay::row})
+    for (const bool beta : {false, true})
+      for (const Index at : {0, 1, 40, 64, 69}) {
+        const LinearCase c{.heads = 2,
+                           .length = 70,
+                           .key_dim = 17,
+                           .value_dim = 40,
+                           .decay = decay,
+                           .beta = beta,
+                           .state = true,
+                           .seed = 7};
+        const LinearTensors t(c), fresh(c);
+        for (Index h = 0; h < 2; ++h) {
+          t.decay.view(0, h, at) = -infinity;
+          for (Index i = 0; i < 17; ++i) t.row_decay.view(0, h, at, i) = -infinity;
+        }
+        t.call().run();
+        for_each(fresh.state.view, [](float& x) { x = 0; });
+        fresh.call().tokens(at, 70).run();
+        bits.add(t.out.view.slice(2, at, 70), fresh.out.view.slice(2, at, 70), text_of(c));
+        bits.add(t.state.view, fresh.state.view, text_of(c) + ": state");
+      }
+  bits.finish("linear_attention, -inf", 40);
+}
+
+// Where a special value may reach: element i, j of the state and column j of out.
+struct Reached {
+  std::function<bool(Index i, Index j)> state;
+  std::function<bool(Index t, Index j)> out;
+};
+
+// Of `changed`, exactly these elements of batch element 1 are not finite; all others, and with
+// `heads` all other heads, are those of `clean`.
+void check_reach(const LinearTensors& changed, const LinearTensors& clean, const std::vector<Index>& heads,
+                 const Reached& reach, const std::string& what) {
+  Index wrong = 0;
+  const auto check = [&](bool reached, float actual, float expected) {
+    wrong += (reached ? !std::isfinite(actual) : bits_of(actual) == bits_of(expected)) ? 0 : 1;
+  };
+  const auto is_there = [&](const auto& at) {
+    return at[0] == 1 && std::find(heads.begin(), heads.end(), at[1]) != heads.end();
+  };
+  for_each_position(clean.out.view.shape, [&](const auto& at) {
+    const auto [b, h, t, j] = at;
+    check(is_there(at) && reach.out(t, j), changed.out.view(b, h, t, j), clean.out.view(b, h, t, j));
+  });
+  for_each_position(clean.state.view.shape, [&](const auto& at) {
+    const auto [b, h, i, j] = at;
+    check(is_there(at) && reach.state(i, j), changed.state.view(b, h, i, j), clean.state.view(b, h, i, j));
+  });
+  CHECK_MESSAGE(wrong == 0, text_of(clean.c), ", ", what, ", isa ", isa(), ": ", wrong, " elements");
+}
+
+TEST_CASE("linear_attention: a NaN or an infinity stays in its head, in the columns that it reaches") {
+  for (Index number = 0; number < 12; ++number)
+    for (const Index token : {0, 63, 64, 69})
+      for (const float value : {nan, infinity}) {
+        const LinearCase c = with_options({.batch = 2,
+                                           .key_heads = 2,
+                                           .heads = 4,
+                                           .length = 70,
+                                           .key_dim = 17,
+                                           .value_dim = 40,
+                                           .state = true,
+                                           .seed = 8},
+                                          number % 6 + 6 + number / 6 * 12);
+        const LinearTensors clean(c);
+        clean.call().run();
+        const auto check = [&](const std::string& what, const std::vector<Index>& heads, const Reached& reach,
+                               const std::function<void(const LinearTensors&)>& change) {
+          const LinearTensors t(c);
+          change(t);
+          t.call().run();
+          check_reach(t, clean, heads, reach, what + " at " + std::to_string(token));
+        };
+        const auto later = [=](Index t) { return t >= token; };
+        const auto all = [](Index, Index) { return true; };
+        const auto all_later = [=](Index t, Index) { return later(t); };
+        const auto row = [&](Index i, Index) { return c.beta || i == 6; };  // by p every row of the state
+        const auto of_key = [&](Index i, Index j) { return c.normalize || row(i, j); };
+        check("v", {2}, {[](Index, Index j) { return j == 33; }, [=](Index t, Index j) { return j == 33 && later(t); }},
+              [=](const LinearTensors& t) { t.v.view(1, 2, token, 33) = value; });
+        check("q", {2, 3}, {[](Index, Index) { return false; }, [=](Index t, Index) { return t == token; }},
+              [=](const LinearTensors& t) { t.q.view(1, 1, token, 6) = value; });
+        check("k", {0, 1}, {of_key, all_later}, [=](const LinearTensors& t) { t.k.view(1, 0, token, 6) = value; });
+        if (c.beta)
+          check("beta", {1}, {all, all_later}, [=](const LinearTensors& t) { t.beta.view(1, 1, token) = value; });
+        if (c.decay == Decay::token)
+          check("log_decay", {1}, {all, all_later}, [=](const LinearTensors& t) { t.decay.view(1, 1, token) = value; });
+        if (c.decay == Decay::row)
+          check("log_decay", {3}, {row, all_later},
+                [=](const LinearTensors& t) { t.row_decay.view(1, 3, token, 6) = value; });
+        const auto of_column = [=](Index, Index j) { return j == 39; };
+        check("state", {1}, {[=, &c](Index i, Index j) { return j == 39 && (c.beta || i == 6); }, of_column},
+              [=](const LinearTensors& t) { t.state.view(1, 1, 6, 39) = value; });
+      }
+}
+
+// Each length is that of keys, of values and of a sequence.
+TEST_CASE("linear_attention between guard pages") {
+  Counts counts;
+  Guarded<4> q, k, v, out, state, row_decay;
+  Guarded<3> decay, beta;
+  everywhere([&](Index length, Index gap, Place where) {
+    for (const Index role : {0, 1, 2}) {
+      if (length == 0 || (role == 2 && length > 140)) continue;
+      if (length <= 96 && !slow_isa() && gap % 3 != role) continue;  // there are 16 gaps
+      const Index other = 1 + (length + gap / 3) % 3;
+      LinearCase c{.heads = 2,
+                   .length = role == 2 ? length : other,
+                   .key_dim = role == 0 ? length : other + 2,
+                   .value_dim = role == 1 ? length : other + 3,
+                   .seed = 9};
+      c = with_options(c, length + 7 * gap);
+      const LinearTensors t(c), copies(c);
+      const bool vary = (length + gap / 2) % 2 == 0;
+      const auto place = [&](auto& guarded, const auto& tensor, Index operand) {
+        guarded.place(tensor.view, vary ? layout_of(length, gap, operand) : Layout{}, gap, where);
+      };
+      place(q, t.q, 1), place(k, t.k, 2), place(v, t.v, 3), place(out, t.out, 4);
+      LinearCall call = t.call();
+      call.q = q.view, call.k = k.view, call.v = v.view, call.out = out.view;
+      if (call.state) place(state, t.state, 5), call.state = state.view;
+      if (call.decay) place(decay, t.decay, 6), call.decay = decay.view;
+      if (call.row_decay) place(row_decay, t.row_decay, 6), call.row_decay = row_decay.view;
+      if (call.beta) place(beta, t.beta, 7), call.beta = beta.view;
+      call.run();
+      copies.call().run();
+      counts.add(different_bits(out.view, copies.out.view) == 0 &&
+                     (!call.state || different_bits(state.view, copies.state.view) == 0),
+                 out.buffer.surroundings_untouched() && (!call.state || state.buffer.surroundings_untouched()),
+                 text_of_case("linear_attention, role " + std::to_string(role) + ",", length, gap, where));
+    }
+  });
+  counts.finish("linear_attention", slow_isa() ? 2000 : 4000);
+}
+
+}  // namespace
+}  // namespace headlane::test
