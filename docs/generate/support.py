@@ -114,6 +114,12 @@ OTHERS = {
     ),
     "sinusoidal_encoding": lambda: headlane.sinusoidal_encoding(9, 32),
     "rotary_embedding": lambda: headlane.rotary_embedding(Q),
+    "linear_attention": lambda: headlane.linear_attention(
+        K, K, V, -abs(K), abs(K[..., 0]), state=np.ones((BATCH, HEADS, DIM, DIM), np.float32), normalize=True
+    ),
+    "causal_convolution": lambda: headlane.causal_convolution(
+        random_batch, W[:, :4], W[:, 4], activation="silu", state=random_batch[:, :3].swapaxes(1, 2).copy()
+    ),
 }
 random_batch = random(3, 7, 33)
 

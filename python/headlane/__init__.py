@@ -43,6 +43,7 @@ from ._position import (
     t5_bucket,
 )
 from ._products import gemm, gemm_gated, linear, matmul
+from ._recurrent import causal_convolution, linear_attention
 from ._rowwise import (
     erf,
     gelu,
@@ -75,6 +76,7 @@ __all__ = [
     "attention_over_cache",
     "attention_weights",
     "available_isas",
+    "causal_convolution",
     "erf",
     "gelu",
     "gemm",
@@ -83,6 +85,7 @@ __all__ = [
     "isa_extension",
     "layer_norm",
     "linear",
+    "linear_attention",
     "log_softmax",
     "matmul",
     "merge",

@@ -52,7 +52,8 @@ NB_MODULE(_core, module) {
   module.def("are_there", &python::are_there);
   def("alibi_slopes", &python::alibi_slopes_of, "heads");
   for (auto* add : {&python::add_kv_cache, &python::add_packed_matrix, &python::add_row_program, &python::add_layers,
-                    &python::add_attention_layers, &python::add_experts, &python::add_mpi})
+                    &python::add_attention_layers, &python::add_experts, &python::add_mpi,
+                    &python::add_linear_attention, &python::add_causal_convolution})
     add(module);
 #ifdef HEADLANE_HAS_MODELS
   python::add_models(module);

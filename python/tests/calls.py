@@ -7,6 +7,7 @@ from pathlib import Path
 
 import headlane
 import numpy as np
+import recurrent_calls
 
 RNG = np.random.default_rng(0)
 LITTLE = Path(__file__).parents[2] / "models/little/en-fr"
@@ -72,7 +73,6 @@ SOFTMAX = {
     "causal_offset": 5,
 }
 RETURNS = {"return_lse": False, "return_sum": False}
-ACTIVATION = {"x": X}
 SINES = {"offset": 0, "base": 1e4, "doubled_exponent": False, "interleaved": True}
 PARTS = [headlane.scaled_dot_product_attention(Q, Q, Q, return_lse=True)]
 TYPES = {"weights": "float32", "activations": "float32"}
@@ -139,7 +139,7 @@ CALLS = {
             "activations": "float32",
         },
     ),
-    **{name: (getattr(headlane, name), ACTIVATION) for name in ("relu", "silu", "sigmoid", "tanh", "erf")},
+    **{name: (getattr(headlane, name), {"x": X}) for name in ("relu", "silu", "sigmoid", "tanh", "erf")},
     "gelu": (headlane.gelu, {"x": X, "approximate": "tanh"}),
     "sinusoidal_encoding": (headlane.sinusoidal_encoding, {"length": 3, "d_model": 8, **SINES}),
     "add_sinusoidal_encoding": (headlane.add_sinusoidal_encoding, {"x": X, "scale": 1.0, **SINES}),
@@ -155,6 +155,7 @@ CALLS = {
             "frequencies": normal(4),
         },
     ),
+    **recurrent_calls.CALLS,
     "alibi_slopes": (headlane.alibi_slopes, {"heads": 3}),
     "t5_bucket": (
         headlane.t5_bucket,
@@ -244,10 +245,7 @@ CALLS = {
         lambda **o: attention().forward(**o),
         {"x": X, "memory": X, "remembered": False, **HEADS},
     ),
-    "MultiHeadAttention.remember": (
-        lambda **o: attention().remember(cache=two_heads(), **o),
-        MEMORY,
-    ),
+    "MultiHeadAttention.remember": (lambda **o: attention().remember(cache=two_heads(), **o), MEMORY),
     "EncoderLayer": (headlane.EncoderLayer, {"state": LAYER, "prefix": "", **OF_LAYER}),
     "EncoderLayer.forward": (
         lambda **o: headlane.EncoderLayer(LAYER, num_heads=2).forward(**o),

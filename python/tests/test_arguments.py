@@ -9,7 +9,7 @@ import headlane
 import numpy as np
 import pytest
 
-# Parameters that are not scalars: arrays, containers of arrays, and objects of the package.
+# Parameters that are never scalars: arrays, containers of arrays, and objects of the package.
 ARRAYS = {
     *(
         "x",
@@ -52,6 +52,7 @@ SCALARS = [
     for name, (_, arguments) in calls.CALLS.items()
     for parameter in (*arguments, "num_threads")
     if parameter not in ARRAYS | OBJECTS
+    and not isinstance(arguments.get(parameter), np.ndarray)  # beta is a number, or an array
     and (parameter != "num_threads" or "num_threads" in calls.signature_of(name).parameters)
 ]
 

@@ -18,6 +18,7 @@ A, B = RNG.standard_normal((150, 700), np.float32), RNG.standard_normal((700, 13
 PACKED = headlane.PackedMatrix(B)
 OF_INT8 = headlane.PackedMatrix(B, dtype="int8")
 MASK = RNG.random((200, 200)) < 0.5
+DECAY = -RNG.random((2, 4, 200, 32), np.float32)
 
 CALLS = {
     "attention": lambda **o: headlane.scaled_dot_product_attention(Q, K, V, MASK, is_causal=True, **o),
@@ -31,6 +32,12 @@ CALLS = {
     "unpack_columns": lambda **o: OF_INT8.unpack_columns(np.arange(260).reshape(4, 65) // 2, **o),
     "packing": lambda **o: headlane.gemm(A, headlane.PackedMatrix(B, **o)),
     "gemm_gated": lambda **o: headlane.gemm_gated(A, PACKED, PACKED, gate_bias=B[0], **o),
+    "linear_attention": lambda **o: headlane.linear_attention(
+        Q[:, :2], K[:, 2:], V, DECAY, normalize=True, **o
+    ),
+    "causal_convolution": lambda **o: headlane.causal_convolution(
+        A, B[:, :4], B[:, 4], activation="silu", **o
+    ),
     "matmul, heads": lambda **o: headlane.matmul(Q.swapaxes(0, 1), K[:, :1].transpose(1, 0, 3, 2), **o),
     "matmul": lambda **o: headlane.matmul(Q, K.swapaxes(2, 3), **o),
 }

@@ -42,6 +42,8 @@ def functions(x: Floats, out: Floats, flag: bool) -> None:
     headlane.sinusoidal_encoding(4, 8, interleaved=False).sum()
     assert_type(headlane.add_sinusoidal_encoding(x, 0.0, offset=3), Floats)
     assert_type(headlane.rotary_embedding(x, positions=[1, 2]), Floats)
+    assert_type(headlane.linear_attention(x, x, x, x, x, state=out, normalize=True), Floats)
+    assert_type(headlane.causal_convolution(x, x, x[0], activation="silu", state=out), Floats)
     headlane.alibi_slopes(8).sum()
     assert_type(headlane.t5_bucket(3), int)
     assert_type(headlane.isa(), str)
@@ -60,6 +62,8 @@ def sixteen_bits(x: Halves, weight: Floats) -> None:
     assert_type(headlane.rms_norm(x, return_sum=True), tuple[Halves, Halves])
     assert_type(headlane.linear(x, headlane.PackedMatrix(x), weight), Halves)
     assert_type(headlane.gemm_gated(x, weight, x, gate_bias=x), Halves)
+    assert_type(headlane.linear_attention(x, weight, x, state=weight), Halves)
+    assert_type(headlane.causal_convolution(x, weight, state=weight), Halves)
     assert_type(headlane.scaled_dot_product_attention(x, weight, x, attn_mask=weight), Halves)
     cache = headlane.KvCache(2, 8)
     cache.append(0, x, weight)
@@ -173,6 +177,8 @@ def wrong(x: Floats, state: dict[str, Floats], t5: T5) -> None:
     headlane.softmax(x, causal="yes")  # type: ignore
     headlane.gemm(x, x, activation=3)  # type: ignore
     headlane.linear(x, x, activations="float16")  # type: ignore
+    headlane.linear_attention(x, x, x, None, None, x)  # type: ignore
+    headlane.causal_convolution(x, x, activation=True)  # type: ignore
     headlane.PackedMatrix.from_numbers(x, x, dtype="int4")  # type: ignore
     headlane.PackedMatrix.from_numbers(x, x, "int8")  # type: ignore
     headlane.PackedMatrix.from_bytes(b"", (1, 2, 3), "int8")  # type: ignore

@@ -38,7 +38,8 @@ std::string with_python_names(std::string text, std::string_view function) {
       text.replace(at, from.size(), to);
   };
   std::ranges::for_each(outputs, rename);
-  if (function.find("attention") != std::string_view::npos) std::ranges::for_each(inputs, rename);
+  const bool has_short_names = function == "linear_attention";
+  if (!has_short_names && function.find("attention") != std::string_view::npos) std::ranges::for_each(inputs, rename);
   return text;
 }
 

@@ -81,9 +81,11 @@ bool are_there(const nb::list& entries);
 nb::tuple attention_options();
 
 void add_attention_layers(nb::module_& module);
+void add_causal_convolution(nb::module_& module);
 void add_experts(nb::module_& module);
 void add_kv_cache(nb::module_& module);
 void add_layers(nb::module_& module);
+void add_linear_attention(nb::module_& module);
 void add_mpi(nb::module_& module);
 void add_packed_matrix(nb::module_& module);
 void add_row_program(nb::module_& module);

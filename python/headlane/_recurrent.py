@@ -1,0 +1,93 @@
+"""Linear attention and the causal convolution before it, which carry a state from call to call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _core
+from ._types import Array
+
+
+def linear_attention(
+    q: Array,
+    k: Any,
+    v: Any,
+    log_decay: Any = None,
+    beta: Any = None,
+    *,
+    state: Any = None,
+    scale: float | None = None,
+    normalize: bool = False,
+    eps: float = 1e-6,
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> Array:
+    """Attention with a state of a fixed size instead of keys and values, updated token by token.
+
+    For each batch element and head, token after token, with a state S [key_dim, value_dim]:
+
+        S = diag(exp(log_decay)) @ S
+        u = beta * (v - S.T @ k)        without beta: u = v
+        S = S + outer(k, u)
+        out = scale * S.T @ q
+
+    With beta this is the gated delta rule (Gated DeltaNet, Qwen3-Next), with a decay for each row of the
+    state Kimi Delta Attention; without beta gated linear attention, RetNet, and the recurrence of Mamba-2
+    (q = C, k = B, v = dt * x, scale = 1). A sequence has the same bits in one call as in several that pass
+    the state on.
+
+    Args:
+        q: [batch, key_heads, length, key_dim], or without the first one or two axes. Batch axes of 1
+            broadcast.
+        k: Of q's shape.
+        v: [batch, heads, length, value_dim], with as many axes as q. key_heads divides heads: head h uses
+            key head h // (heads // key_heads).
+        log_decay: float32, broadcasts to v's shape without its last axis; or, with as many axes as v, to
+            [batch, heads, length, key_dim]: a decay for each row of the state. None: no decay.
+        beta: float32, broadcasts to v's shape without its last axis. None: values are added as they are.
+        state: float32 [batch, heads, key_dim, value_dim], without the axes that v does not have: read
+            before the first token, and written in place after the last one (rounded if it has 16 bits).
+            None: begins with 0.
+        scale: Factor of the result; 1 / sqrt(key_dim) if None.
+        normalize: Divide queries and keys by their length: x / sqrt(sum(x**2) + eps).
+        eps: For normalize.
+        out: Where to write the result.
+        num_threads: Maximum number of threads; num_threads() if None or 0.
+
+    Returns:
+        [batch, heads, length, value_dim]: an array of v's shape.
+    """
+    return _core.linear_attention(q, k, v, log_decay, beta, state, scale, normalize, eps, out, num_threads)
+
+
+def causal_convolution(
+    x: Array,
+    weight: Any,
+    bias: Any = None,
+    *,
+    activation: str | None = None,
+    state: Any = None,
+    out: Array | None = None,
+    num_threads: int | None = None,
+) -> Array:
+    """Causal depthwise convolution over tokens, the short convolution before linear attention.
+
+    Token t of a channel c is activation(bias[c] + sum over j of weight[c, j] * x[t - (width - 1) + j, c]),
+    as in torch.nn.Conv1d with groups=channels and width - 1 zeros on the left. A sequence has the same bits
+    in one call as in several that pass the state on.
+
+    Args:
+        x: [batch, length, channels] or [length, channels].
+        weight: float32 [channels, width]; width is 1 to 64.
+        bias: float32 [channels]; 0 if None.
+        activation: "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf" or None.
+        state: float32 [batch, channels, width - 1], without batch if x has none: the inputs before the
+            first token, oldest first; those before the token after the last one are written to it, in
+            place. None: zeros.
+        out: Where to write the result.
+        num_threads: Maximum number of threads; num_threads() if None or 0.
+
+    Returns:
+        An array of x's shape.
+    """
+    return _core.causal_convolution(x, weight, bias, activation, state, out, num_threads)

@@ -1,0 +1,31 @@
+"""The calls of calls.py of functions that write a state: each call gets its own."""
+
+import headlane
+import numpy as np
+
+RNG = np.random.default_rng(1)
+
+
+def normal(*shape):
+    return RNG.standard_normal(shape, np.float32)
+
+
+CALLS = {
+    "linear_attention": (
+        lambda **o: headlane.linear_attention(state=np.ones((2, 2, 8, 8), np.float32), **o),
+        {
+            "q": normal(2, 1, 4, 8),
+            "k": normal(2, 1, 4, 8),
+            "v": normal(2, 2, 4, 8),
+            "log_decay": -abs(normal(2, 2, 4, 8)),
+            "beta": abs(normal(2, 4)),
+            "scale": 0.5,
+            "normalize": True,
+            "eps": 1e-5,
+        },
+    ),
+    "causal_convolution": (
+        lambda **o: headlane.causal_convolution(state=np.ones((2, 8, 2), np.float32), **o),
+        {"x": normal(2, 4, 8), "weight": normal(8, 3), "bias": normal(8), "activation": "silu"},
+    ),
+}
