@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import sys
 import weakref
 from typing import Any, Callable
 
@@ -14,20 +13,17 @@ from ._check import STORED_FOR
 from ._experts import EXPERTS, Experts, ExpertsState
 from ._experts_by_code import ByCodeState, ExpertsByCode, weights_of
 from ._fused import Fused
+from ._gated_norms import GatedNorm, gated_norm_of
 from ._modules import Activation, Embedding, Linear, LinearOfInput, Replaced, WeightState, WithWeights
 from ._multihead_attention import AttentionState, MultiheadAttention
 from ._norms import Norm, NormOfInput, NormState
 from ._packed import NAMES, Packed
 from ._recognise import activation_of_module, are_experts_by_code, experts_of, norm_of
+from ._recurrent_calls import CallsRecurrent, route
 from ._report import Record, Row, memory_of
 from ._transformer_layers import Encoder, FeedForwardBlock
-from ._transformers import set_attention
+from ._transformers import conv1d, set_attention
 from ._weight import PackedWeight, parameter_of
-
-
-def _conv1d() -> type | None:
-    module = sys.modules.get("transformers.pytorch_utils")
-    return getattr(module, "Conv1D", None)
 
 
 class Replacement:
@@ -99,7 +95,7 @@ class Replacement:
     def _weights_of(self, name: str, module: nn.Module) -> None:
         if type(module).forward is nn.Linear.forward:
             self._pack_linear(name, module, LinearOfInput, True)
-        elif type(module) is _conv1d():
+        elif type(module) is conv1d():
             self._pack_linear(name, module, Linear, False)
         elif type(module) is nn.MultiheadAttention:
             self._pack_attention(name, module)
@@ -266,7 +262,9 @@ class Replacement:
         if found is not None and all(self._reason(module._parameters[x]) is None for x in found.names[:1]):
             Norm.adopt(module, found)
             return self._note(name, module, "layer norm" if found.centred else "RMS norm")
-        return None
+        if (gated := gated_norm_of(module)) is not None:
+            GatedNorm.adopt(module, gated)
+            self._note(name, module, f"RMS norm, gated by {gated.activation}")
 
     def _activations(self, name: str, module: nn.Module) -> None:
         """Those beside a Linear. Others, such as those of convolutions, stay PyTorch's."""
@@ -288,6 +286,9 @@ class Replacement:
         elif type(module) is nn.TransformerEncoder:
             Encoder.adopt(module)
             self._note(name, module, "without nested tensors")
+        elif names := route(type(module)):
+            CallsRecurrent.adopt(module)
+            self._note(name, module, ", ".join(names))
         elif Fused.can_adopt(module):
             Fused.adopt(module)
             self._note(name, module, "fused")

@@ -34,6 +34,12 @@ def _register() -> None:
         AttentionMaskInterface.register(name, ours.headlane_mask if before == "sdpa" else _float_mask)
 
 
+def conv1d() -> type | None:
+    """transformers' class, if it is loaded."""
+    module = sys.modules.get("transformers.pytorch_utils")
+    return getattr(module, "Conv1D", None)
+
+
 def register_if_loaded() -> None:
     """For models of transformers in a pickle, whose configurations name these attentions: the
     classes of such models are loaded before the modules inside.
