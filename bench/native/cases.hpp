@@ -47,6 +47,13 @@ inline constexpr Section sections[] = {
     {"activation", "GELU, rows×columns: 10⁹ elements/s and share of the speed of a plain copy"},
     {"position",
      "Positions: sinusoidal, the same added to x, rotary: 10⁹ elements/s and share of the speed of a plain copy"},
+    {"delta_rule",
+     "Gated delta rule, 16 heads of 128, [batch×] length: GFLOP/s, the product with a decay as an fma, and share of "
+     "the "
+     "FMA peak"},
+    {"delta_step", "The same of one token: GB/s of the states, read and written, and share of a plain copy"},
+    {"convolution",
+     "Causal convolution of width 4 and SiLU, rows×channels: 10⁹ elements/s and share of the speed of a plain copy"},
     {"attention_layer",
      "Multi-head attention layer, [batch×] length: GFLOP/s of the products and share of the FMA peak"},
     {"encoder_layer",
@@ -65,6 +72,7 @@ std::vector<Case> attention_cases();
 std::vector<Case> norm_cases();
 std::vector<Case> activation_cases();
 std::vector<Case> position_cases();
+std::vector<Case> recurrent_cases();
 std::vector<Case> layer_cases();
 
 }  // namespace bench

@@ -157,8 +157,9 @@ Plan make_plan(const Options& options) {
             .seconds = options.quick ? 0.01 : 0.04,
             .repetitions = options.targets ? 9 : usual};
   if (!options.targets) plan.kinds.insert(plan.kinds.begin(), "naive");
-  for (const auto& cases : {bench::gemm_cases(), bench::softmax_cases(), bench::attention_cases(), bench::norm_cases(),
-                            bench::activation_cases(), bench::position_cases(), bench::layer_cases()}) {
+  for (const auto& cases :
+       {bench::gemm_cases(), bench::softmax_cases(), bench::attention_cases(), bench::norm_cases(),
+        bench::activation_cases(), bench::position_cases(), bench::recurrent_cases(), bench::layer_cases()}) {
     for (const bench::Case& which : cases) {
       if (which.quick || !options.quick) plan.cases.push_back(which);
     }

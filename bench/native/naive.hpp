@@ -28,6 +28,18 @@ void naive_softmax(const float* x, float* y, Index rows, Index columns, int thre
 void naive_attention(const float* q, const float* k, const float* v, float* out, const AttentionShape& shape,
                      int threads);
 
+/// The gated delta rule, token after token: q, k, v and out [length, heads, dim], decay and beta
+/// [length, heads], state [heads, dim, dim].
+struct DeltaRuleShape {
+  Index batch, length, heads, dim;
+};
+void naive_delta_rule(const float* q, const float* k, const float* v, const float* decay, const float* beta,
+                      float* state, float* out, const DeltaRuleShape& shape, int threads);
+
+/// Causal convolution of x [rows, channels] by weight [channels, width], and SiLU.
+void naive_convolution(const float* x, const float* weight, float* y, Index rows, Index channels, Index width,
+                       int threads);
+
 /// Layer norm; RMS norm if bias is null.
 void naive_norm(const float* x, const float* weight, const float* bias, float* y, Index rows, Index columns,
                 int threads);
