@@ -8,6 +8,7 @@
 #include "core/parallel.hpp"
 #include "core/round.hpp"
 #include "core/scratch.hpp"
+#include "core/view_rows.hpp"
 #include "kernels/table.hpp"
 
 #include <headlane/limits.hpp>
@@ -22,7 +23,6 @@ using namespace internal;
 namespace {
 
 using kernels::KernelTable;
-using kernels::lanes;
 
 constexpr Caller caller("causal_convolution");
 /// Weighs the work against the cost of starting threads.
@@ -172,7 +172,7 @@ void run_task(const Problem& p, Index number) {
 void run(const View<const float, 3>& x, const View<const float, 2>& weight, const View<float, 3>& y,
          const CausalConvolutionOptions& options) {
   const KernelTable& kernel = active();
-  const Index channels = x.size(2), width = weight.size(1), step = round_up(channels, lanes);
+  const Index channels = x.size(2), width = weight.size(1), step = step_of_copy(channels);
   float* const memory = scratch(Purpose::shared, (width + 1) * step);
   std::fill_n(memory, (width + 1) * step, 0.0f);  // behind the last channel, too
   kernel.copy_rows({weight.data, width, channels, weight.stride(1), weight.stride(0)}, memory, step, 1);
