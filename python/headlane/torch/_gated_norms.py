@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from typing import Any
 
 import torch
@@ -71,6 +72,8 @@ def gated_norm_of(module: nn.Module) -> GatedNormState | None:
     """How a module is such a norm; None if it is none, or differs from it for some input."""
     parameters = {name: x for name, x in module._parameters.items() if x is not None}
     if module._modules or module._buffers or len(parameters) != 1:
+        return None
+    if len(inspect.signature(type(module).forward).parameters) != 3:  # with self
         return None
     ((name, weight),) = parameters.items()
     if type(weight) is not nn.Parameter or weight.dim() != 1 or weight.dtype not in NAMES:

@@ -23,14 +23,16 @@ class _Calls(threading.local):
 
     def is_of_cache(self, state: torch.Tensor) -> bool:
         """Whether it is the memory in which the cache of the call has the state, which the module writes next."""
+        index = getattr(self.module, "layer_idx", None)
         for cache in self.arguments:
-            if hasattr(cache, "get_recurrent_state"):
-                layer = cache.layers[self.module.layer_idx]
-                return any(x is state for x in getattr(layer, "recurrent_states", {}).values())
+            layers = getattr(cache, "layers", None)
+            if isinstance(layers, list) and isinstance(index, int) and index < len(layers):
+                return any(x is state for x in getattr(layers[index], "recurrent_states", {}).values())
         return False
 
 
 CALLS = _Calls()
+_LARGEST = 512  # elements of a head (max_head_dim)
 
 
 def _are_taken(*tensors: torch.Tensor | None, dtype: torch.dtype | None = None) -> bool:
@@ -88,6 +90,8 @@ def delta_rule(
         or not _are_taken(query, key, value, dtype=query.dtype)
         or not _are_taken(g, beta)
         or not _are_taken(initial_state, dtype=torch.float32)
+        or not 0 < query.shape[3] <= _LARGEST
+        or not 0 < value.shape[3] <= _LARGEST
         or value.numel() == 0
     ):
         return None
@@ -198,6 +202,8 @@ def scan(
         or not _are_taken(hidden_states, dt, A, B, C, D, dt_bias)
         or not _are_taken(initial_states, dtype=torch.float32)
         or (D is not None and D.dim() != 1)
+        or not 0 < B.shape[3] <= _LARGEST
+        or not 0 < hidden_states.shape[3] <= _LARGEST
         or hidden_states.numel() == 0
     ):
         return None
@@ -236,6 +242,8 @@ def scan_update(
         or not _are_taken(hidden_states, dt, A, B, C, D, dt_bias)
         or not _are_taken(state, dtype=torch.float32)
         or any(any(x) for x in of_heads)
+        or not 0 < B.shape[2] <= _LARGEST
+        or not 0 < hidden_states.shape[2] <= _LARGEST
         or hidden_states.numel() == 0
     ):
         return None
