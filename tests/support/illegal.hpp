@@ -122,7 +122,9 @@ void add(std::vector<Illegal>& calls, const char* function, const char* argument
     if (!width) words.insert(words.end(), one.words.begin(), one.words.end());
     if (!width) words.emplace_back(argument);
     const View<T, Rank> view = one.view;
-    calls.push_back({std::string(function) + ", " + argument + ": " + one.what, [call, view] { call(view); }, words});
+    std::string name(function);
+    name.append(", ").append(argument).append(": ").append(one.what);
+    calls.push_back({name, [call, view] { call(view); }, words});
   }
 }
 
