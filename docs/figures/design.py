@@ -19,7 +19,11 @@ HOUSE = (
     (("include/headlane", "the contracts: a header per operation", 0, 6),),
     (("src/layers", "Linear, MultiHeadAttention, EncoderLayer, …", 0, 6),),
     (("src/attention", "tasks, key blocks, caches", 0, 4), ("src/rowwise", "softmax, norms", 4, 2)),
-    (("src/gemm", "parts, blocks", 0, 2), ("src/position", "rotary, ALiBi", 2, 2)),
+    (
+        ("src/gemm", "parts, blocks", 0, 2),
+        ("src/position", "rotary, ALiBi", 2, 2),
+        ("src/recurrent", "linear attention", 4, 2),
+    ),
     (("src/core", "checks, threads, scratch memory, choice of the instruction set", 0, 6),),
     (("src/kernels", "compiled once per instruction set", 0, 6),),
 )
