@@ -82,3 +82,22 @@ def test_a_cache_is_written_only_by_the_layer_that_has_the_state():
         _, last = rule(*tokens(), cache=cache, initial_state=state, **NORMALIZED)
         assert (last is state) == (index == 1)
         assert bool((state == 1).all()) == (index != 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+@torch.no_grad()
+def test_default_type_and_device_change_nothing(dtype):
+    rule, scan, given = replaced(Rule()), replaced(Scan()), tokens()
+    scanned = [normal(1, 6, 4, 3), normal(1, 6, 4, seed=1).abs(), -normal(4, seed=2).abs()]
+    scanned += [normal(1, 6, 2, 8, seed=3), normal(1, 6, 2, 8, seed=4), 4]
+    expected = [*rule(*given, **NORMALIZED), *scan(*scanned, return_final_states=True)]
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(dtype)
+        with torch.device("meta"):
+            got = [*rule(*given, **NORMALIZED), *scan(*scanned, return_final_states=True)]
+    finally:
+        torch.set_default_dtype(before)
+    for x, y in zip(expected, got, strict=True):
+        assert y.dtype is torch.float32
+        assert torch.equal(x, y)

@@ -45,11 +45,17 @@ def _have_others(others: dict[str, Any]) -> bool:
     return any(others.get(name) is not None for name in ("cu_seqlens", "seq_idx", "z", "scale"))
 
 
-def _state_for(initial: torch.Tensor | None, shape: tuple[int, ...]) -> torch.Tensor:
-    """Where the state is read and written: in the cache, or in a copy of what is given."""
+def _state_for(initial: torch.Tensor | None, shape: tuple[int, ...], is_wanted: bool) -> torch.Tensor | None:
+    """Where the state is read and written: the cache itself, or a copy of what is given."""
     if initial is None:
-        return torch.zeros(shape)
-    return initial if CALLS.is_of_cache(initial) else initial.clone()
+        return torch.zeros(shape, dtype=torch.float32, device="cpu") if is_wanted else None
+    return initial if is_wanted and CALLS.is_of_cache(initial) else initial.clone()
+
+
+def _step_sizes(dt: torch.Tensor, bias: torch.Tensor | None, softplus: bool) -> torch.Tensor:
+    """Mamba-2's dt of each token and head."""
+    dt = dt if bias is None else dt + bias.to(dt.dtype)
+    return F.softplus(dt) if softplus else dt
 
 
 def _attend(
@@ -62,14 +68,14 @@ def _attend(
     **options: Any,
 ) -> torch.Tensor:
     """headlane.linear_attention() of [batch, length, heads, ...]."""
-    out = torch.empty(value.shape, dtype=value.dtype)
+    out = torch.empty(value.shape, dtype=value.dtype, device="cpu")
     q, k, v, to, of_token = (x.transpose(1, 2) for x in (query, key, value, out, decay))
     beta = None if beta is None else beta.transpose(1, 2)
     headlane.linear_attention(q, k, v, of_token, beta, state=state, out=to, num_threads=threads(), **options)
     return out
 
 
-# Each of these takes a call of the function that it is for, or leaves it and returns None.
+# Each of these returns the result of a call, or None if transformers is to compute it.
 
 
 def delta_rule(
@@ -95,11 +101,8 @@ def delta_rule(
         or value.numel() == 0
     ):
         return None
-    state = None
-    if output_final_state:
-        state = _state_for(initial_state, (value.shape[0], value.shape[2], key.shape[3], value.shape[3]))
-    elif initial_state is not None:
-        state = initial_state.clone()
+    shape = (value.shape[0], value.shape[2], key.shape[3], value.shape[3])
+    state = _state_for(initial_state, shape, output_final_state)
     normalize = {"normalize": use_qk_l2norm_in_kernel, "eps": 1e-6}
     return _attend(query, key, value, g.float(), beta.float(), state, **normalize), (
         state if output_final_state else None
@@ -113,7 +116,7 @@ _WIDEST = 64
 def _convolve(x: torch.Tensor, weight: torch.Tensor, bias: Any, activation: Any, state: Any) -> torch.Tensor:
     """headlane.causal_convolution() of [batch, channels, length], in memory [batch, length, channels]."""
     rows = x.transpose(1, 2)
-    out = torch.empty(rows.shape, dtype=x.dtype)
+    out = torch.empty(rows.shape, dtype=x.dtype, device="cpu")
     headlane.causal_convolution(
         rows,
         weight.float(),
@@ -208,13 +211,8 @@ def scan(
     ):
         return None
     batch, _, heads, head_dim = hidden_states.shape
-    dt = dt if dt_bias is None else dt + dt_bias.to(dt.dtype)
-    dt = torch.clamp(F.softplus(dt) if dt_softplus else dt, dt_limit[0], dt_limit[1])
-    state = None
-    if return_final_states:
-        state = _state_for(initial_states, (batch, heads, head_dim, B.shape[3]))
-    elif initial_states is not None:
-        state = initial_states.clone()
+    dt = torch.clamp(_step_sizes(dt, dt_bias, dt_softplus), dt_limit[0], dt_limit[1])
+    state = _state_for(initial_states, (batch, heads, head_dim, B.shape[3]), return_final_states)
     out = _scanned(hidden_states, dt, A, B, C, state)
     if D is not None:
         out += D[:, None] * hidden_states.float()
@@ -247,8 +245,7 @@ def scan_update(
         or hidden_states.numel() == 0
     ):
         return None
-    dt = dt if dt_bias is None else dt + dt_bias.to(dt.dtype)
-    dt = (F.softplus(dt) if dt_softplus else dt)[:, None, :, 0]
+    dt = _step_sizes(dt, dt_bias, dt_softplus)[:, None, :, 0]
     out = _scanned(hidden_states[:, None], dt, A[:, 0, 0], B[:, None], C[:, None], state)[:, 0]
     if D is not None:
         out += hidden_states * D
