@@ -49,8 +49,7 @@ inline constexpr Section sections[] = {
      "Positions: sinusoidal, the same added to x, rotary: 10⁹ elements/s and share of the speed of a plain copy"},
     {"delta_rule",
      "Gated delta rule, 16 heads of 128, [batch×] length: GFLOP/s, the product with a decay as an fma, and share of "
-     "the "
-     "FMA peak"},
+     "the FMA peak"},
     {"delta_step", "The same of one token: GB/s of the states, read and written, and share of a plain copy"},
     {"convolution",
      "Causal convolution of width 4 and SiLU, rows×channels: 10⁹ elements/s and share of the speed of a plain copy"},

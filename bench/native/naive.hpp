@@ -28,11 +28,12 @@ void naive_softmax(const float* x, float* y, Index rows, Index columns, int thre
 void naive_attention(const float* q, const float* k, const float* v, float* out, const AttentionShape& shape,
                      int threads);
 
-/// The gated delta rule, token after token: q, k, v and out [length, heads, dim], decay and beta
-/// [length, heads], state [heads, dim, dim].
 struct DeltaRuleShape {
   Index batch, length, heads, dim;
 };
+
+/// The gated delta rule, token after token: q, k, v and out [batch, length, heads, dim], decay and
+/// beta [batch, length, heads], state [batch, heads, dim, dim].
 void naive_delta_rule(const float* q, const float* k, const float* v, const float* decay, const float* beta,
                       float* state, float* out, const DeltaRuleShape& shape, int threads);
 

@@ -62,10 +62,10 @@ struct LinearAttentionOptions {
 /// Error: with u = 2^-24, D = key_dim, for one token, which finds the state S and leaves S':
 ///     |p_j - exact| <= (D + 4) · u · Σ_i |S_ij · d_i · k_i|
 ///     |S'_ij - exact| <= 3 · u · |S_ij · d_i| + u · |S'_ij| + |k_i| · (error of u_j)
-///     |out_j - exact| <= (D + 3) · u · |scale| · Σ_i |S'_ij · q_i|
+///     |out_j - exact| <= (D + 2) · u · |scale| · Σ_i |S'_ij · q_i|, without scale D + 3
 ///   plus underflow; normalize adds (D / 64 + 11) · u to each product with q or k.
-/// Memory: scratch for 64 tokens of q and k a thread, and a block of the state, 32 columns; a call
-///   allocates nothing once warm.
+/// Memory: scratch for 64 tokens of q and k a thread, 64 columns of the state, and the state of a
+///   head if none is given; a call allocates nothing once warm.
 /// Threads: heads, and blocks of 32 columns of the values, are divided among the threads.
 /// Errors: std::invalid_argument before anything is written, for shapes that do not match, heads
 ///   that do not divide, dims out of range, null data, an overlapping output, sizes that overflow;

@@ -58,11 +58,12 @@ struct Memory {
 Memory memory_for(const Problem& p) {
   const Index key_dim = p.q.size(3), key_step = step_of_copy(key_dim), block = key_dim * state_columns;
   const Index rows = chunk_tokens * key_step, columns = chunk_tokens * state_columns;
-  float* at = scratch(Purpose::block, 3 * rows + key_step + 2 * columns + chunk_tokens + (2 + p.blocks) * block);
+  const Index own = p.options.state ? 0 : p.blocks * block;
+  float* at = scratch(Purpose::block, 3 * rows + key_step + 2 * columns + chunk_tokens + 2 * block + own);
   const auto take = [&](Index floats) { return std::exchange(at, at + floats); };
   Memory m{};
   m.key_step = key_step;
-  m.block = take(block), m.before = take(block), m.own = take(p.blocks * block);
+  m.block = take(block), m.before = take(block), m.own = take(own);
   m.q = take(rows), m.k = take(rows), m.decay = take(rows + key_step);
   m.v = take(columns), m.out = take(columns), m.beta = take(chunk_tokens);
   return m;
@@ -124,7 +125,7 @@ void pass_step(const Problem& p, kernels::LinearAttentionTokens call, Index b, I
   p.kernel.linear_attention_step(call);
 }
 
-/// Some columns of the state, and where they are between two chunks.
+/// A chunk of tokens: one block of columns of the state.
 void pass_block(const Problem& p, kernels::LinearAttentionTokens call, Index b, Index head, Index first, Index block,
                 const Memory& m) {
   const Index at = block * state_columns, columns = std::min(state_columns, p.v.size(3) - at);

@@ -4,6 +4,7 @@
 #include "support/convolution_case.hpp"
 #include "support/guard.hpp"
 #include "support/scope.hpp"
+#include "support/sequence_case.hpp"
 
 #include <doctest/doctest.h>
 #include <headlane/limits.hpp>
@@ -74,16 +75,6 @@ TEST_CASE("causal_convolution: broadcast inputs and weights, and inputs that are
   }
 }
 
-// NaN, infinities, zeros, huge and denormal numbers among the others.
-template <class Tensor>
-void add_special(const Tensor& t, Random& random, Index one_in) {
-  static const std::vector<float> special{nan,       infinity,  -infinity, 0.0f, -0.0f, 0x1.fffffep127f,
-                                          -0x1p100f, 0x1p-149f, -0x1p-130f};
-  for_each(t.view, [&](float& x) {
-    if (random.integer(1, one_in) == 1) x = random.pick(special);
-  });
-}
-
 TEST_CASE("causal_convolution has the bits of its formula, special values included") {
   BitComparison bits;
   for (Index number = 0; number < 32; ++number)
@@ -126,39 +117,12 @@ TEST_CASE("causal_convolution: a NaN or an infinity reaches the tokens that read
       }
 }
 
-// Tensors of equal contents, whose call is changed, against the outputs of one plain call.
-struct SameBits {
-  ConvolutionCase c;
-  ConvolutionTensors plain{c};
-  BitComparison& bits;
-
-  SameBits(const ConvolutionCase& c_, BitComparison& bits_) : c(c_), bits(bits_) { plain.call(1).run(); }
-  template <class F>
-  void add(const std::string& what, const ConvolutionCase& other, const F& run) const {
-    const ConvolutionTensors t(other);
-    run(t);
-    bits.add(t.y.view, plain.y.view, text_of(other) + ", " + what);
-    bits.add(t.state.view, plain.state.view, text_of(other) + ", " + what + ": state");
-  }
-  /// In calls of so many tokens, the last one with the rest.
-  void add_cut(const std::vector<Index>& tokens, const ConvolutionCase& other, int threads) const {
-    add("cut", other, [&](const ConvolutionTensors& t) {
-      Index first = 0;
-      for (std::size_t i = 0; i <= tokens.size(); ++i) {
-        const Index end = i == tokens.size() ? c.length : std::min(first + tokens[i], c.length);
-        t.call(threads).tokens(first, end).run();
-        first = end;
-      }
-    });
-  }
-};
-
 TEST_CASE("causal_convolution: instruction sets, threads, strides, channels alone: the same bits") {
   BitComparison bits;
   for (Index number = 0; number < 32; number += slow_isa() ? 11 : 5)
     for (const auto& [batch, length, channels] :
          {std::array<Index, 3>{1, 130, 900}, {3, 130, 290}, {40, 3, 700}, {7, 65, 35}}) {
-      const SameBits same(
+      const SameBits<ConvolutionTensors> same(
           with_options({.batch = batch, .length = length, .channels = channels, .width = 1 + number % 6, .seed = 8},
                        number),
           bits);
@@ -187,7 +151,7 @@ TEST_CASE("causal_convolution: every cut of a sequence into calls has the bits o
     for (const Index width : {1, 2, 4, 9, 64}) {
       ConvolutionCase c = with_options({.batch = 2, .length = 130, .channels = 19, .width = width, .seed = 9}, number);
       if (!c.state || (slow_isa() && (number + width) % 3 != 0)) continue;
-      const SameBits same(c, bits);
+      const SameBits<ConvolutionTensors> same(c, bits);
       same.add_cut(std::vector<Index>(130, 1), c, 1);
       Random random(static_cast<std::uint64_t>(number));
       for (const auto& cut :
@@ -199,7 +163,8 @@ TEST_CASE("causal_convolution: every cut of a sequence into calls has the bits o
       same.add_cut(std::vector<Index>(130, 1), c, 2);
     }
   }
-  const SameBits short_one({.length = 67, .channels = 5, .width = 6, .bias = true, .state = true, .seed = 10}, bits);
+  const SameBits<ConvolutionTensors> short_one(
+      {.length = 67, .channels = 5, .width = 6, .bias = true, .state = true, .seed = 10}, bits);
   for (Index first = 0; first <= 67; ++first) short_one.add_cut({first}, short_one.c, 1);
   bits.finish("causal_convolution, cut", slow_isa() ? 400 : 1000);
 }

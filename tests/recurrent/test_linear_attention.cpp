@@ -3,6 +3,7 @@
 #include "support/bit_comparison.hpp"
 #include "support/linear_attention_case.hpp"
 #include "support/scope.hpp"
+#include "support/sequence_case.hpp"
 
 #include <doctest/doctest.h>
 
@@ -184,33 +185,6 @@ TEST_CASE("linear_attention with beta 1 and normalised keys: the state returns t
   CHECK_MESSAGE(worst < 2e-5, "isa ", isa());
 }
 
-// Tensors of equal contents, whose call is changed, against the outputs of one plain call.
-struct SameBits {
-  LinearCase c;
-  LinearTensors plain{c};
-  BitComparison& bits;
-
-  SameBits(const LinearCase& c_, BitComparison& bits_) : c(c_), bits(bits_) { plain.call(1).run(); }
-  template <class F>
-  void add(const std::string& what, const LinearCase& other, const F& run) const {
-    const LinearTensors t(other);
-    run(t);
-    bits.add(t.out.view, plain.out.view, text_of(other) + ", " + what);
-    bits.add(t.state.view, plain.state.view, text_of(other) + ", " + what + ": state");
-  }
-  /// In calls of so many tokens, the last one with the rest.
-  void add_cut(const std::vector<Index>& tokens, const LinearCase& other, int threads) const {
-    add("cut", other, [&](const LinearTensors& t) {
-      Index first = 0;
-      for (std::size_t i = 0; i <= tokens.size() && first <= c.length; ++i) {
-        const Index end = i == tokens.size() ? c.length : std::min(first + tokens[i], c.length);
-        t.call(threads).tokens(first, end).run();
-        first = end;
-      }
-    });
-  }
-};
-
 TEST_CASE("linear_attention: instruction sets, threads, strides, a head alone: the same bits") {
   BitComparison bits;
   const LinearCase wide{
@@ -218,7 +192,7 @@ TEST_CASE("linear_attention: instruction sets, threads, strides, a head alone: t
   const LinearCase tall{.length = 130, .key_dim = 64, .value_dim = 100, .seed = 12};
   for (Index number = 0; number < 48; number += slow_isa() ? 11 : 5) {
     for (const LinearCase& sizes : {wide, tall}) {
-      const SameBits same(with_options(sizes, number), bits);
+      const SameBits<LinearTensors> same(with_options(sizes, number), bits);
       for (const int threads : {1, 2, 3, 7})
         same.add("threads", same.c, [&](const LinearTensors& t) { t.call(threads).run(); });
       for (const auto name : available_isas()) {
@@ -247,7 +221,7 @@ TEST_CASE("linear_attention: every cut of a sequence into calls has the bits of 
         {.batch = 2, .key_heads = 1, .heads = 2, .length = 130, .key_dim = 17, .value_dim = 35, .seed = 13}, number);
     if (!c.state) continue;
     if (slow_isa() && number % 4 != 0) continue;
-    const SameBits same(c, bits);
+    const SameBits<LinearTensors> same(c, bits);
     const std::vector<Index> tokens(130, 1);
     same.add_cut(tokens, c, 1);
     Random random(static_cast<std::uint64_t>(number));
@@ -259,15 +233,15 @@ TEST_CASE("linear_attention: every cut of a sequence into calls has the bits of 
     c.layout = 1 + number % 8;
     same.add_cut(tokens, c, 2);
   }
-  const SameBits short_one({.length = 67,
-                            .key_dim = 5,
-                            .value_dim = 33,
-                            .decay = Decay::row,
-                            .beta = true,
-                            .state = true,
-                            .normalize = true,
-                            .seed = 14},
-                           bits);
+  const SameBits<LinearTensors> short_one({.length = 67,
+                                           .key_dim = 5,
+                                           .value_dim = 33,
+                                           .decay = Decay::row,
+                                           .beta = true,
+                                           .state = true,
+                                           .normalize = true,
+                                           .seed = 14},
+                                          bits);
   for (Index first = 0; first <= 67; ++first) short_one.add_cut({first}, short_one.c, 1);
   bits.finish("linear_attention, cut", slow_isa() ? 200 : 600);
 }

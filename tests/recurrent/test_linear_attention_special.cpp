@@ -5,6 +5,7 @@
 #include "support/guard.hpp"
 #include "support/linear_attention_case.hpp"
 #include "support/scope.hpp"
+#include "support/sequence_case.hpp"
 
 #include <doctest/doctest.h>
 #include <headlane/norm.hpp>
@@ -72,16 +73,6 @@ void compare_with_formula(BitComparison& bits, const LinearCase& c, const std::s
   linear_by_formula(expected.call_with_state());
   bits.add(actual.out.view, expected.out.view, text_of(c) + ", " + what);
   if (c.state) bits.add(actual.state.view, expected.state.view, text_of(c) + ", " + what + ": state");
-}
-
-// NaN, infinities, zeros, huge and denormal numbers among the others.
-template <class Tensor>
-void add_special(const Tensor& t, Random& random, Index one_in) {
-  static const std::vector<float> special{nan,       infinity,  -infinity, 0.0f, -0.0f, 0x1.fffffep127f,
-                                          -0x1p100f, 0x1p-149f, -0x1p-130f};
-  for_each(t.view, [&](float& x) {
-    if (random.integer(1, one_in) == 1) x = random.pick(special);
-  });
 }
 
 TEST_CASE("linear_attention has the bits of its formula, special values included") {
@@ -170,14 +161,14 @@ TEST_CASE("linear_attention: a decay of -inf forgets all that was before") {
   bits.finish("linear_attention, -inf", 40);
 }
 
-// Where a special value may reach: element i, j of the state and column j of out.
+// Whether a special value reaches element i, j of the state, and column j of out at token t.
 struct Reached {
   std::function<bool(Index i, Index j)> state;
   std::function<bool(Index t, Index j)> out;
 };
 
-// Of `changed`, exactly these elements of batch element 1 are not finite; all others, and with
-// `heads` all other heads, are those of `clean`.
+// Checks that a special value reached exactly the elements that `reach` names, in these heads of
+// batch element 1: they are not finite, and all other elements have the bits of `clean`.
 void check_reach(const LinearTensors& changed, const LinearTensors& clean, const std::vector<Index>& heads,
                  const Reached& reach, const std::string& what) {
   Index wrong = 0;

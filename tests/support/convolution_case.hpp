@@ -3,6 +3,7 @@
 #pragma once
 
 #include "support/activation_case.hpp"
+#include "support/sequence_case.hpp"
 #include "support/tolerance.hpp"
 
 #include <headlane/activation.hpp>
@@ -24,10 +25,7 @@ struct ConvolutionCase {
   Index layout = -1;   ///< of layouts(), for the first operand; -1: all operands are dense
   bool alike = false;  ///< the same layout for all operands, otherwise each has the next one
 
-  [[nodiscard]] Layout layout_of(Index operand) const {
-    const Index number = alike ? layout : layout + operand;
-    return layout < 0 ? Layout{} : layouts()[static_cast<std::size_t>(number % std::ssize(layouts()))];
-  }
+  [[nodiscard]] Layout layout_of(Index operand) const { return layout_from(layouts(), layout, alike, operand); }
 };
 
 inline std::string text_of(const ConvolutionCase& c) {
@@ -109,6 +107,7 @@ struct ConvolutionTensors {
     call.num_threads = num_threads;
     return call;
   }
+  [[nodiscard]] const Tensor<3>& output() const { return y; }
   [[nodiscard]] std::vector<std::vector<float>> inputs() const {
     return {elements(x.view), elements(weight.view), elements(bias.view)};
   }

@@ -2,6 +2,7 @@
 // with operands in any layout.
 #pragma once
 
+#include "support/sequence_case.hpp"
 #include "support/tolerance.hpp"
 
 #include <headlane/linear_attention.hpp>
@@ -15,7 +16,7 @@
 
 namespace headlane::test {
 
-/// What log_decay has a decay for.
+/// Whether log_decay is not given, has a decay for each token, or one for each row of the state.
 enum class Decay { none, token, row };
 
 /// layouts(), and heads that are adjacent in memory: [batch, length, heads, dim].
@@ -37,10 +38,7 @@ struct LinearCase {
   Index layout = -1;   ///< of head_layouts(), for the first operand; -1: all operands are dense
   bool alike = false;  ///< the same layout for all operands, otherwise each has the next one
 
-  [[nodiscard]] Layout layout_of(Index operand) const {
-    const Index number = alike ? layout : layout + operand;
-    return layout < 0 ? Layout{} : head_layouts()[static_cast<std::size_t>(number % std::ssize(head_layouts()))];
-  }
+  [[nodiscard]] Layout layout_of(Index operand) const { return layout_from(head_layouts(), layout, alike, operand); }
 };
 
 inline std::string text_of(const LinearCase& c) {
@@ -156,6 +154,7 @@ struct LinearTensors {
     result.state = state.view;
     return result;
   }
+  [[nodiscard]] const Tensor<4>& output() const { return out; }
   [[nodiscard]] std::vector<std::vector<float>> inputs() const {
     return {elements(q.view),         elements(k.view),     elements(v.view),
             elements(row_decay.view), elements(decay.view), elements(beta.view)};
@@ -213,7 +212,7 @@ inline void compare_token(const LinearCall& one, const View<const float, 4>& bef
                 more + unit * (std::abs(exact) + more) + 3 * smallest);
     }
     out.add({at[0], at[1], at[2], j}, one.out(0, 0, 0, j), scale * read,
-            ((n + 3) * unit + off) * std::abs(scale) * of_read + tiny * (1 + std::abs(scale)));
+            ((n + (one.scale ? 2 : 3)) * unit + off) * std::abs(scale) * of_read + tiny * (1 + std::abs(scale)));
   }
 }
 

@@ -15,11 +15,11 @@ inline constexpr int state_registers = Register<Arch>::width == 16 ? 2 : 4;
 /// How many tokens before they are needed values and output are prefetched.
 inline constexpr Index tokens_ahead = 2;
 
-/// What rows of the state are multiplied by.
+/// The factors of the rows of the state while a token passes.
 struct StateFactors {
   const float *q, *k;  ///< of the token
   const float* next;   ///< the key of the next token
-  const float* decay;  ///< of the next token
+  const float* decay;  ///< of the next token; of all rows, or of each row
 };
 
 /// A token: adds k · u to the state, reads it with q, and leaves it as the next token finds it,
