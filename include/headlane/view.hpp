@@ -20,7 +20,7 @@ namespace detail {
 
 [[noreturn]] HEADLANE_HIDDEN inline void view_error(const char* function, const char* argument,
                                                     Index value, Index limit) {
-  char text[128];  // strings and their sums took 5 KB in each file that uses views
+  char text[128];  // a sum of strings took 4 KB of code in each file
   std::snprintf(text, sizeof(text), "View::%s: %s is %lld, the limit is %lld", function, argument,
                 static_cast<long long>(value), static_cast<long long>(limit));
   throw std::invalid_argument(text);
