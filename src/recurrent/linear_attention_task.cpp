@@ -1,0 +1,168 @@
+#include "recurrent/linear_attention_task.hpp"
+
+#include "core/round.hpp"
+#include "core/scratch.hpp"
+#include "core/view_rows.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace headlane::internal {
+namespace {
+
+using kernels::state_columns;
+
+/// Tokens whose queries and keys are prepared at a time: of 128 elements they are 72 KiB, which
+/// stay in the L2.
+constexpr Index chunk_tokens = 64;
+
+/// Rows of a tensor as kernels take them, elements adjacent.
+struct Rows {
+  const float* data;
+  Index step;
+};
+
+/// Scratch memory of a thread.
+struct Memory {
+  float *q, *k, *v, *out;       ///< [chunk_tokens, a row]
+  float *decay, *beta;          ///< of a chunk
+  float *block, *before, *own;  ///< of the state: [key_dim, state_columns], and [blocks, key_dim, state_columns]
+  Index key_step;
+};
+
+Memory memory_for(const LinearAttentionProblem& p) {
+  const Index key_dim = p.q.size(3), key_step = step_of_copy(key_dim), block = key_dim * state_columns;
+  const Index rows = chunk_tokens * key_step, columns = chunk_tokens * state_columns;
+  const Index own = p.options.state ? 0 : p.blocks * block;
+  float* at = scratch(Purpose::block, 3 * rows + key_step + 2 * columns + chunk_tokens + 2 * block + own);
+  const auto take = [&](Index floats) { return std::exchange(at, at + floats); };
+  Memory m{};
+  m.key_step = key_step;
+  m.block = take(block), m.before = take(block), m.own = take(own);
+  m.q = take(rows), m.k = take(rows), m.decay = take(rows + key_step);
+  m.v = take(columns), m.out = take(columns), m.beta = take(chunk_tokens);
+  return m;
+}
+
+/// Tokens first … first + tokens - 1 of a head; elements are made adjacent, and normalised.
+Rows prepare(const LinearAttentionProblem& p, const View<const float, 4>& x, Index b, Index head, Index first,
+             Index tokens, const Memory& m, float* to) {
+  const Index n = x.size(3);
+  Rows rows{&x(b, head, first, 0), x.stride(2)};
+  if (n > 1 && x.stride(3) != 1) {
+    p.kernel.copy_rows({rows.data, tokens, n, rows.step, x.stride(3)}, to, m.key_step, 1);
+    rows = {to, m.key_step};
+  }
+  if (!p.options.normalize) return rows;
+  kernels::NormRows norm{};
+  norm.x = rows.data, norm.x_step = rows.step;
+  norm.y = to, norm.y_step = m.key_step;
+  norm.rows = tokens, norm.n = n;
+  norm.weight = p.factor;
+  norm.eps = p.options.eps / static_cast<float>(n);
+  p.kernel.norm_rows(norm);
+  return {to, m.key_step};
+}
+
+/// The decays of some tokens, and a 1 for what follows the last one; returns their step.
+Index fill_decays(const LinearAttentionProblem& p, Index b, Index head, Index first, Index tokens, const Memory& m) {
+  const AnyView<const float>& x = p.options.log_decay;
+  if (!x) {
+    std::fill_n(m.decay, tokens + 1, 1.0f);
+    return 0;
+  }
+  const float* const from = x.data + b * x.strides[0] + head * x.strides[1] + first * x.strides[2];
+  const bool per_row = x.rank == 4;
+  const Index n = per_row ? x.shape[3] : 1, step = per_row ? m.key_step : 1;
+  for (Index t = 0; t < tokens; ++t)
+    for (Index i = 0; i < n; ++i) m.decay[t * step + i] = from[t * x.strides[2] + (per_row ? i * x.strides[3] : 0)];
+  if (!per_row) p.kernel.exp(m.decay, m.decay, tokens);
+  else
+    for (Index t = 0; t < tokens; ++t) p.kernel.exp(m.decay + t * step, m.decay + t * step, n);
+  std::fill_n(m.decay + tokens * step, n, 1.0f);
+  return per_row ? step : 0;
+}
+
+/// Whether there is a single token, and a row of the state, of v and of out are in one piece each.
+bool takes_step(const LinearAttentionProblem& p) {
+  const auto dense = [](const auto& view) { return view.size(3) == 1 || view.stride(3) == 1; };
+  return p.v.size(2) == 1 && p.options.state && dense(p.options.state) && dense(p.v) && dense(p.out);
+}
+
+/// A single token: columns begin … end - 1 of the state.
+void pass_step(const LinearAttentionProblem& p, kernels::LinearAttentionTokens call, Index b, Index head, Index begin,
+               Index end) {
+  const View<float, 4>& state = p.options.state;
+  call.columns = end - begin;
+  call.v = &p.v(b, head, 0, begin);
+  call.out = &p.out(b, head, 0, begin);
+  call.from = call.to = &state(b, head, 0, begin);
+  call.from_step = call.to_step = state.stride(2);
+  p.kernel.linear_attention_step(call);
+}
+
+/// A chunk of tokens: one block of columns of the state.
+void pass_block(const LinearAttentionProblem& p, kernels::LinearAttentionTokens call, Index b, Index head, Index first,
+                Index block, const Memory& m) {
+  const Index at = block * state_columns, columns = std::min(state_columns, p.v.size(3) - at);
+  const View<const float, 4>& v = p.v;
+  const View<float, 4>&out = p.out, &state = p.options.state;
+  call.columns = columns;
+  call.v = &v(b, head, first, at), call.v_step = v.stride(2);
+  if (columns > 1 && v.stride(3) != 1) {
+    p.kernel.copy_rows({call.v, call.tokens, columns, call.v_step, v.stride(3)}, m.v, state_columns, 1);
+    call.v = m.v, call.v_step = state_columns;
+  }
+  float* const to = &out(b, head, first, at);
+  const bool copies_out = columns > 1 && out.stride(3) != 1;
+  call.out = copies_out ? m.out : to, call.out_step = copies_out ? state_columns : out.stride(2);
+  // A state in the caller's memory is read and written there, unless the kernel would go beyond it.
+  const bool own = !state, copies = !own && (columns < state_columns || state.stride(3) != 1);
+  float* const there = own ? m.own + block * call.key_dim * state_columns : &state(b, head, 0, at);
+  float* const here = copies ? m.before : there;
+  const Index there_step = own ? state_columns : state.stride(2), here_step = copies ? state_columns : there_step;
+  const Index column_step = own ? 1 : state.stride(3);
+  if (copies) p.kernel.copy_rows({there, call.key_dim, columns, there_step, column_step}, here, here_step, 1);
+  call.from = call.to = here, call.from_step = call.to_step = here_step;
+  call.block = m.block;
+  p.kernel.linear_attention(call);
+  if (copies) p.kernel.copy_rows({here, call.key_dim, columns, here_step, 1}, there, there_step, column_step);
+  if (copies_out) p.kernel.copy_rows({m.out, call.tokens, columns, state_columns, 1}, to, out.stride(2), out.stride(3));
+}
+
+/// The state before the first token, if none is given, and columns that a narrow one does not have.
+void clear(const LinearAttentionProblem& p, Index begin, Index end, const Memory& m) {
+  const Index block = p.q.size(3) * state_columns;
+  std::fill_n(m.before, block, 0.0f);
+  if (!p.options.state) std::fill_n(m.own + begin * block, (end - begin) * block, 0.0f);
+}
+
+}  // namespace
+
+void run_linear_attention_task(const LinearAttentionProblem& p, Index task) {
+  const Index heads = p.v.size(1), length = p.v.size(2), key_dim = p.q.size(3);
+  const Index part = task % p.parts, head = task / p.parts % heads, b = task / p.parts / heads;
+  const Index begin = part * p.blocks / p.parts, end = (part + 1) * p.blocks / p.parts;
+  const Memory m = memory_for(p);
+  const bool is_step = takes_step(p);
+  if (!is_step) clear(p, begin, end, m);
+  const View<const float, 3>& beta = p.options.beta;
+  for (Index first = 0; first < length; first += chunk_tokens) {
+    const Index tokens = std::min(chunk_tokens, length - first);
+    const Rows q = prepare(p, p.q, b, head / p.heads_of_key, first, tokens, m, m.q);
+    const Rows k = prepare(p, p.k, b, head / p.heads_of_key, first, tokens, m, m.k);
+    kernels::LinearAttentionTokens call{};
+    call.tokens = tokens, call.key_dim = key_dim, call.scale = p.scale;
+    call.q = q.data, call.q_step = q.step;
+    call.k = k.data, call.k_step = k.step;
+    call.decay = m.decay, call.decay_step = fill_decays(p, b, head, first, tokens, m);
+    if (beta) {
+      for (Index t = 0; t < tokens; ++t) m.beta[t] = beta(b, head, first + t);
+      call.beta = m.beta;
+    }
+    if (is_step) pass_step(p, call, b, head, begin * state_columns, std::min(end * state_columns, p.v.size(3)));
+    for (Index i = begin; i < end && !is_step; ++i) pass_block(p, call, b, head, first, i, m);
+  }
+}
+
+}  // namespace headlane::internal
