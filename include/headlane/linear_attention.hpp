@@ -24,6 +24,13 @@ struct LinearAttentionOptions {
   /// [batch, heads, length], any strides, 0 to broadcast: the delta rule. Of a value, beta times
   /// what differs from the value that the state has for the key is added.
   View<const float, 3> beta = {};
+  /// [heads]: log_decay is what a gate is computed from, as in Mamba-2 and Gated DeltaNet: the
+  /// state is multiplied by exp(-exp(a_log) · softplus(log_decay + dt_bias)).
+  View<const float, 1> a_log = {};
+  /// With a_log: [heads], or [heads, key_dim] beside a log_decay of rows; 0 if absent.
+  AnyView<const float> dt_bias = {};
+  bool sigmoid_beta = false;  ///< sigmoid(beta) takes the place of beta
+  float beta_scale = 1.0f;    ///< multiplies beta; 2 where eigenvalues of the state may be negative
   /// [batch, heads, key_dim, value_dim], any strides: read before the first token, written after
   /// the last one. Without it the state is 0 before the first token.
   View<float, 4> state = {};
@@ -55,6 +62,10 @@ struct LinearAttentionOptions {
 ///     u_j = (v_j - p_j) · beta                      v_j without beta
 ///     S_ij = fma(k_i, u_j, S_ij)
 ///     out_j = (Σ_i S_ij · q_i) · scale              a chain of fma, from 0
+///   With a_log, log_decay is first -(exp(a_log) · softplus(s)), s = log_decay + dt_bias, and
+///     softplus(s) = max(s, 0) + l                   t = exp(-|s|), w = 1 + t
+///     l = log(w) · (t / (w - 1))                    t where w is 1
+///   beta is first beta_scale · beta, with sigmoid_beta that of activation.hpp.
 ///   With normalize, q and k are first x · r · (1 / sqrt(key_dim)), r that of rms_norm() for an eps
 ///   of eps / key_dim. Tokens follow one another: the bits are the same for every instruction set,
 ///   number of threads, stride and batch, and for every cut of a sequence into calls that pass the
@@ -63,12 +74,15 @@ struct LinearAttentionOptions {
 ///     |p_j - exact| <= (D + 4) · u · Σ_i |S_ij · d_i · k_i|
 ///     |S'_ij - exact| <= 3 · u · |S_ij · d_i| + u · |S'_ij| + |k_i| · (error of u_j)
 ///     |out_j - exact| <= (D + 2) · u · |scale| · Σ_i |S'_ij · q_i|, without scale D + 3
-///   plus underflow; normalize adds (D / 64 + 11) · u to each product with q or k.
+///   plus underflow; normalize adds (D / 64 + 11) · u to each product with q or k. With a_log, by
+///   which the decay is exp(L), the factors D + 4 and 3 grow by
+///   11 · |L| + exp(a_log) · sigmoid(s) · |s|, and exp(a_log) multiplies underflow.
 /// Memory: scratch for 64 tokens of q and k a thread, 64 columns of the state, and the state of a
 ///   head if none is given; a call allocates nothing once warm.
 /// Threads: heads, and blocks of 32 columns of the values, are divided among the threads.
 /// Errors: std::invalid_argument before anything is written, for shapes that do not match, heads
-///   that do not divide, dims out of range, null data, an overlapping output, sizes that overflow;
+///   that do not divide, dims out of range, null data, an overlapping output, sizes that overflow,
+///   a_log without log_decay, dt_bias without a_log, sigmoid_beta without beta;
 ///   std::bad_alloc, after which some heads of out and state may have been written.
 /// Source: Katharopoulos et al. 2020; Yang, Kautz and Hatamizadeh 2024 (Gated Delta Networks); Dao
 ///   and Gu 2024 (Mamba-2); Kimi Team 2025 (Kimi Linear).

@@ -16,6 +16,10 @@ def linear_attention(
     beta: Any = None,
     *,
     state: Any = None,
+    a_log: Any = None,
+    dt_bias: Any = None,
+    sigmoid_beta: bool = False,
+    beta_scale: float = 1.0,
     scale: float | None = None,
     normalize: bool = False,
     eps: float = 1e-6,
@@ -36,6 +40,9 @@ def linear_attention(
     (q = C, k = B, v = dt * x, scale = 1). A sequence has the same bits in one call as in several that pass
     the state on.
 
+    With a_log, decays are computed from a gate, as in Mamba-2 and Gated DeltaNet, where log_decay is what
+    the model projects: log_decay is first -exp(a_log) * softplus(log_decay + dt_bias).
+
     Args:
         q: [batch, key_heads, length, key_dim], or without the first one or two axes. Batch axes of 1
             broadcast.
@@ -48,6 +55,11 @@ def linear_attention(
         state: float32 [batch, heads, key_dim, value_dim], without the axes that v does not have: read
             before the first token, and written in place after the last one (rounded if it has 16 bits).
             None: begins with 0.
+        a_log: float32, broadcasts to [heads] (one head if v has no such axis); for log_decay, see above.
+        dt_bias: With a_log: float32, broadcasts to [heads]; with two axes, for a log_decay with as many axes
+            as v, to [heads, key_dim]. Without heads if v has no such axis. None: 0.
+        sigmoid_beta: sigmoid(beta) takes the place of beta.
+        beta_scale: Multiplies beta; 2 where eigenvalues of the state may be negative.
         scale: Factor of the result; 1 / sqrt(key_dim) if None.
         normalize: Divide queries and keys by their length: x / sqrt(sum(x**2) + eps).
         eps: For normalize.
@@ -57,7 +69,10 @@ def linear_attention(
     Returns:
         [batch, heads, length, value_dim]: an array of v's shape.
     """
-    return _core.linear_attention(q, k, v, log_decay, beta, state, scale, normalize, eps, out, num_threads)
+    return _core.linear_attention(
+        q, k, v, log_decay, beta, state, a_log, dt_bias, sigmoid_beta, beta_scale,
+        scale, normalize, eps, out, num_threads,
+    )  # fmt: skip
 
 
 def causal_convolution(

@@ -1,10 +1,9 @@
-"""linear_attention and causal_convolution: against float64 and PyTorch; layouts; in several calls."""
+"""linear_attention: against float64 and PyTorch; layouts; in several calls."""
 
 import headlane
 import layouts
 import numpy as np
 import pytest
-import reference
 from half import bits
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,9 +20,6 @@ def same_bits(a, b):
     np.testing.assert_array_equal(bits(a), bits(b))
 
 
-# linear_attention
-
-
 def inputs(length, key_heads=2, heads=4, key_dim=16, value_dim=24, batch=2):
     """q, k, v, and log_decay and beta of each token."""
     q, k = normal(batch, key_heads, length, key_dim), normal(batch, key_heads, length, key_dim)
@@ -31,8 +27,25 @@ def inputs(length, key_heads=2, heads=4, key_dim=16, value_dim=24, batch=2):
     return q, k, v, -RNG.random(v.shape[:3], np.float32), RNG.random(v.shape[:3], np.float32)
 
 
-def attended(q, k, v, log_decay=None, beta=None, *, state=None, scale=None, normalize=False, eps=1e-6):
+def gated(log_decay, beta, a_log=None, dt_bias=None, sigmoid_beta=False, beta_scale=1.0):
+    """log_decay and beta by the formulas of their gates, in float64; 2 axes of dt_bias: of rows."""
+    if a_log is not None:
+        bias = np.zeros(1) if dt_bias is None else np.float64(dt_bias)
+        of_heads = (-1, *(1 for _ in range(log_decay.ndim - 2)))
+        bias = bias[:, None] if bias.ndim == 2 else bias.reshape(of_heads)
+        rate = np.exp(np.float64(a_log)).reshape(of_heads)
+        log_decay = -rate * np.logaddexp(0, np.float64(log_decay) + bias)
+    if beta is not None:
+        beta = np.float64(beta)
+        beta = beta_scale * (1 / (1 + np.exp(-beta)) if sigmoid_beta else beta)
+    return log_decay, beta
+
+
+def attended(
+    q, k, v, log_decay=None, beta=None, *, state=None, scale=None, normalize=False, eps=1e-6, **gates
+):
     """(out, state) by the formula, in float64."""
+    log_decay, beta = gated(log_decay, beta, **gates)
     q, k, v = (x.astype(np.float64) for x in (q, k, v))
     if normalize:
         q, k = (x / np.sqrt((x * x).sum(-1, keepdims=True) + eps) for x in (q, k))
@@ -79,10 +92,55 @@ def test_linear_attention(key_heads, delta, decays, length):
             assert abs(state - after).max() < 4e-6 * abs(after).max()
 
 
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("bias", ["none", "heads", "rows"])
+@pytest.mark.parametrize("decays", ["token", "row"])
+def test_gates(decays, bias, length):
+    """a_log and dt_bias, sigmoid_beta and beta_scale, each with and without the others."""
+    if decays == "token" and bias == "rows":
+        return
+    q, k, v, _, beta = inputs(length)
+    gate = 2 * normal(*v.shape[:3], *([16] if decays == "row" else []))
+    dt_bias = {"none": None, "heads": normal(4), "rows": normal(4, 16)}[bias]
+    of_decay = {"a_log": normal(4) - 1, "dt_bias": dt_bias}
+    before = normal(2, 4, 16, 24)
+    sigmoid = {"sigmoid_beta": True}
+    for of_beta in ({}, sigmoid, {"beta_scale": 1.5}, {**sigmoid, "beta_scale": 2.0}):
+        for options in ({**of_decay, **of_beta}, of_beta):
+            given_decay = gate if "a_log" in options else -abs(gate)
+            given_beta = 3 * (beta - 0.5) if "sigmoid_beta" in of_beta else beta
+            state = before.copy()
+            out = headlane.linear_attention(
+                q, k, v, given_decay, given_beta, normalize=True, state=state, **options
+            )
+            exact, after = attended(q, k, v, given_decay, given_beta, normalize=True, state=before, **options)
+            assert abs(out - exact).max() < 4e-6 * abs(exact).max()
+            assert abs(state - after).max() < 4e-6 * abs(after).max()
+    out = headlane.linear_attention(q, k, v, gate, **of_decay)
+    exact, _ = attended(q, k, v, gate, **of_decay)
+    assert abs(out - exact).max() < 4e-6 * abs(exact).max()
+    same_bits(headlane.linear_attention(q, k, v, gate, **of_decay, sigmoid_beta=False, beta_scale=3.0), out)
+
+
+def test_gates_of_pytorch():
+    """As models write them, of parameters in bfloat16, too."""
+    torch = pytest.importorskip("torch")
+    q, k, v, _, beta = (torch.from_numpy(x) for x in inputs(20))
+    gate, a_log, dt_bias = (torch.from_numpy(x) for x in (normal(2, 4, 20), normal(4), normal(4)))
+    for kind in (torch.float32, torch.bfloat16):
+        a_log, dt_bias = a_log.to(kind), dt_bias.to(kind)
+        decay = -a_log.float().exp()[:, None] * torch.nn.functional.softplus(gate + dt_bias[:, None])
+        expected = headlane.linear_attention(q, k, v, decay, beta.sigmoid() * 2, normalize=True)
+        options = {"a_log": a_log, "dt_bias": dt_bias, "sigmoid_beta": True, "beta_scale": 2.0}
+        out = headlane.linear_attention(q, k, v, gate, beta, normalize=True, **options)
+        assert (out - expected).abs().max() < 2e-6
+
+
 def test_eps_and_scale_by_default():
     q, k, v, decay, beta = inputs(9)
     whole = headlane.linear_attention(q, k, v, decay, beta, normalize=True)
     options = {"normalize": True, "eps": 1e-6, "scale": 0.25, "state": None, "num_threads": None}
+    options |= {"a_log": None, "dt_bias": None, "sigmoid_beta": False, "beta_scale": 1.0}
     same_bits(headlane.linear_attention(q, k, v, log_decay=decay, beta=beta, **options), whole)
     zero = np.zeros((2, 4, 16, 24), np.float32)
     same_bits(headlane.linear_attention(q, k, v, decay, beta, normalize=True, state=zero), whole)
@@ -90,7 +148,10 @@ def test_eps_and_scale_by_default():
 
 @pytest.mark.parametrize("cuts", [range(151), (0, 1, 65, 66, 150), (0, 64, 128, 150)], ids=str)
 @pytest.mark.parametrize("delta", [False, True])
-def test_linear_attention_in_several_calls(delta, cuts):
+@pytest.mark.parametrize(
+    "gates", [{}, {"a_log": normal(4) - 1, "dt_bias": normal(4)}], ids=["plain", "gates"]
+)
+def test_linear_attention_in_several_calls(gates, delta, cuts):
     """Token by token, and in other pieces: the bits of one call."""
     q, k, v, decay, beta = inputs(150)
     first = normal(2, 4, 16, 24)
@@ -98,7 +159,7 @@ def test_linear_attention_in_several_calls(delta, cuts):
 
     def attend(part, state):
         here = [x[:, :, part] for x in (q, k, v, decay, beta)]
-        return headlane.linear_attention(*here[: 5 if delta else 4], state=state, normalize=True)
+        return headlane.linear_attention(*here[: 5 if delta else 4], state=state, normalize=True, **gates)
 
     whole = attend(slice(None), last)
     pieces = [attend(slice(*pair), first) for pair in zip(cuts, cuts[1:])]
@@ -123,9 +184,18 @@ def test_layouts_of_linear_attention(data):
     dense = np.array(state, order="C")
     out = data.draw(layouts.outputs(values))
     options = {"normalize": data.draw(st.booleans())}
-    result = headlane.linear_attention(q, k, v, decay, beta, state=state, out=out, **options)
+    gates = {}
+    if data.draw(st.booleans()):
+        biases = data.draw(st.sampled_from([(heads,), (heads, *last)]))
+        gates = {
+            "a_log": data.draw(layouts.shuffled((heads,))),
+            "dt_bias": data.draw(layouts.shuffled(biases)),
+        }
+        options |= {"sigmoid_beta": data.draw(st.booleans()), "beta_scale": 0.75}
+    result = headlane.linear_attention(q, k, v, decay, beta, state=state, out=out, **gates, **options)
     assert out is None or result is out
     copies = [np.array(x, order="C") for x in (q, k, v, decay, beta)]
+    options |= {name: np.array(x, order="C") for name, x in gates.items()}
     same_bits(result, headlane.linear_attention(*copies, state=dense, **options))
     same_bits(state, dense)
 
@@ -145,6 +215,18 @@ def test_broadcasting():
     )
     shared = np.broadcast_to(decay[:1, None, None], (2, 4, 7))
     same_bits(headlane.linear_attention(q, k, v, shared), headlane.linear_attention(q, k, v, shared.copy()))
+    rows = -RNG.random((2, 4, 7, 16), np.float32)
+    for a_log, dt_bias in (
+        (normal(1), normal(1)),
+        (np.array(normal(1)[0]), np.array(normal(1)[0])),
+        (normal(4), normal(4, 1)),
+        (normal(1), normal(1, 16)),
+    ):
+        wide = {"a_log": np.broadcast_to(a_log, 4).copy()}
+        size = (4, 16) if dt_bias.ndim == 2 else 4
+        wide["dt_bias"] = np.broadcast_to(dt_bias, size).copy()
+        out = headlane.linear_attention(q, k, v, rows, a_log=a_log, dt_bias=dt_bias)
+        same_bits(out, headlane.linear_attention(q, k, v, rows, **wide))
 
 
 def test_fewer_axes():
@@ -162,84 +244,17 @@ def test_fewer_axes():
         same_bits(head, one[3])
 
 
-# causal_convolution
-
-
-def convolved(x, weight, bias=None, activation=None, state=None):
-    """(y, state) by the formula, in float64; x [batch, length, channels]."""
-    channels, width = weight.shape
-    shape = (x.shape[0], width - 1, channels)
-    before = np.zeros(shape) if state is None else state.swapaxes(1, 2).astype(np.float64)
-    rows = np.concatenate([before, x.astype(np.float64)], 1)
-    y = sum(rows[:, j : j + x.shape[1]] * weight[:, j].astype(np.float64) for j in range(width))
-    y = y if bias is None else y + bias
-    y = y if activation is None else reference.ACTIVATIONS[activation].exact(y)
-    return y, rows[:, x.shape[1] :].swapaxes(1, 2)
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("width", [1, 2, 4, 64])
-@pytest.mark.parametrize("activation", [None, *reference.ACTIVATIONS])
-def test_causal_convolution(activation, width, length):
-    for channels in (1, 19, 300):
-        x, weight, bias = normal(2, length, channels), normal(channels, width) / width, normal(channels)
-        first = normal(2, channels, width - 1)
-        for given_bias, before in ((bias, None), (None, first), (bias, first)):
-            state = None if before is None else before.copy()
-            y = headlane.causal_convolution(x, weight, given_bias, activation=activation, state=state)
-            exact, after = convolved(x, weight, given_bias, activation, before)
-            assert (y.shape, y.dtype) == (x.shape, np.float32)
-            assert abs(y - exact).max() < 4e-6
-            if state is not None:
-                np.testing.assert_array_equal(state, after)
-
-
-def test_conv1d_of_pytorch():
-    torch = pytest.importorskip("torch")
-    layer = torch.nn.Conv1d(40, 40, 4, groups=40, padding=3)
-    x = torch.from_numpy(normal(3, 20, 40))
-    with torch.no_grad():
-        expected = torch.nn.functional.silu(layer(x.mT)[..., :20]).mT
-        y = headlane.causal_convolution(x, layer.weight[:, 0], layer.bias, activation="silu")
-    assert isinstance(y, torch.Tensor)
-    assert (y - expected).abs().max() < 2e-6
-
-
-@pytest.mark.parametrize("cuts", [range(151), (0, 1, 65, 66, 150), (0, 64, 128, 150)], ids=str)
-@pytest.mark.parametrize("width", [1, 4, 7])
-def test_causal_convolution_in_several_calls(width, cuts):
-    """Token by token, and in other pieces, some shorter than the state: the bits of one call."""
-    x, weight, bias, first = normal(2, 150, 33), normal(33, width), normal(33), normal(2, 33, width - 1)
-    last = first.copy()
-    whole = headlane.causal_convolution(x, weight, bias, activation="gelu", state=last)
-    pieces = [
-        headlane.causal_convolution(x[:, begin:end], weight, bias, activation="gelu", state=first)
-        for begin, end in zip(cuts, cuts[1:])
-    ]
-    same_bits(np.concatenate(pieces, 1), whole)
-    same_bits(first, last)
-
-
-@given(data=st.data())
-def test_layouts_of_causal_convolution(data):
-    batch, length = data.draw(st.integers(1, 3)), data.draw(st.sampled_from([1, 3, 70]))
-    channels, width = data.draw(st.sampled_from([1, 16, 37, 260])), data.draw(st.integers(1, 5))
-    x, weight = (
-        data.draw(layouts.shuffled((batch, length, channels))),
-        data.draw(layouts.shuffled((channels, width))),
-    )
-    bias = data.draw(layouts.shuffled((channels,)))
-    layout = data.draw(st.sampled_from(layouts.OUTPUT_LAYOUTS))
-    state = layouts.arranged(normal(batch, channels, width - 1), layout)
-    dense = np.array(state, order="C")
-    out = data.draw(layouts.outputs(x.shape))
-    result = headlane.causal_convolution(x, weight, bias, activation="silu", state=state, out=out)
-    assert out is None or result is out
-    copies = [np.array(array, order="C") for array in (x, weight, bias)]
-    same_bits(result, headlane.causal_convolution(*copies, activation="silu", state=dense))
-    same_bits(state, dense)
-    one, state = x[0], np.zeros((channels, width - 1), np.float32)
-    expected = np.zeros((1, channels, width - 1), np.float32)
-    y = headlane.causal_convolution(one, weight, bias, state=state)
-    same_bits(y, headlane.causal_convolution(one[None], weight, bias, state=expected)[0])
-    same_bits(state, expected[0])
+def test_gates_of_fewer_axes():
+    """Without heads a_log and dt_bias have no such axis; an axis of 1 is also taken."""
+    q, k, v, decay, beta = (x[0] for x in inputs(9))
+    rows, a_log, dt_bias = -RNG.random((4, 9, 16), np.float32), normal(4), normal(4)
+    row_bias = normal(4, 16)
+    for given_decay, bias in ((decay, dt_bias), (rows, dt_bias), (rows, row_bias)):
+        out = headlane.linear_attention(q, k, v, given_decay, beta, a_log=a_log, dt_bias=bias)
+        batched = (x[None] for x in (q, k, v, given_decay, beta))
+        same_bits(headlane.linear_attention(*batched, a_log=a_log, dt_bias=bias)[0], out)
+        head = [q[1], k[1], v[3], given_decay[3], beta[3]]
+        for rate in (np.array(a_log[3]), a_log[3:]):
+            same_bits(headlane.linear_attention(*head, a_log=rate, dt_bias=np.array(bias[3])), out[3])
+        if bias is dt_bias:
+            same_bits(headlane.linear_attention(*head, a_log=a_log[3:], dt_bias=bias[3:]), out[3])

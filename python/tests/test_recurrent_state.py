@@ -18,13 +18,15 @@ def normal(*shape):
 
 Q, K, V = normal(2, 2, 70, 16), normal(2, 2, 70, 16), normal(2, 4, 70, 40)
 OF_TOKENS = {"log_decay": -abs(normal(2, 4, 70)), "beta": RNG.random((2, 4, 70), np.float32)}
-PLAIN = {"log_decay": None, "beta": None}
+GATES = {"a_log": normal(4), "dt_bias": normal(4)}
+PLAIN = {"log_decay": None, "beta": None, "a_log": None, "dt_bias": None}
+ROWS = -abs(normal(2, 4, 70, 16))
 X = normal(2, 70, 33)
 # name: (function, arguments, state)
 CALLS = {
     "linear_attention": (
-        lambda **o: headlane.linear_attention(normalize=True, **o),
-        {"q": Q, "k": K, "v": V, **OF_TOKENS},
+        lambda **o: headlane.linear_attention(normalize=True, sigmoid_beta=True, beta_scale=1.5, **o),
+        {"q": Q, "k": K, "v": V, **OF_TOKENS, **GATES},
         normal(2, 4, 16, 40),
     ),
     "causal_convolution": (
@@ -95,7 +97,8 @@ def test_without_tokens(name, empty):
     if name == "causal_convolution":
         arguments = {**arguments, "x": np.take(X, [], axis)}
     else:
-        arguments = {key: np.take(x, [], 2 if axis else 0) for key, x in arguments.items()}
+        of_tokens = {key: x for key, x in arguments.items() if x.ndim > 1}
+        arguments = {**GATES, **{key: np.take(x, [], 2 if axis else 0) for key, x in of_tokens.items()}}
     state = before[: None if axis else 0].copy()
     y = function(**arguments, state=state)
     assert y.size == 0
@@ -205,6 +208,18 @@ def refuses(function, message, **arguments):
         ({"log_decay": normal(2, 4, 70, 15)}, r"log_decay of shape .* to the tokens, \[2, 4, 70, 16\]"),
         ({"log_decay": normal(1, 2, 4, 70, 16)}, r"log_decay of shape .* to the tokens, \[2, 4, 70, 16\]"),
         ({"beta": normal(2, 4, 70, 1)}, r"beta of shape .* does not broadcast to the tokens, \[2, 4, 70\]"),
+        ({"log_decay": None}, "a_log is given without log_decay"),
+        ({"log_decay": None, "a_log": None}, "dt_bias is given without a_log"),
+        ({"a_log": None}, "dt_bias is given without a_log"),
+        ({"beta": None, "sigmoid_beta": True}, "sigmoid_beta is given without beta"),
+        ({"a_log": normal(3)}, r"a_log of shape \[3\] does not broadcast to the heads, \[4\]"),
+        ({"a_log": normal(1, 4)}, r"a_log of shape \[1, 4\] does not broadcast to the heads, \[4\]"),
+        ({"dt_bias": normal(16)}, r"dt_bias of shape \[16\] does not broadcast to the heads, \[4\]"),
+        ({"dt_bias": normal(4, 16)}, "dt_bias has rank 2, it may be 1"),
+        ({"log_decay": ROWS, "dt_bias": normal(4, 15)}, r"dt_bias of shape \[4, 15\] .* heads, \[4, 16\]"),
+        ({"log_decay": ROWS, "dt_bias": normal(2, 16)}, r"dt_bias of shape \[2, 16\] .* heads, \[4, 16\]"),
+        ({"dt_bias": normal(1, 4, 16)}, r"dt_bias of shape \[1, 4, 16\] .* the heads, \[4, 16\]"),
+        ({"beta_scale": 1e39}, r"beta_scale is 1e\+39, which is beyond float32"),
         ({"state": np.zeros((2, 4, 15, 40), np.float32)}, "state has 15 rows, k has 16"),
         ({"state": np.zeros((2, 2, 16, 40), np.float32)}, "state has 2 heads, v has 4"),
         ({"out": V[..., 1:] * 1}, r"out has shape \[2, 4, 70, 39\], the result \[2, 4, 70, 40\]"),

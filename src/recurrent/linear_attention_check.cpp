@@ -43,12 +43,33 @@ void check_state(const LinearAttentionOperands& x, const Operand& state) {
   for (const Operand* other : {&x.q, &x.k, &x.v, &x.out}) check_no_overlap(state, *other);
 }
 
+void check_gates(const LinearAttentionOperands& x, const LinearAttentionOptions& options, const Operand& a_log,
+                 const Operand& dt_bias) {
+  const Caller caller = x.out.caller;
+  if (a_log) {
+    caller.require(static_cast<bool>(options.log_decay), "a_log is given without log_decay");
+    check_operand(a_log);
+    check_same(a_log, 0, "elements", x.v, 1, "heads");
+  }
+  if (dt_bias) {
+    caller.require(static_cast<bool>(a_log), "dt_bias is given without a_log");
+    check_operand(dt_bias);
+    const int most = options.log_decay.rank - 2;
+    dt_bias.require(dt_bias.rank >= 1 && dt_bias.rank <= most, " has rank ", dt_bias.rank, ", it may be 1",
+                    most > 1 ? " or 2" : "");
+    check_same(dt_bias, 0, dt_bias.rank == 1 ? "elements" : "rows", x.v, 1, "heads");
+    if (dt_bias.rank == 2) check_same(dt_bias, 1, "elements a head", x.k, 3, "elements a head (key_dim)");
+  }
+  caller.require(!options.sigmoid_beta || options.beta, "sigmoid_beta is given without beta");
+}
+
 }  // namespace
 
 void check_linear_attention(const LinearAttentionOperands& x, const LinearAttentionOptions& options) {
   const Caller caller = x.out.caller;
   const Operand state = caller.operand("state", options.state), beta = caller.operand("beta", options.beta),
-                decay = caller.operand("log_decay", options.log_decay);
+                decay = caller.operand("log_decay", options.log_decay), a_log = caller.operand("a_log", options.a_log),
+                dt_bias = caller.operand("dt_bias", options.dt_bias);
   check_shapes(x);
   for (const Operand* input : {&x.q, &x.k, &x.v}) check_no_overlap(x.out, *input);
   if (state) check_state(x, state);
@@ -62,7 +83,8 @@ void check_linear_attention(const LinearAttentionOperands& x, const LinearAttent
     check_tokens(decay, x.v);
     if (decay.rank == 4) check_same(decay, 3, "elements a token", x.k, 3, "elements a head (key_dim)");
   }
-  for (const Operand* option : {&beta, &decay}) {
+  check_gates(x, options, a_log, dt_bias);
+  for (const Operand* option : {&beta, &decay, &a_log, &dt_bias}) {
     if (!*option) continue;
     check_no_overlap(x.out, *option);
     if (state) check_no_overlap(state, *option);

@@ -5,6 +5,7 @@
 #include "core/view_rows.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace headlane::internal {
@@ -26,6 +27,7 @@ struct Rows {
 struct Memory {
   float *q, *k, *v, *out;       ///< [chunk_tokens, a row]
   float *decay, *beta;          ///< of a chunk
+  float* gate[2];               ///< of a token's decays, or of a chunk's
   float *block, *before, *own;  ///< of the state: [key_dim, state_columns], and [blocks, key_dim, state_columns]
   Index key_step;
 };
@@ -33,14 +35,15 @@ struct Memory {
 Memory memory_for(const LinearAttentionProblem& p) {
   const Index key_dim = p.q.size(3), key_step = step_of_copy(key_dim), block = key_dim * state_columns;
   const Index rows = chunk_tokens * key_step, columns = chunk_tokens * state_columns;
-  const Index own = p.options.state ? 0 : p.blocks * block;
-  float* at = scratch(Purpose::block, 3 * rows + key_step + 2 * columns + chunk_tokens + 2 * block + own);
+  const Index own = p.options.state ? 0 : p.blocks * block, gate = std::max(key_step, chunk_tokens);
+  float* at = scratch(Purpose::block, 3 * rows + key_step + 2 * columns + chunk_tokens + 2 * gate + 2 * block + own);
   const auto take = [&](Index floats) { return std::exchange(at, at + floats); };
   Memory m{};
   m.key_step = key_step;
   m.block = take(block), m.before = take(block), m.own = take(own);
   m.q = take(rows), m.k = take(rows), m.decay = take(rows + key_step);
   m.v = take(columns), m.out = take(columns), m.beta = take(chunk_tokens);
+  m.gate[0] = take(gate), m.gate[1] = take(gate);
   return m;
 }
 
@@ -64,6 +67,23 @@ Rows prepare(const LinearAttentionProblem& p, const View<const float, 4>& x, Ind
   return {to, m.key_step};
 }
 
+/// x = -(rate · softplus(x + bias)) of n elements. softplus(s) is max(s, 0) + log(1 + t) with
+/// t = exp(-|s|); log(1 + t) is as exact as log after Kahan: what 1 + t loses of t is a factor.
+void gate_decays(const LinearAttentionProblem& p, float* x, Index n, float rate, const float* bias, Index bias_step,
+                 const Memory& m) {
+  float *const t = m.gate[0], *const l = m.gate[1];
+  if (bias != nullptr)
+    for (Index i = 0; i < n; ++i) x[i] += bias[i * bias_step];
+  for (Index i = 0; i < n; ++i) t[i] = -std::fabs(x[i]);
+  p.kernel.exp(t, t, n);
+  for (Index i = 0; i < n; ++i) l[i] = 1.0f + t[i];
+  p.kernel.log(l, l, n);
+  for (Index i = 0; i < n; ++i) {
+    const float lost = (1.0f + t[i]) - 1.0f, log1p = lost == 0.0f ? t[i] : l[i] * (t[i] / lost);
+    x[i] = -(rate * (std::max(x[i], 0.0f) + log1p));
+  }
+}
+
 /// The decays of some tokens, and a 1 for what follows the last one; returns their step.
 Index fill_decays(const LinearAttentionProblem& p, Index b, Index head, Index first, Index tokens, const Memory& m) {
   const AnyView<const float>& x = p.options.log_decay;
@@ -76,11 +96,29 @@ Index fill_decays(const LinearAttentionProblem& p, Index b, Index head, Index fi
   const Index n = per_row ? x.shape[3] : 1, step = per_row ? m.key_step : 1;
   for (Index t = 0; t < tokens; ++t)
     for (Index i = 0; i < n; ++i) m.decay[t * step + i] = from[t * x.strides[2] + (per_row ? i * x.strides[3] : 0)];
-  if (!per_row) p.kernel.exp(m.decay, m.decay, tokens);
-  else
-    for (Index t = 0; t < tokens; ++t) p.kernel.exp(m.decay + t * step, m.decay + t * step, n);
+  // All tokens have one decay each, and are a row; or each is a row of its own.
+  const Index rows = per_row ? tokens : 1, row = per_row ? n : tokens;
+  float rate = 0;
+  if (p.options.a_log) p.kernel.exp(&p.options.a_log(head), &rate, 1);
+  const AnyView<const float>& bias = p.options.dt_bias;
+  for (Index t = 0; t < rows; ++t) {
+    float* const decay = m.decay + t * step;
+    if (p.options.a_log)
+      gate_decays(p, decay, row, rate, bias ? bias.data + head * bias.strides[0] : nullptr,
+                  bias.rank == 2 ? bias.strides[1] : 0, m);
+    p.kernel.exp(decay, decay, row);
+  }
   std::fill_n(m.decay + tokens * step, n, 1.0f);
   return per_row ? step : 0;
+}
+
+/// The factors beta of some tokens.
+const float* fill_betas(const LinearAttentionProblem& p, Index b, Index head, Index first, Index tokens,
+                        const Memory& m) {
+  for (Index t = 0; t < tokens; ++t) m.beta[t] = p.options.beta(b, head, first + t);
+  if (p.options.sigmoid_beta) p.kernel.activate(Activation::sigmoid, m.beta, m.beta, tokens);
+  for (Index t = 0; t < tokens; ++t) m.beta[t] *= p.options.beta_scale;
+  return m.beta;
 }
 
 /// Whether there is a single token, and a row of the state, of v and of out are in one piece each.
@@ -146,7 +184,6 @@ void run_linear_attention_task(const LinearAttentionProblem& p, Index task) {
   const Memory m = memory_for(p);
   const bool is_step = takes_step(p);
   if (!is_step) clear(p, begin, end, m);
-  const View<const float, 3>& beta = p.options.beta;
   for (Index first = 0; first < length; first += chunk_tokens) {
     const Index tokens = std::min(chunk_tokens, length - first);
     const Rows q = prepare(p, p.q, b, head / p.heads_of_key, first, tokens, m, m.q);
@@ -156,10 +193,7 @@ void run_linear_attention_task(const LinearAttentionProblem& p, Index task) {
     call.q = q.data, call.q_step = q.step;
     call.k = k.data, call.k_step = k.step;
     call.decay = m.decay, call.decay_step = fill_decays(p, b, head, first, tokens, m);
-    if (beta) {
-      for (Index t = 0; t < tokens; ++t) m.beta[t] = beta(b, head, first + t);
-      call.beta = m.beta;
-    }
+    if (p.options.beta) call.beta = fill_betas(p, b, head, first, tokens, m);
     if (is_step) pass_step(p, call, b, head, begin * state_columns, std::min(end * state_columns, p.v.size(3)));
     for (Index i = begin; i < end && !is_step; ++i) pass_block(p, call, b, head, first, i, m);
   }

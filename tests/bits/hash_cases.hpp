@@ -256,6 +256,12 @@ inline std::vector<HashCase> other_cases() {
       {"linear_attention token decay", [] { return linear_hash({.decay = Decay::token, .scale = 0.3f}); }},
       {"linear_attention row decay normalize",
        [] { return linear_hash({.decay = Decay::row, .beta = true, .state = true, .normalize = true}); }},
+      {"linear_attention token gate",
+       [] {
+         return linear_hash(with_gates({.decay = Decay::token, .beta = true, .state = true, .normalize = true}, 14));
+       }},
+      {"linear_attention row gate",
+       [] { return linear_hash(with_gates({.decay = Decay::row, .beta = true, .state = true}, 15)); }},
       {"causal_convolution 2 70 300 4", [] { return convolution_hash(4, Activation::none); }},
       {"causal_convolution 2 70 300 7 silu", [] { return convolution_hash(7, Activation::silu); }},
       {"layers", [] { return layer_hash({}); }},

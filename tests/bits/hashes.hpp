@@ -70,6 +70,8 @@ inline constexpr CheckedHash checked_hashes[] = {
     {"linear_attention 2 2 4 70 33 40", 0x6788479c07cb7f14u},
     {"linear_attention token decay", 0x59efac9b01fc5892u},
     {"linear_attention row decay normalize", 0x2a6a847dc236b0e3u},
+    {"linear_attention token gate", 0xe19f5c35f4c64311u},
+    {"linear_attention row gate", 0x568849a18de7cb01u},
     {"causal_convolution 2 70 300 4", 0x6da6caaaf7ae7e1cu},
     {"causal_convolution 2 70 300 7 silu", 0xd689c4e06404d7a2u},
     {"layers", 0xf441043d53170f4du},

@@ -22,6 +22,27 @@ void fill_special(const View<float, 2>& view, Random& random, Index one_in) {
   });
 }
 
+View<float, 4> one_head(const View<float, 2>& v) { return v.broadcast(0, 1).broadcast(0, 1); }
+
+void delta_rule(const View<float, 2>& a, const View<float, 2>& b, const View<float, 2>& input,
+                const View<float, 2>& y) {
+  const View<const float, 3> beta = View<const float, 2>(a.slice(0, 0, 1)).broadcast(0, 1);
+  linear_attention(one_head(a), one_head(b), one_head(input), one_head(y),
+                   {.normalize = true, .log_decay = one_head(b), .beta = beta});
+}
+
+void gated_rule(const View<float, 2>& a, const View<float, 2>& b, const View<float, 2>& input,
+                const View<float, 1>& weight, const View<float, 2>& y) {
+  const View<const float, 3> beta = View<const float, 2>(a.slice(0, 0, 1)).broadcast(0, 1);
+  linear_attention(one_head(a), one_head(b), one_head(input), one_head(y),
+                   {.normalize = true,
+                    .log_decay = one_head(b),
+                    .beta = beta,
+                    .a_log = weight.slice(0, 0, 1),
+                    .dt_bias = input.slice(0, 0, 1),
+                    .sigmoid_beta = true});
+}
+
 TEST_CASE("NaN stands at the same places on every instruction set") {
   constexpr Index n = 67;
   Index nans = 0, numbers = 0;
@@ -34,7 +55,6 @@ TEST_CASE("NaN stands at the same places on every instruction set") {
     fill_special(b.view, random, one_in);
     fill_special(input.view, random, one_in);
     fill_normal(weight.view, random);
-    const auto heads = [&](const View<float, 2>& v) { return v.broadcast(0, 1).broadcast(0, 1); };
     const std::vector<std::pair<const char*, std::function<void()>>> all{
         {"gemm", [&] { gemm(a.view, b.view, y.view, {.alpha = 0.7f, .beta = 0.3f, .bias = weight.view}); }},
         {"gemm gelu", [&] { gemm(a.view, b.view, y.view, {.activation = Activation::gelu, .residual = input.view}); }},
@@ -46,22 +66,19 @@ TEST_CASE("NaN stands at the same places on every instruction set") {
         {"rms_norm", [&] { rms_norm(a.view, y.view, {.weight = weight.view}); }},
         {"gelu", [&] { activate(a.view, y.view, Activation::gelu); }},
         {"tanh", [&] { activate(a.view, y.view, Activation::tanh); }},
-        {"linear_attention", [&] { linear_attention(heads(a.view), heads(b.view), heads(input.view), heads(y.view)); }},
-        {"linear_attention, the delta rule",
-         [&] {
-           const View<const float, 3> beta = View<const float, 2>(a.view.slice(0, 0, 1)).broadcast(0, 1);
-           linear_attention(heads(a.view), heads(b.view), heads(input.view), heads(y.view),
-                            {.normalize = true, .log_decay = heads(b.view), .beta = beta});
-         }},
+        {"linear_attention",
+         [&] { linear_attention(one_head(a.view), one_head(b.view), one_head(input.view), one_head(y.view)); }},
+        {"linear_attention, the delta rule", [&] { delta_rule(a.view, b.view, input.view, y.view); }},
+        {"linear_attention, gates", [&] { gated_rule(a.view, b.view, input.view, weight.view, y.view); }},
         {"causal_convolution",
          [&] {
            causal_convolution(a.view.broadcast(0, 1), b.view.slice(1, 0, 5), y.view.broadcast(0, 1),
                               {.bias = weight.view, .activation = Activation::silu});
          }},
         {"sinusoidal", [&] { add_sinusoidal_encoding(View<const float, 2>(a.view), y.view); }},
-        {"attention", [&] { attention(heads(a.view), heads(b.view), heads(input.view), heads(y.view)); }},
+        {"attention", [&] { attention(one_head(a.view), one_head(b.view), one_head(input.view), one_head(y.view)); }},
         {"causal attention", [&] {
-           attention(heads(a.view), heads(b.view), heads(input.view), heads(y.view),
+           attention(one_head(a.view), one_head(b.view), one_head(input.view), one_head(y.view),
                      {.softcap = 3, .causal = true, .window_left = 20});
          }}};
     for (const auto& [name, run] : all) {

@@ -117,6 +117,14 @@ void recurrences() {
         {.normalize = true, .log_decay = beta, .beta = beta, .state = {state.data(), {1, heads, dim, dim}}});
     add(y);
     add(state);
+    const Floats gate = special ? special_numbers(heads * length, 14) : numbers(heads * length, 14);
+    const View<const float, 3> gates(gate.data(), {1, heads, length});
+    headlane::linear_attention(View<const float, 4>(q.data(), {1, heads, length, dim}),
+                               View<const float, 4>(k.data(), {1, heads, length, dim}),
+                               View<const float, 4>(v.data(), {1, heads, length, dim}),
+                               View<float, 4>(y.data(), {1, heads, length, dim}),
+                               {.log_decay = gates, .beta = gates, .a_log = {q.data(), {heads}}, .sigmoid_beta = true});
+    add(y);
     const Floats weight = numbers(channels * 4, 13);
     Floats z(static_cast<std::size_t>(length * channels));
     headlane::causal_convolution(

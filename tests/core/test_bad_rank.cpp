@@ -17,6 +17,11 @@ void attend_linearly(const View<const float, 4>& x, const View<float, 4>& out, c
   linear_attention(x, x, x, out, {.log_decay = log_decay});
 }
 
+void attend_with_bias(const View<const float, 4>& x, const View<float, 4>& out, const AnyView<const float>& dt_bias) {
+  const View<const float, 1> a_log(x.data, {x.shape[1]});
+  linear_attention(x, x, x, out, {.log_decay = x, .a_log = a_log, .dt_bias = dt_bias});
+}
+
 TEST_CASE("an AnyView has 0 to 8 axes: any other rank is an error in every function") {
   std::vector<float> memory(64, 0.5f);
   std::vector<Index> integers(64, 0);
@@ -26,10 +31,7 @@ TEST_CASE("an AnyView has 0 to 8 axes: any other rank is an error in every funct
   const View<float, 3> good(memory.data() + 32, {2, 2, 2});
   const View<const float, 3> in(memory.data(), {2, 2, 2});
   for (const int rank : {-1, 9, 10, 100, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
-    const auto bad = [&](auto view) {
-      view.rank = rank;
-      return view;
-    };
+    const auto bad = [&](auto view) { return view.rank = rank, view; };
     const AnyView<const float> x = bad(AnyView<const float>(in));
     const AnyView<float> y = bad(AnyView<float>(good));
     const auto push = [&](const char* function, const char* argument, const std::function<void()>& call) {
@@ -63,9 +65,11 @@ TEST_CASE("an AnyView has 0 to 8 axes: any other rank is an error in every funct
     push("convert", "from", [=] { convert(halves, good); });
     push("layer_norm", "residual", [=] { layer_norm(in, good, {.residual = x}); });
     push("rms_norm", "sum", [=] { rms_norm(in, good, {.sum = y}); });
-    push("rotary_embedding", "positions",
-         [=] { rotary_embedding(in.broadcast(0, 1), good.broadcast(0, 1), {.positions = lengths}); });
-    push("linear_attention", "log_decay", [=] { attend_linearly(in.broadcast(0, 1), good.broadcast(0, 1), x); });
+    const auto in4 = in.broadcast(0, 1);
+    const auto good4 = good.broadcast(0, 1);
+    push("rotary_embedding", "positions", [=] { rotary_embedding(in4, good4, {.positions = lengths}); });
+    push("linear_attention", "log_decay", [=] { attend_linearly(in4, good4, x); });
+    push("linear_attention", "dt_bias", [=] { attend_with_bias(in4, good4, x); });
     push("Normalization::forward", "x", [=] { Normalization().forward(x, good); });
     push("Linear", "weight", [=] { (void)Linear(StateDict{{"weight", x}}); });
     push("Embedding", "weight", [=] { (void)Embedding(StateDict{{"weight", x}}); });
@@ -74,7 +78,7 @@ TEST_CASE("an AnyView has 0 to 8 axes: any other rank is an error in every funct
          [=] { (void)MultiHeadAttention(StateDict{{"in_proj_weight", x}}, "", {.heads = 1}); });
     push("FeedForward", "linear1.weight", [=] { (void)FeedForward(StateDict{{"linear1.weight", x}}, ""); });
   }
-  CHECK(calls.size() == 6 * 29);
+  CHECK(calls.size() == 6 * 30);
   check_illegal(calls, [&] { return std::all_of(memory.begin(), memory.end(), [](float e) { return e == 0.5f; }); });
 }
 

@@ -140,7 +140,10 @@ TEST_CASE("sequences of nothing") {
     LinearAttentionOptions options{.normalize = true, .state = e.view<float, 4>({batch, heads, dim, dim})};
     options.log_decay = e.view<const float, 4>(shape);
     options.beta = e.view<const float, 3>({batch, heads, length});
-    options.log_decay.data = options.beta.data = &one;
+    options.a_log = e.view<const float, 1>({heads});
+    options.dt_bias = e.view<const float, 2>({heads, dim});
+    options.sigmoid_beta = true;
+    options.log_decay.data = options.beta.data = options.a_log.data = options.dt_bias.data = &one;
     options.state.data = &state;
     e.call([&] { linear_attention(q, q, q, out, options); });
     const auto half = e.view<const bfloat16, 4>(shape);

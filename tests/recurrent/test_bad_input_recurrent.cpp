@@ -2,6 +2,7 @@
 #include "support/convolution_case.hpp"
 #include "support/half_tensor.hpp"
 #include "support/illegal.hpp"
+#include "support/illegal_sequence.hpp"
 #include "support/linear_attention_case.hpp"
 
 #include <doctest/doctest.h>
@@ -10,62 +11,15 @@
 #include <functional>
 #include <limits>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 namespace headlane::test {
 namespace {
 
-constexpr const char* linear = "linear_attention";
 constexpr const char* convolution = "causal_convolution";
 
-// Legal operands with all options, and illegal calls.
-template <class Tensors, class Call>
-struct Operands {
-  Tensors t;
-  std::vector<float> state = elements(t.state.view);
-  Tensor<1> shared{{600}};
-  std::vector<Illegal> calls{};
-
-  template <class Value>
-  [[nodiscard]] Call with(Value Call::* member, const std::type_identity_t<Value>& value) const {
-    Call call = t.call();
-    call.*member = value;
-    return call;
-  }
-  void push(const std::string& what, const Call& call, const std::vector<std::string>& words) {
-    calls.push_back({what, [=] { call.run(); }, words});
-  }
-  // All errors of one operand.
-  template <class Value, class Wrong>
-  void views(const char* function, const char* name, Value Call::* member, const Wrong& wrong) {
-    add(calls, function, name, wrong, [this, member](const auto& view) { this->with(member, view).run(); });
-  }
-  void check(const View<float, 4>& out, Index min_count) const {
-    const Index before = illegal_calls();
-    check_illegal(calls, [&] {
-      return all_sentinels(out) && elements(t.state.view) == state && all_sentinels(shared.view) &&
-             shared.surroundings_untouched() && t.surroundings_untouched();
-    });
-    CHECK(illegal_calls() - before >= min_count);
-  }
-};
-
-using Linear = Operands<LinearTensors, LinearCall>;
 using Convolution = Operands<ConvolutionTensors, ConvolutionCall>;
 
-Linear linear_operands(Decay decay) {
-  return {.t = LinearTensors({.batch = 2,
-                              .key_heads = 2,
-                              .heads = 4,
-                              .length = 3,
-                              .key_dim = 5,
-                              .value_dim = 6,
-                              .decay = decay,
-                              .beta = true,
-                              .state = true,
-                              .normalize = true})};
-}
 Convolution convolution_operands() {
   return {.t = ConvolutionTensors({.batch = 2, .length = 4, .channels = 5, .width = 3, .bias = true, .state = true})};
 }
@@ -172,12 +126,21 @@ TEST_CASE("linear_attention: out and state over each other, and over inputs") {
   both("beta", 24, [](LinearCall& call, const float* at) { call.beta = {at, {2, 4, 3}}; });
   both("log_decay", 24, [](LinearCall& call, const float* at) { call.decay = {at, {2, 4, 3}}; });
   both("log_decay", 120, [](LinearCall& call, const float* at) { call.row_decay = {at, {2, 4, 3, 5}}; });
+  const View<const float, 4> decay = o.t.row_decay.view;
+  const View<const float, 1> a_log = o.t.a_log.view;
+  both("a_log", 4, [&](LinearCall& call, const float* at) { call.row_decay = decay, call.a_log = {at, {4}}; });
+  both("dt_bias", 4, [&](LinearCall& call, const float* at) {
+    call.row_decay = decay, call.a_log = a_log, call.dt_bias = {at, {4}};
+  });
+  both("dt_bias", 20, [&](LinearCall& call, const float* at) {
+    call.row_decay = decay, call.a_log = a_log, call.row_bias = {at, {4, 5}};
+  });
   for (const Index shift : {-143, -1, 0, 1, 239}) {
     LinearCall call = o.with(&LinearCall::state, state);
     call.out = {p + shift, {2, 4, 3, 6}};
     o.push("state over out", call, {linear, "state", "out", "overlap"});
   }
-  o.check(o.t.out.view, 65);
+  o.check(o.t.out.view, 95);
 }
 
 TEST_CASE("causal_convolution: illegal views") {
@@ -266,9 +229,12 @@ TEST_CASE_TEMPLATE("16-bit numbers: illegal calls", T, bfloat16, float16) {
   float* const p = reinterpret_cast<float*>(shared.view.data + 200);
   const View<T, 4> over_out(shared.view.data + 200, {2, 4, 3, 6});
   const View<T, 3> over_y(shared.view.data + 200, {2, 4, 5});
-  LinearAttentionOptions state = options, beta = options, over_input = options;
+  LinearAttentionOptions state = options, beta = options, over_input = options, a_log = options, dt_bias = options;
   state.state = {p + 71, {2, 4, 5, 6}};
   beta.beta = {p + 71, {2, 4, 3}};
+  a_log.a_log = {p + 71, {4}};
+  dt_bias.a_log = a.t.a_log.view;
+  dt_bias.dt_bias = View<const float, 1>(p + 71, {4});
   over_input.state = {p, {2, 4, 5, 6}};
   CausalConvolutionOptions own_state = own, bias = own;
   own_state.state = {p + 19, {2, 5, 2}};
@@ -278,6 +244,8 @@ TEST_CASE_TEMPLATE("16-bit numbers: illegal calls", T, bfloat16, float16) {
   };
   push([=] { linear_attention(in, in, values, over_out, state); }, {linear, "state", "out", "overlap"});
   push([=] { linear_attention(in, in, values, over_out, beta); }, {linear, "out", "beta", "overlap"});
+  push([=] { linear_attention(in, in, values, over_out, a_log); }, {linear, "out", "a_log", "overlap"});
+  push([=] { linear_attention(in, in, values, over_out, dt_bias); }, {linear, "out", "dt_bias", "overlap"});
   push([=] { linear_attention(in, in, over_out, to, over_input); }, {linear, "state", "v", "overlap"});
   push([=] { causal_convolution(tokens, weight, over_y, own_state); }, {convolution, "y", "state", "overlap"});
   push([=] { causal_convolution(tokens, weight, over_y, bias); }, {convolution, "y", "bias", "overlap"});
@@ -287,7 +255,7 @@ TEST_CASE_TEMPLATE("16-bit numbers: illegal calls", T, bfloat16, float16) {
     for_each(out.view, look), for_each(y.view, look), for_each(shared.view, look);
     return untouched && elements(a.t.state.view) == a.state && elements(b.t.state.view) == b.state;
   });
-  CHECK(calls.size() >= 145);
+  CHECK(calls.size() >= 147);
 }
 
 }  // namespace

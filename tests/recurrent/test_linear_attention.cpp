@@ -2,6 +2,7 @@
 // that it computes; the same bits everywhere, and for every cut of a sequence.
 #include "support/bit_comparison.hpp"
 #include "support/linear_attention_case.hpp"
+#include "support/reference_linear_attention.hpp"
 #include "support/scope.hpp"
 #include "support/sequence_case.hpp"
 

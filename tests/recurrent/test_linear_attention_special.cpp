@@ -1,14 +1,12 @@
 // linear_attention: the bits of the header's formula, special values, guard pages.
-#include "core/dispatch.hpp"
-#include "kernels/table.hpp"
 #include "support/bit_comparison.hpp"
 #include "support/guard.hpp"
 #include "support/linear_attention_case.hpp"
+#include "support/linear_attention_formula.hpp"
 #include "support/scope.hpp"
 #include "support/sequence_case.hpp"
 
 #include <doctest/doctest.h>
-#include <headlane/norm.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -18,62 +16,6 @@
 
 namespace headlane::test {
 namespace {
-
-// The queries or keys of a head, as the header says that they are rounded.
-std::vector<float> rounded_rows(const LinearCall& x, const View<const float, 4>& rows) {
-  std::vector<float> result = elements(rows);
-  if (!x.normalize) return result;
-  const Index n = rows.size(3);
-  const std::vector<float> factor(static_cast<std::size_t>(n), 1 / std::sqrt(static_cast<float>(n)));
-  const View<float, 2> all(result.data(), {rows.size(2), n});
-  rms_norm(all, all, {.eps = x.eps / static_cast<float>(n), .weight = {factor.data(), {n}}});
-  return result;
-}
-
-// The header's formula, operation by operation, for a call with a state.
-void linear_by_formula(const LinearCall& all) {
-  const Index rows = all.q.size(3), n = all.q.size(2);
-  const float scale = all.scale ? *all.scale : 1 / std::sqrt(static_cast<float>(rows));
-  for (Index b = 0; b < all.v.size(0); ++b)
-    for (Index h = 0; h < all.v.size(1); ++h) {
-      const LinearCall x = all.head(b, h);
-      const std::vector<float> q = rounded_rows(x, x.q), k = rounded_rows(x, x.k);
-      std::vector<float> d(static_cast<std::size_t>(rows));
-      for (Index t = 0; t < n; ++t) {
-        for (Index i = 0; i < rows; ++i) {
-          float& decay = d[static_cast<std::size_t>(i)];
-          decay = x.decay ? x.decay(0, 0, t) : x.row_decay ? x.row_decay(0, 0, t, i) : 0;
-          internal::active().exp(&decay, &decay, 1);
-        }
-        const float *const of_q = &q[static_cast<std::size_t>(t * rows)], *const of_k =
-                                                                              &k[static_cast<std::size_t>(t * rows)];
-        for (Index j = 0; j < x.v.size(3); ++j) {
-          float p = 0, sum = 0;
-          for (Index i = 0; i < rows; ++i) {
-            x.state(0, 0, i, j) *= d[static_cast<std::size_t>(i)];
-            p = std::fma(x.state(0, 0, i, j), of_k[i], p);
-          }
-          const float u = x.beta ? (x.v(0, 0, t, j) - p) * x.beta(0, 0, t) : x.v(0, 0, t, j);
-          for (Index i = 0; i < rows; ++i) {
-            x.state(0, 0, i, j) = std::fma(of_k[i], u, x.state(0, 0, i, j));
-            sum = std::fma(x.state(0, 0, i, j), of_q[i], sum);
-          }
-          x.out(0, 0, t, j) = sum * scale;
-        }
-      }
-    }
-}
-
-// Calls of equal tensors, which change() changes: one by the library, the other by the formula.
-void compare_with_formula(BitComparison& bits, const LinearCase& c, const std::string& what,
-                          const std::function<void(const LinearTensors&)>& change) {
-  const LinearTensors actual(c), expected(c);
-  change(actual), change(expected);
-  actual.call().run();
-  linear_by_formula(expected.call_with_state());
-  bits.add(actual.out.view, expected.out.view, text_of(c) + ", " + what);
-  if (c.state) bits.add(actual.state.view, expected.state.view, text_of(c) + ", " + what + ": state");
-}
 
 TEST_CASE("linear_attention has the bits of its formula, special values included") {
   BitComparison bits;
@@ -168,15 +110,15 @@ struct Reached {
 };
 
 // Checks that a special value reached exactly the elements that `reach` names, in these heads of
-// batch element 1: they are not finite, and all other elements have the bits of `clean`.
+// batch element 1, or of all: they are not finite, and all others have the bits of `clean`.
 void check_reach(const LinearTensors& changed, const LinearTensors& clean, const std::vector<Index>& heads,
-                 const Reached& reach, const std::string& what) {
+                 const Reached& reach, const std::string& what, bool in_all = false) {
   Index wrong = 0;
   const auto check = [&](bool reached, float actual, float expected) {
     wrong += (reached ? !std::isfinite(actual) : bits_of(actual) == bits_of(expected)) ? 0 : 1;
   };
   const auto is_there = [&](const auto& at) {
-    return at[0] == 1 && std::find(heads.begin(), heads.end(), at[1]) != heads.end();
+    return (in_all || at[0] == 1) && std::find(heads.begin(), heads.end(), at[1]) != heads.end();
   };
   for_each_position(clean.out.view.shape, [&](const auto& at) {
     const auto [b, h, t, j] = at;
@@ -234,11 +176,49 @@ TEST_CASE("linear_attention: a NaN or an infinity stays in its head, in the colu
       }
 }
 
+TEST_CASE("linear_attention: a NaN of a gate stays in its head, and in its row but for beta") {
+  for (Index number = 0; number < 16 * 6; ++number) {
+    const LinearCase sizes{.batch = 2,
+                           .key_heads = 2,
+                           .heads = 4,
+                           .length = 70,
+                           .key_dim = 17,
+                           .value_dim = 40,
+                           .state = true,
+                           .seed = 10};
+    const LinearCase c = with_gates(with_options(sizes, number % 6 + 6), number / 6);
+    const LinearTensors clean(c);
+    clean.call().run();
+    const auto check = [&](const char* what, Index head, Index token, bool of_row, const auto& change) {
+      const LinearTensors t(c);
+      change(t);
+      t.call().run();
+      const Reached reach{[&](Index i, Index) { return !of_row || c.beta || i == 6; },
+                          [&](Index at, Index) { return at >= token; }};
+      check_reach(t, clean, {head}, reach, what, token == 0);
+    };
+    for (const Index at : {1, 64}) {
+      if (c.decay == Decay::token)
+        check("log_decay", 1, at, false, [&](const LinearTensors& t) { t.decay.view(1, 1, at) = nan; });
+      if (c.decay == Decay::row)
+        check("log_decay", 2, at, true, [&](const LinearTensors& t) { t.row_decay.view(1, 2, at, 6) = nan; });
+      if (c.beta) check("beta", 3, at, false, [&](const LinearTensors& t) { t.beta.view(1, 3, at) = nan; });
+    }
+    if (c.gate != Gate::none) check("a_log", 2, 0, false, [](const LinearTensors& t) { t.a_log.view(2) = nan; });
+    if (c.gate == Gate::head_bias)
+      check("dt_bias", 1, 0, false, [](const LinearTensors& t) { t.dt_bias.view(1) = nan; });
+    if (c.gate == Gate::row_bias)
+      check("dt_bias", 3, 0, true, [](const LinearTensors& t) { t.row_bias.view(3, 6) = nan; });
+  }
+}
+
 // Each length is that of keys, of values and of a sequence.
 TEST_CASE("linear_attention between guard pages") {
   Counts counts;
   Guarded<4> q, k, v, out, state, row_decay;
   Guarded<3> decay, beta;
+  Guarded<2> row_bias;
+  Guarded<1> a_log, dt_bias;
   everywhere([&](Index length, Index gap, Place where) {
     for (const Index role : {0, 1, 2}) {
       if (length == 0 || (role == 2 && length > 140)) continue;
@@ -249,7 +229,7 @@ TEST_CASE("linear_attention between guard pages") {
                    .key_dim = role == 0 ? length : other + 2,
                    .value_dim = role == 1 ? length : other + 3,
                    .seed = 9};
-      c = with_options(c, length + 7 * gap);
+      c = with_gates(with_options(c, length + 7 * gap), length / 3 + gap);
       const LinearTensors t(c), copies(c);
       const bool vary = (length + gap / 2) % 2 == 0;
       const auto place = [&](auto& guarded, const auto& tensor, Index operand) {
@@ -262,6 +242,9 @@ TEST_CASE("linear_attention between guard pages") {
       if (call.decay) place(decay, t.decay, 6), call.decay = decay.view;
       if (call.row_decay) place(row_decay, t.row_decay, 6), call.row_decay = row_decay.view;
       if (call.beta) place(beta, t.beta, 7), call.beta = beta.view;
+      if (call.a_log) place(a_log, t.a_log, 8), call.a_log = a_log.view;
+      if (call.dt_bias) place(dt_bias, t.dt_bias, 9), call.dt_bias = dt_bias.view;
+      if (call.row_bias) place(row_bias, t.row_bias, 10), call.row_bias = row_bias.view;
       call.run();
       copies.call().run();
       counts.add(different_bits(out.view, copies.out.view) == 0 &&

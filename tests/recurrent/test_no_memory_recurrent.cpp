@@ -51,10 +51,12 @@ TEST_CASE("linear_attention: each allocation fails") {
                .seed = 3,
                .layout = 1,
                .alike = true});
+  const LinearTensors gates(with_gates(t.c, 15));
   const HalfTensor<bfloat16, 4> q(t.q.view), k(t.k.view), v(t.v.view), out(t.out.view.shape);
   for (const int threads : {1, 2}) {
     const ThreadsScope team(threads);
     check_failing(writes("linear_attention", t.out, t.state, [&] { t.call().run(); }), 1);
+    check_failing(writes("linear_attention, gates", gates.out, gates.state, [&] { gates.call().run(); }), 1);
     check_failing(writes("linear_attention, no state", without.out, without.state, [&] { without.call().run(); }), 1);
     check_failing(writes("linear_attention, strided", strided.out, strided.state, [&] { strided.call().run(); }), 1);
     check_failing(writes("linear_attention, one token", t.out, t.state, [&] { t.call().tokens(5, 6).run(); }), 1);

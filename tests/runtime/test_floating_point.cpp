@@ -171,6 +171,10 @@ void EveryNumber::add_others() {
        [=](Option o, Y y) { static_cast<void>(plan_attention(q, q, q, heads(y), {.softcap = o.single})); }},
       {"attention_weights, scale", [=](Option o, Y y) { attention_weights(q, q, heads(y), {.scale = o.single}); }},
       {"linear_attention, scale", [=](Option o, Y y) { linear_attention(q, q, q, heads(y), {.scale = o.single}); }},
+      {"linear_attention, beta_scale",
+       [=](Option o, Y y) {
+         linear_attention(q, q, q, heads(y), {.beta = {x.data, {1, 1, 4}}, .beta_scale = o.single});
+       }},
       {"linear_attention, eps",
        [=](Option o, Y y) { linear_attention(q, q, q, heads(y), {.normalize = true, .eps = o.single}); }},
       {"rotary_embedding, base", [=](Option o, Y y) { rotary_embedding(q, heads(y), {.base = o.twice}); }},

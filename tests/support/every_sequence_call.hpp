@@ -46,6 +46,25 @@ inline void EveryCall::add_recurrent() {
             {.normalize = true, .log_decay = log_decay, .beta = beta, .state = state, .num_threads = threads});
       },
       delta, state);
+  const auto gated = out(), last = output<4>({2, 4, 48, 40});
+  const auto a_log = input<1>({4});
+  const auto dt_bias = input<2>({4, 48});
+  add(
+      "linear_attention, gates",
+      [=](int threads) {
+        for_each(last, [](float& x) { x = 0; });
+        linear_attention(q, k, v, gated,
+                         {.normalize = true,
+                          .log_decay = log_decay,
+                          .beta = beta,
+                          .a_log = a_log,
+                          .dt_bias = dt_bias,
+                          .sigmoid_beta = true,
+                          .beta_scale = 1.75f,
+                          .state = last,
+                          .num_threads = threads});
+      },
+      gated, last);
   const auto kept = output<4>({2, 4, 48, 40});
   add(
       "linear_attention, token by token",
