@@ -19,7 +19,7 @@ class Given:
         self.x, self.y = (self.value(sizes, 32).view(*sizes, 4, 8).transpose(1, 2) for _ in range(2))
         self.cos, self.sin = (self.value(sizes, None) for _ in range(2))
         self.turns = Input("complex").value(self.graph)
-        cache = CacheValue(self.graph.add(Node("input")), object, self.graph.updates)
+        cache = CacheValue(self.graph.add(Node("input")), object, self.graph.updates, self.graph.states)
         latent, key = (self.value(sizes, width).view(*sizes[:1], 1, sizes[1], width) for width in (12, 2))
         self.latent, self.key = cache.update(latent, key, 0)
         self.others = cache.update(latent, key, 1)

@@ -70,4 +70,4 @@ def test_row_program(made_by):
     program = _core.RowProgram(2)
     program.add_output(made_by(program))
     values = [calls.normal(2, 3, 8), calls.normal(2, 3, 8)]
-    require_same(lambda: program.run(values, [], [], 1))
+    require_same(lambda: program.run(values, [], [], [], 1))

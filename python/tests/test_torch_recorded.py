@@ -92,10 +92,17 @@ def test_masks_that_are_none(mask):
 
 
 def test_other_axes_of_parts():
-    """They are not told."""
+    """They are not told, but for whether there is one token, of which a plan is for calls alone."""
     for x in (HEADS[..., :4], TABLE):
-        with pytest.raises(NotPlain):
-            assert x.shape[2] != 1
+        for axis, number in ((0, 1), (2, 2)):
+            with pytest.raises(NotPlain):
+                assert x.shape[axis] != number
+    with pytest.raises(NotPlain):
+        assert TABLE.shape[2] != 1
+    graph = HEADS.graph
+    graph.asks_if_single = False
+    assert HEADS[..., :4].shape[2] != 1
+    assert graph.asks_if_single
     assert HEADS[..., :4].shape[1:] == (4, HEADS.shape[2], 4)
     with pytest.raises(NotPlain):
         assert torch.repeat_interleave(TABLE, 2, 3).shape

@@ -50,6 +50,7 @@ MODELS = {
     "mamba": (MAMBA, DELTA),
     "lfm2": (LFM2, DELTA),
 }
+PLANNED = {"qwen3_5_text", "qwen3_next", "olmo_hybrid"}  # see test_torch_delta.py
 pytestmark = pytest.mark.skipif("qwen3_5_text" not in CONFIG_MAPPING, reason="transformers is too old")
 
 
@@ -77,9 +78,8 @@ class Counts:
 
     def __init__(self, monkeypatch):
         self.attention = self.convolution = 0
-        for name in filter(
-            CONFIG_MAPPING.__contains__, MODELS
-        ):  # calls by which functions are found come first
+        known = filter(CONFIG_MAPPING.__contains__, MODELS)
+        for name in known:  # calls by which functions are found come first
             headlane.torch.optimize(made(name))
         for name, counter in (("linear_attention", "attention"), ("causal_convolution", "convolution")):
             function = getattr(headlane, name)
@@ -123,8 +123,9 @@ def test_models(model_type, counts):
         if not more:
             for a, b in zip(expected.logits, got.logits, strict=True):
                 assert (a - b).abs().max() < 1e-4 * a.abs().max()
-    assert counts.convolution == calls * 17  # nothing else ran
-    assert counts.attention == calls * 17 * (len(names) > len(DELTA))
+    times = 2 if model_type in PLANNED else 17  # of several tokens, of one; then plans ran
+    assert counts.convolution == calls * times
+    assert counts.attention == calls * times * (len(names) > len(DELTA))
 
 
 class Rule(torch.nn.Module):
@@ -267,7 +268,8 @@ def test_bfloat16(model_type, counts):
     assert (ours - exact).abs().max() <= 1.5 * (theirs - exact).abs().max() + 0.01 * exact.abs().max()
     options = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False}
     assert optimized.generate(tokens(), **options).shape == (2, 13)
-    assert counts.convolution == 5 * len(modules_of(optimized))
+    times = 2 if model_type in PLANNED else 5
+    assert counts.convolution == times * len(modules_of(optimized))
 
 
 def _is_named(q, k, v, g, beta, **options):

@@ -203,7 +203,7 @@ def test_16_bits_turned_in_float32(code, is_wide):
         lambda g: cat(-g.x.float()[..., 4:], g.x[..., :4]),
         lambda g: stacked(-g.x.float()[..., 1::2], g.x[..., ::2]),
         lambda g: (g.x * g.cos).float(),
-        lambda g: g.x.transpose(1, 2).view(*g.x.shape[:1], g.x.shape[2], 32).float(),
+        lambda g: g.x.transpose(1, 2).view(*g.x.shape[:1], g.x.shape[2], 32).float().type_as(g.x),
     ],
 )
 def test_16_bits_that_are_not(code):

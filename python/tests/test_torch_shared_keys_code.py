@@ -24,7 +24,7 @@ def shared_of(g, sizes):
 def updated():
     """With keys and values that two layers of a cache have."""
     given = Given()
-    cache = CacheValue(given.graph.add(Node("input")), object, given.graph.updates)
+    cache = CacheValue(given.graph.add(Node("input")), object, given.graph.updates, given.graph.states)
     given.updated, given.others = (cache.update(given.x, given.y, layer) for layer in range(2))
     return given
 

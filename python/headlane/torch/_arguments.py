@@ -10,7 +10,7 @@ import torch
 
 from ._cached import CacheValue, FilledCache, Pair, SharedKeys
 from ._complex import Angles
-from ._nodes import Mask, Node, NotPlain, Size
+from ._nodes import Mask, Node, NotPlain
 from ._other import OtherTensor
 from ._state import AXES, is_taken
 from ._tables import WideMask
@@ -54,15 +54,15 @@ class Input(NamedTuple):
         if self.what == "complex":
             return Angles(graph, node)
         if isinstance(self.what, Pairs):
-            own = CacheValue(node, self.what.own, graph.updates)
+            own = CacheValue(node, self.what.own, graph.updates, graph.states)
             encoders = FilledCache(graph.add(Node("input")))
             return Pair(self.what.kind, own, encoders, dict(self.what.is_updated))
         if isinstance(self.what, Shared):
             sizes = self.what.sizes
             return SharedKeys(node, self.what.kind, None if sizes is None else dict(sizes))
         if isinstance(self.what, type):
-            return CacheValue(node, self.what, graph.updates)
-        node.sizes = tuple(Size() for _ in range(self.what - 1))
+            return CacheValue(node, self.what, graph.updates, graph.states)
+        node.sizes = graph.sizes_of_input(self.what)
         return Value(graph, node)
 
 

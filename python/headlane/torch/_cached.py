@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from ._delta import Channels, LayerState, State, States
 from ._from_cache import FromCache
 from ._nodes import Node, NotPlain, Recorded, Size
 
@@ -12,10 +13,11 @@ from ._nodes import Node, NotPlain, Recorded, Size
 class CacheValue:
     """A cache of keys and values, of class `kind`, that a module is given."""
 
-    def __init__(self, node: Node, kind: type, updates: list[Entries]) -> None:
+    def __init__(self, node: Node, kind: type, updates: list[Entries], states: list[LayerState]) -> None:
         self._node = node
         self._kind = kind
         self._updates = updates
+        self._states = States(node, states)
 
     __class__ = property(lambda self: self._kind)  # type: ignore[assignment]
 
@@ -32,6 +34,32 @@ class CacheValue:
 
     def get_seq_length(self, layer: int) -> Size:
         return Size()
+
+    # Of linear attention: a plan runs as if there was a state, which is 0 before the first call.
+
+    def get_conv_state(self, layer: Any, state_idx: Any = 0) -> State:
+        return State(self._states.of(layer, state_idx), 0)
+
+    def get_recurrent_state(self, layer: Any, state_idx: Any = 0) -> State:
+        return State(self._states.of(layer, state_idx), 1)
+
+    def update_conv_state(
+        self, x: Any, layer: Any, state_idx: Any = 0, conv_kernel_size: Any = None
+    ) -> Channels:
+        of = self._states.of(layer, state_idx)
+        if not isinstance(x, Channels) or not x.is_whole() or of.is_updated or of.sizes:
+            raise NotPlain
+        of.is_updated = True
+        return Channels(x.value, of, conv_kernel_size)
+
+    def update_recurrent_state(self, state: Any, layer: Any, state_idx: Any = 0) -> None:
+        of = self._states.of(layer, state_idx)
+        if not isinstance(state, State) or state.which != 2 or state.of is not of or of.is_kept:
+            raise NotPlain
+        of.is_kept = True
+
+    def is_recording_past(self, layer: Any) -> bool:
+        return False  # or the plan does not run
 
     def __bool__(self) -> bool:
         raise NotPlain

@@ -31,19 +31,25 @@ class Code:
 
     @classmethod
     def of(
-        cls, module: nn.Module, dtype: torch.dtype, arguments: tuple[Any, ...], options: dict[str, Any]
+        cls,
+        module: nn.Module,
+        dtype: torch.dtype,
+        arguments: tuple[Any, ...],
+        options: dict[str, Any],
+        is_single: bool = False,
     ) -> Code | None:
         """None if the code is not plain, draws random numbers, or saves values. Instead of tensors and caches
         `Input`s are given.
         """
         for _ in range(2):  # another thread may draw some, too
-            graph, numbers = Graph(dtype), RandomState()
+            graph, numbers = Graph(dtype, is_single), RandomState()
             try:
                 wrapped = cls._wrapped(module, graph, arguments, options)
             except Exception:  # whatever the code says to values that are no tensors
                 wrapped = None
             if numbers.is_current():
-                if wrapped is None or graph.has_values() or not all(x.is_attended for x in graph.updates):
+                is_done = all(x.is_attended for x in graph.updates) and all(x.is_kept for x in graph.states)
+                if wrapped is None or graph.has_values() or not is_done:
                     return None
                 return cls(module, graph, wrapped)
             numbers.restore()

@@ -29,8 +29,11 @@ def called(func: Any, args: Any, kwargs: Any) -> Any:
         return args[0]
     if func in (torch.chunk, torch.split):
         return getattr(args[0], func.__name__)(*args[1:], **kwargs)
-    if func is torch.cat and kwargs == {"dim": -1} and len(args) == 1 and len(args[0]) == 2:
-        return args[0][0].joined(args[0][1])
+    if func is torch.cat and kwargs == {"dim": -1} and len(args) == 1:
+        first, *others = args[0]
+        for other in others:
+            first = first.joined(other)
+        return first
     if func in (torch.add, torch.mul) and len(args) == 2 and not kwargs:
         return _graph_of(args).apply("add" if func is torch.add else "multiply", *args)
     if func is F.gelu and len(args) == 1:

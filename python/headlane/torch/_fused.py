@@ -12,6 +12,7 @@ from torch import nn
 from torch.compiler import is_compiling
 
 from ._arguments import Input, Shared, caches_in, input_of, key_of, places_of, with_trials
+from ._delta import is_filter
 from ._experts import AnyExperts, is_mixture
 from ._modules import Linear, Replaced
 from ._nodes import NotPlain
@@ -22,14 +23,17 @@ from ._tried import Repeated, Seen, tried
 
 
 class FusedState:
-    """The plans of a module, for each kind of arguments. They are not copied with the module but made again."""
+    """The plans of a module, for each kind of arguments. They are not copied with the module but made again. Without
+    a type there are none.
+    """
 
-    __slots__ = ("dtype", "plans", "stale")
+    __slots__ = ("asks_if_single", "dtype", "plans", "stale")
 
-    def __init__(self, dtype: torch.dtype) -> None:
-        self.dtype = dtype
+    def __init__(self, dtype: torch.dtype | None) -> None:
+        self.dtype: Any = dtype
+        self.asks_if_single = False  # the code, if there is one token
         self.plans: dict[Any, Plan | None] = {}
-        self.stale = False
+        self.stale = dtype is None
 
     def __deepcopy__(self, memo: Any) -> FusedState:
         return FusedState(self.dtype)
@@ -95,7 +99,9 @@ class Fused(Replaced):
         except NotPlain:
             return super().forward(*arguments, **options)
         more = places_of(tensors), torch.is_grad_enabled()  # as code may ask
-        key = (len(arguments), *options, *map(key_of, inputs), *more)
+        key: tuple[Any, ...] = (len(arguments), *options, *map(key_of, inputs), *more)
+        if state.asks_if_single:
+            key = (*key, _is_single(tensors, state.dtype))
         plan = state.plans.get(key)
         if plan is None and key not in state.plans and len(state.plans) < _KINDS:
             return self._first_call(key, inputs, tensors, arguments, options)
@@ -106,14 +112,24 @@ class Fused(Replaced):
         return super().forward(*arguments, **options)
 
     def _first_call(
-        self, key: Any, inputs: list[Any], tensors: list[Any], arguments: Any, options: dict[str, Any]
+        self,
+        key: tuple[Any, ...],
+        inputs: list[Any],
+        tensors: list[Any],
+        arguments: Any,
+        options: dict[str, Any],
     ) -> Any:
         """A plan is kept if it computes what the code does, by numbers that tell."""
         state, count = self._headlane, len(arguments)
         caches = [tried(x) for x in caches_in((*arguments, *options.values()))]
         if not all(x.is_possible for x in caches):
             return super().forward(*arguments, **options)
-        plan = Plan.of(self, state.dtype, tuple(inputs[:count]), dict(zip(options, inputs[count:])))
+        is_single = _is_single(tensors, state.dtype)
+        given = tuple(inputs[:count]), dict(zip(options, inputs[count:]))
+        plan = Plan.of(self, state.dtype, *given, is_single)
+        if plan is not None and plan.asks_if_single and not state.asks_if_single:
+            state.asks_if_single = True
+            key = (*key, is_single)
         if plan is None:
             state.plans[key] = None
         if plan is None or not plan.applies():
@@ -157,6 +173,13 @@ class Fused(Replaced):
             self._headlane.stale = True  # the code may read it
 
 
+def _is_single(inputs: list[Any], dtype: torch.dtype) -> bool:
+    """Whether the sequences of the first input of this type have one token."""
+    tensors = (x for x in inputs if isinstance(x, torch.Tensor) and x.dtype is dtype)
+    first = next((x for x in tensors if x.dim() == 3), None)
+    return first is not None and first.shape[1] == 1
+
+
 def _is_telling(result: Any) -> bool:
     """Whether not all numbers are 0, infinite or NaN, as those of other code might be, too."""
     if isinstance(result, (tuple, OrderedDict)):
@@ -194,7 +217,8 @@ def dtype_of(module: nn.Module) -> torch.dtype | None:
     if len(dtypes) != 1:
         return None
     others = [x for one in parts if not isinstance(one, (Linear, Norm)) for x in one._parameters.values()]
-    return None if any(x is not None and x.dim() != 1 for x in others) else dtypes.pop()
+    is_known = all(x is None or x.dim() == 1 or is_filter(x) for x in others)
+    return dtypes.pop() if is_known else None
 
 
 def _is_layer(module: nn.Module) -> bool:

@@ -17,16 +17,19 @@ from torch import nn
 
 from ._arguments import Input
 from ._cached import Cached, Entries
+from ._delta import LayerState, gated_norm
 from ._experts import is_mixture, results_of
 from ._from_cache import FromCache
+from ._gated_norms import GatedNorm
 from ._mixture_parts import call_part, is_part
 from ._modules import Activation, Linear, Replaced, WithWeights
-from ._nodes import Node, NotPlain, Vector
+from ._nodes import Node, NotPlain, Size, Vector
 from ._norms import Norm
 from ._outside import outside_of
 from ._recognise import changes_input
 from ._sizes import require_equal
 from ._stand_in import is_simple, namespaces, original_of, stand_in
+from ._tables import Length
 from ._values import Unused, Value
 
 _IDENTITY = "identity"
@@ -51,19 +54,23 @@ class Graph:
     reads: The attributes that it reads: dicts of modules or classes, the names there, and the values, or the
         dict itself where it has none.
     lengths: Dicts of children that it iterates over, and how many there are.
-    updates: What is appended to caches.
+    updates, states: What is appended to caches, and what these have for linear attention.
     deep: Modules whose code uses more than their own children.
     vectors: The parameters and buffers that it reads by itself.
     equal: Inputs that must have as many rows as others, and their width.
+    is_single: Whether the sequences of the first input have one token; asks_if_single: Whether code asks.
     """
 
-    def __init__(self, dtype: torch.dtype) -> None:
+    def __init__(self, dtype: torch.dtype, is_single: bool = False) -> None:
         self.dtype = dtype
+        self.is_single = is_single
+        self.asks_if_single = False
         self.nodes: list[Node] = []
         self.structure: dict[tuple[int, str], tuple[nn.Module, str, nn.Module]] = {}
         self.reads: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]] = {}
         self.lengths: dict[int, tuple[dict[str, Any], int]] = {}
         self.updates: list[Entries] = []
+        self.states: list[LayerState] = []
         self.deep: set[nn.Module] = set()
         self.vectors: list[torch.Tensor] = []
         self.equal: list[tuple[Node, Node, int]] = []
@@ -74,6 +81,10 @@ class Graph:
 
     def add_value(self, value: Value) -> None:
         self._values.append(weakref.ref(value))
+
+    def sizes_of_input(self, axes: int) -> tuple[Size, ...]:
+        has_length = any(isinstance(x, Length) for node in self.nodes for x in node.sizes or ())
+        return tuple(Size() for _ in range(axes - 1)) if has_length or axes != 3 else (Size(), Length(self))
 
     def has_values(self) -> bool:
         """Whether any is still there."""
@@ -150,6 +161,8 @@ class Graph:
         is_called = kind is None and (is_mixture(module) or _is_call(module))
         if kind is None and module._modules and not is_called:
             return self.run(module, arguments, options)
+        if isinstance(module, GatedNorm):
+            return gated_norm(module, arguments, options)
         kind = kind or _CALL
         if kind == "linear" and len(arguments) == 1 and _is_of_positions(arguments[0]):
             return self._multiply_positions(module, arguments[0], options)
@@ -177,12 +190,15 @@ class Graph:
             self._require(module._headlane.dtype)
             made.node.width = module._headlane.matrix.columns
         elif isinstance(module, Norm):
-            self._require(next((x.dtype for x in module._parameters.values() if x is not None), self.dtype))
-            for name in module._parameters:
-                self.read(module._parameters, name)
-            if isinstance(module._headlane.eps, str):
-                self.read(module.__dict__, module._headlane.eps)
+            self.read_norm(module)
         return made
+
+    def read_norm(self, module: Norm | GatedNorm) -> None:
+        self._require(next((x.dtype for x in module._parameters.values() if x is not None), self.dtype))
+        for name in module._parameters:
+            self.read(module._parameters, name)
+        if isinstance(module._headlane.eps, str):
+            self.read(module.__dict__, module._headlane.eps)
 
     def _multiply_positions(self, module: nn.Module, x: Any, options: dict[str, Any]) -> FromCache:
         """The product of one head with a matrix, which does not change."""

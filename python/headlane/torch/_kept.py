@@ -97,7 +97,7 @@ class Kept:
         known = self._known(sources, sources[0].shape[-2] - count)
         new = [x.narrow(-2, known, x.shape[-2] - known) for x in sources]
         rows = [x.squeeze(1).contiguous() for x in new]
-        made = self.program.run([rows[x] for x in self._read], [], [], threads())
+        made = self.program.run([rows[x] for x in self._read], [], [], [], threads())
         new += [heads_of(made[x], *of) for x, of in zip(self._made, self._heads)]
         buffer = _ours().Buffer
         if not known:

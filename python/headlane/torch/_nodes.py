@@ -77,13 +77,38 @@ class Vector(Weight):
     def __mul__(self, other: Any) -> Any:
         return other * self
 
+    def float(self) -> WideVector:
+        return WideVector(self.tensor)
+
+
+class WideVector(Recorded):
+    """A parameter or buffer in float32, whatever type it has; its exp(); and the negative of that.
+
+    steps: How many of the three there were.
+    """
+
+    def __init__(self, tensor: torch.Tensor, steps: int = 1) -> None:
+        self.tensor = tensor
+        self.steps = steps
+
+    def _after(self, steps: int) -> WideVector:
+        if self.steps != steps:
+            raise NotPlain
+        return WideVector(self.tensor, steps + 1)
+
+    def exp(self) -> WideVector:
+        return self._after(1)
+
+    def __neg__(self) -> WideVector:
+        return self._after(2)
+
 
 class Node:
     """An operation: "linear", "norm", "add", "multiply", "scale", "weigh" by factors of positions, "head_norm",
     "multiply_heads" by numbers, "rotary", "columns", "join", "attention", "input", "torch", what PyTorch computes of
-    inputs of other types, "call" of a module without parameters or of a mixture of experts, "first" of the results
-    of such a call, "part" of a mixture that a layer's own code calls, "item" of what that returns, or the name of an
-    activation.
+    inputs of other types, "convolve", "linear_attention", "gated_norm", "call" of a module without parameters or of
+    a mixture of experts, "first" of the results of such a call, "part" of a mixture that a layer's own code calls,
+    "item" of what that returns, or the name of an activation.
 
     what: The Linear, norm or module, the factor, the head_dim, how many of it are turned and how they are paired,
         and whether in float32, the norm of heads and their dim, which columns of how many at a time (0: of all),

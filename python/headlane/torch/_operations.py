@@ -13,6 +13,7 @@ from ._attended import Keys, layer_of
 from ._mixture_parts import run_part
 from ._nodes import Attention, Node
 from ._state import threads
+from ._with_states import HeldState
 
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf")
 
@@ -214,6 +215,7 @@ class Rows:
         self.program = _core.RowProgram(len(self.inputs))
         self.vectors: list[Vector | Node] = []
         self.attentions: list[Keys] = []
+        self.states: list[HeldState] = []
         self.at = {node: number for number, node in enumerate(self.inputs)}
         for one in operations:
             self.at[one.result] = one.add_to(self)
@@ -228,7 +230,8 @@ class Rows:
 
     @property
     def changes_cache(self) -> bool:
-        return any(x.call.changes_cache for x in self.attentions)
+        changed = [x.call.changes_cache for x in self.attentions] + [x.changes_cache for x in self.states]
+        return any(changed)
 
     def vector(self, value: Vector) -> int:
         self.vectors.append(value)
@@ -251,11 +254,15 @@ class Rows:
         def step(values: list[Any]) -> Any:
             given = [x if (x := values[place]).is_contiguous() else x.contiguous() for place in places]
             length = given[0].shape[1] if attentions else 0
+            states = [x.given(values, at, given[0]) for x in self.states]
+            if any(x is NotImplemented for x in states):
+                return NotImplemented
             claimed: list[Any] = []
             keys = [x.given(values, length, claimed) for x in attentions]
             made = None
             if None not in keys:
-                made = run(given, [values[x] if type(x) is int else x() for x in vectors], keys, threads())
+                read = [values[x] if type(x) is int else x() for x in vectors]
+                made = run(given, read, keys, states, threads())
             if made is None:
                 for _, layer in claimed:
                     layer.release(length)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 
-from ._nodes import Mask, Node, NotPlain
+from ._nodes import Mask, Node, NotPlain, Recorded
 
 if TYPE_CHECKING:
     from ._graph import Graph
 
 _ELEMENTWISE = frozenset((torch.log, torch.floor))
 _OF_HEADS = (slice(None), None, slice(None), None)  # [batch, length] in [batch, 1, length, 1]
+_OF_ROWS = (slice(None), slice(None), None)  # and in [batch, length, 1]
 
 
 class OtherTensor(Mask):
@@ -53,7 +54,9 @@ class OtherTensor(Mask):
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def __getitem__(self, index: Any) -> OtherTensor:
+    def __getitem__(self, index: Any) -> Any:
+        if index == _OF_ROWS and self.node.kind == "input":
+            return RowFactors(self._graph, self.node)
         if self._is_of_heads or index != _OF_HEADS:
             raise NotPlain
         return self._computed(lambda x: x[_OF_HEADS], self._dtype, is_of_heads=True)
@@ -74,3 +77,20 @@ class OtherTensor(Mask):
         if func not in _ELEMENTWISE or len(args) != 1 or kwargs:
             raise NotPlain
         return args[0]._computed(func)
+
+
+class RowFactors(Recorded):
+    """Integers that a module is given, [batch, length] as [batch, length, 1], such as a mask of padding: they become
+    the type of what they multiply.
+    """
+
+    def __init__(self, graph: Graph, node: Node) -> None:
+        self._graph = graph
+        self._node = node
+
+    def of_type(self, dtype: torch.dtype) -> Node:
+        def factors(x: torch.Tensor) -> Any:
+            is_mask = x.dim() == 2 and not x.is_floating_point() and not x.is_complex()
+            return x[_OF_ROWS].to(dtype) if is_mask else NotImplemented
+
+        return self._graph.add(Node("torch", (self._node,), factors))

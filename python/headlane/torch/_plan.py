@@ -31,6 +31,7 @@ class Plan:
     filled: Of attentions to the keys of an encoder: the numbers of the cache, of its layer, and of an input that
         has as many sequences.
     lengths_of_keys: For each attention a function of the inputs: how many keys it has.
+    asks_if_single: Whether the code asks if there is one token.
     equal: The numbers of inputs that must have the rows of others, those, and their width.
     appends: Of attentions that append keys to a cache: the numbers of the cache and of its layer.
     """
@@ -55,6 +56,7 @@ class Plan:
             (at[x.what.read(x.inputs).cache], x.what.entries[0]) for x in attentions if x.what.changes_cache
         ]
         self.equal = [(at[one], at[other], width) for one, other, width in code.graph.equal]
+        self.asks_if_single = code.graph.asks_if_single
         self.wrapped = code.wrapped
         structure = list(code.graph.structure.values())
         children = [child for _, _, child in structure if child is not None]
@@ -78,11 +80,19 @@ class Plan:
 
     @classmethod
     def of(
-        cls, module: nn.Module, dtype: torch.dtype, arguments: tuple[Any, ...], options: dict[str, Any]
+        cls,
+        module: nn.Module,
+        dtype: torch.dtype,
+        arguments: tuple[Any, ...],
+        options: dict[str, Any],
+        is_single: bool = False,
     ) -> Plan | None:
         """None if the code of the module is not plain, or has nothing to fuse."""
-        code = Code.of(module, dtype, arguments, options)
-        if code is None or (code.graph.updates and not all(map(_never_repeats, code.nodes))):
+        code = Code.of(module, dtype, arguments, options, is_single)
+        if code is None:
+            return None
+        changes_cache = code.graph.updates or code.graph.states
+        if changes_cache and not all(map(_never_repeats, code.nodes)):
             return None
         # What is fused is rounded to 16 bits less often: no more than the plan of a module fuses.
         modules = code.modules() if code.is_deep() and dtype is not torch.float32 else None

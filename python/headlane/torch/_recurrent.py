@@ -32,7 +32,7 @@ class _Calls(threading.local):
 
 
 CALLS = _Calls()
-_LARGEST = 512  # elements of a head (max_head_dim)
+LARGEST = 512  # elements of a head (max_head_dim)
 
 
 def _are_taken(*tensors: torch.Tensor | None, dtype: torch.dtype | None = None) -> bool:
@@ -40,7 +40,7 @@ def _are_taken(*tensors: torch.Tensor | None, dtype: torch.dtype | None = None) 
     return all(x is None or (x.dtype in NAMES and is_plain(x, dtype or x.dtype)) for x in tensors)
 
 
-def _have_others(others: dict[str, Any]) -> bool:
+def have_others(others: dict[str, Any]) -> bool:
     """Whether there is an option that changes the result. The functions ignore all others that models pass on."""
     return any(others.get(name) is not None for name in ("cu_seqlens", "seq_idx", "z", "scale"))
 
@@ -92,12 +92,12 @@ def delta_rule(
 ) -> Any:
     """The gated delta rule, and Kimi Delta Attention."""
     if (
-        _have_others(others)
+        have_others(others)
         or not _are_taken(query, key, value, dtype=query.dtype)
         or not _are_taken(g, beta)
         or not _are_taken(initial_state, dtype=torch.float32)
-        or not 0 < query.shape[3] <= _LARGEST
-        or not 0 < value.shape[3] <= _LARGEST
+        or not 0 < query.shape[3] <= LARGEST
+        or not 0 < value.shape[3] <= LARGEST
         or value.numel() == 0
     ):
         return None
@@ -137,7 +137,7 @@ def convolution(
     **others: Any,
 ) -> Any:
     if (
-        _have_others(others)
+        have_others(others)
         or activation not in _ACTIVATIONS
         or not _are_taken(hidden_states, weight, bias, dtype=hidden_states.dtype)
         or hidden_states.numel() == 0
@@ -161,7 +161,7 @@ def convolution_update(
         activation not in _ACTIVATIONS
         or not _are_taken(hidden_states, conv_state, weight, bias, dtype=hidden_states.dtype)
         or hidden_states.numel() == 0
-        or hidden_states.shape[2] != 1
+        or hidden_states.shape != (*conv_state.shape[:2], 1)
         or not 1 <= before < _WIDEST
         or unread not in (0, 1)
     ):
@@ -201,12 +201,12 @@ def scan(
     **others: Any,
 ) -> Any:
     if (
-        _have_others(others)
+        have_others(others)
         or not _are_taken(hidden_states, dt, A, B, C, D, dt_bias)
         or not _are_taken(initial_states, dtype=torch.float32)
         or (D is not None and D.dim() != 1)
-        or not 0 < B.shape[3] <= _LARGEST
-        or not 0 < hidden_states.shape[3] <= _LARGEST
+        or not 0 < B.shape[3] <= LARGEST
+        or not 0 < hidden_states.shape[3] <= LARGEST
         or hidden_states.numel() == 0
     ):
         return None
@@ -236,12 +236,12 @@ def scan_update(
     of_heads = [dt.stride()[2:], A.stride()[1:], *(x.stride()[1:] for x in (D, dt_bias) if x is not None)]
     if (
         z is not None
-        or _have_others(others)
+        or have_others(others)
         or not _are_taken(hidden_states, dt, A, B, C, D, dt_bias)
         or not _are_taken(state, dtype=torch.float32)
         or any(any(x) for x in of_heads)
-        or not 0 < B.shape[2] <= _LARGEST
-        or not 0 < hidden_states.shape[2] <= _LARGEST
+        or not 0 < B.shape[2] <= LARGEST
+        or not 0 < hidden_states.shape[2] <= LARGEST
         or hidden_states.numel() == 0
     ):
         return None

@@ -7,10 +7,13 @@ import inspect
 from typing import Any, Callable
 
 import torch
+from torch import nn
 from torch.compiler import is_compiling
 
 from . import _recurrent
-from ._modules import Replaced
+from ._delta import RECORDED
+from ._fused import Fused, FusedState, dtype_of
+from ._nodes import NotPlain, Recorded
 from ._recurrent import CALLS
 
 Function = Callable[..., Any]
@@ -75,11 +78,17 @@ def _agrees(name: str, original: Function) -> bool:
         )
 
 
-def _routed(original: Function, ours: Function) -> Function:
+def _not_recorded(*arguments: Any, **options: Any) -> Any:
+    raise NotPlain
+
+
+def _routed(original: Function, ours: Function, recorded: Function) -> Function:
     """The function, which is computed by headlane where a replaced module calls it."""
 
     @functools.wraps(original)
     def function(*arguments: Any, **options: Any) -> Any:
+        if arguments and isinstance(arguments[0], Recorded):
+            return recorded(*arguments, **options)
         if not is_compiling() and CALLS.module is not None:
             result = ours(*arguments, **options)
             if result is not None:
@@ -102,13 +111,18 @@ def route(kind: type) -> tuple[str, ...]:
         if not hasattr(function, "headlane_original"):
             if not _agrees(name, inspect.unwrap(function)):
                 continue
-            code.__globals__[name] = _routed(function, _OURS[name])
+            code.__globals__[name] = _routed(function, _OURS[name], RECORDED.get(name, _not_recorded))
         known.append(name)
     return tuple(known)
 
 
-class CallsRecurrent(Replaced):
-    """A module whose code calls linear attention, or a causal convolution."""
+class CallsRecurrent(Fused):
+    """A module whose code calls linear attention, or a causal convolution. It has plans if its code is plain."""
+
+    @classmethod
+    def adopt(cls, module: nn.Module, state: Any = None) -> None:
+        dtype = dtype_of(module) if cls.can_adopt(module) else None
+        super(Fused, cls).adopt(module, FusedState(dtype))
 
     def forward(self, *arguments: Any, **options: Any) -> Any:
         if self.training or is_compiling():

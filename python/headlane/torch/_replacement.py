@@ -49,11 +49,10 @@ class Replacement:
         self.record.before = memory_of(self.model)
         self.record.frozen = [name for name, x in self.model.named_parameters() if x.requires_grad]
         self.model.requires_grad_(False)
-        named = [
-            (name, module) for name, module in self.model.named_modules() if self._is_considered(name, module)
-        ]
+        named = [x for x in self.model.named_modules() if self._is_considered(*x)]
         self._each(named, self._weights_of, self._experts, self._tied, self._rowwise, self._activations)
         self._attention()  # before the code of layers that call it is looked at
+        self._each(named, self._recurrent)  # and their functions, which layers call in their code
         self._each(named, self._block)
         for module in self.model.modules():
             if not isinstance(module, Replaced) and any(
@@ -153,9 +152,8 @@ class Replacement:
         matrix = parameter.detach()
         if experts:  # below each other
             matrix, parts = matrix.flatten(0, 1), experts * parts
-        packed = tuple(
-            Packed.of(part, stored, transposed, self.release, in_code) for part in matrix.chunk(parts)
-        )
+        how = stored, transposed, self.release, in_code
+        packed = tuple(Packed.of(part, *how) for part in matrix.chunk(parts))
         made = parameter_of(packed, experts)
         made.origin = weakref.ref(parameter)
         for module, name in self.places[id(parameter)]:
@@ -279,6 +277,11 @@ class Replacement:
                 Activation.adopt(child, activation)
                 self._note(full_name, child, f"activation, {activation}")
 
+    def _recurrent(self, name: str, module: nn.Module) -> None:
+        if names := route(type(module)):
+            CallsRecurrent.adopt(module)
+            self._note(name, module, ", ".join(names))
+
     def _block(self, name: str, module: nn.Module) -> None:
         if type(module) in (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer):
             FeedForwardBlock.adopt(module)
@@ -286,9 +289,6 @@ class Replacement:
         elif type(module) is nn.TransformerEncoder:
             Encoder.adopt(module)
             self._note(name, module, "without nested tensors")
-        elif names := route(type(module)):
-            CallsRecurrent.adopt(module)
-            self._note(name, module, ", ".join(names))
         elif Fused.can_adopt(module):
             Fused.adopt(module)
             self._note(name, module, "fused")

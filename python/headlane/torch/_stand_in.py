@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from ._delta import filter_of
 from ._modules import OF_ANY, Linear, Replaced
 from ._nodes import NotPlain, Weight
 
@@ -102,9 +103,10 @@ class _StandIn:
                 value = there[name]
                 if there is module.__dict__ or value is None:
                     return self._constant(value)
-                return (
-                    Weight(value) if isinstance(module, Linear) and name == "weight" else graph.vector(value)
-                )
+                if name == "weight" and isinstance(module, Linear):
+                    return Weight(value)
+                is_of_convolution = name == "weight" and isinstance(module, nn.Conv1d)
+                return filter_of(module, graph) if is_of_convolution else graph.vector(value)
         graph.read(module._modules, name)
         if original.__getattr__ is not nn.Module.__getattr__:
             raise NotPlain

@@ -1,4 +1,4 @@
-"""Tables of cosines and sines in the code of a module that is recorded."""
+"""Tables of cosines and sines in the code of a module that is recorded, and sizes that it asks for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,33 @@ from typing import Any
 import torch
 
 from ._nodes import Mask, Node, NotPlain, Recorded, Size
+
+
+class Length(Size):
+    """The length of the sequences that a module is given. Code may ask whether there is one token: the plan is for
+    calls of which that is as true.
+    """
+
+    def __init__(self, graph: Any) -> None:
+        self._graph = graph
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not int or other != 1:
+            return super().__eq__(other)
+        self._graph.asks_if_single = True
+        return bool(self._graph.is_single)
+
+    __hash__ = Size.__hash__
+
+    def __neg__(self) -> Negative:
+        return Negative(self)
+
+
+class Negative(Size):
+    """-size"""
+
+    def __init__(self, size: Size) -> None:
+        self.size = size
 
 
 class Width(Size):

@@ -95,6 +95,29 @@ def _tensors_of(module: nn.Module) -> list[torch.Tensor]:
     return [x for x in there if isinstance(x, torch.Tensor)]
 
 
+def _copied(layer: Any) -> Any:
+    """A copy of a layer of a cache, with states of its own, which are written in place."""
+    made = copy.copy(layer)
+    for name, states in vars(made).items():
+        if isinstance(states, dict):
+            made.__dict__[name] = {
+                i: x.clone() if isinstance(x, torch.Tensor) else x for i, x in states.items()
+            }
+    return made
+
+
+def _states(layer: Any) -> list[Any]:
+    """Those of linear attention, in the type that the layer has."""
+    found = [x for name in ("conv_states", "recurrent_states") for x in getattr(layer, name, {}).values()]
+    return [x if x is None else x.to(layer.dtype or x.dtype) for x in found]
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.shape == other.shape and torch.equal(one, other)
+
+
 def _keys(layer: Any) -> Any:
     """None if a layer of a cache has none, as that of linear attention."""
     return getattr(layer, "keys", None)
@@ -142,8 +165,7 @@ class Tried:
             return
         is_pair = type(cache) is theirs.EncoderDecoderCache
         own = cache.self_attention_cache if is_pair else cache
-        # Those of linear attention, and of layers with the keys of others, remain what they are:
-        # no plan changes any.
+        # Those of layers with the keys of others remain what they are: no plan changes any.
         others = (getattr(theirs, name, None) for name in ("LinearAttentionLayer", "DummyLayer"))
         known = {*ours.GROWING, *ours.GROWING.values(), *others}
         self.is_possible = (
@@ -155,15 +177,21 @@ class Tried:
             self._own = own
             self._before = [_keys(x) for x in own.layers]  # tensors that the copies have, too
             self._own_trial = self.trial = copy.copy(own)
-            self._own_trial.layers = [copy.copy(x) for x in own.layers]
+            self._own_trial.layers = [_copied(x) for x in own.layers]
             if is_pair:
                 self.trial = copy.copy(cache)
                 self.trial.self_attention_cache = self._own_trial
 
     def new_entries(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """Keys and values of the layers that were changed, in the cache and in the copy."""
+        """Keys and values of the layers that were changed, in the cache and in the copy, and states that differ."""
         before = set(map(id, self._before))
-        return _changed(self._own.layers, before), _changed(self._own_trial.layers, before)
+        ours, theirs = (_changed(x.layers, before) for x in (self._own, self._own_trial))
+        for pair in zip(self._own.layers, self._own_trial.layers):
+            for one, other in zip(*map(_states, pair)):
+                if not _are_same(one, other):
+                    ours.append(one)
+                    theirs.append(other)
+        return ours, theirs
 
     def take_trial(self) -> None:
         """Makes the cache what the copy has become."""

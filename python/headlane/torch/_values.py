@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
+from ._delta import Gate
 from ._functions import called
 from ._nodes import Node, NotPlain, OfHeads, Recorded, Vector
-from ._other import OtherTensor
+from ._other import OtherTensor, RowFactors
 from ._rotary import Part
 from ._sizes import input_like
 from ._tables import HalfTable, Table, last_axis
@@ -64,7 +65,11 @@ class Value(View):
 
     def joined(self, other: Any, is_repeated: bool = False) -> Value:
         """Each head, and behind it that of the other value, or if it is repeated the only one that this has."""
-        if not isinstance(other, Value) or not self._split or not other._split:
+        if not isinstance(other, Value) or self.is_flat or other.is_flat:
+            raise NotPlain
+        if not self._split and not other._split and not is_repeated:
+            return self._before(other)
+        if not self._split or not other._split:
             raise NotPlain
         heads = self._heads()
         if self._heads_first is not other._heads_first or self._node.sizes is not other._node.sizes:
@@ -77,9 +82,18 @@ class Value(View):
         node.sizes, node.width = self._node.sizes, heads * sum(node.what)
         return Value(self.graph, node, sum(node.what), self._heads_first)
 
+    def _before(self, other: Value) -> Value:
+        """All columns of both."""
+        one, two = self.node, other.node
+        if one.sizes is not two.sizes or one.width is None or two.width is None:
+            raise NotPlain
+        node = self.graph.add(Node("join", (one, two), (one.width, two.width)))
+        node.sizes, node.width = one.sizes, one.width + two.width
+        return Value(self.graph, node)
+
     def _of_heads(self, kind: str, others: tuple[Node, ...], what: Any) -> Value:
         """The result of an operation on each head."""
-        if not self._split:
+        if not self._split or self.is_flat:
             raise NotPlain
         mine = self._own_node()
         node = self.graph.add(Node(kind, (mine, *others), what))
@@ -96,16 +110,22 @@ class Value(View):
         """The norm of each head."""
         return self._of_heads("head_norm", (), (norm, self._split))
 
+    def sigmoid(self) -> Value:
+        return self.graph.apply("sigmoid", self)
+
     def to(self, dtype: Any) -> Value:
         if dtype is not self.dtype:
             raise NotPlain
         return self
 
-    def float(self) -> Value | Part:
-        is_wide = self._split and self.dtype is not torch.float32
-        return Part(self, 0, self._split, is_wide=True) if is_wide else self.to(torch.float32)
+    def float(self) -> Value | Part | Gate:
+        if self.dtype is torch.float32:
+            return self
+        return Part(self, 0, self._split, is_wide=True) if self._split else Gate(self)
 
-    def __add__(self, other: Any) -> Value:
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, Vector) and self.dtype is torch.float32 and not self._split and not self.is_flat:
+            return Gate(self) + other
         return self.graph.apply("add", self, other)
 
     def __mul__(self, other: Any) -> Any:
@@ -115,6 +135,8 @@ class Value(View):
             return self._by_vector(other.tensor)
         if isinstance(other, OfHeads):
             return self._by_number(other.value)
+        if isinstance(other, RowFactors):
+            return self._by_rows(other)
         if isinstance(other, OtherTensor):
             return self._of_heads("weigh", (other.of_positions(self._heads_first, self.dtype),), ())
         if type(other) not in (int, float):
@@ -134,6 +156,13 @@ class Value(View):
             raise NotPlain
         self._node = (self * other)._node
         return self
+
+    def _by_rows(self, factors: RowFactors) -> Value:
+        if self.is_flat:
+            raise NotPlain
+        made = self.graph.add(Node("weigh", (self.node, factors.of_type(self.dtype)), ()))
+        made.sizes, made.width = self._node.sizes, self._width
+        return Value(self.graph, made)
 
     def _by_vector(self, vector: torch.Tensor) -> Value:
         """Times the only number of a parameter or buffer, as the factor of each position."""

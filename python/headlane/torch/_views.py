@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ._complex import Neighbours
+from ._delta import Channels
 from ._from_cache import FromCache
 from ._nodes import Heads, Node, NotPlain, Recorded
 from ._tables import Width
@@ -122,9 +123,7 @@ class View(Recorded):
         if known is None or len(known) != 2 or len(sizes) not in (2, 3, 4):
             raise NotPlain
         if len(sizes) == 2:
-            if self._split or sizes[0] != -1 or self._width is None or sizes[1] != self._width:
-                raise NotPlain
-            return self._viewed(is_flat=True)
+            return self._flat(*sizes)
         if len(sizes) == 4 and type(sizes[1]) is int and sizes[1] == 1:
             return self._as_one_head(sizes)
         batch, length, last = sizes[0], sizes[1], sizes[-1]
@@ -142,6 +141,29 @@ class View(Recorded):
         return made
 
     reshape = view
+
+    def _flat(self, rows: Any, width: Any) -> Any:
+        """[-1, width] of all columns, or of each head."""
+        all_columns = self._width
+        if rows != -1 or all_columns is None or type(width) is not int or width <= 0:
+            raise NotPlain
+        if not self._split and width == all_columns:
+            return self._viewed(is_flat=True)
+        if all_columns % width or self._split not in (0, width):
+            raise NotPlain
+        return self._viewed(width, is_flat=True)
+
+    def of_rows(self, width: int) -> Node:
+        """Its node, if it has rows of this width: all columns, or heads."""
+        if self._heads_first or (self._split or self._width) != width:
+            raise NotPlain
+        return self._own_node()
+
+    def of_tokens(self) -> tuple[Node, int, int]:
+        """Its node, the first of its columns, and the head_dim of [batch, length, heads, head_dim]."""
+        if not self._split or self._heads_first or self.is_flat:
+            raise NotPlain
+        return self._node, self._columns[0] if self._columns else 0, self._split
 
     def _as_one_head(self, sizes: tuple[Any, ...]) -> Any:
         width = self._width_of_columns()
@@ -162,12 +184,16 @@ class View(Recorded):
         return self._viewed()
 
     def transpose(self, one: int, two: int) -> Any:
+        if not self._split and not self.is_flat and {one % 3, two % 3} == {1, 2}:
+            return Channels(self)
         if not self._split or {one % 4, two % 4} != {1, 2}:
             raise NotPlain
         return self._viewed(self._split, not self._heads_first)
 
     def split(self, size: Any, dim: int = 0) -> tuple[Any, ...]:
         """Parts of so many columns, or of so many numbers of each head; or of as many as a list says."""
+        if self.is_flat:
+            raise NotPlain
         width = self._split or self._width_of_columns()
         if type(size) is int and size > 0:
             size = [min(size, width - first) for first in range(0, width, size)]

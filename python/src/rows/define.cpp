@@ -6,6 +6,8 @@
 #include "gemm/products.hpp"
 #include "rows/program.hpp"
 
+#include <headlane/limits.hpp>
+
 #include <limits>
 #include <nanobind/stl/tuple.h>
 #include <tuple>
@@ -135,16 +137,25 @@ Place add_attention(RowProgram& self, Place queries, Place keys, Place values, I
 
 using Columns = std::tuple<Index, Index, Index>;
 
+constexpr Index largest_size = std::numeric_limits<int>::max();
+
+void require_sizes(const Call& call, std::initializer_list<Index> sizes) {
+  for (const Index size : sizes) call.require(size > 0 && size <= largest_size, "a size is ", size);
+}
+
+/// The first columns of queries, keys and values.
+std::array<Index, 3> first_columns(const Call& call, const Columns& given) {
+  const auto [of_queries, of_keys, of_values] = given;
+  const std::array columns{of_queries, of_keys, of_values};
+  for (const Index column : columns) call.require(column >= 0 && column <= largest_size, "a column is ", column);
+  return columns;
+}
+
 Place add_attention_with_cache(RowProgram& self, Place queries, Place keys, Place values, const Columns& columns,
                                Index heads, Index kv_heads, Index head_dim, Index value_dim) {
   const Call call(name);
-  constexpr Index most = std::numeric_limits<int>::max();
-  for (const Index size : {heads, kv_heads, head_dim, value_dim})
-    call.require(size > 0 && size <= most, "a size is ", size);
+  require_sizes(call, {heads, kv_heads, head_dim, value_dim});
   call.require(heads % kv_heads == 0, heads, " heads are no multiple of ", kv_heads);
-  const auto [of_queries, of_keys, of_values] = columns;
-  for (const Index column : {of_queries, of_keys, of_values})
-    call.require(column >= 0 && column <= most, "a column is ", column);
   return self.add(call, {.kind = Kind::attention,
                          .x = queries,
                          .keys = keys,
@@ -153,7 +164,60 @@ Place add_attention_with_cache(RowProgram& self, Place queries, Place keys, Plac
                          .head_dim = head_dim,
                          .kv_heads = kv_heads,
                          .value_dim = value_dim,
-                         .columns = {of_queries, of_keys, of_values}});
+                         .columns = first_columns(call, columns)});
+}
+
+Place add_gated_norm(RowProgram& self, Place x, Place gate, Place weight, float eps, nb::handle activation,
+                     Index head_dim) {
+  const Call call(name);
+  call.require(head_dim >= 0, "head_dim is ", head_dim);
+  const Activation named = activation_named(call, activation);
+  call.require(named != Activation::none, "a gated norm has no activation");
+  return self.add(call, {.kind = Kind::gated_norm,
+                         .x = x,
+                         .residual = gate,
+                         .second = weight,
+                         .activation = named,
+                         .eps = eps,
+                         .head_dim = head_dim});
+}
+
+Place add_convolve(RowProgram& self, Place x, Place weight, Place bias, nb::handle activation) {
+  const Call call(name);
+  call.require(weight >= 0, "there is no vector ", weight);
+  return self.add(call, {.kind = Kind::convolve,
+                         .x = x,
+                         .bias = bias,
+                         .second = weight,
+                         .activation = activation_named(call, activation)});
+}
+
+/// Normalised queries and keys of kv_heads heads; (decay, beta) and (a_log, dt_bias) are those of
+/// the delta rule and its gate.
+Place add_gated_attention(RowProgram& self, const std::tuple<Place, Place, Place>& inputs, const Columns& columns,
+                          const std::tuple<Place, Place>& gates, const std::tuple<Place, Place>& vectors, float eps,
+                          Index heads, Index kv_heads, Index head_dim, Index value_dim) {
+  const Call call(name);
+  require_sizes(call, {heads, kv_heads, head_dim, value_dim});
+  call.require(heads % kv_heads == 0, heads, " heads are no multiple of ", kv_heads);
+  for (const Index dim : {head_dim, value_dim})
+    call.require(dim <= max_head_dim, "a head has ", dim, " elements, at most ", max_head_dim, " are possible");
+  const auto [a_log, dt_bias] = vectors;
+  for (const Place vector : {a_log, dt_bias}) call.require(vector >= 0, "there is no vector ", vector);
+  return self.add(call, {.kind = Kind::delta,
+                         .x = std::get<0>(inputs),
+                         .residual = std::get<0>(gates),
+                         .keys = std::get<1>(inputs),
+                         .values = std::get<2>(inputs),
+                         .beta = std::get<1>(gates),
+                         .bias = dt_bias,
+                         .second = a_log,
+                         .eps = eps,
+                         .heads = heads,
+                         .head_dim = head_dim,
+                         .kv_heads = kv_heads,
+                         .value_dim = value_dim,
+                         .columns = first_columns(call, columns)});
 }
 
 }  // namespace
@@ -176,8 +240,12 @@ void add_row_program(nb::module_& module) {
   define(program, "attention", &add_attention, "queries", "keys", "values", "heads");
   define(program, "attention_with_cache", &add_attention_with_cache, "queries", "keys", "values", "columns", "heads",
          "kv_heads", "head_dim", "value_dim");
+  define(program, "gated_norm", &add_gated_norm, "x", "gate", "weight", "eps", "activation", "head_dim");
+  define(program, "convolve", &add_convolve, "x", "weight", "bias", "activation");
+  define(program, "linear_attention", &add_gated_attention, "inputs", "columns", "gates", "vectors", "eps", "heads",
+         "kv_heads", "head_dim", "value_dim");
   define(program, "add_output", [](RowProgram& self, Place value) { self.add_output(Call(name), value); }, "value");
-  define(program, "run", &RowProgram::run, "values", "vectors", "attentions", "num_threads");
+  define(program, "run", &RowProgram::run, "values", "vectors", "attentions", "states", "num_threads");
 }
 
 }  // namespace headlane::python

@@ -48,11 +48,17 @@ struct Operation {
     attention,   ///< of the queries x to keys and values: all rows of a sequence; if kv_heads is
                  ///< not 0, these are appended to a cache unless they are absent, and x attends to
                  ///< all of the cache
+    gated_norm,  ///< RMS norm of x, of each head if head_dim is not 0, with weight `second`, times
+                 ///< activation(residual)
+    convolve,    ///< activation(causal convolution of the rows of a sequence by `second`, + bias),
+                 ///< with a state
+    delta,       ///< the gated delta rule of queries x, keys and values, with a state: the gate of
+                 ///< decays reads residual, and has a_log `second` and dt_bias `bias`
   };
 
   Kind kind;
   Place x;
-  Place residual = absent, keys = absent, values = absent;
+  Place residual = absent, keys = absent, values = absent, beta = absent;
   Place bias = absent, second = absent;  // vectors; of rotary the cosines and sines, of weigh the factors
   const PackedMatrix *matrix = nullptr, *up = nullptr;
   Activation activation = Activation::none;
@@ -60,19 +66,21 @@ struct Operation {
   bool centred = false;
   float eps = 0, factor = 1;
   Index heads = 0, head_dim = 0;
-  Place attention = absent;  // the number of an attention
+  Place attention = absent;  // the number of an attention, or of a state
   Index rotary_dim = 0;      // how many the tables have; 0: any number
   RotaryPairs pairs = RotaryPairs::halves;
   bool in_float32 = false;              // of rotary: rounded to the type once
   Index begin = 0, end = 0, group = 0;  // of columns; group: of residual's heads in join, too
-  Index kv_heads = 0, value_dim = 0;    // with a cache
-  std::array<Index, 3> columns{};       // with a cache: the first of queries, keys and values
+  Index kv_heads = 0, value_dim = 0;    // with a cache or a state
+  std::array<Index, 3> columns{};       // likewise: the first of queries, keys and values
 
-  [[nodiscard]] bool is_of_rows() const { return kind != Kind::attention; }
+  /// Not of all rows of a sequence.
+  [[nodiscard]] bool is_of_rows() const { return kind != Kind::attention && !has_state(); }
+  [[nodiscard]] bool has_state() const { return kind == Kind::convolve || kind == Kind::delta; }
   [[nodiscard]] bool has_tables() const { return kind == Kind::rotary || kind == Kind::weigh; }
-  [[nodiscard]] bool has_cache() const { return kv_heads > 0; }
+  [[nodiscard]] bool has_cache() const { return kind == Kind::attention && kv_heads > 0; }
   /// The values that it reads; absent ones too.
-  [[nodiscard]] std::array<Place, 4> inputs() const { return {x, residual, keys, values}; }
+  [[nodiscard]] std::array<Place, 5> inputs() const { return {x, residual, keys, values, beta}; }
 };
 
 /// The memory of a cache, [batch, heads, positions, dim], of whose positions the first `used` are

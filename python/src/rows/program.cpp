@@ -6,6 +6,8 @@
 #include "gemm/products.hpp"
 #include "rows/run.hpp"
 
+#include <headlane/limits.hpp>
+
 #include <deque>
 #include <nanobind/stl/tuple.h>
 #include <tuple>
@@ -14,10 +16,11 @@ namespace headlane::python {
 namespace {
 
 template <class Wanted>
-Arrays arrays_of(const Call& call, const char* name, const nb::list& objects, Wanted wanted) {
+Arrays arrays_of(const Call& call, const char* name, const nb::list& objects, Wanted wanted,
+                 Access access = Access::read) {
   auto arrays = std::make_unique<std::optional<Array>[]>(objects.size());
   for (std::size_t i = 0; i < objects.size(); ++i)
-    if (const nb::handle object = objects[i]; !object.is_none()) arrays[i].emplace(call, name, object, wanted);
+    if (const nb::handle object = objects[i]; !object.is_none()) arrays[i].emplace(call, name, object, wanted, access);
   return arrays;
 }
 
@@ -37,6 +40,42 @@ bool fits(const Operation& operation, const CacheMemory& cache, const Array& seq
            cache.used >= 0 && cache.used <= memory.size(2) - appended;
   };
   return has(cache.keys, operation.head_dim) && has(cache.values, operation.value_dim);
+}
+
+/// Whether a state has the sizes that an operation on these sequences needs, and memory for each
+/// element.
+bool state_fits(const Operation& operation, const Array& state, const Array& sequences, const Arrays& vectors,
+                Index width) {
+  for (int axis = 0; axis < state.rank(); ++axis)
+    if (state.size(axis) > 1 && state.stride(axis) == 0) return false;
+  if (operation.kind == Operation::Kind::delta)
+    return state.shape() ==
+               std::vector<Index>{sequences.size(0), operation.heads, operation.head_dim, operation.value_dim} &&
+           state.element() == Element::float32;
+  const Array& weight = *vectors[static_cast<std::size_t>(operation.second)];
+  return state.shape() == std::vector<Index>{sequences.size(0), width, weight.size(1)} &&
+         state.element() == sequences.element();
+}
+
+/// The width of the result of an operation with a state; -1 if something does not fit.
+Index width_with_state(const Operation& o, const std::vector<Index>& widths, const Arrays& vectors) {
+  const auto width_of = [&](Place value) { return widths[static_cast<std::size_t>(value)]; };
+  const Array* const second = pointer_to(vectors[static_cast<std::size_t>(o.second)]);
+  const Array* const bias = o.bias == absent ? nullptr : pointer_to(vectors[static_cast<std::size_t>(o.bias)]);
+  const auto has = [](const Array* vector, Index size) { return vector->rank() == 1 && vector->size(0) == size; };
+  if (o.kind == Operation::Kind::convolve) {
+    const Index channels = width_of(o.x);
+    const bool fit = second != nullptr && second->rank() == 2 && second->size(0) == channels && second->size(1) >= 1 &&
+                     second->size(1) <= max_convolution_width && (bias == nullptr || has(bias, channels));
+    return fit ? channels : -1;
+  }
+  const Index decays = width_of(o.residual), heads = o.heads, rows = heads * o.head_dim;
+  bool fit = second != nullptr && bias != nullptr && has(second, heads) && width_of(o.beta) == heads &&
+             (decays == heads || decays == rows) && (has(bias, heads) || (decays == rows && has(bias, rows)));
+  const Place inputs[] = {o.x, o.keys, o.values};
+  const Index read[] = {o.kv_heads * o.head_dim, o.kv_heads * o.head_dim, heads * o.value_dim};
+  for (std::size_t i = 0; i < 3; ++i) fit = fit && o.columns[i] + read[i] <= width_of(inputs[i]);
+  return fit ? heads * o.value_dim : -1;
 }
 
 /// The arguments of all attention operations of a run. Borrows their arrays.
@@ -97,15 +136,20 @@ Place RowProgram::add(const Call& call, Operation operation, const std::vector<n
   };
   require_value(operation.x, 0);
   using Kind = Operation::Kind;
-  const bool is_of_two = operation.kind == Kind::sum || operation.kind == Kind::product || operation.kind == Kind::join;
+  const bool is_of_two = operation.kind == Kind::sum || operation.kind == Kind::product ||
+                         operation.kind == Kind::join || operation.kind == Kind::gated_norm ||
+                         operation.kind == Kind::delta;
   require_value(operation.residual, is_of_two ? 0 : absent);
   const bool has_keys = operation.keys != absent || operation.values != absent;
-  const bool needs_keys = operation.has_cache() ? has_keys : !operation.is_of_rows();
+  const bool is_linear = operation.kind == Kind::delta;
+  const bool needs_keys = operation.has_cache() ? has_keys : operation.kind == Kind::attention || is_linear;
   for (const Place value : {operation.keys, operation.values}) require_value(value, needs_keys ? 0 : absent);
+  require_value(operation.beta, is_linear ? 0 : absent);
   for (const Place vector : {operation.bias, operation.second})
     call.require(vector >= absent, "there is no vector ", vector);
   vectors_ = std::max({vectors_, operation.bias + 1, operation.second + 1});
-  if (!operation.is_of_rows()) operation.attention = attentions_++;
+  if (operation.has_state()) operation.attention = states_++;
+  else if (!operation.is_of_rows()) operation.attention = attentions_++;
   for (const nb::handle matrix : matrices) {
     const auto* found = call.instance<PackedMatrix>("matrix", matrix);
     if (found == nullptr) call.refuse_type("matrix", matrix, "a PackedMatrix");
@@ -120,7 +164,7 @@ Place RowProgram::add(const Call& call, Operation operation, const std::vector<n
 /// The widths of all values; none if something does not fit.
 std::vector<Index> RowProgram::widths_of(const Arrays& values, const Arrays& vectors) const {
   std::vector<Index> widths;
-  bool fit = attentions_ == 0 || values[0]->rank() == 3;
+  bool fit = !has_sequences() || values[0]->rank() == 3;
   for (Place i = 0; i < inputs_; ++i) {
     const Array& value = *values[static_cast<std::size_t>(i)];
     fit = fit && value.rank() > 0 && value.rank() == values[0]->rank() && value.element() == values[0]->element() &&
@@ -135,6 +179,11 @@ std::vector<Index> RowProgram::widths_of(const Arrays& values, const Arrays& vec
     fit = fit && (!vector || (vector->rank() == 1 && vector->size(0) == width));
   };
   for (const Operation& operation : operations_) {
+    if (operation.has_state()) {
+      widths.push_back(width_with_state(operation, widths, vectors));
+      fit = fit && widths.back() >= 0;
+      continue;
+    }
     Index width = operation.matrix != nullptr ? operation.matrix->columns() : width_of(operation.x);
     for (const PackedMatrix* matrix : {operation.matrix, operation.up})
       fit = fit && (matrix == nullptr || (matrix->rows() == width_of(operation.x) && matrix->columns() == width));
@@ -175,7 +224,7 @@ std::vector<Index> RowProgram::widths_of(const Arrays& values, const Arrays& vec
 }
 
 nb::object RowProgram::run(const nb::list& values, const nb::list& vectors, const nb::list& attentions,
-                           nb::handle num_threads) const {
+                           const nb::list& states, nb::handle num_threads) const {
   const Call call("RowProgram.run");
   const auto require_count = [&](const char* what, const nb::list& list, Place wanted) {
     call.require(static_cast<Place>(list.size()) == wanted, "there are ", list.size(), " ", what, ", wanted: ", wanted);
@@ -183,6 +232,7 @@ nb::object RowProgram::run(const nb::list& values, const nb::list& vectors, cons
   require_count("values", values, std::max(inputs_, 1));
   require_count("vectors", vectors, vectors_);
   require_count("attentions", attentions, attentions_);
+  require_count("states", states, states_);
   const Arrays given = arrays_of(call, "values", values, Floats());
   for (Place i = 0; i < inputs_; ++i)
     call.require(given[static_cast<std::size_t>(i)].has_value(), "value ", i, " is None");
@@ -192,14 +242,20 @@ nb::object RowProgram::run(const nb::list& values, const nb::list& vectors, cons
   std::vector<Index> shape = given[0]->shape();
   Index rows = 1;
   for (std::size_t axis = 0; axis + 1 < shape.size(); ++axis) rows *= shape[axis];
-  const Index length = attentions_ > 0 ? shape[1] : 1;
+  const Index length = has_sequences() ? shape[1] : 1;
 
   Attentions of_attentions;
-  for (const Operation& operation : operations_)
-    if (!operation.is_of_rows() &&
-        !of_attentions.add(call, operation, attentions[static_cast<std::size_t>(operation.attention)], *given[0],
-                           num_threads))
-      return nb::none();
+  const Arrays of_states = arrays_of(call, "states", states, Floats(), Access::update);
+  for (std::size_t i = 0; i < operations_.size(); ++i) {
+    const Operation& operation = operations_[i];
+    const auto number = static_cast<std::size_t>(operation.attention);
+    if (operation.is_of_rows()) continue;
+    const bool fits = operation.has_state()
+                          ? !of_states[number] || state_fits(operation, *of_states[number], *given[0], of_vectors,
+                                                             widths[static_cast<std::size_t>(inputs_) + i])
+                          : of_attentions.add(call, operation, attentions[number], *given[0], num_threads);
+    if (!fits) return nb::none();
+  }
   const int threads = call.threads(num_threads);
   std::deque<Result> results;
   nb::list made;
@@ -208,7 +264,7 @@ nb::object RowProgram::run(const nb::list& values, const nb::list& vectors, cons
     made.append(results.emplace_back(call, given[0]->like(), nb::none(), shape, Floats()).object());
   }
   const auto compute = [&]<class T>(T) {
-    Run<T> run(operations_, widths, of_vectors, of_attentions.all, threads);
+    Run<T> run(operations_, widths, of_vectors, of_attentions.all, of_states, threads);
     for (Place i = 0; i < inputs_; ++i) run.set(i, *given[static_cast<std::size_t>(i)]);
     for (std::size_t i = 0; i < outputs_.size(); ++i) run.set(outputs_[i], results[i].array());
     run.compute(length == 0 ? 0 : rows / length, length);
@@ -218,6 +274,8 @@ nb::object RowProgram::run(const nb::list& values, const nb::list& vectors, cons
     else if (given[0]->element() == Element::float16) compute(float16());
     else compute(float());
   });
+  for (const nb::handle state : states)
+    if (!state.is_none()) announce_write(state);
   return made;
 }
 

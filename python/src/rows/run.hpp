@@ -7,6 +7,7 @@
 #include "rows/heads.hpp"
 #include "rows/operation.hpp"
 #include "rows/positions.hpp"
+#include "rows/recurrent.hpp"
 
 #include <headlane/convert.hpp>
 #include <headlane/gemm_batch.hpp>
@@ -35,10 +36,14 @@ inline constexpr Index most_bytes = Index{16} << 20;
 template <class T>
 class Run {
  public:
-  /// attentions: for all sequences.
+  /// attentions, states: for all sequences.
   Run(const std::vector<Operation>& operations, const std::vector<Index>& widths, const Arrays& vectors,
-      const std::vector<AttentionArguments>& attentions, int num_threads)
-      : operations_(operations), vectors_(vectors), attentions_(attentions), num_threads_(num_threads) {
+      const std::vector<AttentionArguments>& attentions, const Arrays& states, int num_threads)
+      : operations_(operations),
+        vectors_(vectors),
+        attentions_(attentions),
+        states_(states),
+        num_threads_(num_threads) {
     for (const Index width : widths) values_.push_back({.width = width});
   }
 
@@ -87,7 +92,7 @@ class Run {
     bool is_whole = false;
   };
 
-  /// Operations begin … end - 1: those on rows that follow each other, or one attention.
+  /// Operations begin … end - 1: those on rows that follow each other, or one of whole sequences.
   struct Part {
     std::size_t begin, end;
   };
@@ -112,7 +117,8 @@ class Run {
       const Operation& operation = operations_[part.begin];
       row_ = 0;
       rows_ = sequences * length;
-      if (!operation.is_of_rows()) attend(operation, part.begin, first_sequence, length);
+      if (operation.has_state()) pass_state(operation, part.begin, first_sequence, length);
+      else if (!operation.is_of_rows()) attend(operation, part.begin, first_sequence, length);
       else
         for (const Index all = rows_; row_ < all; row_ += chunk) {
           rows_ = std::min(chunk, all - row_);
@@ -173,6 +179,7 @@ class Run {
     else if (o.kind == Kind::scale) each(x, x, y, [&](float one, float) { return one * o.factor; });
     else if (o.kind == Kind::sum) each(x, value(o.residual), y, [](float one, float two) { return one + two; });
     else if (o.kind == Kind::product && o.head_dim > 0) multiply_heads(o, x, value(o.residual), y);
+    else if (o.kind == Kind::gated_norm) normalise_gated(o, x, y);
     else if (o.kind == Kind::product) each(x, value(o.residual), y, [](float one, float two) { return one * two; });
     else normalise(o, x, y);
     return 1;
@@ -190,6 +197,14 @@ class Run {
       for (View<T, 2>* rows : {&x, &y}) *rows = {rows->data, {rows_ * rows->shape[1] / o.head_dim, o.head_dim}};
     if (o.centred) layer_norm(x, y, {o.eps, vector(o.second), vector(o.bias), wide_residual(o), {}, num_threads_});
     else rms_norm(x, y, {o.eps, vector(o.second), wide_residual(o), {}, num_threads_});
+  }
+
+  void normalise_gated(const Operation& o, const View<T, 2>& x, const View<T, 2>& y) {
+    const View<T, 2> gate = value(o.residual);
+    const Index width = o.head_dim > 0 ? o.head_dim : x.shape[1], rows = rows_ * x.shape[1] / width;
+    rms_norm(View<T, 2>(x.data, {rows, width}), View<T, 2>(y.data, {rows, width}),
+             {o.eps, vector(o.second), {}, {}, num_threads_});
+    multiply_by_gate(o.activation, gate, y, wide_, num_threads_);
   }
 
   /// Products in a row that do not need each other are one list.
@@ -212,6 +227,25 @@ class Run {
     return problems_.size();
   }
 
+  /// The rows of a value that are being computed, by sequences.
+  [[nodiscard]] View<T, 3> by_sequence(Place place, Index length) {
+    const View<T, 2> rows = value(place);
+    return {rows.data, {rows_ / length, length, rows.shape[1]}};
+  }
+
+  void pass_state(const Operation& o, std::size_t i, Index first, Index length) {
+    const auto rows = [&](Place place) { return by_sequence(place, length); };
+    const auto array = [](const Arrays& all, Place place) -> const std::optional<Array>& {
+      return all[static_cast<std::size_t>(place)];
+    };
+    const Sequences<T> of{first, pointer_to(array(states_, o.attention)), num_threads_};
+    const View<T, 3> result = rows(place_of_result(i));
+    if (o.kind == Kind::convolve)
+      return convolve(o, rows(o.x), result, view_of<const float, 2>(*array(vectors_, o.second)), vector(o.bias), of);
+    attend_linearly<T>(o, {rows(o.x), rows(o.keys), rows(o.values), rows(o.residual), rows(o.beta)}, result,
+                       *array(vectors_, o.second), *array(vectors_, o.bias), of);
+  }
+
   void attend(const Operation& o, std::size_t i, Index first, Index length) {
     const AttentionArguments& arguments = attentions_[static_cast<std::size_t>(o.attention)];
     AttentionOptions options = arguments.options;
@@ -223,27 +257,21 @@ class Run {
       attend_with_cache(o, *arguments.cache, result, first, length, options);
       return;
     }
-    const auto by_sequence = [&](Place place) {
-      const View<T, 2> rows = value(place);
-      return View<T, 3>(rows.data, {rows_ / length, length, rows.shape[1]});
-    };
-    multi_head_attention(by_sequence(o.x), by_sequence(o.keys), by_sequence(o.values), by_sequence(result), o.heads,
-                         options);
+    const auto rows = [&](Place place) { return by_sequence(place, length); };
+    multi_head_attention(rows(o.x), rows(o.keys), rows(o.values), rows(result), o.heads, options);
   }
 
   /// Keys and values, if there are any, are appended to those of the cache, all of which the
   /// queries see.
   void attend_with_cache(const Operation& o, const CacheMemory& cache, Place result, Index first, Index length,
                          const AttentionOptions& options) {
-    const auto heads_of = [&](Place place, Index column, Index heads, Index dim) {
-      const View<T, 2> rows = value(place);
-      const Index width = rows.shape[1];
-      return View<T, 4>(rows.data + column, {rows_ / length, heads, length, dim}, {length * width, dim, width, 1});
+    const auto heads = [&](Place place, Index column, Index count, Index dim) {
+      return heads_of(by_sequence(place, length), column, count, dim);
     };
     const auto of_cache = [&](Place place, Index column, Index dim, const Array& array) {
       const auto all = view_of<T, 4>(array).slice(0, first, first + rows_ / length);
       if (place == absent) return all.slice(2, 0, cache.used);
-      const View<T, 4> rows = heads_of(place, column, o.kv_heads, dim);
+      const View<T, 4> rows = heads(place, column, o.kv_heads, dim);
       const auto to = all.slice(2, cache.used, cache.used + length);
       for (Index sequence = 0; sequence < rows.shape[0]; ++sequence)
         for (Index head = 0; head < rows.shape[1]; ++head)
@@ -253,13 +281,14 @@ class Run {
     };
     const auto keys = of_cache(o.keys, o.columns[1], o.head_dim, cache.keys);
     const auto values = of_cache(o.values, o.columns[2], o.value_dim, cache.values);
-    attention(heads_of(o.x, o.columns[0], o.heads, o.head_dim), keys, values, heads_of(result, 0, o.heads, o.value_dim),
+    attention(heads(o.x, o.columns[0], o.heads, o.head_dim), keys, values, heads(result, 0, o.heads, o.value_dim),
               options);
   }
 
   const std::vector<Operation>& operations_;
   const Arrays& vectors_;
   const std::vector<AttentionArguments>& attentions_;
+  const Arrays& states_;
   int num_threads_;
   std::vector<Value> values_;
   std::vector<Part> parts_;
