@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ._nodes import Node, NotPlain, Recorded, Vector, WideVector
-from ._recurrent import LARGEST, have_others
+from ._recurrent import ACTIVATIONS, EPS, LARGEST, have_others
 from ._tables import Negative
 
 if TYPE_CHECKING:
@@ -183,12 +183,9 @@ class Gate(Recorded):
         return Gate(args[0].value, args[0].dt_bias, True)
 
 
-_ACTIVATIONS = {None: None, "silu": "silu", "swish": "silu"}
-
-
 def _convolved(x: Channels, weight: Any, bias: Any, activation: Any, state: LayerState | None) -> Value:
     rows, graph = x.value, x.value.graph
-    if not isinstance(weight, Filter) or not weight.is_squeezed or activation not in _ACTIVATIONS:
+    if not isinstance(weight, Filter) or not weight.is_squeezed or activation not in ACTIVATIONS:
         raise NotPlain
     module, filters = weight.module, weight.module._parameters["weight"]
     channels, _, width = filters.shape
@@ -196,11 +193,11 @@ def _convolved(x: Channels, weight: Any, bias: Any, activation: Any, state: Laye
         raise NotPlain
     if (bias is None) is not (module._parameters["bias"] is None) or rows.shape[2] != channels:
         raise NotPlain
-    if state is not None and (x.before is None or x.width == width):
-        state.read(0, channels, width)
-    elif state is not None:
+    if x.before is not None and x.width != width:
         raise NotPlain
-    what = Convolution(module, _ACTIVATIONS[activation], state)
+    if state is not None:
+        state.read(0, channels, width)
+    what = Convolution(module, ACTIVATIONS[activation], state)
     node = graph.add(Node("convolve", (rows.node,), what))
     node.sizes, node.width = rows.node.sizes, channels
     return type(rows)(graph, node)
@@ -255,7 +252,7 @@ def _delta_rule(
     if state is not None:
         state.read(1, heads, key_dim, value_dim)
     sizes = heads, key_heads, key_dim, value_dim
-    what = Delta(columns, sizes, 1e-6, g.a_log, g.dt_bias, state)
+    what = Delta(columns, sizes, EPS, g.a_log, g.dt_bias, state)
     node = graph.add(Node("linear_attention", (*nodes, gate.node, beta.node), what))
     node.sizes, node.width = nodes[0].sizes, heads * value_dim
     return type(value)(graph, node, value_dim), None if state is None else State(state, 2)

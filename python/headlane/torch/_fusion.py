@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _with_states as with_states
 from ._attended import Attended, AttendedCache
 from ._kept import AttendedKept
 from ._nodes import Node
@@ -19,6 +18,7 @@ from ._operations import (
     Rows,
     Step,
 )
+from ._with_states import KINDS
 
 _ALONE = (Other, AttendedKept)  # operations that run by themselves
 
@@ -170,8 +170,8 @@ def _alone(node: Node, has_room: bool) -> Any:
         return Attended(node)
     if node.kind == "attention" and has_room and AttendedCache.is_this(node):
         return AttendedCache(node)
-    if node.kind in with_states.KINDS:
-        return with_states.KINDS[node.kind](node)
+    if node.kind in KINDS:
+        return KINDS[node.kind](node)
     if Named.is_this(node):
         return Named(node)
     return Elementwise(node) if Elementwise.is_this(node) else Other(node)

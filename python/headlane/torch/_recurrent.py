@@ -32,6 +32,7 @@ class _Calls(threading.local):
 
 
 CALLS = _Calls()
+EPS = 1e-6  # of normalised queries and keys
 LARGEST = 512  # elements of a head (max_head_dim)
 
 
@@ -103,13 +104,13 @@ def delta_rule(
         return None
     shape = (value.shape[0], value.shape[2], key.shape[3], value.shape[3])
     state = _state_for(initial_state, shape, output_final_state)
-    normalize = {"normalize": use_qk_l2norm_in_kernel, "eps": 1e-6}
+    normalize = {"normalize": use_qk_l2norm_in_kernel, "eps": EPS}
     return _attend(query, key, value, g.float(), beta.float(), state, **normalize), (
         state if output_final_state else None
     )
 
 
-_ACTIVATIONS = {None: None, "silu": "silu", "swish": "silu"}
+ACTIVATIONS = {None: None, "silu": "silu", "swish": "silu"}
 _WIDEST = 64
 
 
@@ -121,7 +122,7 @@ def _convolve(x: torch.Tensor, weight: torch.Tensor, bias: Any, activation: Any,
         rows,
         weight.float(),
         None if bias is None else bias.float(),
-        activation=_ACTIVATIONS[activation],
+        activation=ACTIVATIONS[activation],
         state=state,
         out=out,
         num_threads=threads(),
@@ -138,7 +139,7 @@ def convolution(
 ) -> Any:
     if (
         have_others(others)
-        or activation not in _ACTIVATIONS
+        or activation not in ACTIVATIONS
         or not _are_taken(hidden_states, weight, bias, dtype=hidden_states.dtype)
         or hidden_states.numel() == 0
         or weight.shape[1] > _WIDEST
@@ -158,7 +159,7 @@ def convolution_update(
     before = weight.shape[1] - 1
     unread = conv_state.shape[2] - before
     if (
-        activation not in _ACTIVATIONS
+        activation not in ACTIVATIONS
         or not _are_taken(hidden_states, conv_state, weight, bias, dtype=hidden_states.dtype)
         or hidden_states.numel() == 0
         or hidden_states.shape != (*conv_state.shape[:2], 1)

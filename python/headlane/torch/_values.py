@@ -136,7 +136,7 @@ class Value(View):
         if isinstance(other, OfHeads):
             return self._by_number(other.value)
         if isinstance(other, RowFactors):
-            return self._by_rows(other)
+            return self._weighed(other.of_type(self.dtype))
         if isinstance(other, OtherTensor):
             return self._of_heads("weigh", (other.of_positions(self._heads_first, self.dtype),), ())
         if type(other) not in (int, float):
@@ -157,23 +157,22 @@ class Value(View):
         self._node = (self * other)._node
         return self
 
-    def _by_rows(self, factors: RowFactors) -> Value:
+    def _weighed(self, factors: Node) -> Value:
+        """Each row times its factor."""
         if self.is_flat:
             raise NotPlain
-        made = self.graph.add(Node("weigh", (self.node, factors.of_type(self.dtype)), ()))
-        made.sizes, made.width = self._node.sizes, self._width
+        node = self.node
+        made = self.graph.add(Node("weigh", (node, factors), ()))
+        made.sizes, made.width = node.sizes, node.width
         return Value(self.graph, made)
 
     def _by_vector(self, vector: torch.Tensor) -> Value:
         """Times the only number of a parameter or buffer, as the factor of each position."""
         if vector.numel() != 1 or vector.dtype is not self.dtype or self.is_flat:
             raise NotPlain
-        node = self.node
-        like = input_like(node, self.graph)
+        like = input_like(self.node, self.graph)
         factors = self.graph.add(Node("torch", (like,), lambda x: vector.expand(1, x.shape[1], 1)))
-        made = self.graph.add(Node("weigh", (node, factors), ()))
-        made.sizes, made.width = node.sizes, node.width
-        return Value(self.graph, made)
+        return self._weighed(factors)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

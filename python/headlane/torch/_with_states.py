@@ -51,14 +51,18 @@ def _is_known(layer: Any) -> bool:
     return type(layer) is known and not layer.record_past and isinstance(layer.has_previous_state, dict)
 
 
-class Convolved(NamedTuple):
-    """A depthwise convolution over the positions of each sequence."""
+class _OfNode(NamedTuple):
+    """An operation that reads what its node does."""
 
     result: Node
 
     @property
     def inputs(self) -> tuple[Node, ...]:
         return self.result.inputs
+
+
+class Convolved(_OfNode):
+    """A depthwise convolution over the positions of each sequence."""
 
     def add_to(self, rows: Rows) -> int:
         what, (x,) = self.result.what, self.inputs
@@ -68,36 +72,20 @@ class Convolved(NamedTuple):
         return rows.program.convolve(rows.at[x], weight, rows.bias(what.module), what.activation)
 
 
-class AttendedLinearly(NamedTuple):
+class AttendedLinearly(_OfNode):
     """The gated delta rule."""
-
-    result: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.result.inputs
 
     def add_to(self, rows: Rows) -> int:
         what = self.result.what
         query, key, value, decay, beta = (rows.at[x] for x in self.inputs)
-        vectors = tuple(rows.vector(partial(_same, x)) for x in (what.a_log, what.dt_bias))
+        vectors = rows.vector(lambda: what.a_log), rows.vector(lambda: what.dt_bias)
         rows.states.append(HeldState(what.state, 1))
         inputs = (query, key, value), what.columns, (decay, beta), vectors
         return rows.program.linear_attention(*inputs, what.eps, *what.heads)
 
 
-def _same(x: torch.Tensor) -> torch.Tensor:
-    return x
-
-
-class GatedNorm(NamedTuple):
+class GatedNorm(_OfNode):
     """The RMS norm of each head, times an activation of another value."""
-
-    result: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.result.inputs
 
     def add_to(self, rows: Rows) -> int:
         module, head_dim = self.result.what

@@ -93,11 +93,16 @@ Place add_product_of_heads(RowProgram& self, Place x, Place other, Index head_di
   return self.add(call, {.kind = Kind::product, .x = x, .residual = other, .head_dim = head_dim});
 }
 
+constexpr Index largest_size = std::numeric_limits<int>::max();
+
+void require_sizes(const Call& call, std::initializer_list<Index> sizes) {
+  for (const Index size : sizes) call.require(size > 0 && size <= largest_size, "a size is ", size);
+}
+
 /// Each head of x, of head_dim numbers, followed by that of `other`, of other_dim numbers.
 Place add_join(RowProgram& self, Place x, Place other, Index head_dim, Index other_dim) {
   const Call call(name);
-  constexpr Index most = std::numeric_limits<int>::max();
-  for (const Index dim : {head_dim, other_dim}) call.require(dim > 0 && dim <= most, "a size is ", dim);
+  require_sizes(call, {head_dim, other_dim});
   return self.add(call, {.kind = Kind::join, .x = x, .residual = other, .head_dim = head_dim, .group = other_dim});
 }
 
@@ -136,12 +141,6 @@ Place add_attention(RowProgram& self, Place queries, Place keys, Place values, I
 }
 
 using Columns = std::tuple<Index, Index, Index>;
-
-constexpr Index largest_size = std::numeric_limits<int>::max();
-
-void require_sizes(const Call& call, std::initializer_list<Index> sizes) {
-  for (const Index size : sizes) call.require(size > 0 && size <= largest_size, "a size is ", size);
-}
 
 /// The first columns of queries, keys and values.
 std::array<Index, 3> first_columns(const Call& call, const Columns& given) {
