@@ -2,13 +2,7 @@
 
 import headlane
 import numpy as np
-
-RNG = np.random.default_rng(1)
-
-
-def normal(*shape):
-    return RNG.standard_normal(shape, np.float32)
-
+from sequences import normal
 
 CALLS = {
     "linear_attention": (

@@ -5,20 +5,9 @@ import layouts
 import numpy as np
 import pytest
 import reference
-from half import bits
 from hypothesis import given
 from hypothesis import strategies as st
-
-RNG = np.random.default_rng(0)
-LENGTHS = [1, 2, 15, 64, 65, 150]
-
-
-def normal(*shape):
-    return RNG.standard_normal(shape, np.float32)
-
-
-def same_bits(a, b):
-    np.testing.assert_array_equal(bits(a), bits(b))
+from sequences import LENGTHS, normal, same_bits
 
 
 def convolved(x, weight, bias=None, activation=None, state=None):

@@ -4,20 +4,9 @@ import headlane
 import layouts
 import numpy as np
 import pytest
-from half import bits
 from hypothesis import given
 from hypothesis import strategies as st
-
-RNG = np.random.default_rng(0)
-LENGTHS = [1, 2, 15, 64, 65, 150]
-
-
-def normal(*shape):
-    return RNG.standard_normal(shape, np.float32)
-
-
-def same_bits(a, b):
-    np.testing.assert_array_equal(bits(a), bits(b))
+from sequences import LENGTHS, RNG, normal, same_bits
 
 
 def inputs(length, key_heads=2, heads=4, key_dim=16, value_dim=24, batch=2):

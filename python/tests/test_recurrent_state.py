@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 from exporter import Exporter
 from half import HALVES, KINDS, TENSORS, assert_rounded_once, bits, mapped, wide, widened
-
-RNG = np.random.default_rng(0)
-
-
-def normal(*shape):
-    return RNG.standard_normal(shape, np.float32)
-
+from sequences import RNG, normal
 
 Q, K, V = normal(2, 2, 70, 16), normal(2, 2, 70, 16), normal(2, 4, 70, 40)
 OF_TOKENS = {"log_decay": -abs(normal(2, 4, 70)), "beta": RNG.random((2, 4, 70), np.float32)}

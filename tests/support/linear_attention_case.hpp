@@ -202,7 +202,7 @@ struct LinearTensors {
   }
 
  private:
-  /// What decays and beta are computed from has both signs.
+  /// Fills the inputs of the gates with numbers of both signs.
   void fill_gates(Random& random) const {
     fill_normal(dt_bias.view, random), fill_normal(row_bias.view, random);
     for_each(a_log.view, [&](float& x) { x = random.normal() - 1; });

@@ -26,7 +26,7 @@ inline std::vector<float> rounded_rows(const LinearCall& x, const View<const flo
   return result;
 }
 
-/// log_decay of the header's gate. The kernels are those of the library, for one element.
+/// The log_decay that the gate of the header computes, by the library's exp and log.
 inline float gated_log_decay(float given, float a_log, float bias) {
   const auto& kernel = internal::active();
   const float s = given + bias;
@@ -40,7 +40,7 @@ inline float gated_log_decay(float given, float a_log, float bias) {
   return -(rate * ((s > 0 || s != s ? s : 0) + l));
 }
 
-/// Of row i of the state.
+/// The decay by which a token multiplies row i of the state.
 inline float rounded_decay(const LinearCall& x, Index token, Index i) {
   float decay = x.decay ? x.decay(0, 0, token) : x.row_decay ? x.row_decay(0, 0, token, i) : 0;
   const float bias = x.dt_bias ? x.dt_bias(0) : x.row_bias ? x.row_bias(0, i) : 0;
@@ -49,6 +49,7 @@ inline float rounded_decay(const LinearCall& x, Index token, Index i) {
   return decay;
 }
 
+/// The factor beta of a token.
 inline float rounded_beta(const LinearCall& x, Index token) {
   float beta = x.beta(0, 0, token);
   if (x.sigmoid_beta) internal::active().activate(Activation::sigmoid, &beta, &beta, 1);

@@ -25,10 +25,11 @@ inline std::vector<double> exact_row(const LinearCall& one, const View<const flo
   return row;
 }
 
-/// What the state's row i is multiplied by, and the roundings of it that the bounds count.
 struct ExactDecay {
-  double factor = 1, roundings = 0;
+  double factor = 1;     ///< multiplies a row of the state
+  double roundings = 0;  ///< by which the gate widens the bounds of the header
 };
+/// The decay of row i of the state for one token.
 inline ExactDecay exact_decay(const LinearCall& one, Index i) {
   if (!one.decay && !one.row_decay) return {};
   const double given = double{one.decay ? one.decay(0, 0, 0) : one.row_decay(0, 0, 0, i)};
@@ -36,7 +37,7 @@ inline ExactDecay exact_decay(const LinearCall& one, Index i) {
   const double bias = one.dt_bias ? double{one.dt_bias(0)} : one.row_bias ? double{one.row_bias(0, i)} : 0;
   const double s = given + bias, rate = std::exp(double{one.a_log(0)});
   const double log_decay = -rate * (std::max(s, 0.0) + std::log1p(std::exp(-std::abs(s))));
-  // Of rate · |s| the bound of the header, the part that changes softplus.
+  // A rounding of s changes softplus by sigmoid(s) · |s| roundings.
   return {std::exp(log_decay), 11 * std::abs(log_decay) + rate * std::abs(s) / (1 + std::exp(-s))};
 }
 
