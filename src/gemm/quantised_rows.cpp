@@ -8,16 +8,15 @@ kernels::QuantisedRows quantise(const View<const float, 2>& a, Index row, Index 
                                 const kernels::KernelTable& kernel) {
   const Index k = a.shape[1], row_bytes = quantised_row_bytes(k, kernel);
   constexpr Index word = sizeof(float);
-  constexpr Index of_row = 4 + sizeof(Index) / word;  // columns of outliers first, for their alignment
+  constexpr Index of_row = 3 + sizeof(Index) / word;  // columns of outliers first, for their alignment
   float* memory = scratch(Purpose::panels, rows * (row_bytes / word + of_row));
-  float* scales = memory + rows * (of_row - 4);
+  float* scales = memory + rows * (of_row - 3);
   const kernels::QuantisedRows result{.numbers = reinterpret_cast<std::int8_t*>(memory + of_row * rows),
                                       .row_step = row_bytes,
                                       .odd = round_up(k, kernels::quantised_columns),
                                       .scales = scales,
-                                      .starts = reinterpret_cast<std::int32_t*>(scales + rows),
-                                      .centres = scales + 2 * rows,
-                                      .outliers = scales + 3 * rows,
+                                      .centres = scales + rows,
+                                      .outliers = scales + 2 * rows,
                                       .outlier_columns = reinterpret_cast<Index*>(memory),
                                       .first = 0};
   kernels::Source from = source(a, row, rows, 0, k);

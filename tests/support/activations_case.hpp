@@ -131,7 +131,9 @@ struct ActivationsCase {
             each->a.view(i, i) = i % 2 == 0 ? 1000.0f : -1000.0f;
             if (i % 3 == 0) each->a.view(i, (i * 7 + 5) % among) = i % 4 == 0 ? 1000.0f : -1000.0f;
             if (i % 5 == 0) each->a.view(i, (i * 11 + 3) % among) = 999.0f;
-            if (i % 5 == 1) each->a.view(i, (i + 64) % among) = 999.0f;  // in the same partial maximum
+            // In the same partial maximum:
+            if (i % 5 == 1) each->a.view(i, (i + 64) % among) = i % 2 == 0 ? 999.0f : -999.0f;
+            if (i % 7 == 3) each->a.view(i, (i + 128) % among) = each->a.view(i, i);
           }
         check(in, copy, {}, "outliers, k " + std::to_string(among));
       }

@@ -28,11 +28,10 @@ inline constexpr float least_distance = 0x1p-100f;
 /// Rows as 8-bit integers: x ≈ q · scale + centre, with a scale and a centre for each row, but for
 /// its outlier, which is kept in float and whose q is 0.
 struct QuantisedRows {
-  std::int8_t* numbers;
+  std::int8_t* numbers;    ///< q, or q + 128 (IntegerUnit)
   Index row_step;          ///< in bytes
   Index odd;               ///< where pairs of 16-bit integers of odd columns begin (IntegerUnit)
   float* scales;           ///< of each row
-  std::int32_t* starts;    ///< where the sums of each row begin, if not at 0 (IntegerUnit)
   float* centres;          ///< of each row
   float* outliers;         ///< of each row, less its centre
   Index* outlier_columns;  ///< where they were

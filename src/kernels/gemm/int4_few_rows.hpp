@@ -24,16 +24,16 @@ struct FewRows {
 template <class Unit>
 __attribute__((noinline)) void order_rows(const GemmBlock& block, FewRows<Unit>& to) {
   const QuantisedRows& from = *block.quantised;
-  // The low byte of a pair's integer is what was stored.
-  const auto at = [&](Index i) { return Unit::in_pairs ? i / 4 * 4 + i % 4 / 2 * 2 + i % 2 * from.odd : i; };
+  constexpr int zero = Unit::unsigned_rows ? 128 : 0;
   for (Index row = 0; row < block.m; ++row)
     for (Index group = 0; group * 32 < block.k; ++group) {
       const std::int8_t* x = from.numbers + row * from.row_step + group * 32;
       std::int8_t* ordered = to.numbers[row] + group * 32;
       std::int32_t sum = 0;
       for (Index i = 0; i < 32; ++i) {
-        ordered[i / 8 * 8 + i % 2 * 4 + i % 8 / 2] = x[at(i)];
-        sum += x[at(i)];
+        const auto number = static_cast<std::int8_t>(x[place_of<Unit>(i, from.odd)] - zero);
+        ordered[i / 8 * 8 + i % 2 * 4 + i % 8 / 2] = number;
+        sum += number;
       }
       to.starts[row][group] = -8 * sum;
     }
@@ -41,7 +41,7 @@ __attribute__((noinline)) void order_rows(const GemmBlock& block, FewRows<Unit>&
 
 /// True if the unit multiplies unsigned by signed bytes.
 template <class Unit>
-inline constexpr bool takes_nibbles = Unit::in_pairs || !Unit::from_zero;
+inline constexpr bool takes_nibbles = Unit::in_pairs || Unit::unsigned_rows;
 
 /// The sum of a group, from `start` on.
 template <class Unit, bool = Unit::in_pairs>
@@ -50,7 +50,7 @@ struct GroupSum {
   Int sum;
   HEADLANE_INLINE GroupSum() = default;
   explicit HEADLANE_INLINE GroupSum(std::int32_t start) : sum(start) {}
-  HEADLANE_INLINE void add(const Int& w, typename Unit::Left x) { sum = Unit::dot(sum, w, x); }
+  HEADLANE_INLINE void add(const Int& w, typename Unit::Left x) { sum = Unit::dot(sum, x, w); }  // w is unsigned
   [[nodiscard]] HEADLANE_INLINE Int total(std::int32_t /*start*/) const { return sum; }
 };
 /// Without VNNI: in 16 bits, which hold eight sums of two products of 15 · 127.

@@ -24,6 +24,14 @@ struct QuantisedTile {
   }
 };
 
+/// What the sums of a column begin at: -128 · Σ q_b if the unit's rows are unsigned.
+template <class R, class Unit>
+HEADLANE_INLINE typename R::Int start_of_column([[maybe_unused]] const float* b_sums) {
+  using Int = typename R::Int;
+  if constexpr (Unit::unsigned_rows) return Int(0) - (R::to_int(R::load(b_sums)) << 7);
+  else return Int(0);
+}
+
 /// result = fma(outlier of the row, its q_b, fma(centre of the row, Σ q_b, float(Σ q_a · q_b) ·
 /// scale of the row)) · scale of the column.
 template <class Arch, class Unit, int Rows, int Vectors>
@@ -38,13 +46,16 @@ HEADLANE_INLINE void multiply_quads(const GemmBlock& block, Index row, Index col
       block.b_row_step, block.b_panel_step};
 #pragma GCC unroll 2
   for (int first = 0; first < Lanes<Arch>::parts; first += pass) {
+    const float* b_sums = block.b_sums + column + first * R::width;
     Int sums[Rows][Vectors][pass];
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j)
+#pragma GCC unroll 8
+      for (int part = 0; part < pass; ++part) {
+        const Int start = start_of_column<R, Unit>(b_sums + j * lanes + part * R::width);
 #pragma GCC unroll 16
-    for (int i = 0; i < Rows; ++i)
-#pragma GCC unroll 8
-      for (int j = 0; j < Vectors; ++j)
-#pragma GCC unroll 8
-        for (int part = 0; part < pass; ++part) sums[i][j][part] = Unit::from_zero ? Int(0) : Int(a.starts[row + i]);
+        for (int i = 0; i < Rows; ++i) sums[i][j][part] = start;
+      }
     QuantisedTile<Rows> left(a.numbers + row * a.row_step, a.row_step);
     const Int8Quad* right = b.data + first * R::width;
     for (Index rest = block.k; rest > 0; rest -= 4, left.next(), right += b.row_step)
@@ -66,7 +77,6 @@ HEADLANE_INLINE void multiply_quads(const GemmBlock& block, Index row, Index col
         }
       }
     const float* scales = block.b_scales + column + first * R::width;
-    const float* b_sums = block.b_sums + column + first * R::width;
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
       const Index at = a.outlier_columns[row + i];

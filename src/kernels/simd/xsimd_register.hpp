@@ -86,6 +86,7 @@ struct XsimdRegister {
   static HEADLANE_INLINE Int as_int(Float x) { return xsimd::bitwise_cast<std::int32_t>(x); }
   static HEADLANE_INLINE Float as_float(Int x) { return xsimd::bitwise_cast<float>(x); }
   static HEADLANE_INLINE Float to_float(Int x) { return xsimd::to_float(x); }
+  static HEADLANE_INLINE Int to_int(Float x) { return xsimd::to_int(x); }        // of a whole number
   static HEADLANE_INLINE Int shift_right(Int x, int bits) { return x >> bits; }  // keeps the sign
   static HEADLANE_INLINE Float scale(Float x, Float, Int shifted) { return scale_in_two<XsimdRegister>(x, shifted); }
   static HEADLANE_INLINE void transpose(Float (&rows)[width]) { xsimd::transpose(rows, rows + width); }
