@@ -53,12 +53,13 @@ struct RowExtremes {
   HEADLANE_INLINE RowExtremes(const float* x, Index n) {
     constexpr Index at_once = groups * lanes;
     Index i = 0;
-    for (; i + at_once <= n; i += at_once)
+    for (; i + at_once <= n; i += at_once) {
 #pragma GCC unroll 4
       for (int g = 0; g < groups; ++g) {
         const auto v = Lanes<Arch>::load(x + i + g * lanes);
         of[g].add(v, v, v);
       }
+    }
 #pragma GCC unroll 4
     for (int g = 0; g < groups; ++g, i += lanes) {
       if (i >= n) break;
