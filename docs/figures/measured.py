@@ -111,9 +111,9 @@ def parse(path: Path) -> Machine:
 
 
 def machines() -> list[Machine]:
-    """All of them, the one measured last first; of a day, that with the most cases."""
+    """All of them, the one with the most cases first, which the README shows; of as many, the one measured last."""
     found = [parse(path) for path in FOLDER.glob("peers-*.json")]
-    return sorted(found, key=lambda m: (m.date, len(m.rows)), reverse=True)
+    return sorted(found, key=lambda m: (len(m.rows), m.date), reverse=True)
 
 
 def save(machine: Machine) -> Path:

@@ -57,16 +57,16 @@ NOTES = {
 
 
 def values(machines: list[Machine]) -> dict[str, str]:
-    newest = machines[0]
-    pairs = [row for row in newest.rows if row.ratio]
+    fullest = machines[0]
+    pairs = [row for row in fullest.rows if row.ratio]
     ahead = sum(row.ratio > 1 for row in pairs)
     return {
         "ahead": str(ahead),
         "pairs": str(len(pairs)),
         "median_ratio": f"{sorted(row.ratio for row in pairs)[len(pairs) // 2]:.2f}",
-        "dates": dates(newest),
-        "overview": overview(newest),
-        "scaling": scaling(newest),
+        "dates": dates(fullest),
+        "overview": overview(fullest),
+        "scaling": scaling(fullest),
         "machines": "\n\n".join(section(machine, len(machines) > 1) for machine in machines),
     }
 
