@@ -24,7 +24,7 @@ struct QuantisedTile {
   }
 };
 
-/// What the sums of a column begin at: -128 · Σ q_b if the unit's rows are unsigned.
+/// The initial value of the sums of a column. It is -128 · Σ q_b if 128 was added to the rows.
 template <class R, class Unit>
 HEADLANE_INLINE typename R::Int start_of_column([[maybe_unused]] const float* b_sums) {
   using Int = typename R::Int;

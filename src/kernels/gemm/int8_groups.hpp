@@ -8,8 +8,9 @@
 namespace headlane::internal::kernels {
 namespace {
 
-/// What the sums of a panel's columns begin at in each group, for units whose rows are unsigned.
-/// While each tile computed them, 512 × 2048 × 512 took 1.5 times as long (Emerald Rapids).
+/// The initial values of the sums of a panel, by group and column, if 128 was added to the rows.
+/// They are computed once for all tiles of the panel: computing them in each tile takes 1.5 times
+/// as long (512 × 2048 × 512, Emerald Rapids).
 struct GroupStarts {
   std::uint32_t of[block_size / 32][panel_columns];
 };

@@ -57,6 +57,7 @@ template <class Unit>
 HEADLANE_INLINE Index place_of(Index i, Index odd) {
   return Unit::in_pairs ? i / 4 * 4 + i % 4 / 2 * 2 + i % 2 * odd : i;
 }
+/// Sets integer i of a row to 0.
 template <class Unit>
 HEADLANE_INLINE void set_zero(std::int8_t* row, Index i, Index odd) {
   std::int8_t* p = row + place_of<Unit>(i, odd);
@@ -94,8 +95,8 @@ struct IntegerUnit<xsimd::avx512bw, false> {
   }
 };
 
-/// AVX512-VNNI multiplies unsigned by signed integers. While 128 was added to the weights of each
-/// tile, not once to each row, 16 × 2048 × 512 took 1.1 times as long (Emerald Rapids).
+/// AVX512-VNNI multiplies unsigned by signed integers. 128 is added to each row once: adding it to
+/// the weights in each tile takes 1.1 times as long (16 × 2048 × 512, Emerald Rapids).
 template <>
 struct IntegerUnit<xsimd::avx512bw, true> {
   using Int = Register<xsimd::avx512bw>::Int;
