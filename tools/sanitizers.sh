@@ -13,8 +13,8 @@ memory=(guard guard_{gemm,attention,layers} overlap view memory no_memory moved_
   gemm_packed gemm_stored gemm_groups gemm_int8_groups packed_bytes unpack norm softmax_masked rotary attention
   attention_cache attention_few_keys attention_half attention_options attention_resume attention_variable_length
   attention_workspace kv_cache kv_cache_errors kv_cache_stored merge embedding layers layers_cache layers_padding
-  every_layer_half linear_attention linear_attention_{gates,special} causal_convolution no_memory_recurrent bert t5
-  t5_search checkpoint checkpoint_errors checkpoint_fuzz checkpoint_pack config gguf gguf_errors gguf_fuzz
+  every_layer_half linear_attention linear_attention_{gates,mamba,special} causal_convolution no_memory_recurrent bert
+  t5 t5_search checkpoint checkpoint_errors checkpoint_fuzz checkpoint_pack config gguf gguf_errors gguf_fuzz
   moved_from_models no_memory_models short_reads stored_weights text_words)
 
 do_asan() {

@@ -5,6 +5,7 @@
 #include <headlane/export.h>
 #include <headlane/view.hpp>
 
+#include <limits>
 #include <optional>
 
 namespace headlane {
@@ -29,8 +30,15 @@ struct LinearAttentionOptions {
   View<const float, 1> a_log = {};
   /// With a_log: [heads], or [heads, key_dim] beside a log_decay of rows; 0 if absent.
   AnyView<const float> dt_bias = {};
+  /// With a_log, and one decay for each token: values are first multiplied by the step
+  /// softplus(log_decay + dt_bias), as in Mamba-2.
+  bool discretize = false;
+  float min_step = 0.0f;  ///< a step below it is min_step, for the decay, too; >= 0
+  float max_step = std::numeric_limits<float>::infinity();  ///< likewise above it; >= min_step
   bool sigmoid_beta = false;  ///< sigmoid(beta) takes the place of beta
   float beta_scale = 1.0f;    ///< multiplies beta; 2 where eigenvalues of the state may be negative
+  /// [heads]: skip · v is added to out; D of Mamba-2.
+  View<const float, 1> skip = {};
   /// [batch, heads, key_dim, value_dim], any strides: read before the first token, written after
   /// the last one. Without it the state is 0 before the first token.
   View<float, 4> state = {};
@@ -42,10 +50,10 @@ struct LinearAttentionOptions {
 ///   S = diag(exp(log_decay)) · S
 ///   u = beta · (v - Sᵀ · k)           without beta: u = v
 ///   S = S + k · uᵀ
-///   out = scale · Sᵀ · q
+///   out = scale · Sᵀ · q              with skip: + skip · v
 /// With beta it is the gated delta rule (Gated DeltaNet, Qwen3-Next), with a decay for each row
-/// Kimi Delta Attention; without beta gated linear attention, RetNet, and the recurrence of
-/// Mamba-2 (q = C, k = B, v = dt · x, scale = 1).
+/// Kimi Delta Attention; without beta gated linear attention, RetNet, and Mamba-2 (q = C, k = B,
+/// v = x, log_decay = dt, with discretize, skip = D and scale = 1).
 ///
 /// Shapes: any strides.
 ///     q, k    [batch, key_heads, length, key_dim]
@@ -62,9 +70,11 @@ struct LinearAttentionOptions {
 ///     u_j = (v_j - p_j) · beta                      v_j without beta
 ///     S_ij = fma(k_i, u_j, S_ij)
 ///     out_j = (Σ_i S_ij · q_i) · scale              a chain of fma, from 0
+///     out_j = fma(skip, v_j, out_j)                 if skip is given
 ///   With a_log, log_decay is first -(exp(a_log) · softplus(s)), s = log_decay + dt_bias, and
 ///     softplus(s) = max(s, 0) + l                   t = exp(-|s|), w = 1 + t
 ///     l = log(w) · (t / (w - 1))                    t where w is 1
+///   with discretize at least min_step, at most max_step; v_j is then v_j · softplus(s) in u_j.
 ///   beta is first beta_scale · beta, with sigmoid_beta that of activation.hpp.
 ///   With normalize, q and k are first x · r · (1 / sqrt(key_dim)), r that of rms_norm() for an eps
 ///   of eps / key_dim. Tokens follow one another: the bits are the same for every instruction set,
@@ -76,13 +86,16 @@ struct LinearAttentionOptions {
 ///     |out_j - exact| <= (D + 2) · u · |scale| · Σ_i |S'_ij · q_i|, without scale D + 3
 ///   plus underflow; normalize adds (D / 64 + 11) · u to each product with q or k. With a_log, by
 ///   which the decay is exp(L), the factors D + 4 and 3 grow by
-///   11 · |L| + exp(a_log) · sigmoid(s) · |s|, and exp(a_log) multiplies underflow.
+///   11 · |L| + exp(a_log) · sigmoid(s) · |s|, and exp(a_log) multiplies underflow. With discretize
+///   the product v_j · softplus(s) is off by (9 · softplus(s) + sigmoid(s) · |s|) · u · |v_j|; skip
+///   adds u · |out_j|.
 /// Memory: scratch for 64 tokens of q and k a thread, 64 columns of the state, and the state of a
 ///   head if none is given; a call allocates nothing once warm.
 /// Threads: heads, and blocks of 32 columns of the values, are divided among the threads.
 /// Errors: std::invalid_argument before anything is written, for shapes that do not match, heads
 ///   that do not divide, dims out of range, null data, an overlapping output, sizes that overflow,
-///   a_log without log_decay, dt_bias without a_log, sigmoid_beta without beta;
+///   a_log without log_decay, dt_bias or discretize without a_log, discretize with decays of rows,
+///   sigmoid_beta without beta, min_step or max_step without discretize or out of order;
 ///   std::bad_alloc, after which some heads of out and state may have been written.
 /// Source: Katharopoulos et al. 2020; Yang, Kautz and Hatamizadeh 2024 (Gated Delta Networks); Dao
 ///   and Gu 2024 (Mamba-2); Kimi Team 2025 (Kimi Linear).

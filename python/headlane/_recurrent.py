@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from . import _core
@@ -18,8 +19,12 @@ def linear_attention(
     state: Any = None,
     a_log: Any = None,
     dt_bias: Any = None,
+    discretize: bool = False,
+    min_step: float = 0.0,
+    max_step: float = math.inf,
     sigmoid_beta: bool = False,
     beta_scale: float = 1.0,
+    skip: Any = None,
     scale: float | None = None,
     normalize: bool = False,
     eps: float = 1e-6,
@@ -33,12 +38,12 @@ def linear_attention(
         S = diag(exp(log_decay)) @ S
         u = beta * (v - S.T @ k)        without beta: u = v
         S = S + outer(k, u)
-        out = scale * S.T @ q
+        out = scale * S.T @ q           with skip: + skip * v
 
     With beta this is the gated delta rule (Gated DeltaNet, Qwen3-Next), with a decay for each row of the
-    state Kimi Delta Attention; without beta gated linear attention, RetNet, and the recurrence of Mamba-2
-    (q = C, k = B, v = dt * x, scale = 1). A sequence has the same bits in one call as in several that pass
-    the state on.
+    state Kimi Delta Attention; without beta gated linear attention, RetNet, and Mamba-2 (q = C, k = B,
+    v = x, log_decay = dt, with discretize, skip = D and scale = 1). A sequence has the same bits in one call
+    as in several that pass the state on.
 
     With a_log, decays are computed from a gate, as in Mamba-2 and Gated DeltaNet, where log_decay is what
     the model projects: log_decay is first -exp(a_log) * softplus(log_decay + dt_bias).
@@ -58,8 +63,13 @@ def linear_attention(
         a_log: float32, broadcasts to [heads] (one head if v has no such axis); for log_decay, see above.
         dt_bias: With a_log: float32, broadcasts to [heads]; with two axes, for a log_decay with as many axes
             as v, to [heads, key_dim]. Without heads if v has no such axis. None: 0.
+        discretize: With a_log, and one decay for each token: values are first multiplied by the step
+            softplus(log_decay + dt_bias), as in Mamba-2.
+        min_step: With discretize: a step below it is min_step, for the decay, too.
+        max_step: Likewise above it.
         sigmoid_beta: sigmoid(beta) takes the place of beta.
         beta_scale: Multiplies beta; 2 where eigenvalues of the state may be negative.
+        skip: float32, broadcasts to [heads]: skip * v is added to the result; D of Mamba-2.
         scale: Factor of the result; 1 / sqrt(key_dim) if None.
         normalize: Divide queries and keys by their length: x / sqrt(sum(x**2) + eps).
         eps: For normalize.
@@ -70,8 +80,8 @@ def linear_attention(
         [batch, heads, length, value_dim]: an array of v's shape.
     """
     return _core.linear_attention(
-        q, k, v, log_decay, beta, state, a_log, dt_bias, sigmoid_beta, beta_scale,
-        scale, normalize, eps, out, num_threads,
+        q, k, v, log_decay, beta, state, a_log, dt_bias, discretize, min_step, max_step, sigmoid_beta,
+        beta_scale, skip, scale, normalize, eps, out, num_threads,
     )  # fmt: skip
 
 

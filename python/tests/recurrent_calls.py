@@ -17,6 +17,7 @@ CALLS = {
             "dt_bias": normal(2, 8),
             "sigmoid_beta": True,
             "beta_scale": 1.5,
+            "skip": normal(2),
             "scale": 0.5,
             "normalize": True,
             "eps": 1e-5,

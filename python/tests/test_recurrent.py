@@ -16,25 +16,48 @@ def inputs(length, key_heads=2, heads=4, key_dim=16, value_dim=24, batch=2):
     return q, k, v, -RNG.random(v.shape[:3], np.float32), RNG.random(v.shape[:3], np.float32)
 
 
-def gated(log_decay, beta, a_log=None, dt_bias=None, sigmoid_beta=False, beta_scale=1.0):
-    """log_decay and beta by the formulas of their gates, in float64; 2 axes of dt_bias: of rows."""
+def gated(
+    log_decay,
+    beta,
+    a_log=None,
+    dt_bias=None,
+    min_step=0.0,
+    max_step=np.inf,
+    sigmoid_beta=False,
+    beta_scale=1.0,
+):
+    """log_decay, beta and softplus by the formulas of their gates, in float64; 2 axes of dt_bias: of rows."""
+    step = None
     if a_log is not None:
         bias = np.zeros(1) if dt_bias is None else np.float64(dt_bias)
         of_heads = (-1, *(1 for _ in range(log_decay.ndim - 2)))
         bias = bias[:, None] if bias.ndim == 2 else bias.reshape(of_heads)
         rate = np.exp(np.float64(a_log)).reshape(of_heads)
-        log_decay = -rate * np.logaddexp(0, np.float64(log_decay) + bias)
+        step = np.logaddexp(0, np.float64(log_decay) + bias).clip(min_step, max_step)
+        log_decay = -rate * step
     if beta is not None:
         beta = np.float64(beta)
         beta = beta_scale * (1 / (1 + np.exp(-beta)) if sigmoid_beta else beta)
-    return log_decay, beta
+    return log_decay, beta, step
 
 
 def attended(
-    q, k, v, log_decay=None, beta=None, *, state=None, scale=None, normalize=False, eps=1e-6, **gates
+    q,
+    k,
+    v,
+    log_decay=None,
+    beta=None,
+    *,
+    state=None,
+    scale=None,
+    normalize=False,
+    eps=1e-6,
+    discretize=False,
+    skip=None,
+    **gates,
 ):
     """(out, state) by the formula, in float64."""
-    log_decay, beta = gated(log_decay, beta, **gates)
+    log_decay, beta, step = gated(log_decay, beta, **gates)
     q, k, v = (x.astype(np.float64) for x in (q, k, v))
     if normalize:
         q, k = (x / np.sqrt((x * x).sum(-1, keepdims=True) + eps) for x in (q, k))
@@ -47,12 +70,12 @@ def attended(
     out = np.empty(v.shape)
     for t in range(length):
         s = s * np.exp(decay[:, :, t, :, None])
-        u = v[:, :, t]
+        u = v[:, :, t] * (step[:, :, t, None] if discretize else 1)
         if beta is not None:
             u = beta[:, :, t, None] * (u - np.einsum("bhij,bhi->bhj", s, k[:, :, t]))
         s = s + k[:, :, t, :, None] * u[:, :, None]
         out[:, :, t] = np.einsum("bhij,bhi->bhj", s, q[:, :, t]) * (dim**-0.5 if scale is None else scale)
-    return out, s
+    return out if skip is None else out + np.float64(skip)[:, None, None] * v, s
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -111,6 +134,29 @@ def test_gates(decays, bias, length):
     same_bits(headlane.linear_attention(q, k, v, gate, **of_decay, sigmoid_beta=False, beta_scale=3.0), out)
 
 
+@pytest.mark.parametrize("length", LENGTHS)
+def test_discretize_and_skip(length):
+    """As in Mamba-2, and each with other options."""
+    q, k, v, _, beta = inputs(length)
+    gate, before = 2 * normal(*v.shape[:3]), normal(2, 4, 16, 24)
+    of_gate = {"a_log": normal(4) - 1, "dt_bias": normal(4), "discretize": True}
+    for options in (
+        {**of_gate, "skip": normal(4), "scale": 1.0},
+        {**of_gate, "dt_bias": None},
+        {**of_gate, "min_step": 0.3, "max_step": 0.9},
+        {**of_gate, "beta": beta, "sigmoid_beta": True, "normalize": True},
+        {"skip": normal(4)},
+        {"skip": normal(4), "beta": beta, "normalize": True},
+    ):
+        decay, state = gate if "a_log" in options else -abs(gate), before.copy()
+        out = headlane.linear_attention(q, k, v, decay, state=state, **options)
+        exact, after = attended(q, k, v, decay, state=before, **options)
+        assert abs(out - exact).max() < 4e-6 * abs(exact).max()
+        assert abs(state - after).max() < 4e-6 * abs(after).max()
+    one = headlane.linear_attention(q, k, v, gate, skip=np.float32(0.5))
+    same_bits(headlane.linear_attention(q, k, v, gate, skip=np.full(4, 0.5, np.float32)), one)
+
+
 def test_gates_of_pytorch():
     """As models write them, of parameters in bfloat16, too."""
     torch = pytest.importorskip("torch")
@@ -130,6 +176,7 @@ def test_eps_and_scale_by_default():
     whole = headlane.linear_attention(q, k, v, decay, beta, normalize=True)
     options = {"normalize": True, "eps": 1e-6, "scale": 0.25, "state": None, "num_threads": None}
     options |= {"a_log": None, "dt_bias": None, "sigmoid_beta": False, "beta_scale": 1.0}
+    options |= {"discretize": False, "min_step": 0.0, "max_step": np.inf, "skip": None}
     same_bits(headlane.linear_attention(q, k, v, log_decay=decay, beta=beta, **options), whole)
     zero = np.zeros((2, 4, 16, 24), np.float32)
     same_bits(headlane.linear_attention(q, k, v, decay, beta, normalize=True, state=zero), whole)

@@ -44,6 +44,7 @@ def functions(x: Floats, out: Floats, flag: bool) -> None:
     assert_type(headlane.rotary_embedding(x, positions=[1, 2]), Floats)
     assert_type(headlane.linear_attention(x, x, x, x, x, state=out, normalize=True), Floats)
     assert_type(headlane.linear_attention(x, x, x, x, a_log=x[0], sigmoid_beta=True, beta_scale=2), Floats)
+    assert_type(headlane.linear_attention(x, x, x, x, a_log=x[0], discretize=True, skip=x[0]), Floats)
     assert_type(headlane.causal_convolution(x, x, x[0], activation="silu", state=out), Floats)
     headlane.alibi_slopes(8).sum()
     assert_type(headlane.t5_bucket(3), int)

@@ -3,6 +3,7 @@
 #include <headlane/limits.hpp>
 
 #include <cmath>
+#include <limits>
 
 namespace headlane::internal {
 namespace {
@@ -60,6 +61,14 @@ void check_gates(const LinearAttentionOperands& x, const LinearAttentionOptions&
     check_same(dt_bias, 0, dt_bias.rank == 1 ? "elements" : "rows", x.v, 1, "heads");
     if (dt_bias.rank == 2) check_same(dt_bias, 1, "elements a head", x.k, 3, "elements a head (key_dim)");
   }
+  caller.require(!options.discretize || a_log, "discretize is given without a_log");
+  caller.require(!options.discretize || options.log_decay.rank == 3, "discretize is given with a log_decay of rank ",
+                 options.log_decay.rank, ", it must be 3");
+  const float least = options.min_step, most = options.max_step;
+  caller.require(options.discretize || (least == 0 && most == std::numeric_limits<float>::infinity()),
+                 "min_step or max_step is given without discretize");
+  caller.require(least >= 0 && least <= most && std::isfinite(least), "min_step is ", least, ", max_step ", most,
+                 ": they are no limits from 0 on");
   caller.require(!options.sigmoid_beta || options.beta, "sigmoid_beta is given without beta");
 }
 
@@ -69,7 +78,7 @@ void check_linear_attention(const LinearAttentionOperands& x, const LinearAttent
   const Caller caller = x.out.caller;
   const Operand state = caller.operand("state", options.state), beta = caller.operand("beta", options.beta),
                 decay = caller.operand("log_decay", options.log_decay), a_log = caller.operand("a_log", options.a_log),
-                dt_bias = caller.operand("dt_bias", options.dt_bias);
+                dt_bias = caller.operand("dt_bias", options.dt_bias), skip = caller.operand("skip", options.skip);
   check_shapes(x);
   for (const Operand* input : {&x.q, &x.k, &x.v}) check_no_overlap(x.out, *input);
   if (state) check_state(x, state);
@@ -84,7 +93,11 @@ void check_linear_attention(const LinearAttentionOperands& x, const LinearAttent
     if (decay.rank == 4) check_same(decay, 3, "elements a token", x.k, 3, "elements a head (key_dim)");
   }
   check_gates(x, options, a_log, dt_bias);
-  for (const Operand* option : {&beta, &decay, &a_log, &dt_bias}) {
+  if (skip) {
+    check_operand(skip);
+    check_same(skip, 0, "elements", x.v, 1, "heads");
+  }
+  for (const Operand* option : {&beta, &decay, &a_log, &dt_bias, &skip}) {
     if (!*option) continue;
     check_no_overlap(x.out, *option);
     if (state) check_no_overlap(state, *option);

@@ -26,7 +26,7 @@ struct Rows {
 /// Scratch memory of a thread.
 struct Memory {
   float *q, *k, *v, *out;       ///< [chunk_tokens, a row]
-  float *decay, *beta;          ///< of a chunk
+  float *decay, *step, *beta;   ///< of a chunk
   float* gate[2];               ///< of a token's decays, or of a chunk's
   float *block, *before, *own;  ///< of the state: [key_dim, state_columns], and [blocks, key_dim, state_columns]
   Index key_step;
@@ -36,13 +36,14 @@ Memory memory_for(const LinearAttentionProblem& p) {
   const Index key_dim = p.q.size(3), key_step = step_of_copy(key_dim), block = key_dim * state_columns;
   const Index rows = chunk_tokens * key_step, columns = chunk_tokens * state_columns;
   const Index own = p.options.state ? 0 : p.blocks * block, gate = std::max(key_step, chunk_tokens);
-  float* at = scratch(Purpose::block, 3 * rows + key_step + 2 * columns + chunk_tokens + 2 * gate + 2 * block + own);
+  float* at =
+      scratch(Purpose::block, 3 * rows + key_step + 2 * columns + 2 * chunk_tokens + 2 * gate + 2 * block + own);
   const auto take = [&](Index floats) { return std::exchange(at, at + floats); };
   Memory m{};
   m.key_step = key_step;
   m.block = take(block), m.before = take(block), m.own = take(own);
   m.q = take(rows), m.k = take(rows), m.decay = take(rows + key_step);
-  m.v = take(columns), m.out = take(columns), m.beta = take(chunk_tokens);
+  m.v = take(columns), m.out = take(columns), m.step = take(chunk_tokens), m.beta = take(chunk_tokens);
   m.gate[0] = take(gate), m.gate[1] = take(gate);
   return m;
 }
@@ -67,10 +68,10 @@ Rows prepare(const LinearAttentionProblem& p, const View<const float, 4>& x, Ind
   return {to, m.key_step};
 }
 
-/// x = -(rate · softplus(x + bias)) of n elements. softplus(s) is max(s, 0) + log(1 + t) with
-/// t = exp(-|s|); log(1 + t) is as exact as log after Kahan: what 1 + t loses of t is a factor.
-void gate_decays(const LinearAttentionProblem& p, float* x, Index n, float rate, const float* bias, Index bias_step,
-                 const Memory& m) {
+/// x = softplus(x + bias) of n elements: of s it is max(s, 0) + log(1 + t) with t = exp(-|s|);
+/// log(1 + t) is as exact as log after Kahan: what 1 + t loses of t is a factor.
+void apply_softplus(const LinearAttentionProblem& p, float* x, Index n, const float* bias, Index bias_step,
+                    const Memory& m) {
   float *const t = m.gate[0], *const l = m.gate[1];
   if (bias != nullptr)
     for (Index i = 0; i < n; ++i) x[i] += bias[i * bias_step];
@@ -80,11 +81,17 @@ void gate_decays(const LinearAttentionProblem& p, float* x, Index n, float rate,
   p.kernel.log(l, l, n);
   for (Index i = 0; i < n; ++i) {
     const float lost = (1.0f + t[i]) - 1.0f, log1p = lost == 0.0f ? t[i] : l[i] * (t[i] / lost);
-    x[i] = -(rate * (std::max(x[i], 0.0f) + log1p));
+    x[i] = std::max(x[i], 0.0f) + log1p;
   }
 }
 
-/// The decays of some tokens, and a 1 for what follows the last one; returns their step.
+/// x, where it is not NaN, is at least `least` and at most `most`.
+void limit(float* x, Index n, float least, float most) {
+  for (Index i = 0; i < n; ++i) x[i] = x[i] < least ? least : x[i] > most ? most : x[i];
+}
+
+/// The decays of some tokens, and a 1 for what follows the last one; returns their step. With
+/// discretize, also the factors of their values.
 Index fill_decays(const LinearAttentionProblem& p, Index b, Index head, Index first, Index tokens, const Memory& m) {
   const AnyView<const float>& x = p.options.log_decay;
   if (!x) {
@@ -103,9 +110,15 @@ Index fill_decays(const LinearAttentionProblem& p, Index b, Index head, Index fi
   const AnyView<const float>& bias = p.options.dt_bias;
   for (Index t = 0; t < rows; ++t) {
     float* const decay = m.decay + t * step;
-    if (p.options.a_log)
-      gate_decays(p, decay, row, rate, bias ? bias.data + head * bias.strides[0] : nullptr,
-                  bias.rank == 2 ? bias.strides[1] : 0, m);
+    if (p.options.a_log) {
+      apply_softplus(p, decay, row, bias ? bias.data + head * bias.strides[0] : nullptr,
+                     bias.rank == 2 ? bias.strides[1] : 0, m);
+      if (p.options.discretize) {
+        limit(decay, row, p.options.min_step, p.options.max_step);
+        std::copy_n(decay, row, m.step);
+      }
+      for (Index i = 0; i < row; ++i) decay[i] = -(rate * decay[i]);
+    }
     p.kernel.exp(decay, decay, row);
   }
   std::fill_n(m.decay + tokens * step, n, 1.0f);
@@ -193,6 +206,8 @@ void run_linear_attention_task(const LinearAttentionProblem& p, Index task) {
     call.q = q.data, call.q_step = q.step;
     call.k = k.data, call.k_step = k.step;
     call.decay = m.decay, call.decay_step = fill_decays(p, b, head, first, tokens, m);
+    if (p.options.discretize) call.step = m.step;
+    if (p.options.skip) call.skip = &p.options.skip(head);
     if (p.options.beta) call.beta = fill_betas(p, b, head, first, tokens, m);
     if (is_step) pass_step(p, call, b, head, begin * state_columns, std::min(end * state_columns, p.v.size(3)));
     for (Index i = begin; i < end && !is_step; ++i) pass_block(p, call, b, head, first, i, m);

@@ -43,6 +43,17 @@ void gated_rule(const View<float, 2>& a, const View<float, 2>& b, const View<flo
                     .sigmoid_beta = true});
 }
 
+void discretized(const View<float, 2>& a, const View<float, 2>& b, const View<float, 2>& input,
+                 const View<float, 1>& weight, const View<float, 2>& y) {
+  const View<const float, 3> gate = View<const float, 2>(a.slice(0, 0, 1)).broadcast(0, 1);
+  linear_attention(one_head(a), one_head(b), one_head(input), one_head(y),
+                   {.log_decay = gate,
+                    .a_log = weight.slice(0, 0, 1),
+                    .dt_bias = weight.slice(0, 1, 2),
+                    .discretize = true,
+                    .skip = weight.slice(0, 2, 3)});
+}
+
 TEST_CASE("NaN stands at the same places on every instruction set") {
   constexpr Index n = 67;
   Index nans = 0, numbers = 0;
@@ -70,6 +81,7 @@ TEST_CASE("NaN stands at the same places on every instruction set") {
          [&] { linear_attention(one_head(a.view), one_head(b.view), one_head(input.view), one_head(y.view)); }},
         {"linear_attention, the delta rule", [&] { delta_rule(a.view, b.view, input.view, y.view); }},
         {"linear_attention, gates", [&] { gated_rule(a.view, b.view, input.view, weight.view, y.view); }},
+        {"linear_attention, steps and skip", [&] { discretized(a.view, b.view, input.view, weight.view, y.view); }},
         {"causal_convolution",
          [&] {
            causal_convolution(a.view.broadcast(0, 1), b.view.slice(1, 0, 5), y.view.broadcast(0, 1),

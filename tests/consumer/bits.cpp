@@ -125,6 +125,12 @@ void recurrences() {
                                View<float, 4>(y.data(), {1, heads, length, dim}),
                                {.log_decay = gates, .beta = gates, .a_log = {q.data(), {heads}}, .sigmoid_beta = true});
     add(y);
+    headlane::linear_attention(
+        View<const float, 4>(q.data(), {1, heads, length, dim}),
+        View<const float, 4>(k.data(), {1, heads, length, dim}),
+        View<const float, 4>(v.data(), {1, heads, length, dim}), View<float, 4>(y.data(), {1, heads, length, dim}),
+        {.log_decay = gates, .a_log = {q.data(), {heads}}, .discretize = true, .skip = {k.data(), {heads}}});
+    add(y);
     const Floats weight = numbers(channels * 4, 13);
     Floats z(static_cast<std::size_t>(length * channels));
     headlane::causal_convolution(

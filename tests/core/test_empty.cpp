@@ -137,13 +137,13 @@ TEST_CASE("sequences of nothing") {
     e.call([&] { linear_attention(q, q, q, out); });
     const float one = 1;  // a view without data is an option that is not given
     float state = 1;
-    LinearAttentionOptions options{.normalize = true, .state = e.view<float, 4>({batch, heads, dim, dim})};
-    options.log_decay = e.view<const float, 4>(shape);
+    LinearAttentionOptions options{.normalize = true, .discretize = i % 2 == 1, .sigmoid_beta = true};
+    options.state = e.view<float, 4>({batch, heads, dim, dim});
     options.beta = e.view<const float, 3>({batch, heads, length});
-    options.a_log = e.view<const float, 1>({heads});
-    options.dt_bias = e.view<const float, 2>({heads, dim});
-    options.sigmoid_beta = true;
-    options.log_decay.data = options.beta.data = options.a_log.data = options.dt_bias.data = &one;
+    options.a_log = options.skip = e.view<const float, 1>({heads});
+    options.log_decay = e.view<const float, 4>(shape), options.dt_bias = e.view<const float, 2>({heads, dim});
+    if (options.discretize) options.log_decay = options.beta, options.dt_bias = options.a_log;
+    options.log_decay.data = options.beta.data = options.a_log.data = options.dt_bias.data = options.skip.data = &one;
     options.state.data = &state;
     e.call([&] { linear_attention(q, q, q, out, options); });
     const auto half = e.view<const bfloat16, 4>(shape);

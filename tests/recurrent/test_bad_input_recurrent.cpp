@@ -135,12 +135,13 @@ TEST_CASE("linear_attention: out and state over each other, and over inputs") {
   both("dt_bias", 20, [&](LinearCall& call, const float* at) {
     call.row_decay = decay, call.a_log = a_log, call.row_bias = {at, {4, 5}};
   });
+  both("skip", 4, [](LinearCall& call, const float* at) { call.skip = {at, {4}}; });
   for (const Index shift : {-143, -1, 0, 1, 239}) {
     LinearCall call = o.with(&LinearCall::state, state);
     call.out = {p + shift, {2, 4, 3, 6}};
     o.push("state over out", call, {linear, "state", "out", "overlap"});
   }
-  o.check(o.t.out.view, 95);
+  o.check(o.t.out.view, 105);
 }
 
 TEST_CASE("causal_convolution: illegal views") {
@@ -229,12 +230,14 @@ TEST_CASE_TEMPLATE("16-bit numbers: illegal calls", T, bfloat16, float16) {
   float* const p = reinterpret_cast<float*>(shared.view.data + 200);
   const View<T, 4> over_out(shared.view.data + 200, {2, 4, 3, 6});
   const View<T, 3> over_y(shared.view.data + 200, {2, 4, 5});
-  LinearAttentionOptions state = options, beta = options, over_input = options, a_log = options, dt_bias = options;
+  LinearAttentionOptions state = options, beta = options, over_input = options, a_log = options, dt_bias = options,
+                         skip = options;
   state.state = {p + 71, {2, 4, 5, 6}};
   beta.beta = {p + 71, {2, 4, 3}};
   a_log.a_log = {p + 71, {4}};
   dt_bias.a_log = a.t.a_log.view;
   dt_bias.dt_bias = View<const float, 1>(p + 71, {4});
+  skip.skip = {p + 71, {4}};
   over_input.state = {p, {2, 4, 5, 6}};
   CausalConvolutionOptions own_state = own, bias = own;
   own_state.state = {p + 19, {2, 5, 2}};
@@ -246,6 +249,7 @@ TEST_CASE_TEMPLATE("16-bit numbers: illegal calls", T, bfloat16, float16) {
   push([=] { linear_attention(in, in, values, over_out, beta); }, {linear, "out", "beta", "overlap"});
   push([=] { linear_attention(in, in, values, over_out, a_log); }, {linear, "out", "a_log", "overlap"});
   push([=] { linear_attention(in, in, values, over_out, dt_bias); }, {linear, "out", "dt_bias", "overlap"});
+  push([=] { linear_attention(in, in, values, over_out, skip); }, {linear, "out", "skip", "overlap"});
   push([=] { linear_attention(in, in, over_out, to, over_input); }, {linear, "state", "v", "overlap"});
   push([=] { causal_convolution(tokens, weight, over_y, own_state); }, {convolution, "y", "state", "overlap"});
   push([=] { causal_convolution(tokens, weight, over_y, bias); }, {convolution, "y", "bias", "overlap"});
@@ -255,7 +259,7 @@ TEST_CASE_TEMPLATE("16-bit numbers: illegal calls", T, bfloat16, float16) {
     for_each(out.view, look), for_each(y.view, look), for_each(shared.view, look);
     return untouched && elements(a.t.state.view) == a.state && elements(b.t.state.view) == b.state;
   });
-  CHECK(calls.size() >= 147);
+  CHECK(calls.size() >= 148);
 }
 
 }  // namespace

@@ -192,25 +192,8 @@ TEST_CASE("linear_attention: instruction sets, threads, strides, a head alone: t
       .batch = 2, .key_heads = 2, .heads = 4, .length = 130, .key_dim = 33, .value_dim = 70, .seed = 11};
   const LinearCase tall{.length = 130, .key_dim = 64, .value_dim = 100, .seed = 12};
   for (Index number = 0; number < 48; number += slow_isa() ? 11 : 5) {
-    for (const LinearCase& sizes : {wide, tall}) {
-      const SameBits<LinearTensors> same(with_options(sizes, number), bits);
-      for (const int threads : {1, 2, 3, 7})
-        same.add("threads", same.c, [&](const LinearTensors& t) { t.call(threads).run(); });
-      for (const auto name : available_isas()) {
-        const IsaScope scope(name);
-        same.add(std::string(name), same.c, [&](const LinearTensors& t) { t.call(2).run(); });
-      }
-      LinearCase strided = same.c;
-      for (strided.layout = 1; strided.layout < std::ssize(head_layouts()); ++strided.layout)
-        same.add("strided", strided, [&](const LinearTensors& t) { t.call(3).run(); });
-      same.add("a head alone", same.c, [&](const LinearTensors& t) {
-        for (Index b = 0; b < t.c.batch; ++b)
-          for (Index h = 0; h < t.c.heads; ++h) t.call(1).head(b, h).run();
-      });
-      same.add("a batch element alone", same.c, [&](const LinearTensors& t) {
-        for (Index b = 0; b < t.c.batch; ++b) t.call(2).slice(0, b, b + 1).run();
-      });
-    }
+    for (const LinearCase& sizes : {wide, tall})
+      add_other_ways(SameBits<LinearTensors>(with_options(sizes, number), bits));
   }
   bits.finish("linear_attention", slow_isa() ? 250 : 500);
 }

@@ -189,23 +189,9 @@ TEST_CASE("linear_attention, gates: instruction sets, threads, strides, heads al
   BitComparison bits;
   const auto compare = [&](const LinearCase& c) {
     const SameBits<LinearTensors> same(c, bits);
-    for (const int threads : {1, 2, 3, 7})
-      same.add("threads", c, [&](const LinearTensors& t) { t.call(threads).run(); });
-    for (const auto name : available_isas()) {
-      const IsaScope scope(name);
-      same.add(std::string(name), c, [&](const LinearTensors& t) { t.call(2).run(); });
-    }
-    LinearCase strided = c;
-    for (strided.layout = 1; strided.layout < std::ssize(head_layouts()); ++strided.layout)
-      same.add("strided", strided, [&](const LinearTensors& t) { t.call(3).run(); });
-    same.add("a head alone", c, [&](const LinearTensors& t) {
-      for (Index b = 0; b < c.batch; ++b)
-        for (Index h = 0; h < c.heads; ++h) t.call(1).head(b, h).run();
-    });
-    same.add("a batch element alone", c, [&](const LinearTensors& t) {
-      for (Index b = 0; b < c.batch; ++b) t.call(2).slice(0, b, b + 1).run();
-    });
+    add_other_ways(same);
     if (!c.state) return;
+    LinearCase strided = c;
     strided.layout = 4;
     for (const auto& cut : std::vector<std::vector<Index>>{std::vector<Index>(130, 1), {64, 64}, {63, 1}, {7, 0, 57}})
       same.add_cut(cut, c, 1), same.add_cut(cut, strided, 2);

@@ -135,15 +135,16 @@ TEST_CASE("linear_attention: a NaN or an infinity stays in its head, in the colu
   for (Index number = 0; number < 12; ++number)
     for (const Index token : {0, 63, 64, 69})
       for (const float value : {nan, infinity}) {
-        const LinearCase c = with_options({.batch = 2,
-                                           .key_heads = 2,
-                                           .heads = 4,
-                                           .length = 70,
-                                           .key_dim = 17,
-                                           .value_dim = 40,
-                                           .state = true,
-                                           .seed = 8},
-                                          number % 6 + 6 + number / 6 * 12);
+        LinearCase c = with_options({.batch = 2,
+                                     .key_heads = 2,
+                                     .heads = 4,
+                                     .length = 70,
+                                     .key_dim = 17,
+                                     .value_dim = 40,
+                                     .state = true,
+                                     .seed = 8},
+                                    number % 6 + 6 + number / 6 * 12);
+        c.skip = (number + token) % 2 == 0;
         const LinearTensors clean(c);
         clean.call().run();
         const auto check = [&](const std::string& what, const std::vector<Index>& heads, const Reached& reach,
@@ -186,7 +187,7 @@ TEST_CASE("linear_attention: a NaN of a gate stays in its head, and in its row b
                            .value_dim = 40,
                            .state = true,
                            .seed = 10};
-    const LinearCase c = with_gates(with_options(sizes, number % 6 + 6), number / 6);
+    const LinearCase c = with_steps(with_gates(with_options(sizes, number % 6 + 6), number / 6), number / 4);
     const LinearTensors clean(c);
     clean.call().run();
     const auto check = [&](const char* what, Index head, Index token, bool of_row, const auto& change) {
@@ -209,6 +210,12 @@ TEST_CASE("linear_attention: a NaN of a gate stays in its head, and in its row b
       check("dt_bias", 1, 0, false, [](const LinearTensors& t) { t.dt_bias.view(1) = nan; });
     if (c.gate == Gate::row_bias)
       check("dt_bias", 3, 0, true, [](const LinearTensors& t) { t.row_bias.view(3, 6) = nan; });
+    if (!c.skip) continue;
+    const LinearTensors t(c);
+    t.skip.view(2) = nan;
+    t.call().run();
+    const auto all = [](Index, Index) { return true; };
+    check_reach(t, clean, {2}, {[](Index, Index) { return false; }, all}, "skip", true);
   }
 }
 
@@ -218,7 +225,7 @@ TEST_CASE("linear_attention between guard pages") {
   Guarded<4> q, k, v, out, state, row_decay;
   Guarded<3> decay, beta;
   Guarded<2> row_bias;
-  Guarded<1> a_log, dt_bias;
+  Guarded<1> a_log, dt_bias, skip;
   everywhere([&](Index length, Index gap, Place where) {
     for (const Index role : {0, 1, 2}) {
       if (length == 0 || (role == 2 && length > 140)) continue;
@@ -229,7 +236,7 @@ TEST_CASE("linear_attention between guard pages") {
                    .key_dim = role == 0 ? length : other + 2,
                    .value_dim = role == 1 ? length : other + 3,
                    .seed = 9};
-      c = with_gates(with_options(c, length + 7 * gap), length / 3 + gap);
+      c = with_steps(with_gates(with_options(c, length + 7 * gap), length / 3 + gap), length / 2 + gap / 3);
       const LinearTensors t(c), copies(c);
       const bool vary = (length + gap / 2) % 2 == 0;
       const auto place = [&](auto& guarded, const auto& tensor, Index operand) {
@@ -245,6 +252,7 @@ TEST_CASE("linear_attention between guard pages") {
       if (call.a_log) place(a_log, t.a_log, 8), call.a_log = a_log.view;
       if (call.dt_bias) place(dt_bias, t.dt_bias, 9), call.dt_bias = dt_bias.view;
       if (call.row_bias) place(row_bias, t.row_bias, 10), call.row_bias = row_bias.view;
+      if (call.skip) place(skip, t.skip, 11), call.skip = skip.view;
       call.run();
       copies.call().run();
       counts.add(different_bits(out.view, copies.out.view) == 0 &&

@@ -35,22 +35,23 @@ TEST_CASE_TEMPLATE("linear_attention of 16-bit numbers: the rounded results of f
       LinearCase c = with_options(
           {.batch = 2, .key_heads = 2, .heads = 4, .length = length, .key_dim = 18, .value_dim = 35, .seed = 1},
           number);
-      c = with_gates(c, number / 3 + length);
+      c = with_steps(with_gates(c, number / 3 + length), number / 2 + length);
       c.layout = (number + length) % 10 - 1;
       check_linear_half<T>(c, 1 + static_cast<int>(number % 3));
     }
   for (const Index dim : {1, 15, 33, 128})
     for (Index gates = 0; gates < 16; ++gates)
-      check_linear_half<T>(with_gates({.heads = 2,
-                                       .length = 70,
-                                       .key_dim = dim,
-                                       .value_dim = 129 - dim,
-                                       .decay = gates % 2 == 0 ? Decay::token : Decay::row,
-                                       .beta = true,
-                                       .state = true,
-                                       .normalize = true,
-                                       .seed = 2},
-                                      gates),
+      check_linear_half<T>(with_steps(with_gates({.heads = 2,
+                                                  .length = 70,
+                                                  .key_dim = dim,
+                                                  .value_dim = 129 - dim,
+                                                  .decay = gates % 2 == 0 ? Decay::token : Decay::row,
+                                                  .beta = true,
+                                                  .state = true,
+                                                  .normalize = true,
+                                                  .seed = 2},
+                                                 gates),
+                                      gates / 2 + dim),
                            2);
 }
 
@@ -89,26 +90,28 @@ TEST_CASE_TEMPLATE("causal_convolution of 16-bit numbers: the rounded results of
 }
 
 TEST_CASE_TEMPLATE("16-bit numbers: a sequence in calls of one token", T, bfloat16, float16) {
-  const LinearCase c = with_gates({.heads = 2,
-                                   .length = 40,
-                                   .key_dim = 18,
-                                   .value_dim = 35,
-                                   .decay = Decay::row,
-                                   .beta = true,
-                                   .state = true,
-                                   .normalize = true,
-                                   .seed = 5},
-                                  15);
-  const LinearTensors whole(c), steps(c);
-  const HalfTensor<T, 4> q(whole.q.view), k(whole.k.view), v(whole.v.view), one(whole.out.view.shape),
-      other(whole.out.view.shape);
-  linear_attention(q.view, k.view, v.view, one.view, whole.call().options());
-  for (Index t = 0; t < c.length; ++t) {
-    const auto at = [&](const View<T, 4>& view) { return view.slice(2, t, t + 1); };
-    linear_attention(at(q.view), at(k.view), at(v.view), at(other.view), steps.call().tokens(t, t + 1).options());
+  for (const Decay decay : {Decay::row, Decay::token}) {
+    const LinearCase sizes{.heads = 2,
+                           .length = 40,
+                           .key_dim = 18,
+                           .value_dim = 35,
+                           .decay = decay,
+                           .beta = true,
+                           .state = true,
+                           .normalize = true,
+                           .seed = 5};
+    const LinearCase c = decay == Decay::row ? with_gates(sizes, 15) : with_steps(with_gates(sizes, 14), 3);
+    const LinearTensors whole(c), steps(c);
+    const HalfTensor<T, 4> q(whole.q.view), k(whole.k.view), v(whole.v.view), one(whole.out.view.shape),
+        other(whole.out.view.shape);
+    linear_attention(q.view, k.view, v.view, one.view, whole.call().options());
+    for (Index t = 0; t < c.length; ++t) {
+      const auto at = [&](const View<T, 4>& view) { return view.slice(2, t, t + 1); };
+      linear_attention(at(q.view), at(k.view), at(v.view), at(other.view), steps.call().tokens(t, t + 1).options());
+    }
+    CHECK(different_bits(whole.state.view, steps.state.view) == 0);
+    CHECK(different_bits(one.widened().view, other.widened().view) == 0);
   }
-  CHECK(different_bits(whole.state.view, steps.state.view) == 0);
-  CHECK(different_bits(one.widened().view, other.widened().view) == 0);
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ class EveryCall {
     add_caches();
     add_positions();
     add_recurrent();
+    add_convolution();
     add_halves<bfloat16>("bfloat16", calls);
     add_halves<float16>("float16", calls);
     if (calls == Calls::of_functions) return;
@@ -89,6 +90,7 @@ class EveryCall {
   void add_caches();
   void add_positions();
   void add_recurrent();
+  void add_convolution();
   void add_layers();
   template <class T>
   void add_halves(const std::string& type, Calls calls);

@@ -100,12 +100,18 @@ void EveryCall::add_half_recurrent(const std::string& type) {
   const auto q = std::make_shared<HalfTensor<T, 4>>(input<4>({2, 2, size_, 48})),
              k = std::make_shared<HalfTensor<T, 4>>(input<4>({2, 2, size_, 48}));
   const auto log_decay = input<3>({2, 4, size_});
+  const auto a_log = input<1>({4}), skip = input<1>({4});
   const auto state = output<4>({2, 4, 48, 40});
   add_half<T>("linear_attention, " + type, input<4>({2, 4, size_, 40}), output<4>({2, 4, size_, 40}),
               [=](auto from, auto to, int threads) {
                 for_each(state, [](float& x) { x = 0; });
                 linear_attention(q->view, k->view, from, to,
-                                 {.log_decay = log_decay, .state = state, .num_threads = threads});
+                                 {.log_decay = log_decay,
+                                  .a_log = a_log,
+                                  .discretize = true,
+                                  .skip = skip,
+                                  .state = state,
+                                  .num_threads = threads});
               });
   const auto weight = input<2>({700, 4});
   add_half<T>("causal_convolution, " + type, input<3>({2, size_, 700}), output<3>({2, size_, 700}),

@@ -65,6 +65,18 @@ inline void EveryCall::add_recurrent() {
                           .num_threads = threads});
       },
       gated, last);
+  const auto stepped = out(), states = output<4>({2, 4, 48, 40});
+  const auto skip = input<1>({4});
+  const View<const float, 3> gates(log_decay.data, {2, 4, size_});
+  LinearAttentionOptions mamba{.log_decay = gates, .a_log = a_log, .discretize = true, .skip = skip, .state = states};
+  add(
+      "linear_attention, discretize and skip",
+      [=](int threads) mutable {
+        for_each(states, [](float& x) { x = 0; });
+        mamba.num_threads = threads;
+        linear_attention(q, k, v, stepped, mamba);
+      },
+      stepped, states);
   const auto kept = output<4>({2, 4, 48, 40});
   add(
       "linear_attention, token by token",
@@ -76,6 +88,9 @@ inline void EveryCall::add_recurrent() {
         }
       },
       decoded, kept);
+}
+
+inline void EveryCall::add_convolution() {
   const auto x = input<3>({2, size_, 700}), y = output<3>({2, size_, 700}), before = output<3>({2, 700, 3});
   const auto weight = input<2>({700, 4});
   const auto bias = input<1>({700});

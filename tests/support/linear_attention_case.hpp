@@ -1,6 +1,7 @@
 // Calls of linear_attention with any options and operands in any layout.
 #pragma once
 
+#include "support/scope.hpp"
 #include "support/sequence_case.hpp"
 #include "support/tolerance.hpp"
 
@@ -40,6 +41,8 @@ struct LinearCase {
   Gate gate = Gate::none;
   bool sigmoid_beta = false;
   float beta_scale = 1;
+  bool discretize = false, skip = false;
+  float min_step = 0, max_step = infinity;
   std::uint64_t seed = 1;
   Index layout = -1;   ///< of head_layouts(), for the first operand; -1: all operands are dense
   bool alike = false;  ///< the same layout for all operands, otherwise each has the next one
@@ -52,7 +55,8 @@ inline std::string text_of(const LinearCase& c) {
   text << text_of(std::array{c.batch, c.key_heads, c.heads, c.length, c.key_dim, c.value_dim}) << ", decay "
        << static_cast<int>(c.decay) << (c.beta ? ", beta" : "") << (c.state ? ", state" : "")
        << (c.normalize ? ", normalize" : "") << (c.scale ? ", scale" : "") << ", gate " << static_cast<int>(c.gate)
-       << (c.sigmoid_beta ? ", sigmoid" : "") << ", beta_scale " << c.beta_scale << ", layout " << c.layout_of(0).name
+       << (c.sigmoid_beta ? ", sigmoid" : "") << ", beta_scale " << c.beta_scale << (c.discretize ? ", discretize" : "")
+       << (c.min_step > 0 ? ", limits" : "") << (c.skip ? ", skip" : "") << ", layout " << c.layout_of(0).name
        << (c.alike ? ", alike" : "");
   return text.str();
 }
@@ -77,16 +81,25 @@ inline LinearCase with_gates(LinearCase c, Index number) {
   return c;
 }
 
+/// The number-th of all 8 combinations of discretize, if the case has a gate for each token, skip,
+/// and limits of the steps.
+inline LinearCase with_steps(LinearCase c, Index number) {
+  c.discretize = number % 2 == 1 && c.decay == Decay::token && c.gate != Gate::none;
+  c.skip = number / 2 % 2 == 1;
+  if (c.discretize && number / 4 % 2 == 1) c.min_step = 0.4f, c.max_step = 1.5f;
+  return c;
+}
+
 /// The operands of a call. Those of a view without data are not given.
 struct LinearCall {
   View<const float, 4> q, k, v;
   View<float, 4> out, state = {};
   View<const float, 3> decay = {}, beta = {};
   View<const float, 4> row_decay = {};
-  View<const float, 1> a_log = {}, dt_bias = {};
+  View<const float, 1> a_log = {}, dt_bias = {}, skip = {};
   View<const float, 2> row_bias = {};
-  bool sigmoid_beta = false;
-  float beta_scale = 1;
+  bool discretize = false, sigmoid_beta = false;
+  float min_step = 0, max_step = infinity, beta_scale = 1;
   std::optional<float> scale = std::nullopt;
   bool normalize = false;
   float eps = 1e-6f;
@@ -100,8 +113,12 @@ struct LinearCall {
     o.a_log = a_log;
     if (dt_bias) o.dt_bias = dt_bias;
     if (row_bias) o.dt_bias = row_bias;
+    o.discretize = discretize;
+    o.min_step = min_step;
+    o.max_step = max_step;
     o.sigmoid_beta = sigmoid_beta;
     o.beta_scale = beta_scale;
+    o.skip = skip;
     o.state = state;
     o.num_threads = num_threads;
     return o;
@@ -131,6 +148,7 @@ struct LinearCall {
     part(result.q, of_key), part(result.k, of_key), part(result.v, h), part(result.out, h);
     part(result.decay, h), part(result.beta, h), part(result.row_decay, h), part(result.state, h);
     part(result.a_log, h, 0), part(result.dt_bias, h, 0), part(result.row_bias, h, 0);
+    part(result.skip, h, 0);
     return result;
   }
 };
@@ -140,7 +158,7 @@ struct LinearTensors {
   LinearCase c;
   Tensor<4> q, k, v, out, state, row_decay;
   Tensor<3> decay, beta;
-  Tensor<1> a_log, dt_bias;
+  Tensor<1> a_log, dt_bias, skip;
   Tensor<2> row_bias;
 
   explicit LinearTensors(const LinearCase& c_)
@@ -155,6 +173,7 @@ struct LinearTensors {
         beta({c.batch, c.heads, c.length}, c.layout_of(7)),
         a_log({c.heads}, c.layout_of(8)),
         dt_bias({c.heads}, c.layout_of(9)),
+        skip({c.heads}, c.layout_of(11)),
         row_bias({c.heads, c.key_dim}, c.layout_of(10)) {
     Random random(c.seed);
     // Keys of a length about 1, so that the delta rule is stable.
@@ -166,6 +185,7 @@ struct LinearTensors {
     for_each(decay.view, log_decay);
     for_each(beta.view, [&](float& x) { x = 0.5f + 0.5f * random.uniform(); });
     fill_gates(random);
+    fill_normal(skip.view, random);
   }
 
   [[nodiscard]] LinearCall call(int num_threads = 0) const {
@@ -177,6 +197,10 @@ struct LinearTensors {
     if (c.gate != Gate::none) call.a_log = a_log.view;
     if (c.gate == Gate::head_bias) call.dt_bias = dt_bias.view;
     if (c.gate == Gate::row_bias) call.row_bias = row_bias.view;
+    if (c.skip) call.skip = skip.view;
+    call.discretize = c.discretize;
+    call.min_step = c.min_step;
+    call.max_step = c.max_step;
     call.sigmoid_beta = c.sigmoid_beta;
     call.beta_scale = c.beta_scale;
     call.scale = c.scale;
@@ -193,9 +217,9 @@ struct LinearTensors {
   }
   [[nodiscard]] const Tensor<4>& output() const { return out; }
   [[nodiscard]] std::vector<std::vector<float>> inputs() const {
-    return {elements(q.view),         elements(k.view),       elements(v.view),
-            elements(row_decay.view), elements(decay.view),   elements(beta.view),
-            elements(a_log.view),     elements(dt_bias.view), elements(row_bias.view)};
+    return {elements(q.view),        elements(k.view),    elements(v.view),     elements(row_decay.view),
+            elements(decay.view),    elements(beta.view), elements(a_log.view), elements(dt_bias.view),
+            elements(row_bias.view), elements(skip.view)};
   }
   [[nodiscard]] bool surroundings_untouched() const {
     return out.surroundings_untouched() && state.surroundings_untouched();
@@ -211,5 +235,26 @@ struct LinearTensors {
     if (c.sigmoid_beta) fill_normal(beta.view, random);
   }
 };
+
+/// The calls of one sequence that have the bits of a plain one: on several threads, on every
+/// instruction set, of strided operands, of each head and of each batch element alone.
+inline void add_other_ways(const SameBits<LinearTensors>& same) {
+  const LinearCase& c = same.c;
+  for (const int threads : {1, 2, 3, 7}) same.add("threads", c, [&](const LinearTensors& t) { t.call(threads).run(); });
+  for (const auto name : available_isas()) {
+    const IsaScope scope(name);
+    same.add(std::string(name), c, [&](const LinearTensors& t) { t.call(2).run(); });
+  }
+  LinearCase strided = c;
+  for (strided.layout = 1; strided.layout < std::ssize(head_layouts()); ++strided.layout)
+    same.add("strided", strided, [&](const LinearTensors& t) { t.call(3).run(); });
+  same.add("a head alone", c, [&](const LinearTensors& t) {
+    for (Index b = 0; b < c.batch; ++b)
+      for (Index h = 0; h < c.heads; ++h) t.call(1).head(b, h).run();
+  });
+  same.add("a batch element alone", c, [&](const LinearTensors& t) {
+    for (Index b = 0; b < c.batch; ++b) t.call(2).slice(0, b, b + 1).run();
+  });
+}
 
 }  // namespace headlane::test

@@ -26,25 +26,33 @@ inline std::vector<float> rounded_rows(const LinearCall& x, const View<const flo
   return result;
 }
 
-/// The log_decay that the gate of the header computes, by the library's exp and log.
-inline float gated_log_decay(float given, float a_log, float bias) {
+/// The softplus of the header, by the library's exp and log.
+inline float rounded_softplus(float s) {
   const auto& kernel = internal::active();
-  const float s = given + bias;
-  float rate = a_log, t = -std::abs(s);
-  kernel.exp(&rate, &rate, 1);
+  float t = -std::abs(s);
   kernel.exp(&t, &t, 1);
   const float w = 1.0f + t;
   float l = w;
   kernel.log(&l, &l, 1);
   l = w == 1 ? t : l * (t / (w - 1.0f));
-  return -(rate * ((s > 0 || s != s ? s : 0) + l));
+  return (s > 0 || s != s ? s : 0) + l;
+}
+
+/// The step of a gate for a token and row i of the state.
+inline float rounded_step(const LinearCall& x, Index token, Index i) {
+  const float given = x.decay ? x.decay(0, 0, token) : x.row_decay(0, 0, token, i);
+  const float step = rounded_softplus(given + (x.dt_bias ? x.dt_bias(0) : x.row_bias ? x.row_bias(0, i) : 0));
+  return step < x.min_step ? x.min_step : step > x.max_step ? x.max_step : step;
 }
 
 /// The decay by which a token multiplies row i of the state.
 inline float rounded_decay(const LinearCall& x, Index token, Index i) {
   float decay = x.decay ? x.decay(0, 0, token) : x.row_decay ? x.row_decay(0, 0, token, i) : 0;
-  const float bias = x.dt_bias ? x.dt_bias(0) : x.row_bias ? x.row_bias(0, i) : 0;
-  if (x.a_log) decay = gated_log_decay(decay, x.a_log(0), bias);
+  if (x.a_log) {
+    float rate = x.a_log(0);
+    internal::active().exp(&rate, &rate, 1);
+    decay = -(rate * rounded_step(x, token, i));
+  }
   internal::active().exp(&decay, &decay, 1);
   return decay;
 }
@@ -66,8 +74,9 @@ inline void linear_by_formula(const LinearCall& all) {
       const std::vector<float> q = rounded_rows(x, x.q), k = rounded_rows(x, x.k);
       std::vector<float> d(static_cast<std::size_t>(rows));
       for (Index t = 0; t < n; ++t) {
-        for (Index i = 0; i < rows; ++i) d[static_cast<std::size_t>(i)] = rounded_decay(x, t, i);
-        const float beta = x.beta ? rounded_beta(x, t) : 1;
+        for (Index i = 0; i < rows; ++i)
+          d[static_cast<std::size_t>(i)] = i == 0 || x.row_decay ? rounded_decay(x, t, i) : d[0];
+        const float beta = x.beta ? rounded_beta(x, t) : 1, step = x.discretize ? rounded_step(x, t, 0) : 1;
         const float *const of_q = &q[static_cast<std::size_t>(t * rows)], *const of_k =
                                                                               &k[static_cast<std::size_t>(t * rows)];
         for (Index j = 0; j < x.v.size(3); ++j) {
@@ -76,12 +85,13 @@ inline void linear_by_formula(const LinearCall& all) {
             x.state(0, 0, i, j) *= d[static_cast<std::size_t>(i)];
             p = std::fma(x.state(0, 0, i, j), of_k[i], p);
           }
-          const float u = x.beta ? (x.v(0, 0, t, j) - p) * beta : x.v(0, 0, t, j);
+          const float v = x.v(0, 0, t, j), input = x.discretize ? v * step : v;
+          const float u = x.beta ? (input - p) * beta : input;
           for (Index i = 0; i < rows; ++i) {
             x.state(0, 0, i, j) = std::fma(of_k[i], u, x.state(0, 0, i, j));
             sum = std::fma(x.state(0, 0, i, j), of_q[i], sum);
           }
-          x.out(0, 0, t, j) = sum * scale;
+          x.out(0, 0, t, j) = x.skip ? std::fma(x.skip(0), v, sum * scale) : sum * scale;
         }
       }
     }

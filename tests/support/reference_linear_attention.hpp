@@ -25,6 +25,28 @@ inline std::vector<double> exact_row(const LinearCall& one, const View<const flo
   return row;
 }
 
+/// The step of a gate for row i of the state and one token. Limits bring two steps no further from
+/// each other.
+struct ExactStep {
+  double value = 0;
+  double of_s = 0;  ///< by how many roundings a rounding of s changes it
+};
+inline ExactStep exact_step(const LinearCall& one, Index i) {
+  const double given = double{one.decay ? one.decay(0, 0, 0) : one.row_decay(0, 0, 0, i)};
+  const double s = given + (one.dt_bias ? double{one.dt_bias(0)} : one.row_bias ? double{one.row_bias(0, i)} : 0);
+  const double softplus = std::max(s, 0.0) + std::log1p(std::exp(-std::abs(s)));
+  return {std::clamp(softplus, double{one.min_step}, double{one.max_step}), std::abs(s) / (1 + std::exp(-s))};
+}
+
+/// What u reads of an element of v, and how far that may be off: exp of a denormal by 3 of them.
+struct ExactInput {
+  double value, bound;
+};
+inline ExactInput exact_input(const LinearCall& one, const ExactStep& step, double v) {
+  if (!one.discretize) return {v, 0};
+  return {v * step.value, ((9 * step.value + step.of_s) * unit + 3 * smallest) * std::abs(v) + smallest};
+}
+
 struct ExactDecay {
   double factor = 1;     ///< multiplies a row of the state
   double roundings = 0;  ///< by which the gate widens the bounds of the header
@@ -34,11 +56,9 @@ inline ExactDecay exact_decay(const LinearCall& one, Index i) {
   if (!one.decay && !one.row_decay) return {};
   const double given = double{one.decay ? one.decay(0, 0, 0) : one.row_decay(0, 0, 0, i)};
   if (!one.a_log) return {std::exp(given), 0};
-  const double bias = one.dt_bias ? double{one.dt_bias(0)} : one.row_bias ? double{one.row_bias(0, i)} : 0;
-  const double s = given + bias, rate = std::exp(double{one.a_log(0)});
-  const double log_decay = -rate * (std::max(s, 0.0) + std::log1p(std::exp(-std::abs(s))));
-  // A rounding of s changes softplus by sigmoid(s) · |s| roundings.
-  return {std::exp(log_decay), 11 * std::abs(log_decay) + rate * std::abs(s) / (1 + std::exp(-s))};
+  const ExactStep step = exact_step(one, i);
+  const double rate = std::exp(double{one.a_log(0)}), log_decay = -rate * step.value;
+  return {std::exp(log_decay), 11 * std::abs(log_decay) + rate * step.of_s};
 }
 
 /// beta of one token, and how far its product may be off, relatively: sigmoid by 3 ULP.
@@ -61,6 +81,7 @@ inline void compare_token(const LinearCall& one, const View<const float, 4>& bef
   const double scale = one.scale ? double{*one.scale} : 1 / std::sqrt(n), tiny = (n + 4) * smallest;
   const bool decays = one.decay || one.row_decay;
   const auto [beta, beta_off] = exact_beta(one);
+  const ExactStep step = one.discretize ? exact_step(one, 0) : ExactStep{};
   std::vector<ExactDecay> d;
   for (Index i = 0; i < rows; ++i) d.push_back(exact_decay(one, i));
   for (Index j = 0; j < columns; ++j) {
@@ -72,10 +93,12 @@ inline void compare_token(const LinearCall& one, const View<const float, 4>& bef
       p += product, p_bound += ((n + 4 + d[i].roundings) * unit + off) * std::abs(product);
       read += after, of_read += std::abs(after);
     }
-    const double v = double{one.v(0, 0, 0, j)}, of_u = std::abs(v - p) + p_bound;
-    const double u = one.beta ? (v - p) * beta : v;
+    const double v = double{one.v(0, 0, 0, j)}, skipped = one.skip ? double{one.skip(0)} * v : 0;
+    const auto [input, v_bound] = exact_input(one, step, v);
+    const double of_u = std::abs(input - p) + p_bound + v_bound, u = one.beta ? (input - p) * beta : input;
     const double u_bound =
-        one.beta ? (p_bound + (2 * unit + beta_off) * of_u) * std::abs(beta) * (1 + beta_off) + 2 * smallest : 0;
+        one.beta ? (p_bound + v_bound + (2 * unit + beta_off) * of_u) * std::abs(beta) * (1 + beta_off) + 2 * smallest
+                 : v_bound;
     for (std::size_t i = 0; i < q.size(); ++i) {
       const auto row = static_cast<Index>(i);
       const double kept = d[i].factor * double{before(0, 0, row, j)}, exact = kept + k[i] * u, size = std::abs(k[i]);
@@ -85,8 +108,11 @@ inline void compare_token(const LinearCall& one, const View<const float, 4>& bef
       state.add({at[0], at[1], at[2], row, j}, one.state(0, 0, row, j), exact,
                 more + unit * (std::abs(exact) + more) + 3 * smallest);
     }
-    out.add({at[0], at[1], at[2], j}, one.out(0, 0, 0, j), scale * read,
-            ((n + (one.scale ? 2 : 3)) * unit + off) * std::abs(scale) * of_read + tiny * (1 + std::abs(scale)));
+    // fma with skip rounds once.
+    const float y = one.out(0, 0, 0, j);
+    out.add({at[0], at[1], at[2], j}, y, scale * read + skipped,
+            ((n + (one.scale ? 2 : 3)) * unit + off) * std::abs(scale) * of_read + tiny * (1 + std::abs(scale)) +
+                (one.skip ? unit * std::abs(double{y}) + smallest : 0));
   }
 }
 

@@ -77,7 +77,8 @@ View<const float, 3> betas(const Array& x, const Tokens& of) {
 
 constexpr const char* of_heads = "the heads, ";
 
-View<const float, 1> rates(const Array& x, const Tokens& of) {
+/// A number for each head.
+View<const float, 1> of_each_head(const Array& x, const Tokens& of) {
   const AnyView<const float> view = broadcast(x, {of.heads()}, 1, of_heads);
   return {view.data, {view.shape[0]}, {view.strides[0]}};
 }
@@ -97,26 +98,32 @@ const char* state_of_rank(int rank) {
 }
 
 nb::object linear_attention_of(nb::handle q, nb::handle k, nb::handle v, nb::handle log_decay, nb::handle beta,
-                               nb::handle state, nb::handle a_log, nb::handle dt_bias, nb::handle sigmoid_beta,
-                               nb::handle beta_scale, nb::handle scale, nb::handle normalize, nb::handle eps,
-                               nb::handle out, nb::handle num_threads) {
+                               nb::handle state, nb::handle a_log, nb::handle dt_bias, nb::handle discretize,
+                               nb::handle min_step, nb::handle max_step, nb::handle sigmoid_beta, nb::handle beta_scale,
+                               nb::handle skip, nb::handle scale, nb::handle normalize, nb::handle eps, nb::handle out,
+                               nb::handle num_threads) {
   const Call call("linear_attention");
   Tokens of(call, q, k, v);
   const std::optional<Array> of_decay = optional_array(call, "log_decay", log_decay, Element::float32),
                              of_beta = optional_array(call, "beta", beta, Element::float32),
                              of_rates = optional_array(call, "a_log", a_log, Element::float32),
-                             of_biases = optional_array(call, "dt_bias", dt_bias, Element::float32);
+                             of_biases = optional_array(call, "dt_bias", dt_bias, Element::float32),
+                             of_skip = optional_array(call, "skip", skip, Element::float32);
   State of_state(call, state, of.v.rank(), state_of_rank(of.v.rank()));
   LinearAttentionOptions options{.normalize = call.flag("normalize", normalize),
                                  .eps = call.float32("eps", eps),
+                                 .discretize = call.flag("discretize", discretize),
+                                 .min_step = call.float32("min_step", min_step),
+                                 .max_step = call.float32("max_step", max_step),
                                  .sigmoid_beta = call.flag("sigmoid_beta", sigmoid_beta),
                                  .beta_scale = call.float32("beta_scale", beta_scale),
                                  .num_threads = call.threads(num_threads)};
   if (!scale.is_none()) options.scale = call.float32("scale", scale);
   if (of_decay) options.log_decay = decays(*of_decay, of);
   if (of_beta) options.beta = betas(*of_beta, of);
-  if (of_rates) options.a_log = rates(*of_rates, of);
+  if (of_rates) options.a_log = of_each_head(*of_rates, of);
   if (of_biases) options.dt_bias = biases(*of_biases, of, options.log_decay.rank == 4);
+  if (of_skip) options.skip = of_each_head(*of_skip, of);
   Result result(call, of.q.like(), out, of.shape(), Floats());
   of_state.finish(result);
   options.state = of_state.view<4>();
@@ -131,7 +138,8 @@ nb::object linear_attention_of(nb::handle q, nb::handle k, nb::handle v, nb::han
 
 void add_linear_attention(nb::module_& module) {
   define(module, "linear_attention", &linear_attention_of, "q", "k", "v", "log_decay", "beta", "state", "a_log",
-         "dt_bias", "sigmoid_beta", "beta_scale", "scale", "normalize", "eps", "out", "num_threads");
+         "dt_bias", "discretize", "min_step", "max_step", "sigmoid_beta", "beta_scale", "skip", "scale", "normalize",
+         "eps", "out", "num_threads");
 }
 
 }  // namespace headlane::python

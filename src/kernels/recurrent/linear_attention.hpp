@@ -89,6 +89,7 @@ HEADLANE_INLINE void pass_tokens(const LinearAttentionTokens& x, Index first) {
     prefetch_token<Arch>(x, t, first);
     for_each_register<N>([&](int j) HEADLANE_INLINE_LAMBDA {
       u[j] = R::load_some(v + j * R::width, left - j * R::width, 0.0f);
+      if (x.step != nullptr) u[j] = u[j] * Float(x.step[t]);
       if constexpr (Delta) u[j] = (u[j] - read[j]) * Float(x.beta[t]);
     });
     const bool is_last = t + 1 == x.tokens;
@@ -98,7 +99,9 @@ HEADLANE_INLINE void pass_tokens(const LinearAttentionTokens& x, Index first) {
                                     is_last ? x.to_step : state_columns, u, out, read);
     float* const to = x.out + t * x.out_step + first;
     for_each_register<N>([&](int j) HEADLANE_INLINE_LAMBDA {
-      R::store_some(to + j * R::width, out[j] * Float(x.scale), left - j * R::width);
+      Float y = out[j] * Float(x.scale);
+      if (x.skip != nullptr) y = R::fma(Float(*x.skip), R::load_some(v + j * R::width, left - j * R::width, 0.0f), y);
+      R::store_some(to + j * R::width, y, left - j * R::width);
     });
   }
 }

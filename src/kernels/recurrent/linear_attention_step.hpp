@@ -41,6 +41,7 @@ HEADLANE_INLINE void step_columns(const LinearAttentionTokens& x, Index first) {
   Float u[N], sum[N];
   for_each_register<N>([&](int j) HEADLANE_INLINE_LAMBDA {
     u[j] = columns.load(x.v + first, j);
+    if (x.step != nullptr) u[j] = u[j] * Float(*x.step);
     sum[j] = Float(0.0f);
   });
   if (x.beta != nullptr) {
@@ -63,7 +64,11 @@ HEADLANE_INLINE void step_columns(const LinearAttentionTokens& x, Index first) {
       sum[j] = Register<Arch>::fma(s, query, sum[j]);
     });
   }
-  for_each_register<N>([&](int j) HEADLANE_INLINE_LAMBDA { columns.store(x.out + first, j, sum[j] * Float(x.scale)); });
+  for_each_register<N>([&](int j) HEADLANE_INLINE_LAMBDA {
+    Float y = sum[j] * Float(x.scale);
+    if (x.skip != nullptr) y = Register<Arch>::fma(Float(*x.skip), columns.load(x.v + first, j), y);
+    columns.store(x.out + first, j, y);
+  });
 }
 
 /// x.tokens is 1, and x.columns any number.
