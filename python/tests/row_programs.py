@@ -1,9 +1,12 @@
 """Programs of operations on rows, and the same operations by functions of the package."""
 
 import headlane
+import pytest
 import torch
+from headlane import _core
 
 WIDTH, HIDDEN, HEADS = 24, 40, 3
+NO_LIMITS = (0.0, float("inf"))  # of Mamba-2's steps
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
 
 
@@ -11,8 +14,8 @@ def random(*shape, seed=0, dtype=torch.float32):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
-def packed(rows, columns, seed, dtype="float32"):
-    return headlane.PackedMatrix(random(rows, columns, seed=seed), dtype=dtype)
+def packed(rows, columns, seed, dtype="float32", scale=1.0):
+    return headlane.PackedMatrix(scale * random(rows, columns, seed=seed), dtype=dtype)
 
 
 def run(program, values, vectors=(), attentions=(), threads=1, states=()):
@@ -66,7 +69,39 @@ def attended(inputs, columns, gates, vectors, sizes, eps, state=None):
     return made.transpose(1, 2).flatten(2)
 
 
-def gated_norm(x, gate, weight, eps, activation, dim):
-    """Of each head. The norm is rounded, and its product with the activation, which is in float32."""
-    rows = headlane.rms_norm(x.unflatten(-1, (-1, dim)), weight, eps).flatten(-2)
-    return (rows.float() * getattr(headlane, activation)(gate.float())).to(x.dtype)
+def scanned(inputs, columns, dt, vectors, sizes, state=None, limits=NO_LIMITS):
+    """Mamba-2 of some columns of C, B and x. The state, [batch, heads, head_dim, state_size], is written."""
+    heads, groups, state_size, dim = sizes
+    numbers = groups, groups, heads
+    c, b, x = (
+        heads_of(y, *of) for y, of in zip(inputs, zip(columns, numbers, (state_size, state_size, dim)))
+    )
+    a_log, dt_bias, skip = vectors
+    of_rows = None if state is None else state.mT.contiguous()
+    options = {"a_log": a_log, "dt_bias": dt_bias, "discretize": True, "skip": skip, "scale": 1.0}
+    options |= dict(zip(("min_step", "max_step"), limits))
+    made = headlane.linear_attention(c, b, x, dt.float().transpose(1, 2), state=of_rows, **options)
+    if state is not None:
+        state.copy_(of_rows.mT)
+    return made.transpose(1, 2).flatten(2)
+
+
+def gated_norm(x, gate, weight, eps, activation, dim, gate_first=False):
+    """Of each head. The norm is rounded, and its product with the activation, which is in float32; with gate_first
+    only the norm of a product is.
+    """
+    factors = getattr(headlane, activation)(gate.float())
+    if not gate_first:
+        rows = headlane.rms_norm(x.unflatten(-1, (-1, dim)), weight, eps).flatten(-2)
+        return (rows.float() * factors).to(x.dtype)
+    groups = (x.float() * factors).split(dim, -1)
+    weights = [None] * len(groups) if weight is None else weight.split(dim)
+    return torch.cat([headlane.rms_norm(y, of, eps) for y, of in zip(groups, weights)], -1).to(x.dtype)
+
+
+def refuses(given, name, change, message):
+    """Whether a program of one value takes an operation, but not with this change."""
+    program = _core.RowProgram(1)
+    with pytest.raises(ValueError, match=f"RowProgram: .*{message}"):
+        getattr(program, name)(**{**given, **change})
+    getattr(program, name)(**given)

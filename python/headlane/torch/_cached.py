@@ -37,28 +37,28 @@ class CacheValue:
 
     # Of linear attention: a plan runs as if there was a state, which is 0 before the first call.
 
-    def get_conv_state(self, layer: Any, state_idx: Any = 0) -> State:
-        return State(self._states.of(layer, state_idx), 0)
+    def get_conv_state(self, layer_idx: Any, state_idx: Any = 0) -> State:
+        return State(self._states.of(layer_idx, state_idx), 0)
 
-    def get_recurrent_state(self, layer: Any, state_idx: Any = 0) -> State:
-        return State(self._states.of(layer, state_idx), 1)
+    def get_recurrent_state(self, layer_idx: Any, state_idx: Any = 0) -> State:
+        return State(self._states.of(layer_idx, state_idx), 1)
 
     def update_conv_state(
-        self, x: Any, layer: Any, state_idx: Any = 0, conv_kernel_size: Any = None
+        self, x: Any, layer_idx: Any, state_idx: Any = 0, conv_kernel_size: Any = None
     ) -> Channels:
-        of = self._states.of(layer, state_idx)
+        of = self._states.of(layer_idx, state_idx)
         if not isinstance(x, Channels) or not x.is_whole() or of.is_updated or of.sizes:
             raise NotPlain
         of.is_updated = True
         return Channels(x.value, of, conv_kernel_size)
 
-    def update_recurrent_state(self, state: Any, layer: Any, state_idx: Any = 0) -> None:
-        of = self._states.of(layer, state_idx)
+    def update_recurrent_state(self, state: Any, layer_idx: Any, state_idx: Any = 0) -> None:
+        of = self._states.of(layer_idx, state_idx)
         if not isinstance(state, State) or state.which != 2 or state.of is not of or of.is_kept:
             raise NotPlain
         of.is_kept = True
 
-    def is_recording_past(self, layer: Any) -> bool:
+    def is_recording_past(self, layer_idx: Any) -> bool:
         return False  # or the plan does not run
 
     def __bool__(self) -> bool:

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ._nodes import Node, NotPlain, Recorded, Vector, WideVector
+from ._nodes import Node, NotPlain, Recorded
 from ._recurrent import ACTIVATIONS, EPS, LARGEST, have_others
 from ._tables import Negative
+from ._vectors import Repeated, Vector, WideVector
 
 if TYPE_CHECKING:
     from ._gated_norms import GatedNorm
@@ -22,6 +23,7 @@ class LayerState:
     """What a cache has for a layer of linear attention: the last inputs of its convolution, and a state for each head.
 
     sizes: Of both, without the batch, once they are known.
+    columns_first: Whether the state of a head is [value_dim, key_dim], as Mamba-2 has it.
     is_updated: Whether the code has given new inputs of the convolution to the cache.
     is_kept: Whether it has given the state of the heads.
     """
@@ -30,6 +32,7 @@ class LayerState:
         self.cache = cache
         self.layer = layer
         self.sizes: list[tuple[int, ...]] = []
+        self.columns_first = False
         self.is_updated = False
         self.is_kept = False
 
@@ -116,6 +119,12 @@ class Channels(Recorded):
         if not self.is_whole() or {one % 3, two % 3} != {1, 2}:
             raise NotPlain
         return self.value
+
+    def expand(self, *sizes: Any) -> Repeated:
+        """Numbers of heads, of sequences of one token."""
+        if not self.is_whole() or not self.value.has_one_token() or len(sizes) != 3:
+            raise NotPlain
+        return Repeated(self.value, 1).expand(*sizes)
 
     def __getitem__(self, index: Any) -> Channels:
         """[:, :, -length:]"""
@@ -259,19 +268,21 @@ def _delta_rule(
 
 
 def gated_norm(module: GatedNorm, arguments: tuple[Any, ...], options: dict[str, Any]) -> Value:
-    """The norm of each head of a value, times an activation of those of another."""
+    """The norm of each head of a value, times an activation of those of another; or of all columns of both, which
+    are multiplied first.
+    """
     state = module._headlane
     if state is None or options or len(arguments) != 2 or not all(hasattr(x, "of_rows") for x in arguments):
         raise NotPlain
     x, gate = arguments
-    graph, width = x.graph, len(state.weight(module))
+    graph, width = x.graph, len(state.weight(module))  # of a head, or of all columns
     node, of_gate = (one.of_rows(width) for one in (x, gate))
     if node.sizes is not of_gate.sizes or node.width != of_gate.width or x.is_flat is not gate.is_flat:
         raise NotPlain
     if x.head_dim != gate.head_dim and not x.is_flat:  # one would be repeated
         raise NotPlain
     graph.read_norm(module)
-    made = graph.add(Node("gated_norm", (node, of_gate), (module, width)))
+    made = graph.add(Node("gated_norm", (node, of_gate), module))
     made.sizes, made.width = node.sizes, node.width
     return type(x)(graph, made, x.head_dim, is_flat=x.is_flat)
 

@@ -20,6 +20,7 @@ from ._norms import Norm
 from ._plan import Plan
 from ._state import is_watched
 from ._tried import Repeated, Seen, tried
+from ._with_states import has_state
 
 
 class FusedState:
@@ -27,11 +28,12 @@ class FusedState:
     a type there are none.
     """
 
-    __slots__ = ("asks_if_single", "dtype", "plans", "stale")
+    __slots__ = ("asks_if_single", "dtype", "plans", "stale", "with_states")
 
     def __init__(self, dtype: torch.dtype | None) -> None:
         self.dtype: Any = dtype
         self.asks_if_single = False  # the code, if there is one token
+        self.with_states: list[int] = []  # layers of the cache, of which it asks for a state then, too
         self.plans: dict[Any, Plan | None] = {}
         self.stale = dtype is None
 
@@ -101,7 +103,7 @@ class Fused(Replaced):
         more = places_of(tensors), torch.is_grad_enabled()  # as code may ask
         key: tuple[Any, ...] = (len(arguments), *options, *map(key_of, inputs), *more)
         if state.asks_if_single:
-            key = (*key, _is_single(tensors, state.dtype))
+            key = (*key, _is_single(tensors, state, (*arguments, *options.values())))
         plan = state.plans.get(key)
         if plan is None and key not in state.plans and len(state.plans) < _KINDS:
             return self._first_call(key, inputs, tensors, arguments, options)
@@ -121,15 +123,18 @@ class Fused(Replaced):
     ) -> Any:
         """A plan is kept if it computes what the code does, by numbers that tell."""
         state, count = self._headlane, len(arguments)
-        caches = [tried(x) for x in caches_in((*arguments, *options.values()))]
+        all_arguments = *arguments, *options.values()
+        caches = [tried(x) for x in caches_in(all_arguments)]
         if not all(x.is_possible for x in caches):
             return super().forward(*arguments, **options)
-        is_single = _is_single(tensors, state.dtype)
+        is_single = _is_single(tensors, state, all_arguments)
         given = tuple(inputs[:count]), dict(zip(options, inputs[count:]))
         plan = Plan.of(self, state.dtype, *given, is_single)
         if plan is not None and plan.asks_if_single and not state.asks_if_single:
-            state.asks_if_single = True
-            key = (*key, is_single)
+            state.asks_if_single, state.with_states = True, plan.with_states
+            key = (*key, _is_single(tensors, state, all_arguments))
+            if key[-1] is not is_single:
+                plan = Plan.of(self, state.dtype, *given, key[-1])
         if plan is None:
             state.plans[key] = None
         if plan is None or not plan.applies():
@@ -173,11 +178,13 @@ class Fused(Replaced):
             self._headlane.stale = True  # the code may read it
 
 
-def _is_single(inputs: list[Any], dtype: torch.dtype) -> bool:
-    """Whether the sequences of the first input of this type have one token."""
-    tensors = (x for x in inputs if isinstance(x, torch.Tensor) and x.dtype is dtype)
+def _is_single(inputs: list[Any], state: FusedState, arguments: tuple[Any, ...]) -> bool:
+    """Whether the sequences of the first input of the type have one token, and caches have states for them."""
+    tensors = (x for x in inputs if isinstance(x, torch.Tensor) and x.dtype is state.dtype)
     first = next((x for x in tensors if x.dim() == 3), None)
-    return first is not None and first.shape[1] == 1
+    if first is None or first.shape[1] != 1:
+        return False
+    return all(has_state(x, layer) for layer in state.with_states for x in caches_in(arguments))
 
 
 def _is_telling(result: Any) -> bool:

@@ -1,4 +1,6 @@
-"""RMS norms whose result is multiplied by an activation of a gate, as after linear attention."""
+"""RMS norms whose result is multiplied by an activation of a gate, as after linear attention, or whose argument is,
+as after Mamba-2.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from torch.compiler import is_compiling
 from headlane import _core
 
 from ._modules import Recognised, wants_gradient
-from ._norms import NormState, norm
+from ._norms import NormState, norm, norm_of_rows
 from ._packed import NAMES
 from ._state import is_plain, threads
 
@@ -24,13 +26,20 @@ _ACTIVATIONS = {
 
 
 class GatedNormState(NormState):
-    """norm(x) * activation(gate)."""
+    """norm(x) * activation(gate); if gate_first, norm(x * activation(gate)).
 
-    __slots__ = ("activation",)
+    width: How many numbers have a norm of their own.
+    """
 
-    def __init__(self, names: tuple[str, ...], eps: str, activation: str) -> None:
+    __slots__ = ("activation", "gate_first", "width")
+
+    def __init__(
+        self, names: tuple[str, ...], eps: str, activation: str, width: int, gate_first: bool = False
+    ) -> None:
         super().__init__(False, names, eps)
         self.activation = activation
+        self.width = width
+        self.gate_first = gate_first
 
 
 class GatedNorm(Recognised):
@@ -64,7 +73,11 @@ class GatedNorm(Recognised):
                 factor = _core.activate(
                     state.activation, state.activation, wide, torch.empty_like(wide), threads()
                 )
-                return (norm(self, x) * factor).to(dtype)
+                if not state.gate_first:
+                    return (norm(self, x) * factor).to(dtype)
+                groups = (x.float() * factor).unflatten(-1, (-1, state.width))
+                normed = norm_of_rows(groups, state.eps_of(self)).flatten(-2)
+                return (normed * state.weight(self).float()).to(dtype)
         return super().forward(*arguments, **options)
 
 
@@ -97,14 +110,34 @@ def gated_norm_of(module: nn.Module) -> GatedNormState | None:
         return None
     if vars(probe) != before or not (given[0].equal(inputs) and given[1].equal(gates)):
         return None
+    widths = {len(weight), *_divisors(module, len(weight))}
     for eps, value in vars(module).items():
         if isinstance(value, float) and 0 <= value < 1e-2:
-            normed = inputs.double() * torch.rsqrt(inputs.double().square().mean(-1, keepdim=True) + value)
             for activation, function in _ACTIVATIONS.items():
-                exact = normed * x[0] * function(gates.double())
-                if all(
-                    isinstance(y, torch.Tensor) and torch.allclose(y.double(), z, rtol=1e-5, atol=1e-30)
-                    for y, z in zip(results, [exact, *exact], strict=True)
-                ):
-                    return GatedNormState((name,), eps, activation)
+                exact = _normed(inputs.double(), value, len(weight)) * x[0] * function(gates.double())
+                if _agree(results, exact):
+                    return GatedNormState((name,), eps, activation, len(weight))
+                for width in widths:
+                    exact = _normed(inputs.double() * function(gates.double()), value, width) * x[0]
+                    if _agree(results, exact):
+                        return GatedNormState((name,), eps, activation, width, gate_first=True)
     return None
+
+
+def _divisors(module: nn.Module, size: int) -> list[int]:
+    """Sizes of groups of so many numbers that a module may have: its attributes name them, or how many there are."""
+    named = [x for x in vars(module).values() if type(x) is int and 0 < x <= size and size % x == 0]
+    return named + [size // x for x in named]
+
+
+def _normed(x: torch.Tensor, eps: float, width: int) -> torch.Tensor:
+    groups = x.unflatten(-1, (-1, width))
+    return (groups * torch.rsqrt(groups.square().mean(-1, keepdim=True) + eps)).flatten(-2)
+
+
+def _agree(results: list[Any], exact: torch.Tensor) -> bool:
+    """Whether these are it, of all rows and of each."""
+    return all(
+        isinstance(y, torch.Tensor) and torch.allclose(y.double(), z, rtol=1e-5, atol=1e-30)
+        for y, z in zip(results, [exact, *exact], strict=True)
+    )

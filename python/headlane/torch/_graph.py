@@ -23,14 +23,15 @@ from ._from_cache import FromCache
 from ._gated_norms import GatedNorm
 from ._mixture_parts import call_part, is_part
 from ._modules import Activation, Linear, Replaced, WithWeights
-from ._nodes import Node, NotPlain, Size, Vector
+from ._nodes import Node, NotPlain, Size
 from ._norms import Norm
 from ._outside import outside_of
 from ._recognise import changes_input
-from ._sizes import require_equal
+from ._sizes import require_equal, set_width
 from ._stand_in import is_simple, namespaces, original_of, stand_in
 from ._tables import Length
 from ._values import Unused, Value
+from ._vectors import Vector
 
 _IDENTITY = "identity"
 # Of PyTorch, while they are not trained.
@@ -179,7 +180,7 @@ class Graph:
         if kind == "norm" and x.head_dim > 0:
             made = x.with_norm(module)
         else:
-            _set_width(x.node, _width_of(module))
+            set_width(x.node, _width_of(module))
             made = self.apply(kind, x, what=module)
             count = results_of(original_of(module).forward) if is_mixture(module) else 0
             if count:
@@ -281,15 +282,6 @@ def _is_call(module: nn.Module) -> bool:
     """Whether a plan calls a module that has no parameters, as its own code may do anything."""
     has_parts = module._modules or module._parameters or module._buffers
     return not (isinstance(module, Replaced) or has_parts) and is_simple(module) and not changes_input(module)
-
-
-def _set_width(node: Node, width: int | None) -> None:
-    """Sets the width of a value, and of what it is the norm of, where it is not known."""
-    while node.width is None:
-        node.width = width
-        if node.kind != "norm":
-            break
-        (node,) = node.inputs
 
 
 def _width_of(module: nn.Module) -> int | None:

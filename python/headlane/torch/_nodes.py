@@ -60,49 +60,6 @@ class OfHeads(Recorded):
         self.value = value
 
 
-class Weight(Recorded):
-    """A parameter or buffer: code may ask for its type and device, but not for numbers, which may change."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor
-        self.dtype = tensor.dtype
-        self.device = tensor.device
-
-
-class Vector(Weight):
-    """One with one axis, which is read in each call: attention may have it, and values may be multiplied by one of
-    a single number.
-    """
-
-    def __mul__(self, other: Any) -> Any:
-        return other * self
-
-    def float(self) -> WideVector:
-        return WideVector(self.tensor)
-
-
-class WideVector(Recorded):
-    """A parameter or buffer in float32, whatever type it has; its exp(); and the negative of that.
-
-    steps: How many of the three there were.
-    """
-
-    def __init__(self, tensor: torch.Tensor, steps: int = 1) -> None:
-        self.tensor = tensor
-        self.steps = steps
-
-    def _after(self, steps: int) -> WideVector:
-        if self.steps != steps:
-            raise NotPlain
-        return WideVector(self.tensor, steps + 1)
-
-    def exp(self) -> WideVector:
-        return self._after(1)
-
-    def __neg__(self) -> WideVector:
-        return self._after(2)
-
-
 class Node:
     """An operation: "linear", "norm", "add", "multiply", "scale", "weigh" by factors of positions, "head_norm",
     "multiply_heads" by numbers, "rotary", "columns", "join", "attention", "input", "torch", what PyTorch computes of

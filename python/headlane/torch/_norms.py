@@ -94,6 +94,12 @@ class NormOfInput(Norm):
         return super().forward(input)
 
 
+def norm_of_rows(x: torch.Tensor, eps: float) -> torch.Tensor:
+    """The RMS norm over the last axis of a plain tensor, without a weight."""
+    made: torch.Tensor = _norm(False, x, None, None, eps, None, False, None, threads())
+    return made
+
+
 def norm(module: Any, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
     """The norm of x, or of x + residual, by a Norm, of plain tensors."""
     state = module._headlane

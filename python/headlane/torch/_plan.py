@@ -32,6 +32,7 @@ class Plan:
         has as many sequences.
     lengths_of_keys: For each attention a function of the inputs: how many keys it has.
     asks_if_single: Whether the code asks if there is one token.
+    with_states: The layers of a cache that have its states of linear attention.
     equal: The numbers of inputs that must have the rows of others, those, and their width.
     appends: Of attentions that append keys to a cache: the numbers of the cache and of its layer.
     """
@@ -57,6 +58,7 @@ class Plan:
         ]
         self.equal = [(at[one], at[other], width) for one, other, width in code.graph.equal]
         self.asks_if_single = code.graph.asks_if_single
+        self.with_states = [x.layer for x in code.graph.states]
         self.wrapped = code.wrapped
         structure = list(code.graph.structure.values())
         children = [child for _, _, child in structure if child is not None]

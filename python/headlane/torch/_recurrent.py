@@ -46,10 +46,22 @@ def have_others(others: dict[str, Any]) -> bool:
     return any(others.get(name) is not None for name in ("cu_seqlens", "seq_idx", "z", "scale"))
 
 
-def _state_for(initial: torch.Tensor | None, shape: tuple[int, ...], is_wanted: bool) -> torch.Tensor | None:
+def new_state(shape: tuple[int, ...], columns_first: bool = False) -> torch.Tensor:
+    """Zeros for heads of [rows, columns]; of [columns, rows] if columns_first, as Mamba-2 has them. In memory each row
+    is in one piece, as the kernels read it; a cache that is made like the state has such memory, too.
+    """
+    *outer, one, other = shape
+    if columns_first:
+        return torch.zeros((*outer, other, one), dtype=torch.float32, device="cpu").transpose(-1, -2)
+    return torch.zeros(shape, dtype=torch.float32, device="cpu")
+
+
+def _state_for(
+    initial: torch.Tensor | None, shape: tuple[int, ...], is_wanted: bool, columns_first: bool = False
+) -> torch.Tensor | None:
     """Where the state is read and written: the cache itself, or a copy of what is given."""
     if initial is None:
-        return torch.zeros(shape, dtype=torch.float32, device="cpu") if is_wanted else None
+        return new_state(shape, columns_first) if is_wanted else None
     return initial if is_wanted and CALLS.is_of_cache(initial) else initial.clone()
 
 
@@ -213,7 +225,7 @@ def scan(
         return None
     batch, _, heads, head_dim = hidden_states.shape
     dt = torch.clamp(_step_sizes(dt, dt_bias, dt_softplus), dt_limit[0], dt_limit[1])
-    state = _state_for(initial_states, (batch, heads, head_dim, B.shape[3]), return_final_states)
+    state = _state_for(initial_states, (batch, heads, head_dim, B.shape[3]), return_final_states, True)
     out = _scanned(hidden_states, dt, A, B, C, state)
     if D is not None:
         out += D[:, None] * hidden_states.float()

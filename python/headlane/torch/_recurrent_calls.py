@@ -10,8 +10,7 @@ import torch
 from torch import nn
 from torch.compiler import is_compiling
 
-from . import _recurrent
-from ._delta import RECORDED
+from . import _delta, _recurrent, _scan
 from ._fused import Fused, FusedState, dtype_of
 from ._nodes import NotPlain, Recorded
 from ._recurrent import CALLS
@@ -78,6 +77,9 @@ def _agrees(name: str, original: Function) -> bool:
         )
 
 
+_RECORDED: dict[str, Function] = _delta.RECORDED | _scan.RECORDED
+
+
 def _not_recorded(*arguments: Any, **options: Any) -> Any:
     raise NotPlain
 
@@ -111,7 +113,7 @@ def route(kind: type) -> tuple[str, ...]:
         if not hasattr(function, "headlane_original"):
             if not _agrees(name, inspect.unwrap(function)):
                 continue
-            code.__globals__[name] = _routed(function, _OURS[name], RECORDED.get(name, _not_recorded))
+            code.__globals__[name] = _routed(function, _OURS[name], _RECORDED.get(name, _not_recorded))
         known.append(name)
     return tuple(known)
 

@@ -40,3 +40,12 @@ def require_equal(node: Node, graph: Graph) -> None:
     if is_known and one.kind != "input" and two.kind == "input" and two.width is None:
         graph.equal.append((two, input_like(one, graph), one.width))
         node.sizes, node.width, node.is_checked = one.sizes, one.width, True
+
+
+def set_width(node: Node, width: int | None) -> None:
+    """Sets the width of a value, and of what it is the norm of, where it is not known."""
+    while node.width is None:
+        node.width = width
+        if node.kind != "norm":
+            break
+        (node,) = node.inputs

@@ -14,7 +14,8 @@ from torch import nn
 
 from ._delta import filter_of
 from ._modules import OF_ANY, Linear, Replaced
-from ._nodes import NotPlain, Weight
+from ._nodes import NotPlain
+from ._vectors import Weight
 
 if TYPE_CHECKING:
     from ._graph import Graph

@@ -8,11 +8,12 @@ import torch
 
 from ._delta import Gate
 from ._functions import called
-from ._nodes import Node, NotPlain, OfHeads, Recorded, Vector
+from ._nodes import Node, NotPlain, OfHeads, Recorded
 from ._other import OtherTensor, RowFactors
 from ._rotary import Part
 from ._sizes import input_like
 from ._tables import HalfTable, Table, last_axis
+from ._vectors import Vector
 from ._views import View
 
 # Operations whose results have memory of their own.

@@ -11,7 +11,8 @@ from ._complex import Neighbours
 from ._delta import Channels
 from ._from_cache import FromCache
 from ._nodes import Heads, Node, NotPlain, Recorded
-from ._tables import Width
+from ._scan import OneToken
+from ._tables import Length, Width
 
 if TYPE_CHECKING:
     from ._graph import Graph
@@ -74,6 +75,10 @@ class View(Recorded):
         sizes = self._node.sizes or ()
         return sizes[1] if len(sizes) == 2 else None
 
+    def has_one_token(self) -> bool:
+        """Whether all sequences have one; the plan is for such calls, then."""
+        return isinstance(self.length, Length) and self.length == 1
+
     @property
     def _width(self) -> int | None:
         return self._node.width if self._columns is None else self._columns[1] - self._columns[0]
@@ -112,7 +117,8 @@ class View(Recorded):
 
     def view(self, *sizes: Any) -> Any:
         """Splits the last axis of [batch, length, width] in two, or makes one of the two again, or of the first
-        two, and these again; or makes it one head; or splits heads in pairs of neighbours or in parts.
+        two, and these again; or makes it one head; or splits heads in pairs of neighbours or in parts. Of sequences
+        of one token [batch, heads, head_dim] are its heads.
         """
         sizes = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple) else sizes
         if len(sizes) == 5:
@@ -126,6 +132,8 @@ class View(Recorded):
             return self._flat(*sizes)
         if len(sizes) == 4 and type(sizes[1]) is int and sizes[1] == 1:
             return self._as_one_head(sizes)
+        if len(sizes) == 3 and type(sizes[1]) is int and sizes[1] > 0 and self.has_one_token():
+            return OneToken(self.view(sizes[0], *known[1:], *sizes[1:]))
         batch, length, last = sizes[0], sizes[1], sizes[-1]
         if batch is not known[0] or not (length is known[1] or (length == -1 and -1 not in sizes[2:])):
             raise NotPlain

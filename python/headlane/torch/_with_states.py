@@ -11,6 +11,7 @@ import torch
 from ._attended import layer_of
 from ._delta import LayerState
 from ._nodes import Node
+from ._recurrent import new_state
 from ._state import is_taken
 
 if TYPE_CHECKING:
@@ -40,9 +41,16 @@ class HeldState(NamedTuple):
         if not layer.has_previous_state[0]:
             of_inputs, of_heads = ((len(x), *sizes) for sizes in self.of.sizes)
             cache.update_conv_state(x.new_zeros(of_inputs), self.of.layer)
-            cache.update_recurrent_state(x.new_zeros(of_heads, dtype=torch.float32), self.of.layer)
+            cache.update_recurrent_state(new_state(of_heads, self.of.columns_first), self.of.layer)
         held = (layer.recurrent_states if self.which else layer.conv_states)[0]
         return held if is_taken(held, torch.float32 if self.which else x.dtype) else NotImplemented
+
+
+def has_state(cache: Any, number: int) -> bool:
+    """Whether a layer of a cache has states of tokens before, as code asks; of others than that it does not ask."""
+    layers = getattr(cache, "layers", ())
+    before = getattr(layers[number], "has_previous_state", None) if number < len(layers) else None
+    return not isinstance(before, dict) or bool(before[0])
 
 
 def _is_known(layer: Any) -> bool:
@@ -84,15 +92,33 @@ class AttendedLinearly(_OfNode):
         return rows.program.linear_attention(*inputs, what.eps, *what.heads)
 
 
-class GatedNorm(_OfNode):
-    """The RMS norm of each head, times an activation of another value."""
+class Scanned(_OfNode):
+    """Mamba-2."""
 
     def add_to(self, rows: Rows) -> int:
-        module, head_dim = self.result.what
+        what = self.result.what
+        c, b, x, dt = (rows.at[one] for one in self.inputs)
+        vectors = rows.vector(lambda: what.a_log), rows.vector(lambda: what.dt_bias)
+        skip = -1 if what.skip is None else rows.vector(lambda: what.skip)
+        rows.states.append(HeldState(what.state, 1))
+        return rows.program.scan((c, b, x), what.columns, dt, (*vectors, skip), what.limits, *what.heads)
+
+
+class GatedNorm(_OfNode):
+    """The RMS norm of each head, times an activation of another value, or of their product."""
+
+    def add_to(self, rows: Rows) -> int:
+        module = self.result.what
         state = module._headlane
         weight = rows.vector(partial(state.weight, module))
         x, gate = (rows.at[x] for x in self.inputs)
-        return rows.program.gated_norm(x, gate, weight, state.eps_of(module), state.activation, head_dim)
+        of_state = state.eps_of(module), state.activation, state.width, state.gate_first
+        return rows.program.gated_norm(x, gate, weight, *of_state)
 
 
-KINDS = {"convolve": Convolved, "linear_attention": AttendedLinearly, "gated_norm": GatedNorm}
+KINDS = {
+    "convolve": Convolved,
+    "linear_attention": AttendedLinearly,
+    "scan": Scanned,
+    "gated_norm": GatedNorm,
+}

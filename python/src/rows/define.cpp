@@ -167,7 +167,7 @@ Place add_attention_with_cache(RowProgram& self, Place queries, Place keys, Plac
 }
 
 Place add_gated_norm(RowProgram& self, Place x, Place gate, Place weight, float eps, nb::handle activation,
-                     Index head_dim) {
+                     Index head_dim, bool gate_first) {
   const Call call(name);
   call.require(head_dim >= 0, "head_dim is ", head_dim);
   const Activation named = activation_named(call, activation);
@@ -177,6 +177,7 @@ Place add_gated_norm(RowProgram& self, Place x, Place gate, Place weight, float 
                          .residual = gate,
                          .second = weight,
                          .activation = named,
+                         .gate_first = gate_first,
                          .eps = eps,
                          .head_dim = head_dim});
 }
@@ -191,16 +192,20 @@ Place add_convolve(RowProgram& self, Place x, Place weight, Place bias, nb::hand
                          .activation = activation_named(call, activation)});
 }
 
+void require_heads(const Call& call, Index heads, Index kv_heads, Index head_dim, Index value_dim) {
+  require_sizes(call, {heads, kv_heads, head_dim, value_dim});
+  call.require(heads % kv_heads == 0, heads, " heads are no multiple of ", kv_heads);
+  for (const Index dim : {head_dim, value_dim})
+    call.require(dim <= max_head_dim, "a head has ", dim, " elements, at most ", max_head_dim, " are possible");
+}
+
 /// Normalised queries and keys of kv_heads heads; (decay, beta) and (a_log, dt_bias) are those of
 /// the delta rule and its gate.
 Place add_gated_attention(RowProgram& self, const std::tuple<Place, Place, Place>& inputs, const Columns& columns,
                           const std::tuple<Place, Place>& gates, const std::tuple<Place, Place>& vectors, float eps,
                           Index heads, Index kv_heads, Index head_dim, Index value_dim) {
   const Call call(name);
-  require_sizes(call, {heads, kv_heads, head_dim, value_dim});
-  call.require(heads % kv_heads == 0, heads, " heads are no multiple of ", kv_heads);
-  for (const Index dim : {head_dim, value_dim})
-    call.require(dim <= max_head_dim, "a head has ", dim, " elements, at most ", max_head_dim, " are possible");
+  require_heads(call, heads, kv_heads, head_dim, value_dim);
   const auto [a_log, dt_bias] = vectors;
   for (const Place vector : {a_log, dt_bias}) call.require(vector >= 0, "there is no vector ", vector);
   return self.add(call, {.kind = Kind::delta,
@@ -216,6 +221,34 @@ Place add_gated_attention(RowProgram& self, const std::tuple<Place, Place, Place
                          .head_dim = head_dim,
                          .kv_heads = kv_heads,
                          .value_dim = value_dim,
+                         .columns = first_columns(call, columns)});
+}
+
+/// Mamba-2: (C, B, x), of C and B `groups` heads; (A_log, dt_bias, D), of which D may be absent;
+/// the least step and the largest one.
+Place add_scan(RowProgram& self, const std::tuple<Place, Place, Place>& inputs, const Columns& columns, Place dt,
+               const std::tuple<Place, Place, Place>& vectors, const std::tuple<float, float>& limits, Index heads,
+               Index groups, Index state_size, Index head_dim) {
+  const Call call(name);
+  require_heads(call, heads, groups, state_size, head_dim);
+  const auto [a_log, dt_bias, skip] = vectors;
+  const auto [least, most] = limits;
+  call.require(least >= 0 && least <= most && std::isfinite(least), "steps from ", least, " to ", most);
+  for (const Place vector : {a_log, dt_bias}) call.require(vector >= 0, "there is no vector ", vector);
+  return self.add(call, {.kind = Kind::scan,
+                         .x = std::get<0>(inputs),
+                         .residual = dt,
+                         .keys = std::get<1>(inputs),
+                         .values = std::get<2>(inputs),
+                         .bias = dt_bias,
+                         .second = a_log,
+                         .third = skip,
+                         .min_step = least,
+                         .max_step = most,
+                         .heads = heads,
+                         .head_dim = state_size,
+                         .kv_heads = groups,
+                         .value_dim = head_dim,
                          .columns = first_columns(call, columns)});
 }
 
@@ -239,10 +272,12 @@ void add_row_program(nb::module_& module) {
   define(program, "attention", &add_attention, "queries", "keys", "values", "heads");
   define(program, "attention_with_cache", &add_attention_with_cache, "queries", "keys", "values", "columns", "heads",
          "kv_heads", "head_dim", "value_dim");
-  define(program, "gated_norm", &add_gated_norm, "x", "gate", "weight", "eps", "activation", "head_dim");
+  define(program, "gated_norm", &add_gated_norm, "x", "gate", "weight", "eps", "activation", "head_dim", "gate_first");
   define(program, "convolve", &add_convolve, "x", "weight", "bias", "activation");
   define(program, "linear_attention", &add_gated_attention, "inputs", "columns", "gates", "vectors", "eps", "heads",
          "kv_heads", "head_dim", "value_dim");
+  define(program, "scan", &add_scan, "inputs", "columns", "dt", "vectors", "limits", "heads", "groups", "state_size",
+         "head_dim");
   define(program, "add_output", [](RowProgram& self, Place value) { self.add_output(Call(name), value); }, "value");
   define(program, "run", &RowProgram::run, "values", "vectors", "attentions", "states", "num_threads");
 }

@@ -49,22 +49,26 @@ struct Operation {
                  ///< not 0, these are appended to a cache unless they are absent, and x attends to
                  ///< all of the cache
     gated_norm,  ///< RMS norm of x, of each head if head_dim is not 0, with weight `second`, times
-                 ///< activation(residual)
+                 ///< activation(residual); if gate_first, of x · activation(residual), of each
+                 ///< head_dim numbers, times as many of the weight as x has
     convolve,    ///< activation(causal convolution of the rows of a sequence by `second`, + bias),
                  ///< with a state
     delta,       ///< the gated delta rule of queries x, keys and values, with a state: the gate of
                  ///< decays reads residual, and has a_log `second` and dt_bias `bias`
+    scan,        ///< Mamba-2: of C x, B keys and values, with a state; the step is softplus(residual +
+                 ///< dt_bias), and D is `third`
   };
 
   Kind kind;
   Place x;
   Place residual = absent, keys = absent, values = absent, beta = absent;
-  Place bias = absent, second = absent;  // vectors; of rotary the cosines and sines, of weigh the factors
+  // Vectors; of rotary the cosines and sines, of weigh the factors.
+  Place bias = absent, second = absent, third = absent;
   const PackedMatrix *matrix = nullptr, *up = nullptr;
   Activation activation = Activation::none;
   DType activations = DType::float32;
-  bool centred = false;
-  float eps = 0, factor = 1;
+  bool centred = false, gate_first = false;
+  float eps = 0, factor = 1, min_step = 0, max_step = 0;  // the last two of scan
   Index heads = 0, head_dim = 0;
   Place attention = absent;  // the number of an attention, or of a state
   Index rotary_dim = 0;      // how many the tables have; 0: any number
@@ -76,7 +80,8 @@ struct Operation {
 
   /// Not of all rows of a sequence.
   [[nodiscard]] bool is_of_rows() const { return kind != Kind::attention && !has_state(); }
-  [[nodiscard]] bool has_state() const { return kind == Kind::convolve || kind == Kind::delta; }
+  [[nodiscard]] bool has_state() const { return kind == Kind::convolve || is_linear_attention(); }
+  [[nodiscard]] bool is_linear_attention() const { return kind == Kind::delta || kind == Kind::scan; }
   [[nodiscard]] bool has_tables() const { return kind == Kind::rotary || kind == Kind::weigh; }
   [[nodiscard]] bool has_cache() const { return kind == Kind::attention && kv_heads > 0; }
   /// The values that it reads; absent ones too.

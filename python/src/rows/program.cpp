@@ -48,10 +48,12 @@ bool state_fits(const Operation& operation, const Array& state, const Array& seq
                 Index width) {
   for (int axis = 0; axis < state.rank(); ++axis)
     if (state.size(axis) > 1 && state.stride(axis) == 0) return false;
-  if (operation.kind == Operation::Kind::delta)
-    return state.shape() ==
-               std::vector<Index>{sequences.size(0), operation.heads, operation.head_dim, operation.value_dim} &&
+  if (operation.is_linear_attention()) {
+    Index rows = operation.head_dim, columns = operation.value_dim;
+    if (operation.kind == Operation::Kind::scan) std::swap(rows, columns);
+    return state.shape() == std::vector<Index>{sequences.size(0), operation.heads, rows, columns} &&
            state.element() == Element::float32;
+  }
   const Array& weight = *vectors[static_cast<std::size_t>(operation.second)];
   return state.shape() == std::vector<Index>{sequences.size(0), width, weight.size(1)} &&
          state.element() == sequences.element();
@@ -70,8 +72,14 @@ Index width_with_state(const Operation& o, const std::vector<Index>& widths, con
     return fit ? channels : -1;
   }
   const Index decays = width_of(o.residual), heads = o.heads, rows = heads * o.head_dim;
-  bool fit = second != nullptr && bias != nullptr && has(second, heads) && width_of(o.beta) == heads &&
-             (decays == heads || decays == rows) && (has(bias, heads) || (decays == rows && has(bias, rows)));
+  bool fit = second != nullptr && bias != nullptr && has(second, heads);
+  if (o.kind == Operation::Kind::scan) {
+    const Array* const skip = o.third == absent ? nullptr : pointer_to(vectors[static_cast<std::size_t>(o.third)]);
+    fit = fit && decays == heads && has(bias, heads) && (skip == nullptr || has(skip, heads));
+  } else {
+    fit = fit && width_of(o.beta) == heads && (decays == heads || decays == rows) &&
+          (has(bias, heads) || (decays == rows && has(bias, rows)));
+  }
   const Place inputs[] = {o.x, o.keys, o.values};
   const Index read[] = {o.kv_heads * o.head_dim, o.kv_heads * o.head_dim, heads * o.value_dim};
   for (std::size_t i = 0; i < 3; ++i) fit = fit && o.columns[i] + read[i] <= width_of(inputs[i]);
@@ -138,16 +146,16 @@ Place RowProgram::add(const Call& call, Operation operation, const std::vector<n
   using Kind = Operation::Kind;
   const bool is_of_two = operation.kind == Kind::sum || operation.kind == Kind::product ||
                          operation.kind == Kind::join || operation.kind == Kind::gated_norm ||
-                         operation.kind == Kind::delta;
+                         operation.is_linear_attention();
   require_value(operation.residual, is_of_two ? 0 : absent);
   const bool has_keys = operation.keys != absent || operation.values != absent;
-  const bool is_linear = operation.kind == Kind::delta;
-  const bool needs_keys = operation.has_cache() ? has_keys : operation.kind == Kind::attention || is_linear;
+  const bool needs_keys =
+      operation.has_cache() ? has_keys : operation.kind == Kind::attention || operation.is_linear_attention();
   for (const Place value : {operation.keys, operation.values}) require_value(value, needs_keys ? 0 : absent);
-  require_value(operation.beta, is_linear ? 0 : absent);
-  for (const Place vector : {operation.bias, operation.second})
+  require_value(operation.beta, operation.kind == Kind::delta ? 0 : absent);
+  for (const Place vector : {operation.bias, operation.second, operation.third})
     call.require(vector >= absent, "there is no vector ", vector);
-  vectors_ = std::max({vectors_, operation.bias + 1, operation.second + 1});
+  vectors_ = std::max({vectors_, operation.bias + 1, operation.second + 1, operation.third + 1});
   if (operation.has_state()) operation.attention = states_++;
   else if (!operation.is_of_rows()) operation.attention = attentions_++;
   for (const nb::handle matrix : matrices) {
@@ -195,7 +203,7 @@ std::vector<Index> RowProgram::widths_of(const Arrays& values, const Arrays& vec
     if (operation.has_tables()) fit = fit && tables_fit(operation, *values[0], vectors);
     else
       for (const Place vector : {operation.bias, operation.second})
-        require_vector(vector, head_dim > 0 ? head_dim : width);
+        require_vector(vector, head_dim > 0 && !operation.gate_first ? head_dim : width);
     if (operation.kind == Operation::Kind::columns) {
       const Index group = operation.group > 0 ? operation.group : width;
       fit = fit && operation.end <= group && (group == 0 || width % group == 0);

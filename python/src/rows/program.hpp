@@ -29,9 +29,9 @@ class RowProgram {
   /// memory: (keys, values, used) with a cache, which is only read if nothing is appended, else
   /// None. states: for each operation that has one, its state, which is read before the first token
   /// and written after the last one, or None: of convolutions [batch, channels, width] of the type
-  /// of the values, of the delta rule [batch, heads, key_dim, value_dim] of float32. Returns the
-  /// outputs; None, and nothing is written, if values differ in type or rows, or a size is not the
-  /// one that an operation needs.
+  /// of the values, of the delta rule [batch, heads, key_dim, value_dim] of float32, of Mamba-2
+  /// [batch, heads, head_dim, state_size] of float32. Returns the outputs; None, and nothing is
+  /// written, if values differ in type or rows, or a size is not the one that an operation needs.
   [[nodiscard]] nb::object run(const nb::list& values, const nb::list& vectors, const nb::list& attentions,
                                const nb::list& states, nb::handle num_threads) const;
 

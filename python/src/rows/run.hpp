@@ -179,7 +179,8 @@ class Run {
     else if (o.kind == Kind::scale) each(x, x, y, [&](float one, float) { return one * o.factor; });
     else if (o.kind == Kind::sum) each(x, value(o.residual), y, [](float one, float two) { return one + two; });
     else if (o.kind == Kind::product && o.head_dim > 0) multiply_heads(o, x, value(o.residual), y);
-    else if (o.kind == Kind::gated_norm) normalise_gated(o, x, y);
+    else if (o.kind == Kind::gated_norm)
+      normalise_gated(o, x, value(o.residual), y, vector(o.second), wide_, num_threads_);
     else if (o.kind == Kind::product) each(x, value(o.residual), y, [](float one, float two) { return one * two; });
     else normalise(o, x, y);
     return 1;
@@ -197,14 +198,6 @@ class Run {
       for (View<T, 2>* rows : {&x, &y}) *rows = {rows->data, {rows_ * rows->shape[1] / o.head_dim, o.head_dim}};
     if (o.centred) layer_norm(x, y, {o.eps, vector(o.second), vector(o.bias), wide_residual(o), {}, num_threads_});
     else rms_norm(x, y, {o.eps, vector(o.second), wide_residual(o), {}, num_threads_});
-  }
-
-  void normalise_gated(const Operation& o, const View<T, 2>& x, const View<T, 2>& y) {
-    const View<T, 2> gate = value(o.residual);
-    const Index width = o.head_dim > 0 ? o.head_dim : x.shape[1], rows = rows_ * x.shape[1] / width;
-    rms_norm(View<T, 2>(x.data, {rows, width}), View<T, 2>(y.data, {rows, width}),
-             {o.eps, vector(o.second), {}, {}, num_threads_});
-    multiply_by_gate(o.activation, gate, y, wide_, num_threads_);
   }
 
   /// Products in a row that do not need each other are one list.
@@ -242,8 +235,9 @@ class Run {
     const View<T, 3> result = rows(place_of_result(i));
     if (o.kind == Kind::convolve)
       return convolve(o, rows(o.x), result, view_of<const float, 2>(*array(vectors_, o.second)), vector(o.bias), of);
-    attend_linearly<T>(o, {rows(o.x), rows(o.keys), rows(o.values), rows(o.residual), rows(o.beta)}, result,
-                       *array(vectors_, o.second), *array(vectors_, o.bias), of);
+    const View<T, 3> beta = o.beta == absent ? View<T, 3>{} : rows(o.beta);
+    attend_linearly<T>(o, {rows(o.x), rows(o.keys), rows(o.values), rows(o.residual), beta}, result,
+                       {*array(vectors_, o.second), *array(vectors_, o.bias), vector(o.third)}, of);
   }
 
   void attend(const Operation& o, std::size_t i, Index first, Index length) {
