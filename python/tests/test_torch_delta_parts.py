@@ -76,7 +76,7 @@ def test_gates(dtype):
         lambda g: g.vectors["a_log"].double(),
         lambda g: g.vectors["a_log"].to(torch.float32),
         lambda g: g.vectors["a_log"].float().double(),
-        lambda g: torch.exp(g.vectors["a_log"].float()),
+        lambda g: torch.exp2(g.vectors["a_log"].float()),
         lambda g: g.gate().shape,
         lambda g: bool(g.gate()),
     ],
@@ -138,11 +138,8 @@ def test_gated_norms(form, dtype):
         shaped = [x.view(-1, width) for x in values]
     made = given.graph.call(module, tuple(shaped), {})
     node = made._node
-    assert (node.kind, node.what, node.inputs) == (
-        "gated_norm",
-        (module, width),
-        tuple(x.node for x in values),
-    )
+    assert (node.kind, node.what) == ("gated_norm", module)
+    assert node.inputs == tuple(x.node for x in values)
     assert (node.sizes, node.width) == (given.sizes, all_columns)
     assert made.is_flat is ("flat" in form)
     assert made.reshape(*given.sizes, -1).shape == (*given.sizes, all_columns)

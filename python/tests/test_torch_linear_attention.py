@@ -9,6 +9,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 pytest.importorskip("transformers.models.qwen3_5", reason="transformers is too old")
 import headlane.torch  # noqa: E402
 from recurrent_models import (  # noqa: E402
+    OF_MAMBA2,
     ONE_OF_EACH,
     PLANNED,
     Runs,
@@ -50,6 +51,7 @@ def test_plans(model_type, dtype, runs):
         ours, theirs = (x.layers[number] for x in caches)
         assert ours.conv_states[0].dtype is dtype
         assert ours.recurrent_states[0].dtype is torch.float32
+        assert ours.recurrent_states[0].mT.is_contiguous() is (model_type in OF_MAMBA2)  # rows in one piece
         for name in ("conv_states", "recurrent_states"):
             one, other = (getattr(x, name)[0] for x in (ours, theirs))
             assert (one - other).abs().max() <= limit * other.abs().max()

@@ -123,7 +123,7 @@ def _scan_update(
 ) -> OneToken:
     """The state is written in place."""
     of_token = hidden_states, B, C
-    if state.which != 1 or state.of.is_kept or not all(isinstance(x, OneToken) for x in of_token):
+    if state.which != 1 or not all(isinstance(x, OneToken) for x in of_token):
         raise NotPlain
     if dt_softplus is not True or z is not None or have_others(others):
         raise NotPlain
