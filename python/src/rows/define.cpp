@@ -228,9 +228,9 @@ Place add_gated_attention(RowProgram& self, const std::tuple<Place, Place, Place
 /// the least step and the largest one.
 Place add_scan(RowProgram& self, const std::tuple<Place, Place, Place>& inputs, const Columns& columns, Place dt,
                const std::tuple<Place, Place, Place>& vectors, const std::tuple<float, float>& limits, Index heads,
-               Index groups, Index state_size, Index head_dim) {
+               Index groups, Index state_size, Index value_dim) {
   const Call call(name);
-  require_heads(call, heads, groups, state_size, head_dim);
+  require_heads(call, heads, groups, state_size, value_dim);
   const auto [a_log, dt_bias, skip] = vectors;
   const auto [least, most] = limits;
   call.require(least >= 0 && least <= most && std::isfinite(least), "steps from ", least, " to ", most);
@@ -248,7 +248,7 @@ Place add_scan(RowProgram& self, const std::tuple<Place, Place, Place>& inputs, 
                          .heads = heads,
                          .head_dim = state_size,
                          .kv_heads = groups,
-                         .value_dim = head_dim,
+                         .value_dim = value_dim,
                          .columns = first_columns(call, columns)});
 }
 
