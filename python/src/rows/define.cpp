@@ -8,6 +8,7 @@
 
 #include <headlane/limits.hpp>
 
+#include <cmath>
 #include <limits>
 #include <nanobind/stl/tuple.h>
 #include <tuple>
