@@ -122,9 +122,9 @@ def test_decays(gate, bias, dtype):
             assert all_equal(states, after)
 
 
-@pytest.mark.parametrize("which", [0, 1])
-def test_one_of_two_states(which):
-    layer, x, before = Layer(), random(150, 7, WIDTH, seed=31), states_for(150)
+def check_one_state(layer, before, which):
+    """A run has one of two states, of 150 sequences."""
+    x = random(150, 7, WIDTH, seed=31)
     before[1 - which] = None
     expected, after = layer.one_by_one(x, before)
     states = copied(before)
@@ -133,13 +133,14 @@ def test_one_of_two_states(which):
     assert states[which].equal(after[which])
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("ends", [range(1, 21), (2, 3, 8, 20), (19, 20), (4, 8, 20)])
-def test_several_runs(ends, dtype):
-    """They have the bits of one, whose sequences begin with zeros."""
-    layer, x = Layer(*GATES[2]), random(3, 20, WIDTH, seed=32, dtype=dtype)
-    whole = [torch.zeros_like(y) for y in states_for(3, dtype)]
-    states, parts, begin = copied(whole), [], 0
+@pytest.mark.parametrize("which", [0, 1])
+def test_one_of_two_states(which):
+    check_one_state(Layer(), states_for(150), which)
+
+
+def check_runs(layer, whole, states, ends):
+    """Runs with `states` have the bits of one with `whole`, of 3 sequences; both begin with zeros."""
+    x, parts, begin = random(3, 20, WIDTH, seed=32, dtype=whole[0].dtype), [], 0
     expected = layer.run(x, whole)
     assert all_equal(expected, layer.run(x))
     for end in ends:
@@ -147,6 +148,16 @@ def test_several_runs(ends, dtype):
         begin = end
     assert all_equal([torch.cat(y, 1) for y in zip(*parts)], expected)
     assert all_equal(states, whole)
+
+
+ENDS = [range(1, 21), (2, 3, 8, 20), (19, 20), (4, 8, 20)]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("ends", ENDS)
+def test_several_runs(ends, dtype):
+    whole = [torch.zeros_like(y) for y in states_for(3, dtype)]
+    check_runs(Layer(*GATES[2]), whole, copied(whole), ends)
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -18,7 +18,7 @@ from row_programs import (  # noqa: E402
     run,
     scanned,
 )
-from test_row_program_recurrent import SHAPES, Layer, all_equal, copied  # noqa: E402
+from test_row_program_recurrent import ENDS, SHAPES, Layer, all_equal, check_one_state, check_runs, copied  # noqa: E402
 
 HEADS, GROUPS, STATE_SIZE, DIM, KERNEL, EPS = 4, 2, 6, 5, 4, 1e-6
 SIZES = (HEADS, GROUPS, STATE_SIZE, DIM)
@@ -123,30 +123,15 @@ def test_kinds(groups, parts, skip, dtype):
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_one_of_two_states(which):
-    layer, x, before = Mixer(), random(150, 7, WIDTH, seed=31), states_for(150)
-    before[1 - which] = None
-    expected, after = layer.one_by_one(x, before)
-    states = copied(before)
-    assert all_equal(layer.run(x, states), expected)
-    assert states[1 - which] is None
-    assert states[which].equal(after[which])
+    check_one_state(Mixer(), states_for(150), which)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("ends", [range(1, 21), (2, 3, 8, 20), (19, 20), (4, 8, 20)])
+@pytest.mark.parametrize("ends", ENDS)
 def test_several_runs(ends, dtype):
-    """They have the bits of one, whose sequences begin with zeros."""
-    layer, x = Mixer(), random(3, 20, WIDTH, seed=32, dtype=dtype)
     whole = [torch.zeros_like(y) for y in states_for(3, dtype)]
-    states, parts, begin = copied(whole), [], 0
-    states[1] = torch.zeros(3, HEADS, STATE_SIZE, DIM).transpose(2, 3)
-    expected = layer.run(x, whole)
-    assert all_equal(expected, layer.run(x))
-    for end in ends:
-        parts.append(layer.run(x[:, begin:end].contiguous(), states))
-        begin = end
-    assert all_equal([torch.cat(y, 1) for y in zip(*parts)], expected)
-    assert all_equal(states, whole)
+    states = [whole[0].clone(), torch.zeros(3, HEADS, STATE_SIZE, DIM).transpose(2, 3)]
+    check_runs(Mixer(), whole, states, ends)
 
 
 def of_inputs(sizes, columns, skip=2, limits=NO_LIMITS):

@@ -38,7 +38,8 @@ inline ExactStep exact_step(const LinearCall& one, Index i) {
   return {std::clamp(softplus, double{one.min_step}, double{one.max_step}), std::abs(s) / (1 + std::exp(-s))};
 }
 
-/// What u reads of an element of v, and how far that may be off: exp of a denormal by 3 of them.
+/// The product of an element of v with the step, from which u is computed, and the bound of its
+/// error. An exponential in the step may be denormal; it is then off by up to 3 denormal units.
 struct ExactInput {
   double value, bound;
 };

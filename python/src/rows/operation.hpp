@@ -49,14 +49,14 @@ struct Operation {
                  ///< not 0, these are appended to a cache unless they are absent, and x attends to
                  ///< all of the cache
     gated_norm,  ///< RMS norm of x, of each head if head_dim is not 0, with weight `second`, times
-                 ///< activation(residual); if gate_first, of x · activation(residual), of each
-                 ///< head_dim numbers, times as many of the weight as x has
+                 ///< activation(residual); if gate_first, the RMS norm of each head_dim numbers of
+                 ///< x · activation(residual), with a weight of all columns
     convolve,    ///< activation(causal convolution of the rows of a sequence by `second`, + bias),
                  ///< with a state
     delta,       ///< the gated delta rule of queries x, keys and values, with a state: the gate of
                  ///< decays reads residual, and has a_log `second` and dt_bias `bias`
-    scan,        ///< Mamba-2: of C x, B keys and values, with a state; the step is softplus(residual +
-                 ///< dt_bias), and D is `third`
+    scan,        ///< Mamba-2 with a state: x is C, keys are B, values its input; the step is
+                 ///< softplus(residual + dt_bias) within limits, a_log is `second`, D is `third`
   };
 
   Kind kind;

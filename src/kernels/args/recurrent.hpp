@@ -18,8 +18,8 @@ struct LinearAttentionTokens {
   const float* decay;  ///< [tokens + 1], or [tokens + 1, key_dim]; the last ones are 1
   Index decay_step;    ///< 0: one for all rows of the state
   const float* beta;   ///< null, or [tokens]: the delta rule
-  const float* step;   ///< null, or [tokens]: multiplies what u reads of v
-  const float* skip;   ///< null, or one number: of v it is added to out
+  const float* step;   ///< null, or [tokens]: u is computed from step · v
+  const float* skip;   ///< null, or one number: skip · v is added to out
   float scale;
   const float* v;  ///< [tokens, columns]
   float* out;      ///< likewise
